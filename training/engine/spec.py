@@ -1,0 +1,222 @@
+"""What a run is told (`spec.json`) and what it answers (`result.json`), typed.
+
+Both sides of the folder read this module: the launcher in Django, which has no torch, and the engine,
+which has no Django. It therefore imports neither.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+SCHEMA_VERSION = 1
+
+Method = Literal["pretrain", "posterior", "reward_weighted", "grpo", "ppo", "merge", "evaluate"]
+LEARNS_FROM_LABELS = frozenset({"pretrain"})
+LEARNS_FROM_LOGS = frozenset({"posterior", "reward_weighted"})
+LEARNS_ONLINE = frozenset({"grpo", "ppo"})
+
+# Exit codes of `python -m training.engine`, after sysexits.h where it has a word for it.
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_BAD_SPEC = 2
+EXIT_STOPPED = 75  # asked to stop; a checkpoint was left and the run can be resumed
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TinyShape(Strict):
+    """A Qwen2-shaped model small enough to be made on the spot, about 650k parameters.
+
+    `vocabulary` counts byte-level BPE tokens trained on the run's own labelled rows.
+    """
+
+    vocabulary: int = Field(2000, ge=300, le=32_000)
+    hidden: int = Field(128, ge=16, le=4096)
+    layers: int = Field(2, ge=1, le=64)
+    heads: int = Field(4, ge=1, le=64)
+    key_value_heads: int = Field(2, ge=1, le=64)
+    initializer_range: float = Field(0.08, gt=0, le=1)
+    max_positions: int = Field(512, ge=64, le=32_768)
+
+
+class ModelSource(Strict):
+    """Where weights come from: a folder or hub id, optionally with a LoRA adapter on top, or a tiny shape.
+
+    Exactly one of `path` and `tiny`. `adapter` is a folder that peft can load over `path`.
+    """
+
+    path: str | None = None
+    adapter: str | None = None
+    tiny: TinyShape | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> ModelSource:
+        if (self.path is None) == (self.tiny is None):
+            raise ValueError("give exactly one of path and tiny")
+        if self.adapter is not None and self.path is None:
+            raise ValueError("an adapter needs the path of its base")
+        return self
+
+
+class Lora(Strict):
+    """Low-rank adapter (Hu et al. 2021). Absent from a spec means full fine-tuning."""
+
+    r: int = Field(8, ge=1, le=256)
+    alpha: int = Field(16, ge=1, le=1024)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    targets: Literal["all-linear", "attention"] = "all-linear"
+
+
+class Optimiser(Strict):
+    """AdamW under a OneCycle schedule (10 % warm-up, cosine), gradients clipped by norm."""
+
+    learning_rate: float = Field(2e-3, gt=0, le=1)
+    epochs: int = Field(3, ge=1, le=1000)
+    batch_size: int = Field(64, ge=1, le=4096)
+    weight_decay: float = Field(0.01, ge=0, le=1)
+    clip_norm: float = Field(1.0, gt=0)
+    token_dropout: float = Field(0.0, ge=0, lt=1, description="share of prompt tokens dropped as augmentation")
+
+
+class Posterior(Strict):
+    """Targets are the posterior over the right option given what was tried (docs/learning.md).
+
+    `feedback_noise` is η, the chance that feedback says the opposite of the truth.
+    """
+
+    feedback_noise: float = Field(0.05, ge=0, lt=0.5)
+    folds: int = Field(3, ge=2, le=20)
+    epochs: int = Field(6, ge=1, le=100)
+
+
+class RewardWeighted(Strict):
+    """Log-likelihood of logged actions weighted by reward / propensity, the weight capped."""
+
+    weight_cap: float = Field(10.0, ge=1)
+
+
+class Online(Strict):
+    """GRPO (Shao et al. 2024) and PPO (Schulman et al. 2017) on decisions made fresh by the weights in training."""
+
+    steps: int = Field(60, ge=1, le=100_000)
+    prompts_per_step: int = Field(32, ge=1, le=4096)
+    group: int = Field(8, ge=2, le=256, description="GRPO: actions drawn for one prompt")
+    clip: float = Field(0.2, gt=0, lt=1)
+    kl: float = Field(0.01, ge=0, description="weight of the exact KL to the starting policy")
+    inner_epochs: int = Field(2, ge=1, le=20, description="PPO: passes over one batch of decisions")
+    gamma: float = Field(1.0, ge=0, le=1)
+    gae_lambda: float = Field(0.95, ge=0, le=1)
+
+
+class RewardComponent(Strict):
+    """One line of a reward spec, as `decisions.rewards.components` names it."""
+
+    name: str
+    weight: float = 1.0
+    parameters: dict[str, float | str | bool] = Field(default_factory=dict)
+
+
+class Data(Strict):
+    """Paths relative to the run's folder, JSON lines each. docs/engine.md describes the rows."""
+
+    train: str | None = None
+    replay: str | None = None
+    heldout: str | None = None
+
+
+class Serving(Strict):
+    """The policy that will act: p^(1/temperature), mixed with epsilon of the uniform."""
+
+    temperature: float = Field(1.0, gt=0, le=100)
+    epsilon: float = Field(0.0, ge=0, le=1)
+
+
+class Evaluate(Strict):
+    """After training: score base and trained model on `data.heldout`, both on every row.
+
+    `free_rows` of them are also answered by free generation, to see how often it is a valid action.
+    """
+
+    free_rows: int = Field(300, ge=0)
+    batch_size: int = Field(256, ge=1)
+
+
+class RunSpec(Strict):
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
+    method: Method
+    seed: int = Field(0, ge=0, lt=2**32)
+    base: ModelSource
+    max_prompt_tokens: int = Field(64, ge=4, le=131_072)
+    max_completion_tokens: int = Field(16, ge=1, le=32_768)
+    lora: Lora | None = None
+    optimiser: Optimiser = Optimiser()
+    posterior: Posterior = Posterior()
+    reward_weighted: RewardWeighted = RewardWeighted()
+    online: Online = Online()
+    reward: Annotated[list[RewardComponent], Field(max_length=64)] = []
+    data: Data = Data()
+    serving: Serving = Serving()
+    evaluate: Evaluate | None = None
+    checkpoint_every_seconds: float = Field(30.0, gt=0, le=300)
+    threads: int | None = Field(None, ge=1, le=1024)
+
+    @model_validator(mode="after")
+    def _fits_its_method(self) -> RunSpec:
+        """Gathers every fault before it speaks."""
+        faults: list[str] = []
+        if self.base.tiny is not None and self.method != "pretrain":
+            faults.append("base.tiny: only the pretrain method makes a model; give base.path")
+        if self.method not in {"merge", "evaluate"} and self.data.train is None:
+            faults.append(f"data.train: method {self.method} learns from rows; give a file")
+        if self.method == "evaluate" and self.data.heldout is None:
+            faults.append("data.heldout: evaluate needs held-out rows")
+        if self.evaluate is not None and self.data.heldout is None:
+            faults.append("data.heldout: the evaluation after training needs held-out rows")
+        if self.method in LEARNS_ONLINE and not self.reward:
+            faults.append(f"reward: method {self.method} scores fresh decisions; name at least one component")
+        if self.method == "merge" and self.base.adapter is None and self.lora is not None:
+            faults.append("lora: merge takes base.adapter, it does not train one")
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+
+class ModelScore(Strict):
+    """Means over the held-out rows. Intervals are reckoned where the rows' clusters are known."""
+
+    rows: int
+    accuracy: float
+    probability_of_right: float
+    valid_share: float | None = Field(None, description="share of free generations that were an offered option")
+
+
+class RunResult(Strict):
+    """`result.json`, written last and by rename: its presence means the attempt is complete."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: str
+    method: Method
+    attempt: int
+    output: Literal["model", "adapter"] | None = None
+    weights_sha256: str | None = Field(None, description="over the tensors in name order, not over the files")
+    steps: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    trainable_parameters: int = 0
+    total_parameters: int = 0
+    metrics: dict[str, float] = {}
+    scores: dict[Literal["base", "trained"], ModelScore] = {}
+    predictions: str | None = Field(None, description="JSON lines, one per held-out row and model")
+    warnings: list[str] = []
+
+
+def read_spec(run_dir: Path) -> RunSpec:
+    """Raises pydantic.ValidationError with every fault, or FileNotFoundError."""
+    return RunSpec.model_validate(json.loads((run_dir / "spec.json").read_text()))
