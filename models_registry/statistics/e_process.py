@@ -1,0 +1,104 @@
+"""The decision test: is the treatment better, or worse, valid at every look.
+
+Two test martingales over the matured observations of an experiment, one against "not better", one against "not worse".
+The experiments' evaluation job calls `run_e_process`; `promotion.decide` reads the last values.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class EProcess:
+    """State after every observation; all arrays have the shape (..., n) of the input.
+
+    log_e_plus: log E+, evidence that the treatment is better; P(sup E+ >= 1/a) <= a when it is not.
+    log_e_minus: log E-, the same for worse.
+    contrasts: x_t, an unbiased estimate of the difference treatment - control from one unit, in [-c_t, c_t].
+    estimate: running mean of x_t, the difference of mean outcomes, in the outcome's own units.
+    variance: running sample variance of x_t (divisor t - 1; nan at the first observation).
+    treated: number of treated units so far.
+    """
+
+    log_e_plus: Floats
+    log_e_minus: Floats
+    contrasts: Floats
+    estimate: Floats
+    variance: Floats
+    treated: NDArray[np.int64]
+
+    @property
+    def log_e_two_sided(self) -> Floats:
+        """log((E+ + E-) / 2): an e-process for "no difference", an average of two being one again."""
+        both: Floats = np.logaddexp(self.log_e_plus, self.log_e_minus) - np.log(2.0)
+        return both
+
+
+def run_e_process(arms: ArrayLike, probabilities: ArrayLike, outcomes: ArrayLike) -> EProcess:
+    """Betting e-processes on the centred inverse-probability contrast.
+
+    arms: (..., n) of 0 (control) and 1 (treatment), in exposure order; leading axes are independent experiments.
+    probabilities: P(treatment) of the unit's own phase, in (0, 1); it may differ from unit to unit, and may depend
+        on the past. Broadcast to the shape of `arms`.
+    outcomes: (..., n) in [0, 1], one per unit.
+
+        m_t  = (0.5 + sum_{i<t} Y_i) / t                         mean outcome of the past, shrunk to 0.5
+        x_t  = (A_t - p_t) / (p_t (1 - p_t)) * (Y_t - m_t)       E[x_t | past] = E[Y | 1] - E[Y | 0]
+        c_t  = 1 / min(p_t, 1 - p_t)                             |x_t| <= c_t
+        mu_t = sum_{i<t} x_i / t,   s_t = (1 + sum_{i<t} (x_i - mu_{i+1})^2) / t
+        l_t± = clip(±mu_t / (s_t + mu_t^2), 0, 1 / (2 c_t))
+        E±   = prod_t (1 ± l_t± x_t)
+
+    Bets use the past only, so each E is a nonnegative martingale (supermartingale) under its null whatever the
+    distribution of Y; Ville's inequality bounds its supremum. Waudby-Smith & Ramdas, "Estimating means of bounded
+    random variables by betting", JRSS-B 2024 (the bet is their approximate GRAPA); Waudby-Smith et al.,
+    "Anytime-valid off-policy inference for contextual bandits", 2024 (the contrast).
+    Raises ValueError for shapes that differ or values out of range.
+    """
+    arm = np.asarray(arms, dtype=np.float64)
+    outcome = np.asarray(outcomes, dtype=np.float64)
+    if arm.ndim == 0 or arm.shape != outcome.shape:
+        raise ValueError(f"arms {arm.shape} and outcomes {outcome.shape} must have one shape (..., n)")
+    p = np.broadcast_to(np.asarray(probabilities, dtype=np.float64), arm.shape)
+    if not np.isin(arm, (0.0, 1.0)).all():
+        raise ValueError("arms must be 0 (control) or 1 (treatment)")
+    if not ((p > 0.0) & (p < 1.0)).all():
+        raise ValueError("probabilities must lie strictly between 0 and 1")
+    if not ((outcome >= 0.0) & (outcome <= 1.0)).all():
+        raise ValueError("outcomes must lie in [0, 1]")
+
+    t = np.arange(1, arm.shape[-1] + 1, dtype=np.float64)
+    past_mean = (0.5 + _before(outcome.cumsum(axis=-1), 0.0)) / t
+    x = (arm - p) / (p * (1.0 - p)) * (outcome - past_mean)
+    cap = np.minimum(p, 1.0 - p) / 2.0
+
+    total = x.cumsum(axis=-1)
+    shrunk = total / (t + 1.0)
+    spread = (1.0 + np.square(x - shrunk).cumsum(axis=-1)) / (t + 1.0)
+    mu, s = _before(shrunk, 0.0), _before(spread, 1.0)
+    bet = mu / (s + np.square(mu))
+    log_plus = np.log1p(np.clip(bet, 0.0, cap) * x).cumsum(axis=-1)
+    log_minus = np.log1p(-np.clip(-bet, 0.0, cap) * x).cumsum(axis=-1)
+
+    estimate = total / t
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variance = np.maximum(np.square(x).cumsum(axis=-1) - t * np.square(estimate), 0.0) / (t - 1.0)
+    return EProcess(
+        log_e_plus=log_plus,
+        log_e_minus=log_minus,
+        contrasts=x,
+        estimate=estimate,
+        variance=variance,
+        treated=arm.cumsum(axis=-1).astype(np.int64),
+    )
+
+
+def _before(series: Floats, first: float) -> Floats:
+    """The series one step earlier: what was known before each observation; `first` is what is known before any."""
+    start = np.full((*series.shape[:-1], 1), first)
+    earlier: Floats = np.concatenate([start, series[..., :-1]], axis=-1)[..., : series.shape[-1]]
+    return earlier

@@ -1,0 +1,132 @@
+"""Intervals beside every mean: clustered means and paired differences, shares, and the experiment's display interval.
+
+Evaluations of trained models, the pages and the demo's closing table call these. None of them decides a promotion.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import norm, t
+
+DISPLAY_MIN_UNITS_PER_ARM = 50
+DISPLAY_PLAN = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean with its interval, in the values' own units, over n values in `clusters` independent groups.
+
+    Fewer than two clusters say nothing about spread: low is then -inf and high is inf.
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    clusters: int
+
+
+def clustered_mean(values: ArrayLike, clusters: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Mean over all values, with a cluster-robust (CR1) interval.
+
+    values: (n,) finite. clusters: (n,) labels of any sortable type; values of one cluster may depend on each other.
+
+        se^2 = G / (G - 1) * sum_g (sum_{i in g} (v_i - mean))^2 / n^2,   mean ± t_{G-1}(1 - a/2) * se
+
+    Liang & Zeger 1986; Student's t with G - 1 degrees as in Cameron & Miller, "A practitioner's guide to
+    cluster-robust inference", 2015. Raises ValueError when empty, of unequal lengths, or not finite.
+    """
+    value = np.asarray(values, dtype=np.float64)
+    label = np.asarray(clusters)
+    if value.ndim != 1 or label.shape != value.shape:
+        raise ValueError(f"values {value.shape} and clusters {label.shape} must both have the shape (n,)")
+    if value.size == 0 or not np.isfinite(value).all():
+        raise ValueError("values must be finite and at least one")
+    _check_confidence(confidence)
+    _, group = np.unique(label, return_inverse=True)
+    count = int(group.max()) + 1
+    mean = float(value.mean())
+    if count < 2:
+        return Interval(mean, -math.inf, math.inf, value.size, count)
+    sums = np.bincount(group, weights=value - mean, minlength=count)
+    error = math.sqrt(count / (count - 1) * float((sums**2).sum())) / value.size
+    reach = float(t.ppf(0.5 + confidence / 2.0, count - 1)) * error
+    return Interval(mean, mean - reach, mean + reach, value.size, count)
+
+
+def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Mean of a - b over the same inputs, with the cluster-robust interval of `clustered_mean`.
+
+    a, b: (n,), position i the same held-out input under each model. Raises ValueError as `clustered_mean` does.
+    """
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if first.shape != second.shape:
+        raise ValueError(f"a {first.shape} and b {second.shape} must be paired")
+    return clustered_mean(first - second, clusters, confidence)
+
+
+def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
+    """Wilson's score interval of a share of n independent trials, inside [0, 1]; (0, 1) wide when n is 0.
+
+        (s + z²/2) / (n + z²)  ±  z / (n + z²) · sqrt(s (n - s) / n + z²/4)
+
+    Wilson 1927. Raises ValueError unless 0 <= successes <= n.
+    """
+    if not 0 <= successes <= n:
+        raise ValueError(f"successes must lie in [0, n], got {successes} of {n}")
+    _check_confidence(confidence)
+    if n == 0:
+        return Interval(math.nan, 0.0, 1.0, 0, 0)
+    z = float(norm.ppf(0.5 + confidence / 2.0))
+    centre = (successes + z * z / 2.0) / (n + z * z)
+    reach = z / (n + z * z) * math.sqrt(successes * (n - successes) / n + z * z / 4.0)
+    mean = successes / n
+    # Rounding may put an end a hair inside the share itself at 0 and at n.
+    return Interval(mean, max(0.0, min(mean, centre - reach)), min(1.0, max(mean, centre + reach)), n, n)
+
+
+def share_interval(hits: ArrayLike, clusters: ArrayLike | None = None, confidence: float = 0.95) -> Interval:
+    """Interval of a share of 0/1 hits, (n,): Wilson's when independent, cluster-robust within [0, 1] otherwise."""
+    hit = np.asarray(hits, dtype=np.float64)
+    if not np.isin(hit, (0.0, 1.0)).all():
+        raise ValueError("hits must be 0 or 1")
+    if clusters is None:
+        return wilson_interval(int(hit.sum()), hit.size, confidence)
+    found = clustered_mean(hit, clusters, confidence)
+    return Interval(found.mean, max(0.0, found.low), min(1.0, found.high), found.n, found.clusters)
+
+
+def display_interval(
+    contrasts: ArrayLike, arms: ArrayLike, alpha: float = 0.05, plan: int = DISPLAY_PLAN
+) -> Interval | None:
+    """Asymptotic confidence sequence of the difference treatment - control, for display at any time.
+
+    contrasts: (n,) of `e_process.EProcess`. arms: (n,) of 0/1. plan: the number of units at which it is tightest.
+
+        mean ± s · sqrt(2 (nρ² + 1) / (n²ρ²) · ln(sqrt(nρ² + 1) / α)),   ρ² = (−2 ln α + ln(1 − 2 ln α)) / plan
+
+    Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas, "Time-uniform central limit theory and asymptotic confidence
+    sequences", Annals of Statistics 2024. None below 50 units in either arm, where it is not yet trustworthy.
+    """
+    x = np.asarray(contrasts, dtype=np.float64)
+    arm = np.asarray(arms)
+    if x.ndim != 1 or arm.shape != x.shape:
+        raise ValueError(f"contrasts {x.shape} and arms {arm.shape} must both have the shape (n,)")
+    if not 0.0 < alpha < 1.0 or plan < 1:
+        raise ValueError("alpha must lie in (0, 1) and plan be at least 1")
+    n = x.size
+    treated = int((arm == 1).sum())
+    if min(treated, n - treated) < DISPLAY_MIN_UNITS_PER_ARM:
+        return None
+    rho2 = (-2.0 * math.log(alpha) + math.log(1.0 - 2.0 * math.log(alpha))) / plan
+    scaled = n * rho2 + 1.0
+    reach = float(x.std(ddof=1)) * math.sqrt(2.0 * scaled / (n * n * rho2) * math.log(math.sqrt(scaled) / alpha))
+    mean = float(x.mean())
+    return Interval(mean, mean - reach, mean + reach, n, n)
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}")

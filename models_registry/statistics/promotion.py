@@ -1,0 +1,148 @@
+"""The promotion rule: what the evidence of an experiment allows, as one pure function.
+
+The experiments' evaluation job calls `decide` after each update of the e-process and acts on the verdict.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+Action = Literal["promote", "roll_back", "continue"]
+
+WEEK_SECONDS = 7 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The bounds of one experiment; each is a field of the experiment, so that a demonstration can run in minutes.
+
+    promote_e: E+ needed to promote; P(ever promoted | not better) <= 1 / promote_e.
+    rollback_e: E- of the primary measure at which harm is taken as shown; k guardrails each need k times as much.
+    guardrail_e: e-value needed of each guardrail's non-inferiority test before a promotion.
+    min_units_per_arm: matured units in each arm before a promotion.
+    min_seconds: age of the experiment before a promotion, a week by default (one cycle of weekdays).
+    max_excess_failures: excess share of failed (5xx) requests in the treatment that ends the experiment at once.
+    min_requests_for_failures: requests per arm before that share is looked at.
+    """
+
+    promote_e: float = 40.0
+    rollback_e: float = 20.0
+    guardrail_e: float = 20.0
+    min_units_per_arm: int = 500
+    min_seconds: float = WEEK_SECONDS
+    max_excess_failures: float = 0.05
+    min_requests_for_failures: int = 100
+
+    def __post_init__(self) -> None:
+        if min(self.promote_e, self.rollback_e, self.guardrail_e) <= 1.0:
+            raise ValueError("every e-value bound must exceed 1: 1 is what no evidence gives")
+        if self.min_units_per_arm < 1 or self.min_seconds < 0.0 or self.min_requests_for_failures < 1:
+            raise ValueError("minimum counts must be at least 1 and the minimum age not negative")
+        if not 0.0 < self.max_excess_failures <= 1.0:
+            raise ValueError("max_excess_failures must lie in (0, 1]")
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrail:
+    """A measure that must not get worse: log e-values that it is non-inferior, and that it is harmed."""
+
+    name: str
+    log_e_non_inferior: float
+    log_e_harm: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an experiment has shown so far.
+
+    log_e_plus, log_e_minus: current values of `e_process.run_e_process` over the matured units.
+    matured_control, matured_treatment: units whose observation has been consumed.
+    age_seconds: since the experiment started, by the database's clock.
+    failed_*, requests_*: 5xx answers and requests per arm since the start.
+    """
+
+    log_e_plus: float
+    log_e_minus: float
+    matured_control: int
+    matured_treatment: int
+    age_seconds: float
+    guardrails: tuple[Guardrail, ...] = ()
+    sample_ratio_mismatch: bool = False
+    requests_control: int = 0
+    failed_control: int = 0
+    requests_treatment: int = 0
+    failed_treatment: int = 0
+    heartbeat_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The action, and every reason for it: what was shown, or what is still lacking."""
+
+    action: Action
+    reasons: list[str]
+
+
+def decide(evidence: Evidence, bounds: Bounds) -> Verdict:
+    """Roll back on any harm, else promote when nothing is lacking, else continue.
+
+    Harm wins over benefit, and needs neither age nor minimum counts: leaving is always safe. A sample-ratio
+    mismatch forbids promotion only. A nan e-value counts as no evidence for promotion.
+    """
+    harms = _find_harms(evidence, bounds)
+    if harms:
+        return Verdict("roll_back", harms)
+    lacking = _find_lacking(evidence, bounds)
+    if lacking:
+        return Verdict("continue", lacking)
+    return Verdict("promote", [f"E+ {_format_e(evidence.log_e_plus)} has reached {bounds.promote_e:g}"])
+
+
+def _find_harms(evidence: Evidence, bounds: Bounds) -> list[str]:
+    harms = []
+    if evidence.heartbeat_lost:
+        harms.append("the treatment's heartbeat is lost")
+    if min(evidence.requests_control, evidence.requests_treatment) >= bounds.min_requests_for_failures:
+        excess = (
+            evidence.failed_treatment / evidence.requests_treatment
+            - evidence.failed_control / evidence.requests_control
+        )
+        if excess >= bounds.max_excess_failures:
+            harms.append(f"{100 * excess:.1f} points more failed requests than control")
+    if evidence.log_e_minus >= math.log(bounds.rollback_e):
+        harms.append(f"harm shown: E- {_format_e(evidence.log_e_minus)} has reached {bounds.rollback_e:g}")
+    # k chances to err, so each guardrail needs k times the evidence (Bonferroni).
+    guardrail_bound = bounds.rollback_e * len(evidence.guardrails)
+    harms += [
+        f"guardrail {guardrail.name}: E {_format_e(guardrail.log_e_harm)} has reached {guardrail_bound:g}"
+        for guardrail in evidence.guardrails
+        if guardrail.log_e_harm >= math.log(guardrail_bound)
+    ]
+    return harms
+
+
+def _find_lacking(evidence: Evidence, bounds: Bounds) -> list[str]:
+    lacking = []
+    if not evidence.log_e_plus >= math.log(bounds.promote_e):
+        lacking.append(f"E+ {_format_e(evidence.log_e_plus)} of {bounds.promote_e:g}")
+    if evidence.sample_ratio_mismatch:
+        lacking.append("sample-ratio mismatch: the arms' sizes contradict the assignment probabilities")
+    for arm, matured in (("control", evidence.matured_control), ("treatment", evidence.matured_treatment)):
+        if matured < bounds.min_units_per_arm:
+            lacking.append(f"{matured} of {bounds.min_units_per_arm} matured units in {arm}")
+    if evidence.age_seconds < bounds.min_seconds:
+        lacking.append(f"{evidence.age_seconds:.0f} of {bounds.min_seconds:.0f} seconds of age")
+    lacking += [
+        f"guardrail {guardrail.name}: non-inferiority E {_format_e(guardrail.log_e_non_inferior)}"
+        f" of {bounds.guardrail_e:g}"
+        for guardrail in evidence.guardrails
+        if not guardrail.log_e_non_inferior >= math.log(bounds.guardrail_e)
+    ]
+    return lacking
+
+
+def _format_e(log_e: float) -> str:
+    """An e-value from its logarithm, in full where that is readable and as a power of ten beyond."""
+    if math.isnan(log_e) or abs(log_e) < math.log(1e6):
+        return f"{math.exp(log_e):.3g}"
+    return f"10^{log_e / math.log(10):.1f}"
