@@ -36,13 +36,13 @@ class TinyShape(Strict):
     `vocabulary` counts byte-level BPE tokens trained on the run's own labelled rows.
     """
 
-    vocabulary: int = Field(2000, ge=300, le=32_000)
-    hidden: int = Field(128, ge=16, le=4096)
-    layers: int = Field(2, ge=1, le=64)
-    heads: int = Field(4, ge=1, le=64)
-    key_value_heads: int = Field(2, ge=1, le=64)
-    initializer_range: float = Field(0.08, gt=0, le=1)
-    max_positions: int = Field(512, ge=64, le=32_768)
+    vocabulary: int = Field(default=2000, ge=300, le=32_000)
+    hidden: int = Field(default=128, ge=16, le=4096)
+    layers: int = Field(default=2, ge=1, le=64)
+    heads: int = Field(default=4, ge=1, le=64)
+    key_value_heads: int = Field(default=2, ge=1, le=64)
+    initializer_range: float = Field(default=0.08, gt=0, le=1)
+    max_positions: int = Field(default=512, ge=64, le=32_768)
 
 
 class ModelSource(Strict):
@@ -67,21 +67,21 @@ class ModelSource(Strict):
 class Lora(Strict):
     """Low-rank adapter (Hu et al. 2021). Absent from a spec means full fine-tuning."""
 
-    r: int = Field(8, ge=1, le=256)
-    alpha: int = Field(16, ge=1, le=1024)
-    dropout: float = Field(0.0, ge=0, lt=1)
+    r: int = Field(default=8, ge=1, le=256)
+    alpha: int = Field(default=16, ge=1, le=1024)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: Literal["all-linear", "attention"] = "all-linear"
 
 
 class Optimiser(Strict):
     """AdamW under a OneCycle schedule (10 % warm-up, cosine), gradients clipped by norm."""
 
-    learning_rate: float = Field(2e-3, gt=0, le=1)
-    epochs: int = Field(3, ge=1, le=1000)
-    batch_size: int = Field(64, ge=1, le=4096)
-    weight_decay: float = Field(0.01, ge=0, le=1)
-    clip_norm: float = Field(1.0, gt=0)
-    token_dropout: float = Field(0.0, ge=0, lt=1, description="share of prompt tokens dropped as augmentation")
+    learning_rate: float = Field(default=2e-3, gt=0, le=1)
+    epochs: int = Field(default=3, ge=1, le=1000)
+    batch_size: int = Field(default=64, ge=1, le=4096)
+    weight_decay: float = Field(default=0.01, ge=0, le=1)
+    clip_norm: float = Field(default=1.0, gt=0)
+    token_dropout: float = Field(default=0.0, ge=0, lt=1, description="share of prompt tokens dropped as augmentation")
 
 
 class Posterior(Strict):
@@ -90,28 +90,28 @@ class Posterior(Strict):
     `feedback_noise` is η, the chance that feedback says the opposite of the truth.
     """
 
-    feedback_noise: float = Field(0.05, ge=0, lt=0.5)
-    folds: int = Field(3, ge=2, le=20)
-    epochs: int = Field(6, ge=1, le=100)
+    feedback_noise: float = Field(default=0.05, ge=0, lt=0.5)
+    folds: int = Field(default=3, ge=2, le=20)
+    epochs: int = Field(default=6, ge=1, le=100)
 
 
 class RewardWeighted(Strict):
     """Log-likelihood of logged actions weighted by reward / propensity, the weight capped."""
 
-    weight_cap: float = Field(10.0, ge=1)
+    weight_cap: float = Field(default=10.0, ge=1)
 
 
 class Online(Strict):
     """GRPO (Shao et al. 2024) and PPO (Schulman et al. 2017) on decisions made fresh by the weights in training."""
 
-    steps: int = Field(60, ge=1, le=100_000)
-    prompts_per_step: int = Field(32, ge=1, le=4096)
-    group: int = Field(8, ge=2, le=256, description="GRPO: actions drawn for one prompt")
-    clip: float = Field(0.2, gt=0, lt=1)
-    kl: float = Field(0.01, ge=0, description="weight of the exact KL to the starting policy")
-    inner_epochs: int = Field(2, ge=1, le=20, description="PPO: passes over one batch of decisions")
-    gamma: float = Field(1.0, ge=0, le=1)
-    gae_lambda: float = Field(0.95, ge=0, le=1)
+    steps: int = Field(default=60, ge=1, le=100_000)
+    prompts_per_step: int = Field(default=32, ge=1, le=4096)
+    group: int = Field(default=8, ge=2, le=256, description="GRPO: actions drawn for one prompt")
+    clip: float = Field(default=0.2, gt=0, lt=1)
+    kl: float = Field(default=0.01, ge=0, description="weight of the exact KL to the starting policy")
+    inner_epochs: int = Field(default=2, ge=1, le=20, description="PPO: passes over one batch of decisions")
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
 
 
 class RewardComponent(Strict):
@@ -133,8 +133,8 @@ class Data(Strict):
 class Serving(Strict):
     """The policy that will act: p^(1/temperature), mixed with epsilon of the uniform."""
 
-    temperature: float = Field(1.0, gt=0, le=100)
-    epsilon: float = Field(0.0, ge=0, le=1)
+    temperature: float = Field(default=1.0, gt=0, le=100)
+    epsilon: float = Field(default=0.0, ge=0, le=1)
 
 
 class Evaluate(Strict):
@@ -143,18 +143,18 @@ class Evaluate(Strict):
     `free_rows` of them are also answered by free generation, to see how often it is a valid action.
     """
 
-    free_rows: int = Field(300, ge=0)
-    batch_size: int = Field(256, ge=1)
+    free_rows: int = Field(default=300, ge=0)
+    batch_size: int = Field(default=256, ge=1)
 
 
 class RunSpec(Strict):
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     run_id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
     method: Method
-    seed: int = Field(0, ge=0, lt=2**32)
+    seed: int = Field(default=0, ge=0, lt=2**32)
     base: ModelSource
-    max_prompt_tokens: int = Field(64, ge=4, le=131_072)
-    max_completion_tokens: int = Field(16, ge=1, le=32_768)
+    max_prompt_tokens: int = Field(default=64, ge=4, le=131_072)
+    max_completion_tokens: int = Field(default=16, ge=1, le=32_768)
     lora: Lora | None = None
     optimiser: Optimiser = Optimiser()
     posterior: Posterior = Posterior()
@@ -164,8 +164,8 @@ class RunSpec(Strict):
     data: Data = Data()
     serving: Serving = Serving()
     evaluate: Evaluate | None = None
-    checkpoint_every_seconds: float = Field(30.0, gt=0, le=300)
-    threads: int | None = Field(None, ge=1, le=1024)
+    checkpoint_every_seconds: float = Field(default=30.0, gt=0, le=300)
+    threads: int | None = Field(default=None, ge=1, le=1024)
 
     @model_validator(mode="after")
     def _fits_its_method(self) -> RunSpec:
@@ -194,18 +194,18 @@ class ModelScore(Strict):
     rows: int
     accuracy: float
     probability_of_right: float
-    valid_share: float | None = Field(None, description="share of free generations that were an offered option")
+    valid_share: float | None = Field(default=None, description="share of free generations that were an offered option")
 
 
 class RunResult(Strict):
     """`result.json`, written last and by rename: its presence means the attempt is complete."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     run_id: str
     method: Method
     attempt: int
     output: Literal["model", "adapter"] | None = None
-    weights_sha256: str | None = Field(None, description="over the tensors in name order, not over the files")
+    weights_sha256: str | None = Field(default=None, description="over the tensors in name order, not over the files")
     steps: int = 0
     rows: int = 0
     seconds: float = 0.0
@@ -213,7 +213,7 @@ class RunResult(Strict):
     total_parameters: int = 0
     metrics: dict[str, float] = {}
     scores: dict[Literal["base", "trained"], ModelScore] = {}
-    predictions: str | None = Field(None, description="JSON lines, one per held-out row and model")
+    predictions: str | None = Field(default=None, description="JSON lines, one per held-out row and model")
     warnings: list[str] = []
 
 

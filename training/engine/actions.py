@@ -1,0 +1,335 @@
+"""P(option | prompt) for the options of a decision, in one forward pass of a causal language model.
+
+The options are tokenised (text, then end of sequence) and laid out as a trie behind the prompt. Where the
+trie branches, the model's logits are normalised over the children alone: the result is the distribution of
+constrained decoding, it sums to 1 over the options, and no invalid action can be drawn. The same numbers are
+logged as propensities, trained on, and evaluated. Called by every training method and by the model server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+NO_OPTION = -1e4
+"""Log-probability in the columns beyond a row's own options: finite, so that 0 · it is 0, and exp(it) is 0."""
+
+TRIES_KEPT = 4096
+
+
+class OptionError(ValueError):
+    """The options cannot be told apart, or there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """`log_p` (B, K): log-probabilities, K the largest number of options; NO_OPTION beyond a row's own.
+
+    `hidden` (B, H): the last prompt token's state, which a value head reads.
+    """
+
+    log_p: Tensor
+    hidden: Tensor
+
+
+class ActionTrie:
+    """The token trie of one set of options, pruned to the nodes that lie above a branching.
+
+    N nodes are fed behind the prompt. Slot 0 stands for the last prompt token, slot i + 1 for node i.
+    `edges_of` (E, K) is 1 where edge e (a child of a branching slot) lies on the path of option k.
+    """
+
+    def __init__(self, sequences: Sequence[Sequence[int]], device: torch.device) -> None:
+        children: dict[tuple[int, ...], list[int]] = {}
+        for sequence in sequences:
+            for depth, token in enumerate(sequence):
+                known = children.setdefault(tuple(sequence[:depth]), [])
+                if token not in known:
+                    known.append(token)
+        branching = [prefix for prefix, tokens in children.items() if len(tokens) > 1]
+        fed = sorted({prefix[:n] for prefix in branching for n in range(1, len(prefix) + 1)}, key=lambda p: (len(p), p))
+        slot = {prefix: index + 1 for index, prefix in enumerate(fed)} | {(): 0}
+        self.size = len(fed)
+        self.options = len(sequences)
+        self.tokens = torch.tensor([prefix[-1] for prefix in fed], dtype=torch.long, device=device)
+        self.depths = torch.tensor([len(prefix) - 1 for prefix in fed], dtype=torch.long, device=device)
+        ancestors = torch.eye(self.size, dtype=torch.bool)
+        for prefix in fed:
+            for n in range(1, len(prefix)):
+                ancestors[slot[prefix] - 1, slot[prefix[:n]] - 1] = True
+        self.ancestors = ancestors.to(device)
+        self.branches: list[tuple[int, Tensor]] = []
+        edge: dict[tuple[tuple[int, ...], int], int] = {}
+        for prefix in branching:
+            self.branches.append((slot[prefix], torch.tensor(children[prefix], dtype=torch.long, device=device)))
+            for token in children[prefix]:
+                edge[prefix, token] = len(edge)
+        edges_of = torch.zeros(len(edge), len(sequences))
+        for option, sequence in enumerate(sequences):
+            for depth, token in enumerate(sequence):
+                index = edge.get((tuple(sequence[:depth]), token))
+                if index is not None:
+                    edges_of[index, option] = 1.0
+        self.edges_of = edges_of.to(device)
+
+    def log_probabilities(self, slots: Tensor, head: Head) -> Tensor:
+        """`slots` (B, ≥ N + 1, H) → (B, K), float32."""
+        if not self.branches:  # a single option: certain, yet still a function of the weights
+            return (0.0 * slots[:, :1, 0].float()).expand(-1, self.options)
+        edges = [head.logits(slots[:, slot], tokens).log_softmax(-1) for slot, tokens in self.branches]
+        return torch.cat(edges, 1) @ self.edges_of
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The output layer, for chosen tokens only: a vocabulary of 150,000 is never multiplied out."""
+
+    weight: Tensor
+    bias: Tensor | None
+    scale: float
+    softcap: float | None
+
+    @classmethod
+    def of(cls, causal: Any) -> Head:
+        """`scale` and `softcap` are what Cohere, Granite and Gemma do to their logits."""
+        layer, config = causal.get_output_embeddings(), causal.config
+        scale = float(getattr(config, "logit_scale", None) or 1.0) / float(getattr(config, "logits_scaling", 0) or 1.0)
+        return cls(layer.weight, getattr(layer, "bias", None), scale, getattr(config, "final_logit_softcapping", None))
+
+    def logits(self, hidden: Tensor, tokens: Tensor) -> Tensor:
+        """`hidden` (B, H), `tokens` (C,) → (B, C) in float32."""
+        logits = hidden.float() @ self.weight[tokens].float().T
+        if self.bias is not None:
+            logits = logits + self.bias[tokens].float()
+        logits = logits * self.scale
+        return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
+
+
+def causal_of(model: nn.Module) -> Any:
+    """The causal language model itself, out of its peft wrapper if it has one."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
+
+
+@contextlib.contextmanager
+def adapters_by_row(model: nn.Module, adapter_names: Sequence[str] | None) -> Iterator[None]:
+    """Gives row i of the next forward the adapter `adapter_names[i]`; "__base__" is none. Needs eval mode.
+
+    peft offers this on the whole model's forward only, which would compute the logits of every token; the
+    hooks behind it serve the backbone as well. They are not removed when the body raises, hence the detour.
+    """
+    if adapter_names is None:
+        yield
+        return
+    raised: Exception | None = None
+    with model._enable_peft_forward_hooks(adapter_names=list(adapter_names)):  # type: ignore[operator]
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised again below, once the hooks are gone
+            raised = error
+    if raised is not None:
+        raise raised
+
+
+def pad_right(sequences: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token lists → ids (B, T) and lengths (B,)."""
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    ids = torch.full((len(sequences), int(lengths.max())), pad, dtype=torch.long)
+    inside = torch.arange(ids.shape[1])[None] < lengths[:, None]
+    ids[inside] = torch.tensor(list(chain.from_iterable(sequences)), dtype=torch.long)
+    return ids.to(device), lengths.to(device)
+
+
+class PromptEncoder:
+    """Prompt text → token ids, the same in training, evaluation and serving.
+
+    The text is cut to its first `max_prompt_tokens` tokens and wrapped by the tokenizer's chat template as
+    the user's turn, up to where the answer begins. A control token spelled out in the text is broken up: a
+    prompt cannot end its own turn.
+    """
+
+    def __init__(self, tokenizer: Any, max_prompt_tokens: int) -> None:
+        self.tokenizer = tokenizer
+        self.max_prompt_tokens = max_prompt_tokens
+        control = sorted(
+            {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}, key=len, reverse=True
+        )
+        self._control = re.compile("|".join(re.escape(token) for token in control)) if control else None
+        probes = self.encode(["a", "0 b"])
+        self.head = _shared(probes[0], probes[1])
+        self.tail = _shared(probes[0][::-1], probes[1][::-1])
+
+    def encode(self, prompts: Sequence[str]) -> list[list[int]]:
+        if not prompts:
+            return []
+        texts = [self._harmless(prompt) for prompt in prompts]
+        spans = self.tokenizer(
+            texts,
+            add_special_tokens=False,
+            truncation=True,
+            max_length=self.max_prompt_tokens,
+            return_offsets_mapping=True,
+        )["offset_mapping"]
+        rendered = [
+            self.tokenizer.apply_chat_template(
+                [{"role": "user", "content": text[: span[-1][1]] if span else ""}],
+                add_generation_prompt=True,
+                tokenize=False,
+            )
+            for text, span in zip(texts, spans, strict=True)
+        ]
+        ids: list[list[int]] = self.tokenizer(rendered, add_special_tokens=False)["input_ids"]
+        return ids
+
+    def content(self, prompt_ids: Sequence[int]) -> Sequence[int]:
+        """The tokens of the prompt itself, without the template's."""
+        return prompt_ids[self.head : len(prompt_ids) - self.tail]
+
+    def _harmless(self, text: str) -> str:
+        return text if self._control is None else self._control.sub(lambda found: " ".join(found[0]), text)
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """Length of the common beginning."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count
+
+
+class ActionScorer:
+    """Scores options behind prompts. Rows of one batch may have different options, in any order."""
+
+    def __init__(self, tokenizer: Any, max_prompt_tokens: int, device: torch.device | str = "cpu") -> None:
+        self.tokenizer = tokenizer
+        self.device = torch.device(device)
+        self.prompts = PromptEncoder(tokenizer, max_prompt_tokens)
+        self._tries: OrderedDict[tuple[str, ...], ActionTrie] = OrderedDict()
+
+    def encode(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Prompt texts → token ids, ready for `score`."""
+        return self.prompts.encode(prompts)
+
+    def answer_ids(self, options: Sequence[str]) -> list[list[int]]:
+        """Each option's text followed by end of sequence."""
+        ids = self.tokenizer(list(options), add_special_tokens=False)["input_ids"]
+        return [[*sequence, self.tokenizer.eos_token_id] for sequence in ids]
+
+    def trie(self, options: Sequence[str]) -> ActionTrie:
+        """The trie of these options in sorted order. Raises OptionError."""
+        key = tuple(sorted(options))
+        trie = self._tries.get(key)
+        if trie is None:
+            if not key:
+                raise OptionError("a decision needs at least one option")
+            sequences = self.answer_ids(key)
+            if len({tuple(sequence) for sequence in sequences}) < len(key):
+                raise OptionError(f"two of the options are the same tokens: {', '.join(key)}")
+            trie = self._tries[key] = ActionTrie(sequences, self.device)
+            if len(self._tries) > TRIES_KEPT:
+                self._tries.popitem(last=False)
+        else:
+            self._tries.move_to_end(key)
+        return trie
+
+    def log_probabilities(
+        self,
+        model: nn.Module,
+        prompt_ids: Sequence[Sequence[int]],
+        options: Sequence[Sequence[str]],
+        adapter_names: Sequence[str] | None = None,
+    ) -> Tensor:
+        """(B, K) log-probabilities in the order of each row's options; see `score`."""
+        return self.score(model, prompt_ids, options, adapter_names).log_p
+
+    def score(
+        self,
+        model: nn.Module,
+        prompt_ids: Sequence[Sequence[int]],
+        options: Sequence[Sequence[str]],
+        adapter_names: Sequence[str] | None = None,
+    ) -> Scores:
+        """One forward. `prompt_ids[i]` comes from `encode`, `options[i]` are the texts offered in row i.
+
+        With `adapter_names` (peft model in eval mode) row i is scored under its own adapter. Gradients flow
+        unless the caller turned them off. Raises OptionError.
+        """
+        tries = [self.trie(row) for row in options]
+        causal = causal_of(model)
+        ids, lengths = pad_right(prompt_ids, self.tokenizer.pad_token_id, self.device)
+        with adapters_by_row(model, adapter_names):
+            slots = self._slots(causal, ids, lengths, tries)
+        head = Head.of(causal)
+        # Probabilities are reckoned in float32 even where the forward ran in bfloat16.
+        with torch.autocast(self.device.type, enabled=False):
+            return Scores(self._assemble(slots, head, tries, options), slots[:, 0].float())
+
+    def _slots(self, causal: Any, ids: Tensor, lengths: Tensor, tries: list[ActionTrie]) -> Tensor:
+        """Hidden states (B, N + 1, H) of the last prompt token and of the trie's nodes."""
+        backbone = getattr(causal, causal.base_model_prefix)
+        rows = torch.arange(len(ids), device=self.device)
+        nodes = max(trie.size for trie in tries)
+        if nodes == 0:  # options that part at their first token, the common case: plain causal attention
+            hidden = backbone(input_ids=ids, use_cache=False).last_hidden_state
+            last: Tensor = hidden[rows, lengths - 1][:, None]
+            return last
+        prompt = ids.shape[1]
+        tokens, depths, ancestors = self._pack(tries, nodes)
+        positions = torch.cat(
+            [torch.arange(prompt, device=self.device).expand(len(ids), -1), lengths[:, None] + depths], 1
+        )
+        seen = torch.zeros(len(ids), prompt + nodes, prompt + nodes, dtype=torch.bool, device=self.device)
+        seen[:, :prompt, :prompt] = torch.ones(prompt, prompt, dtype=torch.bool, device=self.device).tril()
+        seen[:, prompt:, :prompt] = (torch.arange(prompt, device=self.device)[None] < lengths[:, None])[:, None]
+        seen[:, prompt:, prompt:] = ancestors
+        mask = torch.zeros(seen.shape, dtype=causal.dtype, device=self.device)
+        mask = mask.masked_fill_(~seen, torch.finfo(causal.dtype).min)[:, None]
+        hidden = backbone(
+            input_ids=torch.cat([ids, tokens], 1), attention_mask=mask, position_ids=positions, use_cache=False
+        ).last_hidden_state
+        return torch.cat([hidden[rows, lengths - 1][:, None], hidden[:, prompt:]], 1)
+
+    def _pack(self, tries: list[ActionTrie], nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Tries of different sizes → tokens (B, N), depths (B, N) and ancestors (B, N, N); filler sees itself only."""
+        distinct = list({id(trie): trie for trie in tries}.values())
+        tokens = torch.zeros(len(distinct), nodes, dtype=torch.long, device=self.device)
+        depths = torch.zeros_like(tokens)
+        ancestors = torch.eye(nodes, dtype=torch.bool, device=self.device).repeat(len(distinct), 1, 1)
+        for index, trie in enumerate(distinct):
+            tokens[index, : trie.size] = trie.tokens
+            depths[index, : trie.size] = trie.depths
+            ancestors[index, : trie.size, : trie.size] = trie.ancestors
+        number = {id(trie): index for index, trie in enumerate(distinct)}
+        of_row = torch.tensor([number[id(trie)] for trie in tries], device=self.device)
+        return tokens[of_row], depths[of_row], ancestors[of_row]
+
+    def _assemble(self, slots: Tensor, head: Head, tries: list[ActionTrie], options: Sequence[Sequence[str]]) -> Tensor:
+        """Rows are read trie by trie, then put in the order of their own options."""
+        rows_of: dict[int, list[int]] = {}
+        for row, trie in enumerate(tries):
+            rows_of.setdefault(id(trie), []).append(row)
+        width = max(trie.options for trie in tries)
+        log_p = torch.full((len(tries), width), NO_OPTION, device=self.device)
+        for rows in rows_of.values():
+            trie = tries[rows[0]]
+            index = torch.tensor(rows, device=self.device)
+            ordered = trie.log_probabilities(slots if len(rows) == len(tries) else slots[index], head)
+            places = torch.tensor([_places(options[row]) for row in rows], device=self.device)
+            ordered = ordered.gather(1, places)
+            if len(rows) == len(tries):
+                return ordered
+            log_p = log_p.index_copy(0, index, nn.functional.pad(ordered, (0, width - trie.options), value=NO_OPTION))
+        return log_p
+
+
+def _places(options: Sequence[str]) -> list[int]:
+    """Where each option stands among the sorted ones."""
+    rank = {option: place for place, option in enumerate(sorted(options))}
+    return [rank[option] for option in options]

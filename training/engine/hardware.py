@@ -1,0 +1,54 @@
+"""Where tensors live: the device, the number of CPU threads and the precision that suits them.
+
+Called by the engine's entry point and by the model server, once at start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import torch
+
+
+def choose_device() -> torch.device:
+    """CUDA if there is one, else Apple's MPS, else the CPU. `RECKONER_DEVICE` overrides it."""
+    named = os.environ.get("RECKONER_DEVICE")
+    if named:
+        return torch.device(named)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def set_threads(threads: int | None) -> int:
+    """Sets torch's CPU threads to `threads`, or to every core, and returns the number.
+
+    Sums are split by thread, so the last bits of a result depend on this number: a resumed run wants the
+    same one.
+    """
+    chosen = threads or os.cpu_count() or 1
+    torch.set_num_threads(chosen)
+    return chosen
+
+
+def make_deterministic(seed: int, device: torch.device) -> None:
+    """Seeds torch and, on the CPU, refuses operations whose result depends on timing."""
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(device.type == "cpu")
+
+
+def frozen_dtype(device: torch.device) -> torch.dtype:
+    """Precision of weights that no optimiser touches: bfloat16 on CUDA, float32 elsewhere."""
+    if device.type == "cuda" and torch.cuda.is_bf16_supported():
+        return torch.bfloat16
+    return torch.float32
+
+
+def autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Runs matrix products in bfloat16 over float32 weights on CUDA; does nothing elsewhere."""
+    if device.type == "cuda" and torch.cuda.is_bf16_supported():
+        return torch.autocast("cuda", dtype=torch.bfloat16)
+    return contextlib.nullcontext()

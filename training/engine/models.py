@@ -1,0 +1,188 @@
+"""Models at the border: loading folders, growing the tiny model, LoRA, saving, and the hash of the weights.
+
+Called by the entry point, the training methods, the evaluation and the model server. Folders are
+self-sufficient (weights as safetensors, tokenizer, chat template) and nothing here unpickles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors import safe_open
+from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
+from tokenizers import models as token_models
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
+
+from training.engine.hardware import frozen_dtype
+from training.engine.spec import Lora, ModelSource, TinyShape
+
+PAD, END = "<|pad|>", "<|end|>"
+ROLES = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+ADAPTER = "default"
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model on its device with its tokenizer. `model` is a PeftModel when an adapter is in training."""
+
+    model: Any
+    tokenizer: Any
+
+    @property
+    def adapts(self) -> bool:
+        return isinstance(self.model, PeftModel)
+
+
+def build_tokenizer(texts: Iterable[str], options: Sequence[str], vocabulary: int) -> Any:
+    """Byte-level BPE trained on the spot. Options are repeated so that each becomes few tokens.
+
+    Normaliser and splitting are Qwen2's own: a folder that says Qwen2 is opened with them, whatever its
+    tokenizer.json holds, and so the ids stay those of the training.
+    """
+    qwen = Qwen2Tokenizer().backend_tokenizer
+    tokenizer = Tokenizer(token_models.BPE())
+    tokenizer.normalizer = qwen.normalizer
+    tokenizer.pre_tokenizer = qwen.pre_tokenizer
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[PAD, END, *ROLES],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([*texts, *(option for option in options for _ in range(20))], trainer)
+    wrapped: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, extra_special_tokens=list(ROLES), padding_side="left"
+    )
+    wrapped.chat_template = CHAT_TEMPLATE
+    return wrapped
+
+
+def build_tiny(shape: TinyShape, tokenizer: Any) -> Any:
+    """A fresh Qwen2 of this shape, initialised from torch's generator."""
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_value_heads,
+        intermediate_size=3 * shape.hidden,
+        max_position_embeddings=shape.max_positions,
+        initializer_range=shape.initializer_range,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return Qwen2ForCausalLM(config)
+
+
+def load_tokenizer(path: str | Path) -> Any:
+    """Left-padding for generation; an end-of-sequence token doubles as padding where there is none."""
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_model(path: str | Path, device: torch.device, dtype: torch.dtype | None = None) -> Any:
+    """A causal language model in eval mode, in `dtype` or what suits frozen weights on this device."""
+    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype or frozen_dtype(device))
+    return model.to(device).eval()
+
+
+def attach_adapter(model: Any, path: str | Path, name: str, *, trainable: bool = False) -> PeftModel:
+    """Adds the adapter in `path` as `name` and returns the peft model, which holds the base's own weights.
+
+    The first call wraps the base (and changes its layers in place), later ones add to the wrapper. Names
+    must not contain a dot.
+    """
+    if isinstance(model, PeftModel):
+        model.load_adapter(str(path), adapter_name=name, is_trainable=trainable)
+        return model
+    return PeftModel.from_pretrained(model, str(path), adapter_name=name, is_trainable=trainable).eval()
+
+
+def load_source(source: ModelSource, device: torch.device) -> Loaded:
+    """The model a spec names, for inference: the base, under its adapter if there is one."""
+    if source.path is None:
+        raise ValueError("a tiny shape has no weights to load")
+    model = load_model(source.path, device)
+    if source.adapter is not None:
+        model = attach_adapter(model, source.adapter, ADAPTER)
+    return Loaded(model, load_tokenizer(source.path))
+
+
+def load_for_training(source: ModelSource, lora: Lora | None, device: torch.device) -> Loaded:
+    """The model a run trains, in eval mode, with gradients on what is to change.
+
+    With `lora` an adapter is trained over frozen weights: the source's own adapter, continued, or a fresh
+    one. Without it every weight is trained in float32; an adapter is merged in first.
+    """
+    if source.path is None:
+        raise ValueError("a tiny shape has no weights to load")
+    tokenizer = load_tokenizer(source.path)
+    if lora is None:
+        model = load_model(source.path, device, torch.float32)
+        if source.adapter is not None:
+            model = attach_adapter(model, source.adapter, ADAPTER).merge_and_unload()
+            model.requires_grad_(True)
+        return Loaded(model, tokenizer)
+    model = load_model(source.path, device)
+    if source.adapter is not None:
+        return Loaded(attach_adapter(model, source.adapter, ADAPTER, trainable=True), tokenizer)
+    config = LoraConfig(
+        r=lora.r,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules="all-linear" if lora.targets == "all-linear" else list(ATTENTION),
+        task_type="CAUSAL_LM",
+    )
+    return Loaded(get_peft_model(model, config, adapter_name=ADAPTER).eval(), tokenizer)
+
+
+def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """By name; shared tensors once."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def save(loaded: Loaded, folder: Path) -> None:
+    """Writes weights (safetensors) and tokenizer. An adapter's folder holds the adapter alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    loaded.model.save_pretrained(folder)
+    loaded.tokenizer.save_pretrained(folder)
+
+
+def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over name, type, shape and bytes of each tensor, in name order."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def weights_sha256(folder: Path) -> str:
+    """The hash of a saved model's or adapter's weights, whatever files they are spread over."""
+    tensors: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as opened:
+            tensors.update({name: opened.get_tensor(name) for name in opened.keys()})  # noqa: SIM118 - not a dict
+    if not tensors:
+        raise FileNotFoundError(f"no safetensors in {folder}")
+    return hash_tensors(tensors)
