@@ -1,0 +1,66 @@
+"""Who sends a request to the API: a key in `Authorization: Bearer prefix.secret`, or a logged-in person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
+from rest_framework.request import Request
+
+from workspaces import actors
+from workspaces.models import Membership
+from workspaces.services import find_key
+
+WORKSPACE_HEADER = "X-Workspace"
+
+
+class ApiKeyAuthentication(BaseAuthentication):
+    def authenticate(self, request: Request) -> tuple[actors.Actor, Any] | None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if not scheme:
+            return None
+        if scheme.lower() != "bearer" or not token:
+            raise AuthenticationFailed("Send the key as 'Authorization: Bearer PREFIX.SECRET'.")
+        key = find_key(token.strip())
+        if key is None:
+            raise AuthenticationFailed("This key is unknown, expired or revoked.")
+        return actors.program(key), key
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="api"'
+
+
+class WorkspaceSessionAuthentication(SessionAuthentication):
+    """A person's session, in the workspace that the header names or the only one there is."""
+
+    def authenticate(self, request: Request) -> tuple[actors.Actor, Any] | None:
+        found = super().authenticate(request)
+        if found is None:
+            return None
+        user = found[0]
+        memberships = Membership.objects.filter(user=user).select_related("workspace")
+        slug = request.headers.get(WORKSPACE_HEADER)
+        if slug:
+            memberships = memberships.filter(workspace__slug=slug)
+        chosen = list(memberships.order_by("created_at")[:2])
+        if len(chosen) != 1:
+            raise NotAuthenticated(f"Name the workspace in the {WORKSPACE_HEADER} header.")
+        return actors.person(user, chosen[0].workspace, chosen[0].role), None
+
+
+class ApiKeyScheme(OpenApiAuthenticationExtension):
+    target_class = ApiKeyAuthentication
+    name = "apiKey"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        return {"type": "http", "scheme": "bearer", "description": "An API key: PREFIX.SECRET"}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):
+    target_class = WorkspaceSessionAuthentication
+    name = "session"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        return {"type": "apiKey", "in": "cookie", "name": "sessionid"}

@@ -1,0 +1,63 @@
+"""What can be wrong with a request, as exceptions. Each app subclasses these; `api_errors` maps them once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFault:
+    """One fault of one field: where (`options[2]`), why, and what would be right."""
+
+    field: str
+    reason: str
+    expected: str = ""
+
+
+class ReckonerError(Exception):
+    """Base of every error that a client may see. `code` is stable; `message` is for a person."""
+
+    status = 400
+    code = "bad_request"
+
+    def __init__(self, message: str, *, faults: Sequence[FieldFault] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.faults = tuple(faults)
+
+
+class InvalidInput(ReckonerError):
+    code = "invalid_input"
+
+
+class NotAllowed(ReckonerError):
+    status = 403
+    code = "not_allowed"
+
+
+class NotFound(ReckonerError):
+    status = 404
+    code = "not_found"
+
+
+class Conflict(ReckonerError):
+    status = 409
+    code = "conflict"
+
+
+class LengthRequired(ReckonerError):
+    status = 411
+    code = "length_required"
+
+
+class TooLarge(ReckonerError):
+    status = 413
+    code = "too_large"
+
+
+class Unavailable(ReckonerError):
+    """The server cannot right now; the same request may be sent again."""
+
+    status = 503
+    code = "unavailable"

@@ -1,0 +1,18 @@
+"""Who may do what, and where: the lowest floor."""
+
+from workspaces.models.api_key import ApiKey, Scope
+from workspaces.models.audit import AuditEntry
+from workspaces.models.user import User
+from workspaces.models.workspace import Membership, Role, Workspace, WorkspaceOwned, WorkspaceQuerySet
+
+__all__ = [
+    "ApiKey",
+    "AuditEntry",
+    "Membership",
+    "Role",
+    "Scope",
+    "User",
+    "Workspace",
+    "WorkspaceOwned",
+    "WorkspaceQuerySet",
+]

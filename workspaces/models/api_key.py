@@ -1,0 +1,41 @@
+"""Keys of programs. Only a peppered HMAC of the secret is stored."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from workspaces.ids import uuid7
+from workspaces.models.workspace import WorkspaceOwned
+
+
+class Scope(models.TextChoices):
+    DECISIONS_WRITE = "decisions:write", "Record decisions"
+    FEEDBACK_WRITE = "feedback:write", "Record feedback"
+    ROUTE_READ = "route:read", "Ask an agent to decide"
+    EXPORT_READ = "export:read", "Read and export the ledger"
+    ADMIN = "admin", "Everything, training and promotion included"
+
+
+class ApiKey(WorkspaceOwned):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=200)
+    prefix = models.CharField(max_length=16, unique=True)
+    secret_hmac = models.BinaryField(max_length=32)
+    scopes = ArrayField(models.CharField(max_length=32, choices=Scope.choices))
+    created_by = models.ForeignKey("workspaces.User", on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(scopes__contained_by=list(Scope.values)) & ~models.Q(scopes=[]),
+                name="api_key_scopes_known",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
