@@ -1,0 +1,118 @@
+"""What a handler holds while it works: its job's lease, fence and progress."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.utils import DatabaseError
+from django.utils import timezone
+
+from jobs.errors import StaleFence
+from jobs.models import Job, JobState
+from workspaces.models import Workspace
+
+
+def renew_lease(job_id: uuid.UUID, fence: int) -> bool:
+    """Extends the lease by the database's clock; False when this attempt no longer owns the job."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE jobs_job SET lease_until = clock_timestamp() + %s * interval '1 second'"
+            " WHERE id = %s AND fence = %s AND state = 'running'",
+            [settings.JOB_LEASE_SECONDS, job_id, fence],
+        )
+        return cursor.rowcount == 1
+
+
+class JobContext:
+    """Handed to the handler of one attempt. Every write goes through `fenced()` or carries the fence itself."""
+
+    def __init__(self, job: Job) -> None:
+        self.job_id: uuid.UUID = job.id
+        self.kind = job.kind
+        self.fence = job.fence
+        self.attempt = job.attempts
+        self.payload: dict[str, Any] = job.payload
+        self.workspace: Workspace | None = job.workspace
+        self.created_at = job.created_at
+        self.completed = False
+        self._lost = threading.Event()
+        self._stop = threading.Event()
+
+    @contextmanager
+    def fenced(self) -> Iterator[None]:
+        """A transaction that commits only while this attempt owns the job. Raises StaleFence."""
+        with transaction.atomic():
+            owned = (
+                Job.objects.select_for_update()
+                .filter(id=self.job_id, fence=self.fence, state=JobState.RUNNING)
+                .values_list("id", flat=True)
+                .first()
+            )
+            if owned is None:
+                self._lost.set()
+                raise StaleFence(f"job {self.job_id} is no longer owned by fence {self.fence}")
+            yield
+
+    def complete(self, result: Mapping[str, Any] | None = None) -> None:
+        """Marks the job succeeded in the same transaction as its effect. Call inside `fenced()`."""
+        changed = Job.objects.filter(id=self.job_id, fence=self.fence, state=JobState.RUNNING).update(
+            state=JobState.SUCCEEDED,
+            result=dict(result or {}),
+            lease_until=None,
+            progress=1.0,
+            finished_at=timezone.now(),
+            error="",
+        )
+        if changed != 1:
+            raise StaleFence(f"job {self.job_id} is no longer owned by fence {self.fence}")
+        transaction.on_commit(self._mark_completed)
+
+    def _mark_completed(self) -> None:
+        self.completed = True
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """`fraction` in [0, 1]. Raises StaleFence."""
+        changed = Job.objects.filter(id=self.job_id, fence=self.fence, state=JobState.RUNNING).update(
+            progress=min(1.0, max(0.0, fraction)), message=message[:500]
+        )
+        if changed != 1:
+            self._lost.set()
+            raise StaleFence(f"job {self.job_id} is no longer owned by fence {self.fence}")
+
+    def cancel_requested(self) -> bool:
+        return Job.objects.filter(id=self.job_id, cancel_requested=True).exists()
+
+    def check_owned(self) -> None:
+        """Raises StaleFence once a heartbeat has found another owner."""
+        if self._lost.is_set():
+            raise StaleFence(f"job {self.job_id} is no longer owned by fence {self.fence}")
+
+    @contextmanager
+    def heartbeat(self) -> Iterator[None]:
+        """Renews the lease from a thread while the handler works; the runner wraps handlers in it."""
+        thread = threading.Thread(target=self._beat, name=f"heartbeat-{self.job_id}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+
+    def _beat(self) -> None:
+        try:
+            while not self._stop.wait(settings.JOB_LEASE_SECONDS / 6):
+                try:
+                    if not renew_lease(self.job_id, self.fence):
+                        self._lost.set()
+                        return
+                except DatabaseError:
+                    # The database is away: the lease runs on, and the next beat uses a new connection.
+                    connection.close()
+        finally:
+            connection.close()

@@ -1,0 +1,75 @@
+"""Putting work in the queue and asking for it to end."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from jobs import hints
+from jobs.errors import AlreadyFinished
+from jobs.models import TERMINAL, Job, JobState, Outbox
+from jobs.registry import KINDS
+from workspaces.models import Workspace
+
+
+@transaction.atomic
+def enqueue_job(
+    *,
+    kind: str,
+    workspace: Workspace | None = None,
+    payload: Mapping[str, Any] | None = None,
+    dedupe_key: str | None = None,
+    run_after: dt.datetime | None = None,
+    max_attempts: int = 3,
+) -> Job:
+    """Writes the job and its hint in the caller's transaction; the hint leaves on commit.
+
+    With a `dedupe_key` that was used before, returns the job that is there. Raises KeyError for an unknown kind.
+    """
+    queue = KINDS[kind].queue
+    job = Job(
+        kind=kind,
+        workspace=workspace,
+        queue=queue,
+        payload=dict(payload or {}),
+        dedupe_key=dedupe_key,
+        run_after=run_after or timezone.now(),
+        max_attempts=max_attempts,
+    )
+    if dedupe_key is None:
+        job.save(force_insert=True)
+    else:
+        Job.objects.bulk_create([job], ignore_conflicts=True)
+        existing = Job.objects.get(kind=kind, dedupe_key=dedupe_key)
+        if existing.id != job.id:
+            return existing
+    Outbox.objects.create(job=job)
+    transaction.on_commit(lambda: hints.send_hint(job.id, queue, run_after=job.run_after))
+    return job
+
+
+@transaction.atomic
+def request_cancel(*, job_id: uuid.UUID) -> Job:
+    """A queued job is cancelled at once; a running one is told and ends itself. Raises AlreadyFinished."""
+    job = Job.objects.select_for_update().get(id=job_id)
+    if job.state in TERMINAL:
+        raise AlreadyFinished(f"The job is already {job.state}.")
+    job.cancel_requested = True
+    if job.state == JobState.QUEUED:
+        job.state = JobState.CANCELLED
+        job.finished_at = timezone.now()
+        notify_end(job)
+    job.save(update_fields=["cancel_requested", "state", "finished_at"])
+    return job
+
+
+def notify_end(job: Job) -> None:
+    """Tells the job's kind, inside the ending transaction, that it ended without success."""
+    kind = KINDS.get(job.kind)
+    if kind is not None and kind.on_end is not None:
+        kind.on_end(job)

@@ -1,0 +1,82 @@
+"""The only redelivery. Takes back jobs whose lease ran out and sends hints for what is due."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from jobs.hints import send_hint
+from jobs.models import Job, JobState
+from jobs.services import notify_end
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """How many jobs were taken back, how many of them ended, and how many hints were sent."""
+
+    taken_back: int
+    ended: int
+    hinted: int
+
+
+def sweep() -> Swept:
+    """Safe to run at any time, by any number of sweepers."""
+    taken_back, ended = _take_back_expired()
+    return Swept(taken_back, ended, _send_due_hints())
+
+
+@transaction.atomic
+def _take_back_expired() -> tuple[int, int]:
+    expired = list(
+        Job.objects.select_for_update(skip_locked=True).filter(state=JobState.RUNNING, lease_until__lt=Now())
+    )
+    ended = 0
+    for job in expired:
+        job.lease_until = None
+        # The fence moves here too: the lost attempt must not write even before the next claim.
+        job.fence = job.fence + 1
+        if job.cancel_requested:
+            job.state, job.error = JobState.CANCELLED, "cancelled; its worker was lost"
+        elif job.attempts >= job.max_attempts:
+            job.state, job.error = JobState.DEAD, f"its worker was lost {job.attempts} times"
+        else:
+            job.state, job.error = JobState.QUEUED, "its worker was lost"
+            job.run_after = timezone.now()
+        if job.is_terminal:
+            job.finished_at = timezone.now()
+            ended += 1
+        job.save(update_fields=["lease_until", "fence", "state", "error", "run_after", "finished_at"])
+        if job.is_terminal:
+            notify_end(job)
+        logger.warning("job_taken_back", job_id=str(job.id), kind=job.kind, state=job.state)
+    return len(expired), ended
+
+
+def _send_due_hints() -> int:
+    """Due jobs whose last hint is older than a sweep: it was lost, or the queue is long and one more does no harm."""
+    patience = dt.timedelta(seconds=settings.JOB_SWEEP_SECONDS * 0.9)
+    due = (
+        Job.objects.filter(state=JobState.QUEUED, run_after__lte=Now())
+        .filter(
+            Q(outbox__sent_at__isnull=True)
+            | Q(outbox__sent_at__lt=Now() - patience)
+            | Q(outbox__sent_at__lt=F("run_after"))
+        )
+        .order_by("run_after")
+        .values_list("id", "queue")[:1000]
+    )
+    sent = 0
+    for job_id, queue in due:
+        if not send_hint(job_id, queue):
+            break  # the broker is away: the next sweep tries again
+        sent += 1
+    return sent

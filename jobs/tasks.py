@@ -1,0 +1,19 @@
+"""Celery's two entrances: run one job, sweep."""
+
+from __future__ import annotations
+
+import uuid
+
+from celery import shared_task
+
+from jobs import runner, sweeper
+
+
+@shared_task(name="jobs.run")
+def run(job_id: str) -> None:
+    runner.run_job(uuid.UUID(job_id))
+
+
+@shared_task(name="jobs.sweep")
+def sweep() -> None:
+    sweeper.sweep()
