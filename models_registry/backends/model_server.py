@@ -1,0 +1,84 @@
+"""Client of Reckoner's own model server: probabilities of offered options, and chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import httpx
+from django.conf import settings
+
+from models_registry.errors import BackendRefused, BackendUnavailable
+
+MAX_ITEMS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreItem:
+    """One question: which of `options` does the model (an artifact's digest) prefer after `prompt`?"""
+
+    model: str
+    prompt: str
+    options: tuple[str, ...]
+    max_prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """`probabilities`, one per option, sum 1; or None with the reason in `error`."""
+
+    probabilities: tuple[float, ...] | None
+    error: str | None = None
+
+
+@lru_cache(maxsize=1)
+def client() -> httpx.Client:
+    """One pooled client a process; connections outlive requests."""
+    return httpx.Client(
+        base_url=settings.MODEL_SERVER_URL,
+        timeout=httpx.Timeout(settings.MODEL_SERVER_TIMEOUT_SECONDS, connect=2.0),
+        headers={"Authorization": f"Bearer {settings.MODEL_SERVER_TOKEN}"},
+    )
+
+
+def call(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Raises BackendUnavailable (nobody answers, or 5xx) or BackendRefused (4xx)."""
+    try:
+        response = client().post(path, json=body)
+    except httpx.HTTPError as error:
+        raise BackendUnavailable(f"The model server does not answer: {type(error).__name__}.") from error
+    if response.status_code >= 500:
+        raise BackendUnavailable(f"The model server answered {response.status_code}.")
+    answer: dict[str, Any] = response.json()
+    if response.status_code >= 400:
+        raise BackendRefused(str(answer.get("error", {}).get("message", response.status_code)))
+    return answer
+
+
+def score(items: Sequence[ScoreItem]) -> list[Score]:
+    """One answer per item, in order. An item that fails carries its error; the others stand."""
+    scores: list[Score] = []
+    for start in range(0, len(items), MAX_ITEMS):
+        part = items[start : start + MAX_ITEMS]
+        answer = call(
+            "/score",
+            {
+                "items": [
+                    {
+                        "model": item.model,
+                        "prompt": item.prompt,
+                        "options": list(item.options),
+                        "max_prompt_tokens": item.max_prompt_tokens,
+                    }
+                    for item in part
+                ]
+            },
+        )
+        for result in answer["results"]:
+            if "error" in result:
+                scores.append(Score(None, str(result["error"]["message"])))
+            else:
+                scores.append(Score(tuple(result["probabilities"])))
+    return scores

@@ -1,0 +1,31 @@
+"""What can be wrong with a request to the registry."""
+
+from workspaces.errors import Conflict, ReckonerError, Unavailable
+
+
+class NoChampion(Conflict):
+    code = "no_champion"
+
+
+class ExperimentRunning(Conflict):
+    code = "experiment_running"
+
+
+class NoExperiment(Conflict):
+    code = "experiment_not_running"
+
+
+class BackendUnavailable(Unavailable):
+    code = "backend_unavailable"
+
+
+class BackendRefused(ReckonerError):
+    """The model server said that what was asked of it is wrong."""
+
+    status = 422
+    code = "backend_refused"
+
+
+class ArtifactCorrupt(ReckonerError):
+    status = 500
+    code = "artifact_corrupt"

@@ -1,0 +1,296 @@
+"""The life of an experiment: start, route, consume matured observations, decide.
+
+`decisions.gateway` routes through `current_route`; `decisions.outcomes` hands matured units to
+`consume_observations`. The arithmetic is in `statistics` and `routing`, which know no database.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from django.db import transaction
+from django.db.models import Count, Max, Q
+from django.utils import timezone
+
+from models_registry import routing
+from models_registry.errors import ExperimentRunning, NoExperiment
+from models_registry.models import (
+    AliasName,
+    Arm,
+    Experiment,
+    ExperimentState,
+    Exposure,
+    ModelVersion,
+    Observation,
+    Phase,
+    RegisteredModel,
+    Variant,
+)
+from models_registry.services import get_champion, move_alias
+from models_registry.statistics.e_process import run_e_process
+from models_registry.statistics.intervals import display_interval
+from models_registry.statistics.promotion import Bounds, Evidence, Verdict, decide
+from models_registry.statistics.sample_ratio import PhaseCount, check_sample_ratio
+from workspaces.actors import Actor, system
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.services import record_audit
+
+MAX_ATTRIBUTION_SECONDS = 30 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentPlan:
+    """What one decides when starting: the share and every bound of the rule (docs/experiments.md)."""
+
+    treatment_share: float = 0.5
+    attribution_window_seconds: float = 86_400.0
+    exposure_window_seconds: float = 86_400.0
+    promote_e: float = 40.0
+    rollback_e: float = 20.0
+    min_units_per_arm: int = 500
+    min_seconds: float = 7 * 86_400.0
+    missing: str = "exclude"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who answers one unit: the version, and why. `phase` is None outside experiments."""
+
+    version: ModelVersion
+    fallback: ModelVersion | None = None
+    phase: Phase | None = None
+    arm: str | None = None
+    assignment_probability: float | None = None
+
+
+def check_plan(plan: ExperimentPlan) -> None:
+    """Gathers every fault. Raises InvalidInput."""
+    faults = []
+    if not 0 < plan.treatment_share < 1:
+        faults.append(FieldFault("treatment_share", f"{plan.treatment_share} is not inside (0, 1)", "for example 0.5"))
+    if not 0 <= plan.attribution_window_seconds <= MAX_ATTRIBUTION_SECONDS:
+        faults.append(FieldFault("attribution_window_seconds", "outside 0 to 30 days", "seconds"))
+    if plan.exposure_window_seconds < 0:
+        faults.append(FieldFault("exposure_window_seconds", "negative", "seconds, 0 or more"))
+    for name in ("promote_e", "rollback_e"):
+        if getattr(plan, name) <= 1:
+            faults.append(FieldFault(name, "1 or less: no evidence already gives 1", "more than 1, usually 20 to 100"))
+    if plan.min_units_per_arm < 1:
+        faults.append(FieldFault("min_units_per_arm", "less than 1", "1 or more"))
+    if plan.min_seconds < 0:
+        faults.append(FieldFault("min_seconds", "negative", "seconds, 0 or more"))
+    if plan.missing not in {"exclude", "zero"}:
+        faults.append(FieldFault("missing", f"{plan.missing!r} is unknown", "exclude or zero"))
+    if faults:
+        raise InvalidInput("The experiment cannot start like this.", faults=faults)
+
+
+@transaction.atomic
+def start_experiment(*, by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str = "") -> Experiment:
+    """Champion against `treatment` from now on. Raises InvalidInput, ExperimentRunning, NoChampion."""
+    check_plan(plan)
+    model = RegisteredModel.objects.select_for_update().get(id=treatment.registered_model_id)
+    if Experiment.objects.filter(registered_model=model, state=ExperimentState.RUNNING).exists():
+        raise ExperimentRunning(f"Model {model.name} has an experiment running; stop it first.")
+    control = get_champion(model)
+    if control.id == treatment.id:
+        raise InvalidInput(
+            "A version cannot be tried against itself.",
+            faults=[FieldFault("treatment", f"{treatment} is the champion", "another version of the same model")],
+        )
+    bounds = {
+        field: getattr(plan, field)
+        for field in (
+            "promote_e",
+            "rollback_e",
+            "min_units_per_arm",
+            "min_seconds",
+            "exposure_window_seconds",
+            "missing",
+        )
+    }
+    experiment = Experiment.objects.create(
+        workspace=by.workspace,
+        registered_model=model,
+        name=name or f"{treatment} against {control}",
+        salt=routing.new_salt(),
+        **bounds,
+    )
+    Phase.objects.create(
+        workspace=by.workspace,
+        experiment=experiment,
+        treatment_share=plan.treatment_share,
+        attribution_window_seconds=plan.attribution_window_seconds,
+    )
+    for arm, version in ((Arm.CONTROL, control), (Arm.TREATMENT, treatment)):
+        Variant.objects.create(workspace=by.workspace, experiment=experiment, arm=arm, version=version)
+    move_alias(by=by, version=treatment, name=AliasName.CHALLENGER)
+    record_audit(by=by, action="experiment.started", target=f"experiment:{experiment.id}")
+    return experiment
+
+
+class Router:
+    """Routes many units of one model by one reading of the registry: four queries, however many units."""
+
+    def __init__(self, model: RegisteredModel) -> None:
+        self.champion = get_champion(model)
+        self.phase = (
+            Phase.objects.select_related("experiment")
+            .filter(
+                experiment__registered_model=model, experiment__state=ExperimentState.RUNNING, ended_at__isnull=True
+            )
+            .first()
+        )
+        self.versions: dict[str, ModelVersion] = {}
+        if self.phase is not None:
+            self.versions = {
+                variant.arm: variant.version
+                for variant in Variant.objects.filter(experiment=self.phase.experiment).select_related(
+                    "version__artifact", "version__base__artifact", "version__registered_model"
+                )
+            }
+
+    def route(self, unit: str) -> Route:
+        if self.phase is None:
+            return Route(version=self.champion)
+        experiment = self.phase.experiment
+        given = routing.assign(experiment.salt, str(experiment.id), unit, self.phase.treatment_share)
+        version = self.versions[given.arm]
+        fallback = self.versions[Arm.CONTROL] if given.arm == Arm.TREATMENT else None
+        return Route(version, fallback, self.phase, given.arm, given.probability)
+
+
+@dataclass(frozen=True, slots=True)
+class MaturedUnit:
+    """A unit whose windows have passed, with its mean reward in [0, 1] or None where nothing came back."""
+
+    exposure: Exposure
+    outcome: float | None
+    matured_at: dt.datetime
+
+
+@transaction.atomic
+def consume_observations(*, experiment: Experiment, matured: Sequence[MaturedUnit]) -> Verdict:
+    """Appends matured units in exposure order, reckons the e-process over all of them, and acts on the verdict.
+
+    Units that were consumed before are skipped, so a repeated call changes nothing. Raises NoExperiment.
+    """
+    locked = Experiment.objects.select_for_update().get(id=experiment.id)
+    if locked.state != ExperimentState.RUNNING:
+        raise NoExperiment(f"The experiment is {locked.state}.")
+    seen = set(
+        Observation.objects.filter(experiment=locked, unit__in=[m.exposure.unit for m in matured]).values_list(
+            "unit", flat=True
+        )
+    )
+    position = Observation.objects.filter(experiment=locked).aggregate(last=Max("position"))["last"] or 0
+    fresh: list[Observation] = []
+    for unit in sorted(matured, key=lambda m: (m.exposure.exposed_at, m.exposure.id)):
+        if unit.exposure.unit in seen:  # a unit counts in its first phase only
+            continue
+        seen.add(unit.exposure.unit)
+        position += 1
+        fresh.append(
+            Observation(
+                workspace_id=locked.workspace_id,
+                experiment=locked,
+                exposure=unit.exposure,
+                unit=unit.exposure.unit,
+                position=position,
+                outcome=_outcome(locked, unit),
+                matured_at=unit.matured_at,
+            )
+        )
+    verdict = _reckon(locked, fresh)
+    if verdict.action == "promote":
+        treatment = Variant.objects.select_related("version").get(experiment=locked, arm=Arm.TREATMENT).version
+        move_alias(by=system(locked.workspace), version=treatment, name=AliasName.CHAMPION)
+        _end(locked, ExperimentState.PROMOTED, "; ".join(verdict.reasons))
+    elif verdict.action == "roll_back":
+        _end(locked, ExperimentState.ROLLED_BACK, "; ".join(verdict.reasons))
+    return verdict
+
+
+def _outcome(experiment: Experiment, unit: MaturedUnit) -> float | None:
+    if unit.outcome is None and experiment.missing == "zero":
+        return 0.0
+    return unit.outcome
+
+
+def _reckon(experiment: Experiment, fresh: list[Observation]) -> Verdict:
+    """Runs the e-process over earlier and fresh observations, stores it, and applies the promotion rule."""
+    earlier = list(
+        Observation.objects.filter(experiment=experiment, outcome__isnull=False)
+        .order_by("position")
+        .values_list("outcome", "exposure__arm", "exposure__phase__treatment_share")
+    )
+    counted = [o for o in fresh if o.outcome is not None]
+    rows = earlier + [(o.outcome, o.exposure.arm, o.exposure.phase.treatment_share) for o in counted]
+    if rows:
+        arms = np.array([arm == Arm.TREATMENT for _, arm, _ in rows], dtype=float)
+        process = run_e_process(arms, [share for _, _, share in rows], [outcome for outcome, _, _ in rows])
+        for observation, plus, minus in zip(
+            counted, process.log_e_plus[len(earlier) :], process.log_e_minus[len(earlier) :], strict=True
+        ):
+            observation.log_e_plus, observation.log_e_minus = float(plus), float(minus)
+        experiment.log_e_plus = float(process.log_e_plus[-1])
+        experiment.log_e_minus = float(process.log_e_minus[-1])
+        experiment.units_treatment = int(arms.sum())
+        experiment.units_control = len(rows) - experiment.units_treatment
+        interval = display_interval(process.contrasts, arms)
+        if interval is not None:  # hidden while either arm is small
+            experiment.estimate, experiment.low, experiment.high = interval.mean, interval.low, interval.high
+    Observation.objects.bulk_create(fresh, batch_size=1000)
+    experiment.sample_ratio_mismatch = check_sample_ratio(_phase_counts(experiment)).mismatch
+    evidence = Evidence(
+        log_e_plus=experiment.log_e_plus,
+        log_e_minus=experiment.log_e_minus,
+        matured_control=experiment.units_control,
+        matured_treatment=experiment.units_treatment,
+        age_seconds=(timezone.now() - experiment.started_at).total_seconds(),
+        sample_ratio_mismatch=experiment.sample_ratio_mismatch,
+    )
+    bounds = Bounds(
+        promote_e=experiment.promote_e,
+        rollback_e=experiment.rollback_e,
+        min_units_per_arm=experiment.min_units_per_arm,
+        min_seconds=experiment.min_seconds,
+    )
+    verdict = decide(evidence, bounds)
+    experiment.verdict = "; ".join(verdict.reasons)[:500]
+    experiment.save()
+    return verdict
+
+
+def _phase_counts(experiment: Experiment) -> list[PhaseCount]:
+    counts = (
+        Exposure.objects.filter(experiment=experiment)
+        .values("phase__treatment_share")
+        .annotate(
+            control=Count("id", filter=Q(arm=Arm.CONTROL)),
+            treatment=Count("id", filter=Q(arm=Arm.TREATMENT)),
+        )
+        .order_by("phase__treatment_share")
+    )
+    return [PhaseCount(row["control"], row["treatment"], row["phase__treatment_share"]) for row in counts]
+
+
+@transaction.atomic
+def stop_experiment(*, by: Actor, experiment: Experiment, reason: str = "stopped by hand") -> Experiment:
+    """Traffic returns to the champion. Raises NoExperiment when it is over already."""
+    locked = Experiment.objects.select_for_update().get(id=experiment.id)
+    if locked.state != ExperimentState.RUNNING:
+        raise NoExperiment(f"The experiment is {locked.state}.")
+    _end(locked, ExperimentState.STOPPED, reason)
+    record_audit(by=by, action="experiment.stopped", target=f"experiment:{locked.id}", details={"reason": reason})
+    return locked
+
+
+def _end(experiment: Experiment, state: ExperimentState, verdict: str) -> None:
+    now = timezone.now()
+    experiment.state, experiment.ended_at, experiment.verdict = state, now, verdict[:500]
+    experiment.save(update_fields=["state", "ended_at", "verdict"])
+    Phase.objects.filter(experiment=experiment, ended_at__isnull=True).update(ended_at=now)

@@ -1,0 +1,33 @@
+"""What can serve, and who gets it."""
+
+from models_registry.models.artifact import Artifact, ArtifactKind
+from models_registry.models.experiment import (
+    Arm,
+    Experiment,
+    ExperimentState,
+    Exposure,
+    MissingPolicy,
+    Observation,
+    Phase,
+    Variant,
+)
+from models_registry.models.version import Alias, AliasName, GateVerdict, ModelVersion, RegisteredModel, VersionState
+
+__all__ = [
+    "Alias",
+    "AliasName",
+    "Arm",
+    "Artifact",
+    "ArtifactKind",
+    "Experiment",
+    "ExperimentState",
+    "Exposure",
+    "GateVerdict",
+    "MissingPolicy",
+    "ModelVersion",
+    "Observation",
+    "Phase",
+    "RegisteredModel",
+    "Variant",
+    "VersionState",
+]

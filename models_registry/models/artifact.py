@@ -1,0 +1,36 @@
+"""Rows of the content-addressed store: a row is made only once its files are complete and visible."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from workspaces.ids import uuid7
+from workspaces.models import WorkspaceOwned
+
+
+class ArtifactKind(models.TextChoices):
+    MODEL = "model", "Model"
+    ADAPTER = "adapter", "Adapter"
+    DATASET = "dataset", "Dataset"
+
+
+class Artifact(WorkspaceOwned):
+    """`digest` is the SHA-256 of the artifact's canonical manifest, which names every file's SHA-256."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    kind = models.CharField(max_length=16, choices=ArtifactKind.choices)
+    digest = models.CharField(max_length=64)
+    size_bytes = models.BigIntegerField()
+    meta = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "digest"], name="artifact_once"),
+            models.CheckConstraint(condition=Q(digest__regex=r"^[0-9a-f]{64}$"), name="artifact_digest_is_sha256"),
+            models.CheckConstraint(condition=Q(kind__in=ArtifactKind.values), name="artifact_kind_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.digest[:12]}"

@@ -1,0 +1,191 @@
+"""Online A/B tests: who was assigned what, and what came of it, one unit once (docs/experiments.md)."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+
+from workspaces.ids import uuid7
+from workspaces.models import WorkspaceOwned
+
+
+class ExperimentState(models.TextChoices):
+    RUNNING = "running", "Running"
+    PROMOTED = "promoted", "Promoted"
+    ROLLED_BACK = "rolled_back", "Rolled back"
+    STOPPED = "stopped", "Stopped"
+
+
+class Arm(models.TextChoices):
+    CONTROL = "control", "Control"
+    TREATMENT = "treatment", "Treatment"
+
+
+class MissingPolicy(models.TextChoices):
+    EXCLUDE = "exclude", "Leave out units without a reward"
+    ZERO = "zero", "Count units without a reward as 0"
+
+
+class Experiment(WorkspaceOwned):
+    """Challenger against champion of one registered model. Every bound of the decision rule is a field.
+
+    E-values are stored as natural logarithms. `salt` is 128 bits of hexadecimal, fresh for each experiment.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    registered_model = models.ForeignKey(
+        "models_registry.RegisteredModel", on_delete=models.CASCADE, related_name="experiments"
+    )
+    name = models.CharField(max_length=200)
+    state = models.CharField(max_length=16, choices=ExperimentState.choices, default=ExperimentState.RUNNING)
+    salt = models.CharField(max_length=32)
+    promote_e = models.FloatField(default=40.0, help_text="Promote at E⁺ of at least this")
+    rollback_e = models.FloatField(default=20.0, help_text="Roll back at E⁻ of at least this")
+    min_units_per_arm = models.PositiveIntegerField(default=500)
+    min_seconds = models.FloatField(default=7 * 86_400)
+    exposure_window_seconds = models.FloatField(default=86_400.0)
+    missing = models.CharField(max_length=16, choices=MissingPolicy.choices, default=MissingPolicy.EXCLUDE)
+    units_control = models.PositiveIntegerField(default=0)
+    units_treatment = models.PositiveIntegerField(default=0)
+    log_e_plus = models.FloatField(default=0.0)
+    log_e_minus = models.FloatField(default=0.0)
+    estimate = models.FloatField(null=True, blank=True)
+    low = models.FloatField(null=True, blank=True)
+    high = models.FloatField(null=True, blank=True)
+    sample_ratio_mismatch = models.BooleanField(default=False)
+    verdict = models.CharField(max_length=500, blank=True)
+    started_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["registered_model"],
+                condition=Q(state=ExperimentState.RUNNING),
+                name="experiment_one_running_per_model",
+            ),
+            models.CheckConstraint(condition=Q(state__in=ExperimentState.values), name="experiment_state_known"),
+            models.CheckConstraint(condition=Q(missing__in=MissingPolicy.values), name="experiment_missing_known"),
+            models.CheckConstraint(condition=Q(salt__regex=r"^[0-9a-f]{32}$"), name="experiment_salt_is_128_bits"),
+            models.CheckConstraint(
+                condition=Q(promote_e__gt=1, rollback_e__gt=1, min_seconds__gte=0, exposure_window_seconds__gte=0),
+                name="experiment_bounds_make_sense",
+            ),
+            models.CheckConstraint(
+                condition=Q(state=ExperimentState.RUNNING, ended_at__isnull=True)
+                | (~Q(state=ExperimentState.RUNNING) & Q(ended_at__isnull=False)),
+                name="experiment_ended_at_exactly_when_over",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Phase(WorkspaceOwned):
+    """A stretch of an experiment with one treatment share. Its attribution window is frozen when it starts."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="phases")
+    number = models.PositiveIntegerField(default=1)
+    treatment_share = models.FloatField()
+    attribution_window_seconds = models.FloatField()
+    started_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["experiment", "number"], name="phase_number_once"),
+            models.UniqueConstraint(
+                fields=["experiment"], condition=Q(ended_at__isnull=True), name="phase_one_open_per_experiment"
+            ),
+            models.CheckConstraint(
+                condition=Q(treatment_share__gt=0, treatment_share__lt=1), name="phase_share_strictly_inside"
+            ),
+            models.CheckConstraint(condition=Q(attribution_window_seconds__gte=0), name="phase_window_not_negative"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.experiment} phase {self.number}"
+
+
+class Variant(WorkspaceOwned):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="variants")
+    arm = models.CharField(max_length=16, choices=Arm.choices)
+    version = models.ForeignKey("models_registry.ModelVersion", on_delete=models.PROTECT, related_name="variants")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["experiment", "arm"], name="variant_once_per_arm"),
+            models.CheckConstraint(condition=Q(arm__in=Arm.values), name="variant_arm_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.experiment}: {self.arm} is {self.version}"
+
+
+class Exposure(WorkspaceOwned):
+    """A unit met a variant. Written in the transaction of the first decision that did it.
+
+    `assignment_probability` = P(this arm | unit), as it was used. `served_arm` differs from `arm` after a fallback;
+    analysis is by `arm`.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="exposures")
+    phase = models.ForeignKey(Phase, on_delete=models.CASCADE, related_name="exposures")
+    unit = models.CharField(max_length=200)
+    arm = models.CharField(max_length=16, choices=Arm.choices)
+    assignment_probability = models.FloatField()
+    version = models.ForeignKey("models_registry.ModelVersion", on_delete=models.PROTECT, related_name="exposures")
+    served_arm = models.CharField(max_length=16, choices=Arm.choices)
+    fallback = models.BooleanField(default=False)
+    exposed_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["experiment", "phase", "unit"], name="exposure_once_per_phase"),
+            models.CheckConstraint(
+                condition=Q(assignment_probability__gt=0, assignment_probability__lte=1),
+                name="exposure_probability_in_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(fallback=False, served_arm=F("arm")) | Q(fallback=True), name="exposure_fallback_is_said"
+            ),
+        ]
+        indexes = [models.Index(fields=["experiment", "exposed_at"], name="exposure_in_order")]
+
+    def __str__(self) -> str:
+        return f"{self.unit} met {self.arm}"
+
+
+class Observation(WorkspaceOwned):
+    """One matured unit's outcome, consumed once, in exposure order. Never rewritten.
+
+    `outcome` in [0, 1], or null where the unit had no reward and the experiment leaves such units out.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="observations")
+    exposure = models.OneToOneField(Exposure, on_delete=models.CASCADE, related_name="observation")
+    unit = models.CharField(max_length=200)
+    position = models.PositiveIntegerField()
+    outcome = models.FloatField(null=True)
+    log_e_plus = models.FloatField(null=True)
+    log_e_minus = models.FloatField(null=True)
+    matured_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["position"]
+        constraints = [
+            models.UniqueConstraint(fields=["experiment", "unit"], name="observation_once_per_unit"),
+            models.UniqueConstraint(fields=["experiment", "position"], name="observation_position_once"),
+            models.CheckConstraint(
+                condition=Q(outcome__isnull=True) | Q(outcome__gte=0, outcome__lte=1),
+                name="observation_outcome_in_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.unit}: {self.outcome}"

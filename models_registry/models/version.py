@@ -1,0 +1,108 @@
+"""Registered models, their numbered versions, and the aliases that say which one serves."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+
+from workspaces.ids import uuid7
+from workspaces.models import WorkspaceOwned
+
+
+class VersionState(models.TextChoices):
+    READY = "ready", "Ready"
+    RETIRED = "retired", "Retired"
+
+
+class AliasName(models.TextChoices):
+    CHAMPION = "champion", "Champion"
+    CHALLENGER = "challenger", "Challenger"
+
+
+class RegisteredModel(WorkspaceOwned):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.SlugField(max_length=63)
+    description = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["workspace", "name"], name="registered_model_once")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ModelVersion(WorkspaceOwned):
+    """A frozen artefact: full weights, or an adapter over `base`'s weights.
+
+    `base` is the version whose weights an adapter needs; `parent` is the one that training started from.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    registered_model = models.ForeignKey(RegisteredModel, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    state = models.CharField(max_length=16, choices=VersionState.choices, default=VersionState.READY)
+    artifact = models.ForeignKey("models_registry.Artifact", on_delete=models.PROTECT, related_name="versions")
+    base = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="adapters")
+    parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
+    method = models.CharField(max_length=32, help_text="How it came to be: a training method, or import")
+    description = models.CharField(max_length=500, blank=True)
+    metrics = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-number"]
+        constraints = [
+            models.UniqueConstraint(fields=["registered_model", "number"], name="model_version_number_once"),
+            models.CheckConstraint(condition=Q(number__gte=1), name="model_version_numbers_from_one"),
+            models.CheckConstraint(condition=Q(state__in=VersionState.values), name="model_version_state_known"),
+            models.CheckConstraint(condition=~Q(base=F("id")) & ~Q(parent=F("id")), name="model_version_not_own_base"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.registered_model.name}:{self.number}"
+
+
+class Alias(WorkspaceOwned):
+    """A movable name. The unique constraint is the promise: exactly one champion at any instant."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    registered_model = models.ForeignKey(RegisteredModel, on_delete=models.CASCADE, related_name="aliases")
+    name = models.CharField(max_length=16, choices=AliasName.choices)
+    version = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, related_name="aliases")
+    moved_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        verbose_name_plural = "aliases"
+        constraints = [
+            models.UniqueConstraint(fields=["registered_model", "name"], name="alias_once_per_model"),
+            models.CheckConstraint(condition=Q(name__in=AliasName.values), name="alias_name_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.registered_model.name}@{self.name}"
+
+
+class GateVerdict(WorkspaceOwned):
+    """May this version be tried on live traffic? Written by the training floor, read by this one."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    version = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, related_name="gate_verdicts")
+    against = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=32, choices=[("held_out", "Paired difference on held-out inputs")])
+    passed = models.BooleanField()
+    estimate = models.FloatField()
+    low = models.FloatField()
+    high = models.FloatField()
+    details = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(low__lte=F("estimate"), estimate__lte=F("high")), name="gate_interval_holds_estimate"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.version} against {self.against}: {'passed' if self.passed else 'not passed'}"

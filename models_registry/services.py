@@ -1,0 +1,100 @@
+"""Registering artifacts and versions, and moving the aliases that decide who serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Max
+
+from models_registry import artifacts
+from models_registry.errors import NoChampion
+from models_registry.models import Alias, AliasName, Artifact, ModelVersion, RegisteredModel
+from workspaces.actors import Actor
+from workspaces.models import Workspace
+from workspaces.services import record_audit
+
+
+def store_artifact(*, workspace: Workspace, folder: Path, kind: str, meta: Mapping[str, Any] | None = None) -> Artifact:
+    """Copies a folder into the store, then makes (or finds) its row: the row never precedes the files."""
+    stored = artifacts.put_folder(folder, kind=kind, meta=meta)
+    artifact, _ = Artifact.objects.get_or_create(
+        workspace=workspace,
+        digest=stored.digest,
+        defaults={"kind": kind, "size_bytes": stored.size_bytes, "meta": dict(meta or {})},
+    )
+    return artifact
+
+
+@transaction.atomic
+def register_model(*, by: Actor, name: str, description: str = "") -> RegisteredModel:
+    model, made = RegisteredModel.objects.get_or_create(
+        workspace=by.workspace, name=name, defaults={"description": description}
+    )
+    if made:
+        record_audit(by=by, action="model.registered", target=f"registered_model:{model.id}")
+    return model
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """What a version is made of; see ModelVersion for the difference of `base` and `parent`."""
+
+    artifact: Artifact
+    method: str
+    base: ModelVersion | None = None
+    parent: ModelVersion | None = None
+    description: str = ""
+    metrics: Mapping[str, Any] | None = None
+
+
+@transaction.atomic
+def register_version(*, by: Actor, model: RegisteredModel, new: NewVersion) -> ModelVersion:
+    """The next number of the model. The first version becomes champion: someone has to serve."""
+    # The model's row is the lock under which numbers are given out.
+    RegisteredModel.objects.select_for_update().get(id=model.id)
+    last = ModelVersion.objects.filter(registered_model=model).aggregate(last=Max("number"))["last"] or 0
+    version = ModelVersion.objects.create(
+        workspace=by.workspace,
+        registered_model=model,
+        number=last + 1,
+        artifact=new.artifact,
+        base=new.base,
+        parent=new.parent,
+        method=new.method,
+        description=new.description,
+        metrics=dict(new.metrics or {}),
+    )
+    if last == 0:
+        move_alias(by=by, version=version, name=AliasName.CHAMPION)
+    record_audit(
+        by=by, action="version.registered", target=f"model_version:{version.id}", details={"name": str(version)}
+    )
+    return version
+
+
+@transaction.atomic
+def move_alias(*, by: Actor, version: ModelVersion, name: str) -> Alias:
+    """Points the alias at the version. One row per (model, name): no instant has two champions or none."""
+    alias, _ = Alias.objects.select_for_update().update_or_create(
+        registered_model_id=version.registered_model_id,
+        name=name,
+        defaults={"version": version, "workspace_id": version.workspace_id},
+    )
+    record_audit(by=by, action=f"alias.{name}", target=f"model_version:{version.id}", details={"name": str(version)})
+    return alias
+
+
+def get_champion(model: RegisteredModel) -> ModelVersion:
+    """Raises NoChampion."""
+    alias = (
+        Alias.objects.select_related("version__artifact", "version__base__artifact", "version__registered_model")
+        .filter(registered_model=model, name=AliasName.CHAMPION)
+        .first()
+    )
+    if alias is None:
+        raise NoChampion(f"Model {model.name} has no version to serve yet; train or import one.")
+    return alias.version
