@@ -1,0 +1,22 @@
+"""The ledger: agents, what they decided, what was observed afterwards, and what it was worth."""
+
+from decisions.models.agent import ActionSpaceKind, Agent, AgentKind, AgentVersion
+from decisions.models.decision import Decision, Episode, Step
+from decisions.models.feedback import Feedback, FeedbackSource, Label, Verdict
+from decisions.models.reward import Reward, RewardSpec
+
+__all__ = [
+    "ActionSpaceKind",
+    "Agent",
+    "AgentKind",
+    "AgentVersion",
+    "Decision",
+    "Episode",
+    "Feedback",
+    "FeedbackSource",
+    "Label",
+    "Reward",
+    "RewardSpec",
+    "Step",
+    "Verdict",
+]

@@ -1,0 +1,85 @@
+"""Agents and their immutable versions: what an agent may do, how it is asked, how it explores."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from workspaces.ids import uuid7
+from workspaces.models import WorkspaceOwned
+
+
+class AgentKind(models.TextChoices):
+    FILER = "FILER", "Filer"
+    LIBRARIAN = "LIBRARIAN", "Librarian"
+    PRIORITIZER = "PRIORITIZER", "Prioritizer"
+    STORER = "STORER", "Storer"
+    RETRIEVER = "RETRIEVER", "Retriever"
+    GUARDRAIL = "GUARDRAIL", "Guardrail"
+    CUSTOM = "CUSTOM", "Custom"
+
+
+class ActionSpaceKind(models.TextChoices):
+    CHOICE = "choice", "One of the options"
+    RANKING = "ranking", "An order of the options"
+    STRUCTURED = "structured", "An object of a JSON schema"
+    TEXT = "text", "Free text"
+    TOOL_CALLS = "tool_calls", "Tool calls"
+
+
+class Agent(WorkspaceOwned):
+    """`unit` says what an experiment sticks to: user, item, project, …"""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    slug = models.SlugField(max_length=63)
+    name = models.CharField(max_length=200)
+    kind = models.CharField(max_length=16, choices=AgentKind.choices, default=AgentKind.CUSTOM)
+    unit = models.CharField(max_length=32, default="item")
+    registered_model = models.ForeignKey(
+        "models_registry.RegisteredModel", on_delete=models.PROTECT, related_name="agents", null=True, blank=True
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "slug"], name="agent_once"),
+            models.CheckConstraint(condition=Q(kind__in=AgentKind.values), name="agent_kind_known"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AgentVersion(WorkspaceOwned):
+    """Immutable (a trigger refuses UPDATE): an editable template would make logged prompts and propensities
+    unreproducible. `options` is null where each decision brings its own.
+
+    The acting policy is p^(1/`temperature`) over the options, mixed with `epsilon` of the uniform.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    action_space = models.CharField(max_length=16, choices=ActionSpaceKind.choices, default=ActionSpaceKind.CHOICE)
+    options = models.JSONField(null=True, blank=True)
+    action_schema = models.JSONField(null=True, blank=True)
+    prompt_template = models.TextField()
+    max_prompt_tokens = models.PositiveIntegerField(default=64)
+    max_completion_tokens = models.PositiveIntegerField(default=16)
+    temperature = models.FloatField(default=1.0)
+    epsilon = models.FloatField(default=0.05)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-number"]
+        constraints = [
+            models.UniqueConstraint(fields=["agent", "number"], name="agent_version_number_once"),
+            models.CheckConstraint(
+                condition=Q(action_space__in=ActionSpaceKind.values), name="agent_version_action_space_known"
+            ),
+            models.CheckConstraint(condition=Q(temperature__gt=0), name="agent_version_temperature_positive"),
+            models.CheckConstraint(condition=Q(epsilon__gte=0, epsilon__lte=1), name="agent_version_epsilon_a_share"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.agent.slug} v{self.number}"

@@ -1,0 +1,149 @@
+"""Decisions, the episodes they belong to, and the steps inside them.
+
+`Decision` is partitioned by RANGE of its own uuid7 id, `Step` by its decision's; see migration 0001 and
+docs/adr/0003. References to a decision carry no database constraint: a referenced partition cannot be dropped.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from workspaces.ids import uuid7
+from workspaces.models import WorkspaceOwned
+
+
+class Episode(WorkspaceOwned):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    agent = models.ForeignKey("decisions.Agent", on_delete=models.CASCADE, related_name="episodes")
+    external_id = models.CharField(max_length=200, blank=True)
+    unit = models.CharField(max_length=200, blank=True)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["agent", "external_id"], condition=~Q(external_id=""), name="episode_external_id_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.external_id or str(self.id)
+
+
+class Decision(WorkspaceOwned):
+    """State, options, and the action chosen.
+
+    `propensity` = P(action | state) under the policy that acted, after `temperature` and `epsilon`; null where it is
+    unknown, and then no off-policy claim is made. Exactly one of `model_version` and `policy_name` says who acted.
+    `content_hash` tells a repeated id with the same content from a conflict.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # The ledger's tables carry the indexes that queries use, not one for each foreign key: ingest pays for them.
+    workspace = models.ForeignKey("workspaces.Workspace", on_delete=models.CASCADE, db_index=False, related_name="+")
+    agent = models.ForeignKey("decisions.Agent", on_delete=models.PROTECT, db_index=False, related_name="decisions")
+    agent_version = models.ForeignKey(
+        "decisions.AgentVersion", on_delete=models.PROTECT, db_index=False, related_name="decisions"
+    )
+    episode = models.ForeignKey(
+        Episode, on_delete=models.PROTECT, null=True, blank=True, db_index=False, related_name="decisions"
+    )
+    step_number = models.PositiveIntegerField(null=True, blank=True)
+    unit = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - NULL: no unit was named
+    external_id = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001
+    state = models.JSONField()
+    options = models.JSONField(null=True, blank=True)
+    action = models.JSONField()
+    completion = models.TextField(null=True, blank=True)  # noqa: DJ001
+    confidence = models.FloatField(null=True, blank=True)
+    reasoning = models.TextField(null=True, blank=True)  # noqa: DJ001
+    alternatives = models.JSONField(null=True, blank=True)
+    propensity = models.FloatField(null=True, blank=True)
+    temperature = models.FloatField(null=True, blank=True)
+    epsilon = models.FloatField(null=True, blank=True)
+    model_version = models.ForeignKey(
+        "models_registry.ModelVersion",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_index=False,
+        related_name="decisions",
+    )
+    policy_name = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001
+    exposure = models.ForeignKey(
+        "models_registry.Exposure",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_index=False,
+        related_name="decisions",
+    )
+    latency_ms = models.FloatField(null=True, blank=True)
+    tokens_in = models.PositiveIntegerField(null=True, blank=True)
+    tokens_out = models.PositiveIntegerField(null=True, blank=True)
+    cost = models.DecimalField(max_digits=14, decimal_places=8, null=True, blank=True)
+    token_ids = models.JSONField(null=True, blank=True)
+    logprobs = models.JSONField(null=True, blank=True)
+    observed_at = models.DateTimeField(help_text="The client's clock")
+    recorded_at = models.DateTimeField(help_text="The server's clock")
+    content_hash = models.BinaryField(max_length=32)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(propensity__isnull=True) | Q(propensity__gt=0, propensity__lte=1),
+                name="decision_propensity_in_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(confidence__isnull=True) | Q(confidence__gte=0, confidence__lte=1),
+                name="decision_confidence_in_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(model_version__isnull=False, policy_name__isnull=True)
+                | Q(model_version__isnull=True, policy_name__isnull=False),
+                name="decision_one_policy",
+            ),
+            models.CheckConstraint(
+                condition=(Q(temperature__isnull=True) | Q(temperature__gt=0))
+                & (Q(epsilon__isnull=True) | Q(epsilon__gte=0, epsilon__lte=1)),
+                name="decision_exploration_in_range",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["workspace", "-id"], name="decision_newest"),
+            models.Index(fields=["agent", "-id"], name="decision_agent_newest"),
+            models.Index(fields=["exposure"], condition=Q(exposure__isnull=False), name="decision_exposure"),
+            models.Index(fields=["episode"], condition=Q(episode__isnull=False), name="decision_episode"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class Step(WorkspaceOwned):
+    """A tool call, a reasoning step or a span inside one decision, in order of `number`."""
+
+    pk = models.CompositePrimaryKey("decision_id", "number")
+    workspace = models.ForeignKey("workspaces.Workspace", on_delete=models.CASCADE, db_index=False, related_name="+")
+    decision = models.ForeignKey(
+        Decision, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="steps"
+    )
+    number = models.PositiveIntegerField()
+    kind = models.CharField(
+        max_length=16, choices=[("tool_call", "Tool call"), ("reasoning", "Reasoning"), ("span", "Span")]
+    )
+    name = models.CharField(max_length=200, blank=True)
+    content = models.JSONField()
+    error = models.TextField(blank=True)
+    started_at = models.DateTimeField()
+    duration_ms = models.FloatField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(kind__in=["tool_call", "reasoning", "span"]), name="step_kind_known")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.number} of {self.decision_id}"

@@ -1,0 +1,101 @@
+"""What was observed after a decision, and what a reviewer judged of it."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from workspaces.ids import uuid7
+from workspaces.models import WorkspaceOwned
+
+
+class FeedbackSource(models.TextChoices):
+    HUMAN = "human", "A person"
+    LLM = "llm", "A judge model"
+    CODE = "code", "Code"
+    SYSTEM = "system", "The system"
+
+
+class Verdict(models.TextChoices):
+    CONFIRMED = "confirmed", "Confirmed"
+    CORRECTED = "corrected", "Corrected"
+    OVERRIDDEN = "overridden", "Overridden"
+    IGNORED = "ignored", "Ignored"
+
+
+class Feedback(WorkspaceOwned):
+    """Append-only (a trigger refuses UPDATE). Exactly one target; it may arrive before its decision, so the
+    reference has no database constraint. Partitioned by decision; feedback on an episode or a unit lies in the
+    default partition.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey("workspaces.Workspace", on_delete=models.CASCADE, db_index=False, related_name="+")
+    decision = models.ForeignKey(
+        "decisions.Decision",
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        null=True,
+        related_name="feedback",
+    )
+    episode = models.ForeignKey("decisions.Episode", on_delete=models.CASCADE, null=True, related_name="feedback")
+    unit = models.CharField(max_length=200, null=True)  # noqa: DJ001 - NULL: the target is not a unit
+    metric = models.CharField(max_length=64)
+    value = models.JSONField()
+    source = models.CharField(max_length=8, choices=FeedbackSource.choices)
+    observed_at = models.DateTimeField(help_text="The client's clock")
+    recorded_at = models.DateTimeField(help_text="The server's clock")
+    idempotency_key = models.CharField(max_length=200, null=True)  # noqa: DJ001
+    supersedes = models.UUIDField(null=True)
+    content_hash = models.BinaryField(max_length=32)
+
+    class Meta:
+        verbose_name_plural = "feedback"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(decision__isnull=False, episode__isnull=True, unit__isnull=True)
+                | Q(decision__isnull=True, episode__isnull=False, unit__isnull=True)
+                | Q(decision__isnull=True, episode__isnull=True, unit__isnull=False),
+                name="feedback_one_target",
+            ),
+            models.CheckConstraint(condition=Q(source__in=FeedbackSource.values), name="feedback_source_known"),
+            models.UniqueConstraint(fields=["id", "decision"], nulls_distinct=False, name="feedback_once"),
+            models.UniqueConstraint(
+                fields=["workspace", "decision", "idempotency_key"],
+                condition=Q(idempotency_key__isnull=False),
+                nulls_distinct=False,
+                name="feedback_idempotency_key_once",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["decision"], name="feedback_decision"),
+            models.Index(fields=["recorded_at"], name="feedback_recorded"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.metric} = {self.value}"
+
+
+class Label(WorkspaceOwned):
+    """A reviewer's judgement. Writing one also writes the feedback that rewards read."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    decision = models.ForeignKey(
+        "decisions.Decision", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="labels"
+    )
+    reviewer = models.ForeignKey("workspaces.User", on_delete=models.SET_NULL, null=True, related_name="labels")
+    verdict = models.CharField(max_length=16, choices=Verdict.choices)
+    corrected_action = models.JSONField(null=True, blank=True)
+    score = models.FloatField(null=True, blank=True)
+    note = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(verdict__in=Verdict.values), name="label_verdict_known"),
+        ]
+        indexes = [models.Index(fields=["decision"], name="label_decision")]
+
+    def __str__(self) -> str:
+        return f"{self.verdict} by {self.reviewer}"
