@@ -1,0 +1,18 @@
+"""Ledger → dataset → run → evaluation → export."""
+
+from training.models.dataset import DatasetItem, DatasetKind, DatasetSnapshot
+from training.models.evaluation import Evaluation
+from training.models.export import ExportFormat, ExportJob
+from training.models.run import RunEvent, RunMetric, TrainingRun
+
+__all__ = [
+    "DatasetItem",
+    "DatasetKind",
+    "DatasetSnapshot",
+    "Evaluation",
+    "ExportFormat",
+    "ExportJob",
+    "RunEvent",
+    "RunMetric",
+    "TrainingRun",
+]

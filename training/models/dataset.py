@@ -1,0 +1,63 @@
+"""Frozen datasets: what was read from the ledger (or imported), and which rewards stand in it."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from workspaces.ids import uuid7
+from workspaces.models import WorkspaceOwned
+
+
+class DatasetKind(models.TextChoices):
+    LOGGED = "logged", "Decisions with propensity and reward"
+    LABELLED = "labelled", "Inputs with the right answer"
+
+
+class DatasetSnapshot(WorkspaceOwned):
+    """`artifact` holds `rows.jsonl`. `query` says what was asked of the ledger, so that it can be asked again."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    agent = models.ForeignKey("decisions.Agent", on_delete=models.CASCADE, related_name="datasets")
+    name = models.CharField(max_length=200)
+    kind = models.CharField(max_length=16, choices=DatasetKind.choices)
+    reward_spec = models.ForeignKey("decisions.RewardSpec", on_delete=models.PROTECT, null=True, related_name="+")
+    artifact = models.ForeignKey("models_registry.Artifact", on_delete=models.PROTECT, related_name="datasets")
+    rows = models.PositiveIntegerField()
+    query = models.JSONField(default=dict)
+    statistics = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(kind__in=DatasetKind.values), name="dataset_kind_known"),
+            models.CheckConstraint(
+                condition=Q(kind=DatasetKind.LABELLED) | Q(reward_spec__isnull=False),
+                name="dataset_logged_has_reward_spec",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.rows} rows)"
+
+
+class DatasetItem(models.Model):
+    """Lineage: this decision, with this version of its reward, stands in this dataset."""
+
+    id = models.BigAutoField(primary_key=True)
+    dataset = models.ForeignKey(DatasetSnapshot, on_delete=models.CASCADE, related_name="items")
+    decision = models.ForeignKey(
+        "decisions.Decision",
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="dataset_items",
+    )
+    reward_version = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["dataset", "decision"], name="dataset_item_once")]
+        indexes = [models.Index(fields=["decision"], name="dataset_item_decision")]
+
+    def __str__(self) -> str:
+        return f"{self.decision_id} in {self.dataset_id}"

@@ -1,0 +1,25 @@
+"""A version measured against its base on held-out inputs, with an interval beside every mean."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from workspaces.ids import uuid7
+from workspaces.models import WorkspaceOwned
+
+
+class Evaluation(WorkspaceOwned):
+    """Every score is {mean, low, high, n, clusters}, 95 %, clustered by the rows' group where they have one."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    run = models.OneToOneField("training.TrainingRun", on_delete=models.CASCADE, related_name="evaluation")
+    version = models.ForeignKey("models_registry.ModelVersion", on_delete=models.CASCADE, related_name="evaluations")
+    against = models.ForeignKey("models_registry.ModelVersion", on_delete=models.CASCADE, null=True, related_name="+")
+    dataset = models.ForeignKey("training.DatasetSnapshot", on_delete=models.PROTECT, related_name="evaluations")
+    rows = models.PositiveIntegerField()
+    scores = models.JSONField(help_text="{base|trained: {accuracy, reward, valid_share: interval}}")
+    differences = models.JSONField(help_text="{accuracy, reward: interval of trained − base, paired}")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.version} on {self.rows} held-out rows"
