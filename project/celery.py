@@ -1,0 +1,29 @@
+"""The Celery application and what beat sends. A message says only "look"; jobs live in PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+from celery.schedules import crontab
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+
+app = Celery("reckoner")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+
+
+@app.on_after_configure.connect
+def schedule(sender: Celery, **_: object) -> None:
+    from django.conf import settings
+
+    sender.conf.beat_schedule = {
+        "sweep": {"task": "jobs.sweep", "schedule": settings.JOB_SWEEP_SECONDS},
+        "outcomes": {"task": "decisions.queue_outcomes", "schedule": settings.OUTCOME_SECONDS},
+        "nightly-rewards": {
+            "task": "decisions.queue_nightly_rewards",
+            "schedule": crontab(hour=settings.REWARDS_HOUR_UTC, minute=0),
+        },
+        "partitions": {"task": "decisions.queue_partitions", "schedule": crontab(hour=1, minute=0)},
+    }

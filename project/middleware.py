@@ -1,0 +1,27 @@
+"""Gives each request an id that its log lines, its error envelope and its answer share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import structlog
+from django.http import HttpRequest, HttpResponse
+
+from workspaces.ids import uuid7
+
+ACCEPTED = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
+
+
+class RequestIdMiddleware:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = request.headers.get("X-Request-Id", "")
+        request_id = given if ACCEPTED.match(given) else str(uuid7())
+        request.request_id = request_id  # type: ignore[attr-defined]
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            response = self.get_response(request)
+        response["X-Request-Id"] = request_id
+        return response

@@ -1,0 +1,230 @@
+"""Settings. Every one is an environment variable with a default that works; docs/settings.md lists them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import dj_database_url
+from csp.constants import NONCE, NONE, SELF
+
+from project import logging as project_logging
+from project.embedded.secrets import load_secret
+
+
+def env(name: str, default: str) -> str:
+    return os.environ.get(name) or default
+
+
+def env_flag(name: str, default: bool = False) -> bool:
+    value = os.environ.get(name)
+    if value is None or value == "":
+        return default
+    if value.lower() in {"1", "true", "yes", "on"}:
+        return True
+    if value.lower() in {"0", "false", "no", "off"}:
+        return False
+    raise ValueError(f"{name}={value!r}: give 1 or 0")
+
+
+def env_list(name: str, default: str) -> list[str]:
+    return [item.strip() for item in env(name, default).split(",") if item.strip()]
+
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VAR = Path(env("RECKONER_VAR", str(BASE_DIR / "var"))).resolve()
+
+
+def embedded_url(name: str) -> str | None:
+    """Where `manage.py up` keeps its own servers, so that other commands find them without any variable."""
+    path = VAR / "run" / "services.json"
+    return json.loads(path.read_text()).get(name) if path.exists() else None
+
+
+DEBUG = env_flag("RECKONER_DEBUG")
+HTTPS = env_flag("RECKONER_HTTPS")
+SECRET_KEY = load_secret("secret_key", "RECKONER_SECRET_KEY")
+API_KEY_PEPPER = load_secret("api_key_pepper", "RECKONER_API_KEY_PEPPER")
+ALLOWED_HOSTS = env_list("RECKONER_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = env_list("RECKONER_TRUSTED_ORIGINS", "")
+
+DATABASE_URL = os.environ.get("DATABASE_URL") or embedded_url("DATABASE_URL") or "postgresql:///reckoner"
+REDIS_URL = os.environ.get("REDIS_URL") or embedded_url("REDIS_URL") or "redis://127.0.0.1:6379/0"
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.humanize",
+    "django.contrib.messages",
+    "django.contrib.postgres",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_htmx",
+    "csp",
+    "workspaces",
+    "jobs",
+    "models_registry",
+    "decisions",
+    "training",
+    "project",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "project.middleware.RequestIdMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+ROOT_URLCONF = "project.urls"
+WSGI_APPLICATION = "project.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "loaders": [
+                (
+                    "django.template.loaders.cached.Loader",
+                    [
+                        "django.template.loaders.filesystem.Loader",
+                        "django.template.loaders.app_directories.Loader",
+                    ],
+                )
+            ],
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "csp.context_processors.nonce",
+                "project.context.navigation",
+            ],
+        },
+    }
+]
+
+DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=60, conn_health_checks=True)}
+if DATABASES["default"]["ENGINE"] != "django.db.backends.postgresql":
+    raise ValueError("DATABASE_URL: PostgreSQL 16 or newer is the only database; give postgresql://…")
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_USER_MODEL = "workspaces.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+LOGIN_URL = "log-in"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "log-in"
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = VAR / "static"
+# The embedded default serves straight from the source tree; an image runs collectstatic and turns this off.
+WHITENOISE_USE_FINDERS = env_flag("RECKONER_STATIC_FINDERS", True)
+WHITENOISE_AUTOREFRESH = DEBUG
+
+# Security. RECKONER_HTTPS=1 where TLS ends in front of the web process.
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF, NONCE],
+        "style-src": [SELF, NONCE],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    }
+}
+# One decision may take 1 MB, a batch 10 MB (checked before parsing, see decisions.ingest.limits).
+DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "workspaces.authentication.ApiKeyAuthentication",
+        "workspaces.authentication.WorkspaceSessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["workspaces.permissions.HasScope"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["workspaces.parsing.StrictJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "workspaces.pagination.NewestFirst",
+    "DEFAULT_SCHEMA_CLASS": "workspaces.openapi.EnvelopeSchema",
+    "EXCEPTION_HANDLER": "workspaces.api_errors.envelope_handler",
+    "PAGE_SIZE": 50,
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Reckoner",
+    "DESCRIPTION": "A ledger of the decisions AI agents make, what each was worth, and models trained on it.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {},
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+}
+
+# Celery carries hints only; the jobs table is the truth (docs/adr/0004). Messages are acknowledged early.
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = False
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "max_retries": 1}
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = TIME_ZONE
+
+JOB_LEASE_SECONDS = float(env("RECKONER_JOB_LEASE_SECONDS", "60"))
+JOB_SWEEP_SECONDS = float(env("RECKONER_JOB_SWEEP_SECONDS", "30"))
+JOB_RETRY_SECONDS = float(env("RECKONER_JOB_RETRY_SECONDS", "5"))
+OUTCOME_SECONDS = float(env("RECKONER_OUTCOME_SECONDS", "60"))
+REWARDS_HOUR_UTC = int(env("RECKONER_REWARDS_HOUR_UTC", "2"))
+
+ARTIFACTS = env("RECKONER_ARTIFACTS", str(VAR / "artifacts"))
+RUNS = Path(env("RECKONER_RUNS", str(VAR / "runs")))
+TRAINING_STOP_GRACE_SECONDS = float(env("RECKONER_TRAINING_STOP_GRACE_SECONDS", "30"))
+MODEL_SERVER_URL = env("RECKONER_MODEL_SERVER_URL", embedded_url("MODEL_SERVER_URL") or "http://127.0.0.1:8100")
+MODEL_SERVER_TOKEN = load_secret("model_server_token", "RECKONER_MODEL_SERVER_TOKEN")
+MODEL_SERVER_TIMEOUT_SECONDS = float(env("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS", "20"))
+BASE_MODEL = env("RECKONER_BASE_MODEL", "tiny")
+
+LOGGING = project_logging.LOGGING

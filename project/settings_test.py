@@ -1,0 +1,28 @@
+"""Settings of the tests: real PostgreSQL and a real Valkey, kept for the session by project.embedded.testing.
+
+With DATABASE_URL and REDIS_URL set, the same tests run against servers reached over TCP.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+TEST_VAR = Path(os.environ.get("RECKONER_TEST_VAR") or PROJECT / "var" / "test")
+# Artifacts, runs and secrets of one session stay out of a developer's own instance.
+SESSION_VAR = Path(os.environ.setdefault("RECKONER_VAR", tempfile.mkdtemp(prefix="reckoner-test-")))
+
+if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
+    from project.embedded.testing import ensure_test_services
+
+    services = ensure_test_services(TEST_VAR)
+    os.environ.setdefault("DATABASE_URL", services.database_url)
+    os.environ.setdefault("REDIS_URL", services.redis_url)
+
+from project.settings import *  # noqa: E402, F403
+
+DATABASES["default"]["CONN_MAX_AGE"] = 0  # noqa: F405
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+ALLOWED_HOSTS = ["*"]
+JOB_LEASE_SECONDS = 6.0
+JOB_RETRY_SECONDS = 0.0
