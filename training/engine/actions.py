@@ -45,6 +45,7 @@ class ActionTrie:
 
     N nodes are fed behind the prompt. Slot 0 stands for the last prompt token, slot i + 1 for node i.
     `edges_of` (E, K) is 1 where edge e (a child of a branching slot) lies on the path of option k.
+    `branchings[k]` lists where option k could have parted from others: its depth and the children there.
     """
 
     def __init__(self, sequences: Sequence[Sequence[int]], device: torch.device) -> None:
@@ -59,6 +60,10 @@ class ActionTrie:
         slot = {prefix: index + 1 for index, prefix in enumerate(fed)} | {(): 0}
         self.size = len(fed)
         self.options = len(sequences)
+        self.branchings = [
+            [(depth, found) for depth in range(len(sequence)) if len(found := children[tuple(sequence[:depth])]) > 1]
+            for sequence in sequences
+        ]
         self.tokens = torch.tensor([prefix[-1] for prefix in fed], dtype=torch.long, device=device)
         self.depths = torch.tensor([len(prefix) - 1 for prefix in fed], dtype=torch.long, device=device)
         ancestors = torch.eye(self.size, dtype=torch.bool)
@@ -261,15 +266,27 @@ class ActionScorer:
         With `adapter_names` (peft model in eval mode) row i is scored under its own adapter. Gradients flow
         unless the caller turned them off. Raises OptionError.
         """
+        states = self.states(model, prompt_ids, options, adapter_names)
+        return Scores(self.read(model, states, options), states[:, 0].float())
+
+    def states(
+        self,
+        model: nn.Module,
+        prompt_ids: Sequence[Sequence[int]],
+        options: Sequence[Sequence[str]],
+        adapter_names: Sequence[str] | None = None,
+    ) -> Tensor:
+        """The forward alone: (B, N + 1, H), the last prompt token's state and those of the trie's nodes."""
         tries = [self.trie(row) for row in options]
-        causal = causal_of(model)
         ids, lengths = pad_right(prompt_ids, self.tokenizer.pad_token_id, self.device)
         with adapters_by_row(model, adapter_names):
-            slots = self._slots(causal, ids, lengths, tries)
-        head = Head.of(causal)
-        # Probabilities are reckoned in float32 even where the forward ran in bfloat16.
+            return self._slots(causal_of(model), ids, lengths, tries)
+
+    def read(self, model: nn.Module, states: Tensor, options: Sequence[Sequence[str]]) -> Tensor:
+        """The states' log-probabilities (B, K), in float32 even where the forward ran in bfloat16."""
+        tries = [self.trie(row) for row in options]
         with torch.autocast(self.device.type, enabled=False):
-            return Scores(self._assemble(slots, head, tries, options), slots[:, 0].float())
+            return self._assemble(states, Head.of(causal_of(model)), tries, options)
 
     def _slots(self, causal: Any, ids: Tensor, lengths: Tensor, tries: list[ActionTrie]) -> Tensor:
         """Hidden states (B, N + 1, H) of the last prompt token and of the trie's nodes."""

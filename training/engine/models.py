@@ -21,6 +21,7 @@ from tokenizers import models as token_models
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
+from transformers.utils import logging as transformers_logging
 
 from training.engine.hardware import frozen_dtype
 from training.engine.spec import Lora, ModelSource, TinyShape
@@ -33,6 +34,12 @@ CHAT_TEMPLATE = (
 )
 ADAPTER = "default"
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+
+
+def quieten() -> None:
+    """No progress bars of the libraries: the engine's events speak, and standard error is for faults."""
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +170,11 @@ def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 def save(loaded: Loaded, folder: Path) -> None:
     """Writes weights (safetensors) and tokenizer. An adapter's folder holds the adapter alone."""
     folder.mkdir(parents=True, exist_ok=True)
+    if loaded.adapts:
+        # The base is named by the artifact's manifest; a path of this machine would only change the digest.
+        loaded.model.peft_config[ADAPTER].base_model_name_or_path = ""
     loaded.model.save_pretrained(folder)
+    (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card
     loaded.tokenizer.save_pretrained(folder)
 
 

@@ -44,6 +44,12 @@ class TinyShape(Strict):
     initializer_range: float = Field(default=0.08, gt=0, le=1)
     max_positions: int = Field(default=512, ge=64, le=32_768)
 
+    @model_validator(mode="after")
+    def _divides(self) -> TinyShape:
+        if self.hidden % (2 * self.heads) or self.heads % self.key_value_heads:
+            raise ValueError("hidden must be a multiple of 2 · heads, and heads a multiple of key_value_heads")
+        return self
+
 
 class ModelSource(Strict):
     """Where weights come from: a folder or hub id, optionally with a LoRA adapter on top, or a tiny shape.
@@ -181,15 +187,25 @@ class RunSpec(Strict):
             faults.append("data.heldout: the evaluation after training needs held-out rows")
         if self.method in LEARNS_ONLINE and not self.reward:
             faults.append(f"reward: method {self.method} scores fresh decisions; name at least one component")
-        if self.method == "merge" and self.base.adapter is None and self.lora is not None:
+        if self.method == "merge" and self.lora is not None:
             faults.append("lora: merge takes base.adapter, it does not train one")
+        if self.method == "merge" and self.base.adapter is None:
+            faults.append("base.adapter: merge needs the adapter to merge")
+        if self.method in {"pretrain", "evaluate"} and self.lora is not None:
+            faults.append(f"lora: method {self.method} trains no adapter")
+        if len({component.name for component in self.reward}) < len(self.reward):
+            faults.append("reward: the same component twice")
         if faults:
             raise ValueError("; ".join(faults))
         return self
 
 
 class ModelScore(Strict):
-    """Means over the held-out rows. Intervals are reckoned where the rows' clusters are known."""
+    """Means over the held-out rows. Intervals are reckoned where the rows' clusters are known.
+
+    `accuracy` is that of the likeliest option; `probability_of_right` is the chance of the right action under
+    the spec's serving policy.
+    """
 
     rows: int
     accuracy: float

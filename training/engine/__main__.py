@@ -1,0 +1,145 @@
+"""`python -m training.engine RUN_DIR`: reads the arguments, the spec and the data, claims an attempt, and runs it.
+
+Everything that can be wrong with the spec and the data is said before anything is written and before torch is
+imported. Exit codes: 0 done, 1 failed, 2 the spec, the data or the arguments are at fault, 75 stopped on request
+(a checkpoint was left; run it again to go on).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import pydantic
+
+from decisions.rewards.components import COMPONENTS
+from training.engine.data import DataError, RunData, read_data
+from training.engine.spec import EXIT_BAD_SPEC, EXIT_FAILED, EXIT_OK, EXIT_STOPPED, LEARNS_ONLINE, RunSpec, read_spec
+from training.engine.stop import StopFlag, Stopped
+
+
+class BadRun(Exception):
+    """The run cannot be started. `faults` lists every reason."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m training.engine",
+        description="Trains, merges or evaluates a model as RUN_DIR/spec.json says, into RUN_DIR/attempts/<n>/.",
+        epilog="Exit codes: 0 done, 1 failed, 2 bad spec or data, 75 stopped on request, to be resumed.",
+    )
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=Path)
+    parser.add_argument("--attempt", type=int, metavar="N", help="number of this attempt (default: one more than any)")
+    parser.add_argument(
+        "--supervised", action="store_true", help="stop, leaving a checkpoint, when standard input ends"
+    )
+    options = parser.parse_args(arguments)
+    stop = StopFlag()
+    stop.watch_signals()
+    if options.supervised:
+        stop.watch_stdin()
+    try:
+        spec, data = read_run(options.run_dir)
+        number, folder = claim_attempt(options.run_dir, options.attempt)
+    except BadRun as error:
+        print(json.dumps({"error": "bad_spec", "faults": error.faults}), file=sys.stderr)  # noqa: T201
+        return EXIT_BAD_SPEC
+    return _work(spec, data, number, folder, stop)
+
+
+def read_run(run_dir: Path) -> tuple[RunSpec, RunData]:
+    """The spec and every row it names. Raises BadRun with all faults."""
+    try:
+        spec = read_spec(run_dir)
+    except OSError as error:
+        raise BadRun([f"spec.json: {error.strerror or error}"]) from error
+    except json.JSONDecodeError as error:
+        raise BadRun([f"spec.json: {error}"]) from error
+    except pydantic.ValidationError as error:
+        raise BadRun([fault for detail in error.errors() for fault in _faults(detail)]) from error
+    faults = [
+        f"{name}: no such folder: {path}"
+        for name, path in (("base.path", spec.base.path), ("base.adapter", spec.base.adapter))
+        # A hub id has one slash at most and no dot in front; anything else is meant as a folder.
+        if path is not None and path.startswith(("/", ".")) and not Path(path).is_dir()
+    ]
+    if spec.method in LEARNS_ONLINE:
+        faults += [
+            f"reward: unknown component {component.name!r}; known: {', '.join(COMPONENTS)}"
+            for component in spec.reward
+            if component.name not in COMPONENTS
+        ]
+    data = RunData()
+    try:
+        data = read_data(spec, run_dir)
+    except DataError as error:
+        faults += error.faults
+    if faults:
+        raise BadRun(faults)
+    return spec, data
+
+
+def claim_attempt(run_dir: Path, number: int | None) -> tuple[int, Path]:
+    """Makes the attempt's folder, which no other process can then claim. Raises BadRun if it exists already."""
+    attempts = run_dir / "attempts"
+    attempts.mkdir(exist_ok=True)
+    known = [int(path.name) for path in attempts.iterdir() if path.name.isdigit()]
+    chosen = number if number is not None else max(known, default=0) + 1
+    if chosen < 0:
+        raise BadRun([f"--attempt: {chosen} is negative"])
+    try:
+        (attempts / str(chosen)).mkdir()
+    except FileExistsError as error:
+        raise BadRun([f"--attempt: {chosen} was begun already; an attempt's folder is never shared"]) from error
+    return chosen, attempts / str(chosen)
+
+
+def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFlag) -> int:
+    from training.engine.events import Events
+
+    events = Events(folder / "events.jsonl")
+    try:
+        os.environ.setdefault(
+            "TOKENIZERS_PARALLELISM", "false"
+        )  # its pool of threads and torch's get in each other's way
+        # Seconds of imports, which a bad spec should not have to wait for.
+        from training.engine.attempt import Attempt
+        from training.engine.hardware import choose_device, set_threads
+        from training.engine.models import quieten
+        from training.engine.run import run_attempt
+
+        quieten()
+        threads = set_threads(spec.threads)
+        attempt = Attempt(spec, number, folder, choose_device(), events, stop)
+        result = run_attempt(attempt, data, threads)
+        events.write("finished", result=result.model_dump(mode="json"))
+    except Stopped as stopped:
+        events.write("stopped", reason=stopped.reason, step=stopped.step)
+        return EXIT_STOPPED
+    except Exception as error:  # noqa: BLE001 - the last line of defence: whatever it was is written down
+        events.write("failed", error=f"{type(error).__name__}: {error}")
+        traceback.print_exc()
+        return EXIT_FAILED
+    finally:
+        events.close()
+    return EXIT_OK
+
+
+def _faults(detail: object) -> list[str]:
+    """'where: what' for one of pydantic's errors; the spec's own checks join several by semicolons."""
+    assert isinstance(detail, dict)
+    where = ".".join(str(part) for part in detail["loc"])
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    return [f"{where}: {message}"] if where else message.split("; ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""One attempt at a run: its folder, spec, device, events and stop flag, handed to whatever does the work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from training.engine.checkpoints import Checkpoint
+from training.engine.events import Events
+from training.engine.spec import RunSpec
+from training.engine.stop import StopFlag
+
+
+@dataclass(slots=True)
+class Attempt:
+    """`resume` is the checkpoint to go on from; `folder` is attempts/<number>, which this process owns."""
+
+    spec: RunSpec
+    number: int
+    folder: Path
+    device: torch.device
+    events: Events
+    stop: StopFlag
+    resume: Checkpoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a training method did: optimiser steps, rows it learned from, and its last metrics."""
+
+    steps: int
+    rows: int
+    metrics: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,108 @@
+"""Checkpoints: everything a run needs to go on as if it had never stopped, to the last bit on the CPU.
+
+A checkpoint is a folder `step-00000120/` with `state.pt` and a `COMPLETE` marker, which names the hash of the
+state and of the spec. It is written beside its place, synced, and renamed: a folder under the final name is
+whole, whatever kills the process. Attempts never write into each other's folders, they only read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from training.engine.events import Events
+from training.engine.spec import RunSpec
+
+KEPT = 2
+DOES_NOT_MATTER = {"checkpoint_every_seconds", "evaluate", "serving", "threads"}
+"""Fields of a spec that may differ between the attempt that left a checkpoint and the one that takes it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    path: Path
+    step: int
+    state: dict[str, Any]
+
+
+def fingerprint(spec: RunSpec) -> str:
+    """Hash of what a checkpoint depends on."""
+    content = spec.model_dump(mode="json", exclude=DOES_NOT_MATTER)
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_checkpoint(folder: Path, step: int, state: dict[str, Any], spec: RunSpec) -> Path:
+    """Writes `folder/step-…` and keeps the newest two. `state` holds tensors and plain values only."""
+    folder.mkdir(parents=True, exist_ok=True)
+    final = folder / f"step-{step:08d}"
+    if final.exists():
+        return final
+    unfinished = folder / f".unfinished-{step:08d}-{os.getpid()}"
+    unfinished.mkdir()
+    with (unfinished / "state.pt").open("wb") as file:
+        torch.save(state, file)
+        sync(file.fileno())
+    marker = {"step": step, "sha256": _sha256(unfinished / "state.pt"), "spec": fingerprint(spec)}
+    write_synced(unfinished / "COMPLETE", json.dumps(marker))
+    unfinished.rename(final)
+    sync_folder(folder)
+    for old in sorted(folder.glob("step-*"))[:-KEPT]:
+        shutil.rmtree(old)
+    return final
+
+
+def newest_checkpoint(attempts: Path, spec: RunSpec, events: Events) -> Checkpoint | None:
+    """The furthest complete checkpoint of any attempt, whatever its number, that fits this spec and is undamaged."""
+    for path in sorted(_complete(attempts), key=lambda found: (found.name, int(found.parts[-3])), reverse=True):
+        marker = json.loads((path / "COMPLETE").read_text())
+        name = str(path.relative_to(attempts))
+        if marker["spec"] != fingerprint(spec):
+            events.warn(f"checkpoint {name} belongs to another spec and is left alone")
+        elif marker["sha256"] != _sha256(path / "state.pt"):
+            events.warn(f"checkpoint {name} is damaged and is left alone")
+        else:
+            return Checkpoint(path, marker["step"], torch.load(path / "state.pt", weights_only=True))
+    return None
+
+
+def write_synced(path: Path, text: str) -> None:
+    """Writes through a temporary name, synced to disk before it takes its place."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    with unfinished.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        sync(file.fileno())
+    unfinished.rename(path)
+    sync_folder(path.parent)
+
+
+def sync(descriptor: int) -> None:
+    os.fsync(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes a rename inside `folder` last through a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _complete(attempts: Path) -> Iterator[Path]:
+    for path in attempts.glob("*/checkpoints/step-*"):
+        if path.parts[-3].isdigit() and (path / "COMPLETE").exists():
+            yield path
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

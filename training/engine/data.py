@@ -1,0 +1,196 @@
+"""Rows of the run's data files: what they hold, how they are read, and in which order they are taken.
+
+Labelled rows say what was right; logged rows say what was tried, how likely that was and how it went.
+Every fault is reported with its file, line and field, and all of them at once. No torch here.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from training.engine.spec import LEARNS_FROM_LABELS, LEARNS_FROM_LOGS, LEARNS_ONLINE, RunSpec
+
+FAULTS_SHOWN = 20
+
+
+class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A prompt whose right option is known. `group` names the cluster it belongs to, for honest intervals."""
+
+    id: str
+    prompt: str
+    options: tuple[str, ...]
+    answer: str
+    group: str | None = None
+
+    def faults(self) -> Iterator[str]:
+        yield from _option_faults(self.options)
+        if self.answer not in self.options:
+            yield f"answer: {self.answer!r} is not among the options"
+
+
+class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A decision that was taken. `propensity` = P(action | prompt) then; `reward` in [0, 1], null while unknown."""
+
+    id: str
+    prompt: str
+    options: tuple[str, ...]
+    action: str
+    propensity: float
+    reward: float | None = None
+    group: str | None = None
+
+    def faults(self) -> Iterator[str]:
+        yield from _option_faults(self.options)
+        if self.action not in self.options:
+            yield f"action: {self.action!r} is not among the options"
+        if not 0.0 < self.propensity <= 1.0:
+            yield f"propensity: {self.propensity} lies outside (0, 1]"
+        if self.reward is not None and not 0.0 <= self.reward <= 1.0:
+            yield f"reward: {self.reward} lies outside [0, 1]"
+
+
+class Row(Protocol):
+    """What scoring needs of a row."""
+
+    @property
+    def prompt(self) -> str: ...
+    @property
+    def options(self) -> tuple[str, ...]: ...
+
+
+R = TypeVar("R", Labelled, Logged)
+
+
+class DataError(ValueError):
+    """The rows are not what the spec says. `faults` lists each as 'file:line: field: what is wrong'."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+
+
+class RunData(msgspec.Struct, frozen=True):
+    """Everything a run reads. Which lists are filled depends on its method."""
+
+    labelled: list[Labelled] = []
+    logged: list[Logged] = []
+    replay: list[Labelled] = []
+    heldout: list[Labelled] = []
+
+
+def read_rows(path: Path, kind: type[R]) -> list[R]:
+    """One row a line; blank lines are skipped. Raises DataError with up to 20 faults."""
+    decoder = msgspec.json.Decoder(kind)
+    rows: list[R] = []
+    faults: list[str] = []
+    options: dict[tuple[str, ...], tuple[str, ...]] = {}
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError([f"{path.name}: {error.strerror or error}"]) from error
+    for number, line in enumerate(content.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = decoder.decode(line)
+        except (msgspec.DecodeError, RecursionError) as error:
+            faults.append(f"{path.name}:{number}: {error}")
+            continue
+        faults.extend(f"{path.name}:{number}: {fault}" for fault in row.faults())
+        # Most rows share one set of options; one tuple for all of them saves memory and makes grouping cheap.
+        rows.append(msgspec.structs.replace(row, options=options.setdefault(row.options, row.options)))
+    if faults:
+        left = len(faults) - FAULTS_SHOWN
+        raise DataError(faults[:FAULTS_SHOWN] + ([f"{path.name}: and {left} more"] if left > 0 else []))
+    if not rows:
+        raise DataError([f"{path.name}: holds no rows"])
+    return rows
+
+
+def read_data(spec: RunSpec, run_dir: Path) -> RunData:
+    """Reads every file that the spec names. Raises DataError with the faults of all files."""
+    faults: list[str] = []
+
+    def read(path: str | None, kind: type[R]) -> list[R]:
+        if path is None:
+            return []
+        try:
+            return read_rows(run_dir / path, kind)
+        except DataError as error:
+            faults.extend(error.faults)
+            return []
+
+    labels = spec.method in LEARNS_FROM_LABELS | LEARNS_ONLINE
+    data = RunData(
+        labelled=read(spec.data.train, Labelled) if labels else [],
+        logged=read(spec.data.train, Logged) if spec.method in LEARNS_FROM_LOGS else [],
+        replay=read(spec.data.replay, Labelled),
+        heldout=read(spec.data.heldout, Labelled),
+    )
+    if data.logged and all(row.reward is None for row in data.logged):
+        faults.append(f"{spec.data.train}: no row has a reward, there is nothing to learn from")
+    if faults:
+        raise DataError(faults)
+    return data
+
+
+class Batches:
+    """The order in which rows are taken, a pure function of (seed, epoch): a resumed run needs no more state.
+
+    Rows of similar length share a batch, so little is padding; batches come in random order.
+    """
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
+        self.lengths = lengths
+        self.batch_size = batch_size
+        self.seed = seed
+        self.per_epoch = math.ceil(len(lengths) / batch_size)
+        self._epoch: tuple[int, list[list[int]]] | None = None
+
+    def at(self, step: int) -> list[int]:
+        """Row numbers of the batch taken at this step, counted from 0 over all epochs."""
+        epoch, place = divmod(step, self.per_epoch)
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._epoch = (epoch, self._order(epoch))
+        return self._epoch[1][place]
+
+    def _order(self, epoch: int) -> list[list[int]]:
+        rng = random.Random(f"{self.seed}/{epoch}")  # noqa: S311 - an order, not a secret
+        rows = list(range(len(self.lengths)))
+        rng.shuffle(rows)
+        batches: list[list[int]] = []
+        window = self.batch_size * 20
+        for start in range(0, len(rows), window):
+            similar = sorted(rows[start : start + window], key=lambda row: self.lengths[row])
+            batches += [similar[at : at + self.batch_size] for at in range(0, len(similar), self.batch_size)]
+        rng.shuffle(batches)
+        return batches
+
+
+def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
+    """Every row number once, in batches of similar length, for scoring."""
+    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
+    for start in range(0, len(order), batch_size):
+        yield order[start : start + batch_size]
+
+
+def drop_tokens(prompt_ids: Sequence[int], head: int, tail: int, share: float, rng: random.Random) -> list[int]:
+    """Token dropout (augmentation): deletes each token of the prompt itself with probability `share`."""
+    end = len(prompt_ids) - tail
+    kept = [token for token in prompt_ids[head:end] if rng.random() >= share]
+    return [*prompt_ids[:head], *kept, *prompt_ids[end:]]
+
+
+def _option_faults(options: tuple[str, ...]) -> Iterator[str]:
+    if not options:
+        yield "options: at least one is needed"
+    if len(set(options)) < len(options):
+        yield "options: the same option twice"
+    if any(not option for option in options):
+        yield "options: an option is empty"

@@ -1,0 +1,52 @@
+"""The engine's voice: `events.jsonl`, one JSON object a line, appended and flushed as things happen.
+
+The launcher tails the file while the engine runs and reads it again after a crash; a last line cut short is
+possible and to be skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["started", "progress", "metric", "checkpoint", "warning", "stopped", "finished", "failed"]
+
+PROGRESS_SECONDS = 0.7
+
+
+class Events:
+    """Appends events to one attempt's file. `seq` counts from 0 within the attempt."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+        self._seq = 0
+        self._last_progress = float("-inf")
+        self.warnings: list[str] = []
+
+    def write(self, kind: Kind, **fields: object) -> None:
+        event = {"seq": self._seq, "at": datetime.now(UTC).isoformat(), "kind": kind, **fields}
+        self._file.write(json.dumps(event, ensure_ascii=False) + "\n")
+        self._file.flush()
+        self._seq += 1
+
+    def warn(self, message: str) -> None:
+        """A warning event; it is repeated in the result."""
+        self.warnings.append(message)
+        self.write("warning", message=message)
+
+    def due(self) -> bool:
+        """Whether it is time to speak of progress again."""
+        return time.monotonic() - self._last_progress >= PROGRESS_SECONDS
+
+    def progress(self, step: int, total: int, message: str) -> None:
+        self._last_progress = time.monotonic()
+        self.write("progress", step=step, total=total, fraction=step / total if total else 1.0, message=message)
+
+    def metric(self, step: int, values: dict[str, float]) -> None:
+        self.write("metric", step=step, values=values)
+
+    def close(self) -> None:
+        self._file.close()

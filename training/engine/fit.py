@@ -1,0 +1,131 @@
+"""The training loop that every method shares: steps, schedule, progress, checkpoints, stopping, resuming.
+
+A method gives its loss or its whole step; this loop owns the optimiser. Whatever is random in a step is
+either a pure function of (seed, step) or drawn from torch's generators, whose states are in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from training.engine.attempt import Attempt
+from training.engine.checkpoints import write_checkpoint
+from training.engine.spec import Optimiser
+
+Metrics = Mapping[str, Tensor]
+
+
+class Updates:
+    """AdamW under OneCycle (Smith and Topin 2019): 10 % warm-up, then a cosine down, gradients clipped."""
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter], settings: Optimiser, total: int) -> None:
+        if not parameters:
+            raise ValueError("the model has no trainable parameters")
+        self.parameters = dict(parameters)
+        self.clip_norm = settings.clip_norm
+        self._list = list(parameters.values())
+        self.optimiser = torch.optim.AdamW(
+            self._list, lr=settings.learning_rate, betas=(0.9, 0.98), weight_decay=settings.weight_decay
+        )
+        # One step more than is taken: OneCycle refuses to be stepped past its end.
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimiser, max_lr=settings.learning_rate, total_steps=total + 1, pct_start=0.1
+        )
+
+    def apply(self, loss: Tensor) -> None:
+        """One optimiser update."""
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self._list, self.clip_norm)
+        self.optimiser.step()
+        self.schedule.step()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "parameters": {name: parameter.detach() for name, parameter in self.parameters.items()},
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": self.schedule.state_dict(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(state["parameters"][name])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.schedule.load_state_dict(state["schedule"])
+
+
+def fit(
+    attempt: Attempt,
+    updates: Updates,
+    total_steps: int,
+    take_step: Callable[[int], Metrics],
+    message: str,
+    kept: Mapping[str, Tensor] | None = None,
+) -> dict[str, float]:
+    """Takes steps 0 … total_steps − 1, or those left after the attempt's checkpoint; returns the last metrics.
+
+    `take_step(step)` updates the weights through `updates` and returns 0-d tensors to report. `kept` are
+    tensors worth a place in the checkpoint because they were dear to compute (see `kept_from`). A checkpoint
+    is left every `checkpoint_every_seconds`, at the end, and when asked to stop, which raises Stopped.
+    """
+    step = 0
+    if attempt.resume is not None:
+        updates.restore(attempt.resume.state["updates"])
+        _restore_generators(attempt.resume.state["generators"])
+        step = attempt.resume.step
+
+    def leave_checkpoint() -> None:
+        state = {"updates": updates.state(), "generators": _generators(), "kept": dict(kept or {})}
+        path = write_checkpoint(attempt.folder / "checkpoints", step, state, attempt.spec)
+        attempt.events.write("checkpoint", step=step, path=str(path.relative_to(attempt.folder)))
+
+    last_checkpoint = time.monotonic()
+    metrics: Metrics = {}
+    attempt.events.progress(step, total_steps, message)
+    while step < total_steps:
+        if attempt.stop.reason is not None:
+            leave_checkpoint()
+            attempt.stop.check(step)
+        metrics = take_step(step)
+        step += 1
+        if attempt.events.due() or step == total_steps:
+            # Reading a metric waits for the device, so it is done here and not at every step.
+            attempt.events.metric(step, _plain(metrics))
+            attempt.events.progress(step, total_steps, message)
+        if time.monotonic() - last_checkpoint >= attempt.spec.checkpoint_every_seconds:
+            leave_checkpoint()
+            last_checkpoint = time.monotonic()
+    if attempt.resume is None or attempt.resume.step < total_steps:
+        leave_checkpoint()
+    return _plain(metrics)
+
+
+def kept_from(attempt: Attempt, name: str) -> Tensor | None:
+    """A tensor that an earlier attempt put into its checkpoint."""
+    if attempt.resume is None:
+        return None
+    found: Tensor | None = attempt.resume.state["kept"].get(name)
+    return found
+
+
+def _plain(metrics: Metrics) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _generators() -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def _restore_generators(states: Mapping[str, Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])

@@ -1,0 +1,54 @@
+"""Group relative policy optimisation (Shao et al. 2024, DeepSeekMath, eq. 3) on fresh decisions. Method `grpo`.
+
+For each prompt G actions are drawn from π and rewarded. An action's advantage is relative to its group:
+
+    A_g = (r_g − mean(r)) / (std(r) + 10⁻⁴)
+    loss = − mean min(ρ_g A_g, clip(ρ_g, 1 − ε, 1 + ε) A_g) + β KL(π ‖ π_start)
+
+with one update a batch, so that ρ = 1 and the update is on-policy. The divergence is exact, over all options,
+where the paper samples it.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from training.engine.actions import ActionScorer
+from training.engine.attempt import Attempt, Outcome
+from training.engine.data import Batches, Labelled
+from training.engine.fit import Metrics, Updates, fit
+from training.engine.models import Loaded, trainable_parameters
+from training.engine.online import Actor, Start, clipped_surrogate
+
+
+def group_advantages(rewards: Tensor) -> Tensor:
+    """(B, G) rewards → advantages within each row; 0 where all rewards of the group agree."""
+    return (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)
+
+
+def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
+    """Trains `loaded` in place on the prompts of labelled rows."""
+    spec, settings = attempt.spec, attempt.spec.online
+    scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
+    actor = Actor(attempt, loaded.model, scorer, rows)
+    batches = Batches([len(ids) for ids in actor.prompts], settings.prompts_per_step, spec.seed)
+    start = Start(attempt, actor, batches, settings.steps)
+    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, settings.steps)
+    actor.follow(updates)
+
+    def take_step(step: int) -> Metrics:
+        batch = batches.at(step)
+        log_p = actor.score(batch).log_p
+        trajectories = actor.draw(batch, log_p, settings.group)
+        actor.refuse_foreign(trajectories)
+        advantage = group_advantages(trajectories.rewards)
+        taken = log_p.gather(1, trajectories.actions)
+        kl = start.kl(batch, log_p)
+        loss = clipped_surrogate(taken, trajectories.log_p, advantage, settings.clip) + settings.kl * kl
+        actor.learn(updates, loss)
+        return {"loss": loss.detach(), "reward": trajectories.rewards.mean(), "kl": kl.detach()}
+
+    loaded.model.train()
+    metrics = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (GRPO)")
+    loaded.model.eval()
+    return Outcome(settings.steps, len(rows), metrics)

@@ -1,0 +1,152 @@
+"""Decisions made fresh by the weights in training, and their rewards: what `grpo` and `ppo` share.
+
+The same weights act and are trained. A trajectory carries the hash of the weights that made it, and trajectories
+of other weights are refused: their probabilities would not be those of the policy that is updated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from decisions.rewards.components import COMPONENTS, ComponentError, Observed, total
+from training.engine.actions import NO_OPTION, ActionScorer, Scores
+from training.engine.attempt import Attempt
+from training.engine.data import Batches, Labelled
+from training.engine.fit import Updates
+from training.engine.hardware import autocast
+from training.engine.models import hash_tensors
+from training.engine.scoring import score_rows
+from training.engine.spec import RewardComponent
+
+
+class ForeignTrajectories(ValueError):
+    """The trajectories were made by other weights than those to be updated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectories:
+    """One batch of fresh decisions: G actions for each of B prompts, every decision an episode of its own.
+
+    `rows` (B,) numbers of the prompts; `actions`, `log_p`, `rewards` (B, G): the option drawn, its
+    log-probability when it was drawn, and what it earned.
+    """
+
+    rows: list[int]
+    actions: Tensor
+    log_p: Tensor
+    rewards: Tensor
+    weights_sha256: str
+
+
+class RewardFunction:
+    """The spec's reward: the weighted sum of its components on a fresh decision."""
+
+    def __init__(self, components: Sequence[RewardComponent]) -> None:
+        self._components = components
+        self._weights = {component.name: component.weight for component in components}
+
+    def __call__(self, observed: Observed) -> float:
+        """Raises ComponentError where a component fails or none has a value: a failure is never 0."""
+        values: dict[str, float] = {}
+        for component in self._components:
+            if component.name not in COMPONENTS:
+                raise ComponentError(f"unknown component {component.name!r}; known: {', '.join(COMPONENTS)}")
+            value = COMPONENTS[component.name].function(observed, component.parameters)
+            if value is not None:
+                values[component.name] = value
+        if not values:
+            raise ComponentError(f"none of {', '.join(self._weights)} has a value for a decision that was just made")
+        return total(values, self._weights)
+
+
+class Actor:
+    """The policy in training: scores prompts, draws actions, and knows the hash of its weights."""
+
+    def __init__(self, attempt: Attempt, model: nn.Module, scorer: ActionScorer, rows: Sequence[Labelled]) -> None:
+        self.attempt = attempt
+        self.model = model
+        self.scorer = scorer
+        self.rows = rows
+        self.prompts = scorer.encode([row.prompt for row in rows])
+        self.reward = RewardFunction(attempt.spec.reward)
+        self._hash: str | None = None
+        self._parameters: Mapping[str, Tensor] = {}
+
+    def follow(self, updates: Updates) -> None:
+        """The weights whose changes make the hash a new one."""
+        self._parameters = updates.parameters
+        self._hash = None
+
+    @property
+    def weights_sha256(self) -> str:
+        """Hash of the trained weights as they are now; reckoned once between two updates."""
+        if self._hash is None:
+            self._hash = hash_tensors(self._parameters)
+        return self._hash
+
+    def learn(self, updates: Updates, loss: Tensor) -> None:
+        """One update. What was drawn before it is foreign from now on."""
+        updates.apply(loss)
+        self._hash = None
+
+    def score(self, rows: Sequence[int]) -> Scores:
+        with autocast(self.attempt.device):
+            return self.scorer.score(self.model, [self.prompts[i] for i in rows], [self.rows[i].options for i in rows])
+
+    def draw(self, rows: list[int], log_p: Tensor, group: int) -> Trajectories:
+        """`group` actions for each row from exp(`log_p`) (B, K), scored by this actor's present weights."""
+        log_p = log_p.detach()
+        actions = torch.multinomial(log_p.exp(), group, replacement=True)
+        rewards = [
+            [self._reward(self.rows[i], place, log_p[b, place]) for place in places]
+            for b, (i, places) in enumerate(zip(rows, actions.tolist(), strict=True))
+        ]
+        return Trajectories(
+            rows,
+            actions,
+            log_p.gather(1, actions),
+            torch.tensor(rewards, device=log_p.device),
+            self.weights_sha256,
+        )
+
+    def refuse_foreign(self, trajectories: Trajectories) -> None:
+        """Raises ForeignTrajectories unless they were made by the weights as they are now."""
+        if trajectories.weights_sha256 != self.weights_sha256:
+            raise ForeignTrajectories(
+                f"made by weights {trajectories.weights_sha256[:12]}, not by {self.weights_sha256[:12]}"
+            )
+
+    def _reward(self, row: Labelled, place: int, log_p: Tensor) -> float:
+        return self.reward(Observed(action=row.options[place], answer=row.answer, confidence=float(log_p.exp())))
+
+
+class Start:
+    """The starting policy, to which an exact Kullback–Leibler divergence is kept small."""
+
+    def __init__(self, attempt: Attempt, actor: Actor, batches: Batches, steps: int) -> None:
+        """Scores every row that will be visited, once. Call before the weights change or are restored."""
+        visited = sorted({row for step in range(steps) for row in batches.at(step)})
+        self._place = {row: place for place, row in enumerate(visited)}
+        self._log_p = score_rows(
+            attempt,
+            actor.model,
+            actor.scorer,
+            [actor.prompts[row] for row in visited],
+            [actor.rows[row].options for row in visited],
+        )
+
+    def kl(self, rows: Sequence[int], log_p: Tensor) -> Tensor:
+        """KL(π ‖ π_start) = Σ_a π(a) log(π(a) / π_start(a)), mean over the rows; `log_p` (B, K) of π."""
+        start = self._log_p[[self._place[row] for row in rows], : log_p.shape[1]]
+        known = log_p > NO_OPTION
+        return (log_p.exp() * (log_p - start) * known).sum(1).mean()
+
+
+def clipped_surrogate(log_p: Tensor, old_log_p: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """− mean min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) with ρ = exp(log_p − old_log_p) (Schulman et al. 2017, eq. 7)."""
+    ratio = (log_p - old_log_p).exp()
+    return -torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()

@@ -1,0 +1,106 @@
+"""Proximal policy optimisation (Schulman et al. 2017) on fresh decisions. Method `ppo`.
+
+One step: draw one action for each prompt of a batch, reward it, estimate advantages with the value head, then
+make `inner_epochs` passes over the batch in minibatches:
+
+    loss = − mean min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) + β KL(π ‖ π_start) + ½ (V(x) − return)²
+    ρ = π(a | x) / π_old(a | x)
+
+A comes from generalised advantage estimation (Schulman et al. 2016) and is normalised over the batch. The value
+head reads the last prompt token's state without sending gradients into it, and the divergence is exact.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from training.engine.actions import ActionScorer
+from training.engine.attempt import Attempt, Outcome
+from training.engine.data import Batches, Labelled
+from training.engine.fit import Metrics, Updates, fit
+from training.engine.models import Loaded, trainable_parameters
+from training.engine.online import Actor, Start, clipped_surrogate
+
+
+def generalised_advantages(
+    rewards: Tensor, values: Tensor, ends: Tensor, gamma: float, gae_lambda: float
+) -> tuple[Tensor, Tensor]:
+    """GAE over steps in time order: `rewards`, `values`, `ends` (T,) → (advantages, returns), each (T,).
+
+    δ_t = r_t + γ V_{t+1} − V_t and A_t = δ_t + γ λ A_{t+1}; both sums break where `ends` says an episode ends.
+    """
+    advantages = torch.zeros_like(rewards)
+    following = values.new_zeros(())
+    for t in reversed(range(len(rewards))):
+        goes_on = 0.0 if ends[t] or t == len(rewards) - 1 else 1.0
+        next_value = values[t + 1] if goes_on else values.new_zeros(())
+        following = rewards[t] + gamma * next_value - values[t] + gamma * gae_lambda * goes_on * following
+        advantages[t] = following
+    return advantages, advantages + values
+
+
+class ValueHead(nn.Module):
+    """V(x) from the last prompt token's state; starts at 0 everywhere."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(hidden, 1)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(B, H) → (B,)"""
+        value: Tensor = self.linear(nn.functional.layer_norm(hidden, hidden.shape[-1:]))[:, 0]
+        return value
+
+
+def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
+    """Trains `loaded` in place on the prompts of labelled rows; the value head is thrown away afterwards."""
+    spec, settings = attempt.spec, attempt.spec.online
+    scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
+    actor = Actor(attempt, loaded.model, scorer, rows)
+    batches = Batches([len(ids) for ids in actor.prompts], settings.prompts_per_step, spec.seed)
+    start = Start(attempt, actor, batches, settings.steps)
+    value = ValueHead(loaded.model.config.hidden_size).to(attempt.device)
+    minibatch = min(spec.optimiser.batch_size, settings.prompts_per_step)
+    passes = settings.inner_epochs * math.ceil(settings.prompts_per_step / minibatch)
+    policy = trainable_parameters(loaded.model)
+    head = {f"value.{name}": parameter for name, parameter in value.named_parameters()}
+    updates = Updates(policy | head, spec.optimiser, settings.steps * passes)
+    actor.follow(updates)
+
+    def take_step(step: int) -> Metrics:
+        batch = batches.at(step)
+        with torch.no_grad():
+            old = actor.score(batch)
+            trajectories = actor.draw(batch, old.log_p, group=1)
+            values = value(old.hidden)
+        actor.refuse_foreign(trajectories)
+        rewards = trajectories.rewards[:, 0]
+        ends = torch.ones_like(rewards, dtype=torch.bool)  # a decision is an episode of one step
+        advantages, returns = generalised_advantages(rewards, values, ends, settings.gamma, settings.gae_lambda)
+        if len(batch) > 1:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-6)
+        metrics: dict[str, Tensor] = {"reward": rewards.mean()}
+        for _ in range(settings.inner_epochs):
+            for part in torch.randperm(len(batch)).split(minibatch):  # type: ignore[no-untyped-call]
+                on_device = part.to(attempt.device)
+                chosen = [batch[i] for i in part.tolist()]
+                new = actor.score(chosen)
+                taken = new.log_p.gather(1, trajectories.actions[on_device])[:, 0]
+                old_taken = trajectories.log_p[on_device, 0]
+                surrogate = clipped_surrogate(taken, old_taken, advantages[on_device], settings.clip)
+                kl = start.kl(chosen, new.log_p)
+                value_loss = nn.functional.mse_loss(value(new.hidden.detach()), returns[on_device])
+                loss = surrogate + settings.kl * kl + 0.5 * value_loss
+                actor.learn(updates, loss)
+                metrics |= {"loss": loss.detach(), "kl": kl.detach(), "value_loss": value_loss.detach()}
+        return metrics
+
+    loaded.model.train()
+    result = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (PPO)")
+    loaded.model.eval()
+    return Outcome(settings.steps, len(rows), result)

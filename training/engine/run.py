@@ -1,0 +1,150 @@
+"""One attempt from spec to result: load or grow the model, train it by the spec's method, save, evaluate.
+
+Called by `__main__` once the spec and the data are known to be sound and the attempt's folder exists.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from training.engine import grpo, posterior, ppo, reward_weighted, sft
+from training.engine.attempt import Attempt, Outcome
+from training.engine.checkpoints import newest_checkpoint, write_synced
+from training.engine.data import Labelled, RunData
+from training.engine.evaluate import Which, evaluate
+from training.engine.hardware import make_deterministic
+from training.engine.merge import merged
+from training.engine.models import (
+    ADAPTER,
+    Loaded,
+    attach_adapter,
+    build_tiny,
+    build_tokenizer,
+    load_for_training,
+    load_model,
+    load_source,
+    load_tokenizer,
+    save,
+    trainable_parameters,
+    weights_sha256,
+)
+from training.engine.spec import Evaluate, ModelScore, ModelSource, RunResult
+
+
+def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult:
+    """Does the work and writes `result.json`. Raises Stopped when asked to stop."""
+    began = time.monotonic()
+    spec = attempt.spec
+    make_deterministic(spec.seed, attempt.device)
+    attempt.resume = newest_checkpoint(attempt.folder.parent, spec, attempt.events)
+    resumed_from = str(attempt.resume.path.relative_to(attempt.folder.parent)) if attempt.resume else None
+    attempt.events.write(
+        "started",
+        method=spec.method,
+        device=str(attempt.device),
+        threads=threads,
+        attempt=attempt.number,
+        resumed_from=resumed_from,
+    )
+    outcome, facts = Outcome(0, 0), dict[str, Any]()
+    if spec.method != "evaluate":
+        loaded, outcome = _trained(attempt, data)
+        attempt.stop.check(outcome.steps)
+        facts = _save(attempt, loaded)
+        del loaded
+    scores: dict[Which, ModelScore] = {}
+    if data.heldout and (spec.evaluate is not None or spec.method == "evaluate"):
+        scores = _evaluate(attempt, data.heldout, facts.get("output"))
+    result = RunResult(
+        run_id=spec.run_id,
+        method=spec.method,
+        attempt=attempt.number,
+        steps=outcome.steps,
+        rows=outcome.rows or len(data.heldout),
+        seconds=round(time.monotonic() - began, 3),
+        metrics=outcome.metrics,
+        scores=scores,
+        predictions="predictions.jsonl" if scores else None,
+        warnings=attempt.events.warnings,
+        **facts,
+    )
+    write_synced(attempt.folder / "result.json", result.model_dump_json(indent=2) + "\n")
+    return result
+
+
+def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
+    spec = attempt.spec
+    if spec.method == "merge":
+        return merged(spec.base, attempt.device), Outcome(0, 0)
+    if spec.method == "pretrain":
+        loaded = _grown(attempt, data.labelled)
+        return loaded, sft.train(attempt, loaded, data.labelled)
+    loaded = load_for_training(spec.base, spec.lora, attempt.device)
+    if spec.method == "posterior":
+        return loaded, posterior.train(attempt, loaded, data.logged, data.replay)
+    if spec.method == "reward_weighted":
+        return loaded, reward_weighted.train(attempt, loaded, data.logged, data.replay)
+    if spec.method == "grpo":
+        return loaded, grpo.train(attempt, loaded, data.labelled)
+    return loaded, ppo.train(attempt, loaded, data.labelled)
+
+
+def _grown(attempt: Attempt, rows: list[Labelled]) -> Loaded:
+    """The model that pretraining starts from: a fresh tiny one, or the one that the spec names."""
+    shape = attempt.spec.base.tiny
+    if shape is None:
+        return load_for_training(attempt.spec.base, None, attempt.device)
+    options = sorted({option for row in rows for option in row.options})
+    tokenizer = build_tokenizer([row.prompt for row in rows], options, shape.vocabulary)
+    return Loaded(build_tiny(shape, tokenizer).to(attempt.device).eval(), tokenizer)
+
+
+def _save(attempt: Attempt, loaded: Loaded) -> dict[str, Any]:
+    """Saves the model or adapter and returns what the result says of it."""
+    output = "adapter" if loaded.adapts else "model"
+    folder = attempt.folder / output
+    attempt.events.progress(0, 1, f"saving the {output}")
+    save(loaded, folder)
+    return {
+        "output": output,
+        "weights_sha256": weights_sha256(folder),
+        "trainable_parameters": sum(p.numel() for p in trainable_parameters(loaded.model).values()),
+        "total_parameters": sum(p.numel() for p in loaded.model.parameters()),
+    }
+
+
+def _evaluate(attempt: Attempt, rows: list[Labelled], output: str | None) -> dict[Which, ModelScore]:
+    """The starting model as "base", what this attempt saved as "trained"; one model at a time is in memory."""
+    return evaluate(attempt, _Saved(attempt, output), rows, attempt.spec.evaluate or Evaluate())
+
+
+class _Saved(Mapping[Which, Loaded]):
+    """Loads each model when the evaluation comes to it."""
+
+    def __init__(self, attempt: Attempt, output: str | None) -> None:
+        self._attempt, self._output = attempt, output
+        source = attempt.spec.base
+        has_trained = output is not None or source.adapter is not None
+        base: list[Which] = ["base"] if source.path is not None else []
+        trained: list[Which] = ["trained"] if has_trained else []
+        self._names = base + trained
+
+    def __getitem__(self, which: Which) -> Loaded:
+        attempt, source = self._attempt, self._attempt.spec.base
+        if which == "base":
+            return load_source(ModelSource(path=source.path), attempt.device)
+        if self._output is None:
+            return load_source(source, attempt.device)
+        folder = attempt.folder / self._output
+        if self._output == "model":
+            return Loaded(load_model(folder, attempt.device), load_tokenizer(folder))
+        model = attach_adapter(load_model(str(source.path), attempt.device), folder, ADAPTER)
+        return Loaded(model, load_tokenizer(folder))
+
+    def __iter__(self) -> Iterator[Which]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

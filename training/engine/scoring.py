@@ -1,0 +1,39 @@
+"""Scoring many rows without gradients: shared by the evaluation and by methods that need the starting policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from training.engine.actions import NO_OPTION, ActionScorer
+from training.engine.attempt import Attempt
+from training.engine.data import by_length
+from training.engine.hardware import autocast
+
+BATCH = 256
+
+
+@torch.no_grad()
+def score_rows(
+    attempt: Attempt,
+    model: nn.Module,
+    scorer: ActionScorer,
+    prompts: Sequence[Sequence[int]],
+    options: Sequence[Sequence[str]],
+    batch_size: int = BATCH,
+) -> Tensor:
+    """(n, K) log-probabilities, K the largest number of options, NO_OPTION beyond a row's own.
+
+    Leaves the model in eval mode. Raises Stopped between batches when asked to stop.
+    """
+    model.eval()
+    width = max(len(row) for row in options)
+    log_p = torch.full((len(prompts), width), NO_OPTION, device=attempt.device)
+    for batch in by_length([len(ids) for ids in prompts], batch_size):
+        attempt.stop.check()
+        with autocast(attempt.device):
+            part = scorer.log_probabilities(model, [prompts[i] for i in batch], [options[i] for i in batch])
+        log_p[torch.tensor(batch, device=attempt.device), : part.shape[1]] = part
+    return log_p
