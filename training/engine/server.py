@@ -1,0 +1,106 @@
+"""The model server: `python -m training.engine.server --artifacts ROOT`, one process, stopped by SIGTERM.
+
+Starlette's routes on granian inside this very process, so no child can be orphaned: the event loop takes requests, one
+thread owns every model. Supervised next to the web and worker processes; the web's model backends are its clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+# Weights come from the store. Set before the libraries are imported: a server never asks a hub for anything.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from granian.constants import Interfaces
+from granian.server.embed import Server
+
+from training.engine.hardware import choose_device, set_threads
+from training.engine.serving.artifacts import ArtifactStore
+from training.engine.serving.pool import ModelPool
+from training.engine.serving.routes import build_app
+from training.engine.serving.worker import ModelThread
+
+TOKEN_VARIABLE = "RECKONER_MODEL_SERVER_TOKEN"  # noqa: S105 - the variable's name
+
+log = logging.getLogger("training.engine.server")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serves until SIGTERM or SIGINT, then returns 0; 1 when the model thread died, 2 for bad arguments."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    if not options.artifacts.is_dir():
+        sys.stderr.write(f"--artifacts: {options.artifacts} is not a folder\n")
+        return 2
+    device = choose_device()
+    threads = set_threads(options.threads)
+    store = ArtifactStore(options.artifacts)
+    models = ModelThread(ModelPool(store, device, max_bases=options.max_loaded, max_adapters=options.max_adapters))
+    models.start()
+    app = build_app(store, models, os.environ.get(TOKEN_VARIABLE))
+    log.info("serving on %s:%d, device %s, %d threads", options.host, options.port, device, threads)
+    server = Server(
+        app,
+        address=options.host,
+        port=options.port,
+        interface=Interfaces.ASGINL,  # nothing in the app wants lifespan events
+        websockets=False,
+        backpressure=2048,
+        log_enabled=False,
+    )
+    asked_to_stop = asyncio.run(_serve(server, models))
+    log.info("stopped")
+    return 0 if asked_to_stop else 1
+
+
+async def _serve(server: Server, models: ModelThread) -> bool:
+    """True when it ended because it was asked to."""
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked.set)
+    serving = asyncio.create_task(server.serve())
+    while not (asked.is_set() or serving.done()) and models.is_alive():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asked.wait(), timeout=1.0)
+    # The thread first: it answers what waits, so that no connection holds the server open.
+    await asyncio.to_thread(models.stop)
+    server.stop()  # type: ignore[no-untyped-call]
+    await serving
+    return asked.is_set()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m training.engine.server",
+        description="Scores options and answers chats with the models of the artifact store.",
+        epilog=f"Where {TOKEN_VARIABLE} is set, requests must carry it as a bearer token.",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8100, help="port to listen on (default 8100)")
+    parser.add_argument("--artifacts", type=Path, required=True, help="root of the content-addressed store")
+    parser.add_argument("--max-loaded", type=_positive, default=4, help="base models kept in memory (default 4)")
+    parser.add_argument("--max-adapters", type=_positive, default=16, help="adapters kept for each base (default 16)")
+    parser.add_argument("--threads", type=_positive, default=None, help="CPU threads for tensors (default: every core)")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Reading the content-addressed store, and trusting none of it before its hashes agree.
+
+An artifact is a folder ROOT/sha256/<first 2>/<digest>/ of files and MANIFEST.json; the digest is the SHA-256 of the
+manifest's canonical JSON, the manifest holds every file's SHA-256. The registry writes the store, the model server
+reads it through here. No Django, no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from training.engine.serving.faults import Fault
+
+MANIFEST = "MANIFEST.json"
+SERVED_KINDS = ("model", "adapter")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A manifest whose digest is right; its files are believed only after `ArtifactStore.verify`.
+
+    `base` is the digest of the model an adapter belongs to, None for a model. `created` is a Unix time.
+    """
+
+    digest: str
+    kind: str
+    base: str | None
+    folder: Path
+    files: dict[str, tuple[str, int]]
+    created: int
+
+
+class ArtifactStore:
+    """The folder of all artifacts, read only. Manifests are kept once read: under one digest they cannot change."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._known: dict[str, Artifact] = {}
+
+    def find(self, digest: str) -> Artifact:
+        """Raises Fault: model_not_found, or artifact_corrupt when the manifest is not what its digest says."""
+        known = self._known.get(digest)
+        if known is not None:
+            return known
+        if not _DIGEST.fullmatch(digest):
+            raise Fault(
+                "model_not_found", f"{digest[:80]!r} is not an artifact digest (64 hexadecimal digits)", "model"
+            )
+        folder = self.root / "sha256" / digest[:2] / digest
+        try:
+            raw = (folder / MANIFEST).read_bytes()
+        except OSError as error:
+            raise Fault("model_not_found", f"no artifact {digest} in the store", "model") from error
+        artifact = _parse(digest, folder, raw, created=int((folder / MANIFEST).stat().st_mtime))
+        self._known[digest] = artifact
+        return artifact
+
+    def find_served(self, digest: str) -> Artifact:
+        """As `find`, and refuses what is neither a model nor an adapter."""
+        artifact = self.find(digest)
+        if artifact.kind not in SERVED_KINDS:
+            raise Fault("model_not_found", f"artifact {digest} is a {artifact.kind}, not a model", "model")
+        return artifact
+
+    def verify(self, artifact: Artifact) -> None:
+        """Reads every file and compares. Raises Fault artifact_corrupt for a wrong, missing or additional file."""
+        found = {
+            path.relative_to(artifact.folder).as_posix() for path in artifact.folder.rglob("*") if not path.is_dir()
+        } - {MANIFEST}
+        if found != artifact.files.keys():
+            name = sorted(found ^ artifact.files.keys())[0]
+            state = "is not in its manifest" if name in found else "is missing"
+            raise Fault("artifact_corrupt", f"artifact {artifact.digest}: {name} {state}", "model")
+        for name, (sha256, size) in artifact.files.items():
+            path = artifact.folder / name
+            if path.stat().st_size != size or _file_sha256(path) != sha256:
+                raise Fault(
+                    "artifact_corrupt", f"artifact {artifact.digest}: {name} has changed since it was stored", "model"
+                )
+
+    def served(self) -> Iterator[Artifact]:
+        """All models and adapters whose manifest can be believed, in digest order."""
+        for path in sorted(self.root.glob(f"sha256/??/*/{MANIFEST}")):
+            try:
+                artifact = self.find(path.parent.name)
+            except Fault:
+                continue  # a listing shows what can be asked for; asking for the broken one tells what is wrong
+            if artifact.kind in SERVED_KINDS:
+                yield artifact
+
+
+def _parse(digest: str, folder: Path, raw: bytes, *, created: int) -> Artifact:
+    corrupt = Fault("artifact_corrupt", f"artifact {digest}: its manifest is not the one it was stored with", "model")
+    try:
+        manifest: Any = json.loads(raw)
+        canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise corrupt from error
+    if digest != hashlib.sha256(canonical).hexdigest():
+        raise corrupt
+    try:
+        files = {str(name): (str(entry["sha256"]), int(entry["size"])) for name, entry in manifest["files"].items()}
+        kind, base = str(manifest["kind"]), manifest.get("meta", {}).get("base")
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise Fault(
+            "artifact_unusable", f"artifact {digest}: its manifest lacks what it needs ({error})", "model"
+        ) from error
+    if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in files):
+        raise Fault("artifact_unusable", f"artifact {digest}: a file name leads out of its folder", "model")
+    if kind == "adapter" and not (isinstance(base, str) and _DIGEST.fullmatch(base)):
+        raise Fault("artifact_unusable", f"artifact {digest}: an adapter whose manifest names no base", "model")
+    return Artifact(digest, kind, base if kind == "adapter" else None, folder, files, created)
+
+
+def _file_sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,212 @@
+"""HTTP: which address does what, who may, and how answers and refusals look. Built by `training.engine.server`.
+
+Nothing a client sends is answered with a 5xx. The two probes are open; everything else wants the token when there is
+one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from training.engine.serving.artifacts import Artifact, ArtifactStore
+from training.engine.serving.chat import ChatAnswer, TokenScore
+from training.engine.serving.faults import Code, Fault
+from training.engine.serving.requests import ChatBody, LoadBody, ScoreBody, chat_request_of, parse, questions_of
+from training.engine.serving.worker import INTERNAL, ModelThread
+
+log = logging.getLogger(__name__)
+
+LARGEST_BODY = 8 << 20
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def build_app(store: ArtifactStore, models: ModelThread, token: str | None) -> Starlette:
+    """The server's routes over a started or yet to be started model thread. `token` None leaves it open."""
+    server = _Routes(store, models, token)
+    guarded = server.guarded
+    return Starlette(
+        routes=[
+            Route("/livez", server.livez),
+            Route("/readyz", server.readyz),
+            Route("/v1/models", guarded(server.list_models)),
+            Route("/v1/models/{model}", guarded(server.show_model)),
+            Route("/v1/chat/completions", guarded(server.chat), methods=["POST"]),
+            Route("/score", guarded(server.score), methods=["POST"]),
+            Route("/load", guarded(server.load), methods=["POST"]),
+        ],
+        exception_handlers={HTTPException: _refuse_http, Exception: _refuse_unforeseen},
+    )
+
+
+class _Routes:
+    def __init__(self, store: ArtifactStore, models: ModelThread, token: str | None) -> None:
+        self.store = store
+        self.models = models
+        self.token = token.encode() if token else None
+
+    def guarded(self, handler: Handler) -> Handler:
+        """Checks the token first, and turns Faults into answers."""
+
+        async def guard(request: Request) -> Response:
+            try:
+                self._authenticate(request)
+                return await handler(request)
+            except Fault as fault:
+                return _refusal(fault)
+
+        return guard
+
+    def _authenticate(self, request: Request) -> None:
+        if self.token is None:
+            return
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self.token):
+            raise Fault("unauthorised", "send the model server's token as Authorization: Bearer …")
+
+    async def livez(self, request: Request) -> Response:
+        """The process answers."""
+        return _answer({"status": "ok"})
+
+    async def readyz(self, request: Request) -> Response:
+        """It can serve: the model thread runs and the store is there. 503 otherwise."""
+        if not self.models.is_alive():
+            return _answer({"status": "model thread is not running"}, status=503)
+        if not self.store.root.is_dir():
+            return _answer({"status": "artifact store is not there"}, status=503)
+        return _answer(
+            {"status": "ready", "loaded": len(self.models.pool.resident()), "waiting": self.models.waiting()}
+        )
+
+    async def list_models(self, request: Request) -> Response:
+        found = await asyncio.to_thread(lambda: list(self.store.served()))
+        resident = self.models.pool.resident()
+        return _answer({"object": "list", "data": [_model(artifact, resident) for artifact in found]})
+
+    async def show_model(self, request: Request) -> Response:
+        artifact = await asyncio.to_thread(self.store.find_served, request.path_params["model"])
+        return _answer(_model(artifact, self.models.pool.resident()))
+
+    async def load(self, request: Request) -> Response:
+        body = parse(await _body(request), LoadBody)
+        artifact = await asyncio.to_thread(self.store.find_served, body.model)
+        await asyncio.wrap_future(self.models.submit_load(body.model))
+        return _answer({"model": artifact.digest, "kind": artifact.kind, "base": artifact.base})
+
+    async def score(self, request: Request) -> Response:
+        """One result an item, in order. When every item fails for one reason, that reason is the status."""
+        questions = questions_of(parse(await _body(request), ScoreBody))
+        answers = await asyncio.wrap_future(self.models.submit_score(questions))
+        results: list[dict[str, Any]] = [
+            {"error": answer.as_body()}
+            if isinstance(answer, Fault)
+            else {"probabilities": answer, "model": question.model}
+            for question, answer in zip(questions, answers, strict=True)
+        ]
+        faults = [answer for answer in answers if isinstance(answer, Fault)]
+        if len(faults) == len(answers) and len({fault.code for fault in faults}) == 1:
+            return _answer({"error": faults[0].as_body(), "results": results}, status=faults[0].status)
+        return _answer({"results": results})
+
+    async def chat(self, request: Request) -> Response:
+        asked = chat_request_of(parse(await _body(request), ChatBody))
+        answer = await asyncio.wrap_future(self.models.submit_chat(asked))
+        return _answer(_completion(asked.model, answer))
+
+
+async def _body(request: Request) -> bytes:
+    """Read as it arrives, so that a body too large is refused before it fills the memory."""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > LARGEST_BODY:
+                raise Fault("request_too_large", f"a body may have {LARGEST_BODY} bytes")
+            chunks.append(chunk)
+    except ClientDisconnect as error:
+        raise Fault("invalid_request", "the body ended early") from error
+    return b"".join(chunks)
+
+
+def _model(artifact: Artifact, resident: frozenset[str]) -> dict[str, Any]:
+    return {
+        "id": artifact.digest,
+        "object": "model",
+        "created": artifact.created,
+        "owned_by": "reckoner",
+        "kind": artifact.kind,
+        "base": artifact.base,
+        "loaded": artifact.digest in resident,
+    }
+
+
+def _completion(model: str, answer: ChatAnswer) -> dict[str, Any]:
+    """OpenAI's chat.completion object."""
+    logprobs = None
+    if answer.logprobs is not None:
+        logprobs = {
+            "content": [
+                _token(token) | {"top_logprobs": [_token(other) for other in others]}
+                for token, others in answer.logprobs
+            ],
+            "refusal": None,
+        }
+    return {
+        "id": f"chatcmpl-{secrets.token_hex(12)}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": answer.text, "refusal": None},
+                "finish_reason": answer.finish_reason,
+                "logprobs": logprobs,
+            }
+        ],
+        "usage": {
+            "prompt_tokens": answer.prompt_tokens,
+            "completion_tokens": answer.completion_tokens,
+            "total_tokens": answer.prompt_tokens + answer.completion_tokens,
+        },
+    }
+
+
+def _token(score: TokenScore) -> dict[str, Any]:
+    return {"token": score.text, "logprob": max(score.log_p, -9999.0), "bytes": list(score.text.encode())}
+
+
+def _answer(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
+
+
+def _refusal(fault: Fault) -> Response:
+    headers = {"unauthorised": {"www-authenticate": "Bearer"}, "overloaded": {"retry-after": "1"}}.get(fault.code)
+    return _answer({"error": fault.as_body()}, status=fault.status, headers=headers)
+
+
+async def _refuse_http(request: Request, error: Exception) -> Response:
+    """Starlette's own refusals, in the same envelope."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    code: Code = {404: "not_found", 405: "method_not_allowed"}.get(status, "invalid_request")  # type: ignore[assignment]
+    message = f"{request.method} {request.url.path[:200]} is not served here"
+    return _answer({"error": Fault(code, message).as_body()}, status=status)
+
+
+async def _refuse_unforeseen(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _refusal(INTERNAL)
