@@ -26,7 +26,8 @@ UPDATE jobs_job
    SET state = 'running', attempts = attempts + 1, fence = fence + 1, error = '',
        lease_until = clock_timestamp() + %(lease)s * interval '1 second',
        started_at = coalesce(started_at, clock_timestamp())
- WHERE id = %(id)s AND state = 'queued' AND run_after <= clock_timestamp() + interval '1 second' AND NOT cancel_requested
+ WHERE id = %(id)s AND state = 'queued'
+   AND run_after <= clock_timestamp() + interval '1 second' AND NOT cancel_requested
 """
 
 

@@ -141,6 +141,7 @@ USE_TZ = True
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = VAR / "static"
+STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 # The embedded default serves straight from the source tree; an image runs collectstatic and turns this off.
 WHITENOISE_USE_FINDERS = env_flag("RECKONER_STATIC_FINDERS", True)
 WHITENOISE_AUTOREFRESH = DEBUG
@@ -196,7 +197,16 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
-    "ENUM_NAME_OVERRIDES": {},
+    "ENUM_NAME_OVERRIDES": {
+        "AgentKindEnum": "decisions.models.AgentKind",
+        "ArtifactKindEnum": "models_registry.models.ArtifactKind",
+        "DatasetKindEnum": "training.models.DatasetKind",
+        "JobStateEnum": "jobs.models.JobState",
+        "ExperimentStateEnum": "models_registry.models.ExperimentState",
+        "VersionStateEnum": "models_registry.models.VersionState",
+        "ExportStateEnum": "training.models.export.ExportState",
+        "RunStateEnum": "training.models.run.RUN_STATE_CHOICES",
+    },
     "SCHEMA_PATH_PREFIX": "/api/v1",
 }
 

@@ -657,4 +657,8 @@ class Migration(migrations.Migration):
                 condition=models.Q(("kind__in", ["tool_call", "reasoning", "span"])), name="step_kind_known"
             ),
         ),
+        migrations.AddIndex(
+            model_name="reward",
+            index=models.Index(fields=["spec", "-feedback_until"], name="reward_watermark"),
+        ),
     ]

@@ -61,6 +61,8 @@ class Reward(WorkspaceOwned):
             ),
             models.CheckConstraint(condition=Q(version__gte=1), name="reward_versions_from_one"),
         ]
+        # The watermark of the next reckoning is the newest feedback that the spec has read.
+        indexes = [models.Index(fields=["spec", "-feedback_until"], name="reward_watermark")]
 
     def __str__(self) -> str:
         return f"{self.value} for {self.decision_id}"

@@ -9,6 +9,7 @@ from training.run_states import TERMINAL_STATES, RunState
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
+TERMINAL_VALUES = sorted(state.value for state in TERMINAL_STATES)
 RUN_STATE_CHOICES = [(state.value, state.value.replace("_", " ").capitalize()) for state in RunState]
 
 
@@ -44,8 +45,8 @@ class TrainingRun(WorkspaceOwned):
         constraints = [
             models.CheckConstraint(condition=Q(state__in=[s.value for s in RunState]), name="run_state_known"),
             models.CheckConstraint(
-                condition=Q(state__in=[s.value for s in TERMINAL_STATES], finished_at__isnull=False)
-                | (~Q(state__in=[s.value for s in TERMINAL_STATES]) & Q(finished_at__isnull=True)),
+                condition=Q(state__in=TERMINAL_VALUES, finished_at__isnull=False)
+                | (~Q(state__in=TERMINAL_VALUES) & Q(finished_at__isnull=True)),
                 name="run_finished_at_exactly_when_terminal",
             ),
             models.CheckConstraint(

@@ -1,0 +1,221 @@
+"""/api/v1: agents, decide, decisions, feedback, labels. Views parse, call one service, answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from django.http import HttpResponse
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from rest_framework import generics
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from decisions import gateway, ledger, services
+from decisions.errors import IdConflict
+from decisions.ingest.decoding import BodyDecoder
+from decisions.ingest.schemas import DecideItem, DecisionIn, FeedbackIn
+from decisions.models import Agent, Decision
+from decisions.serializers import (
+    AgentCreateSerializer,
+    AgentSerializer,
+    AnswersSerializer,
+    DecisionDetailSerializer,
+    DecisionSerializer,
+    LabelSerializer,
+    OutcomeSerializer,
+)
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.models import Scope
+from workspaces.parsing import RawBatchParser
+
+DECIDE = BodyDecoder(DecideItem)
+DECISIONS = BodyDecoder(DecisionIn)
+FEEDBACK = BodyDecoder(FeedbackIn)
+MAX_DECIDE = 256
+
+
+def struct_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """OpenAPI for a body of one msgspec item or a list of them, inlined."""
+    schemas, components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
+
+    def inline(node: Any) -> Any:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                return inline(components[node["$ref"].rsplit("/", 1)[-1]])
+            return {key: inline(value) for key, value in node.items()}
+        return [inline(value) for value in node] if isinstance(node, list) else node
+
+    one = inline(schemas[0])
+    return {"oneOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": 1000}]}
+
+
+def body_of(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    return {"application/json": struct_schema(struct)}
+
+
+class AgentList(generics.ListCreateAPIView[Agent]):
+    """Agents of the workspace; making one also makes its model and its first reward spec."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
+    serializer_class = AgentSerializer
+
+    def get_queryset(self) -> Any:
+        return Agent.objects.for_workspace(self.request.user.workspace).prefetch_related("versions")
+
+    @extend_schema(request=AgentCreateSerializer, responses={"201": AgentSerializer})
+    def post(self, request: Request) -> Response:
+        given = AgentCreateSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        fields = dict(given.validated_data)
+        agent = services.create_agent(
+            by=request.user,
+            slug=fields.pop("slug"),
+            name=fields.pop("name"),
+            kind=fields.pop("kind"),
+            unit=fields.pop("unit"),
+            setup=services.AgentSetup(**fields),
+        )
+        return Response(AgentSerializer(agent).data, status=201)
+
+
+class Decide(APIView):
+    """Ask an agent to decide on one input or up to 256. Every answer is recorded as a decision before it is sent."""
+
+    scopes = {"POST": Scope.ROUTE_READ}
+    parser_classes = [RawBatchParser]
+
+    @extend_schema(
+        operation_id="decide",
+        request=body_of(DecideItem),
+        responses={"201": AnswersSerializer},
+        examples=[
+            OpenApiExample(
+                "one item",
+                value={"state": {"text": "partial derivative of an expression"}, "unit": "item-42"},
+                request_only=True,
+            )
+        ],
+    )
+    def post(self, request: Request, slug: str) -> Response:
+        batch = DECIDE.decode(request.data)
+        if batch.errors:
+            raise InvalidInput(
+                "Some items are not usable.",
+                faults=[
+                    FieldFault(f"items[{error.index}].{fault.field}", fault.reason, fault.expected)
+                    for error in batch.errors
+                    for fault in error.faults
+                ],
+            )
+        if len(batch.items) > MAX_DECIDE:
+            raise InvalidInput(f"{len(batch.items)} items in one call; at most {MAX_DECIDE} are decided at once.")
+        answers = gateway.decide(by=request.user, agent=slug, items=[item for _, item in batch.items])
+        plain = [gateway.as_plain(answer) for answer in answers]
+        return Response(plain[0] if batch.single else {"answers": plain}, status=201)
+
+
+class IngestView(APIView):
+    """Takes one item or up to 1,000. 201 when all were kept, 207 with reasons when some were not."""
+
+    parser_classes = [RawBatchParser]
+
+    def answer(self, outcome: ledger.Outcome, batch: Any) -> Response:
+        errors = sorted([*batch.errors, *outcome.errors], key=lambda error: error.index)
+        if batch.single and errors:
+            error = errors[0]
+            kind = IdConflict if error.code == "id_conflict" else InvalidInput
+            raise kind("The item was not kept.", faults=error.faults)
+        body = {
+            "kept": [{"index": k.index, "id": k.id, "duplicate": k.duplicate} for k in outcome.kept],
+            "errors": [
+                {
+                    "index": error.index,
+                    "code": error.code,
+                    "fields": [{"field": f.field, "reason": f.reason, "expected": f.expected} for f in error.faults],
+                }
+                for error in errors
+            ],
+        }
+        return Response(body, status=207 if errors else 201)
+
+
+class DecisionList(IngestView, generics.ListAPIView[Decision]):
+    """The ledger's decisions, newest first; and recording decisions that were made elsewhere."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
+    serializer_class = DecisionSerializer
+
+    def get_queryset(self) -> Any:
+        decisions = (
+            Decision.objects.for_workspace(self.request.user.workspace)
+            .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
+            .defer("content_hash", "token_ids", "logprobs")
+        )
+        if agent := self.request.query_params.get("agent"):
+            decisions = decisions.filter(agent__slug=agent)
+        if unit := self.request.query_params.get("unit"):
+            decisions = decisions.filter(unit=unit)
+        return decisions
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("agent", str, description="Only this agent's decisions"),
+            OpenApiParameter("unit", str, description="Only this unit's decisions"),
+        ]
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="record_decisions",
+        request=body_of(DecisionIn),
+        responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        batch = DECISIONS.decode(request.data)
+        return self.answer(ledger.record_decisions(by=request.user, items=batch.items), batch)
+
+
+class DecisionDetail(generics.RetrieveAPIView[Decision]):
+    """One decision with its feedback, labels and rewards."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = DecisionDetailSerializer
+
+    def get_queryset(self) -> Any:
+        return (
+            Decision.objects.for_workspace(self.request.user.workspace)
+            .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
+            .prefetch_related("feedback", "labels", "rewards__spec")
+        )
+
+
+class DecisionLabels(APIView):
+    """A reviewer's verdict on a decision; it becomes feedback as well."""
+
+    scopes = {"POST": Scope.FEEDBACK_WRITE}
+
+    @extend_schema(operation_id="label_decision", request=LabelSerializer, responses={"201": LabelSerializer})
+    def post(self, request: Request, pk: Any) -> Response:
+        decision = generics.get_object_or_404(Decision.objects.for_workspace(request.user.workspace), pk=pk)
+        given = LabelSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        label = services.label_decision(by=request.user, decision=decision, **given.validated_data)
+        return Response(LabelSerializer(label).data, status=201)
+
+
+class FeedbackCreate(IngestView):
+    """Feedback on decisions, episodes or units: early, late, repeated or superseding."""
+
+    scopes = {"POST": Scope.FEEDBACK_WRITE}
+
+    @extend_schema(
+        operation_id="record_feedback",
+        request=body_of(FeedbackIn),
+        responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        batch = FEEDBACK.decode(request.data)
+        return self.answer(ledger.record_feedback(by=request.user, items=batch.items), batch)

@@ -1,0 +1,109 @@
+"""From a body's bytes to typed items, and to one precise fault for each item that is not usable."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from decisions.ingest.schemas import MAX_ITEMS
+from workspaces.errors import FieldFault, InvalidInput, ReckonerError
+
+T = TypeVar("T")
+PATH = re.compile(r"^(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemError:
+    """Why item `index` of a batch was not kept; the others were."""
+
+    index: int
+    code: str
+    faults: tuple[FieldFault, ...]
+
+    @classmethod
+    def of(cls, index: int, error: ReckonerError) -> ItemError:
+        return cls(index, error.code, error.faults or (FieldFault("", error.message),))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[T]):
+    """`items` are (index, item) pairs of what could be read; `single` when the body was one object."""
+
+    items: list[tuple[int, T]]
+    errors: list[ItemError]
+    single: bool
+
+
+def fault_of(error: msgspec.ValidationError) -> FieldFault:
+    """msgspec's "Expected `float` <= 1.0 - at `$.propensity`" as a fault with its path."""
+    match = PATH.match(str(error))
+    reason, path = (match.group("reason"), match.group("path") or "") if match else (str(error), "")
+    if missing := re.search(r"missing required field `(\w+)`", reason):
+        return FieldFault(f"{path}.{missing.group(1)}".lstrip("."), "is missing", "a value")
+    if unknown := re.search(r"unknown field `(.+?)`", reason):
+        return FieldFault(
+            f"{path}.{unknown.group(1)}".lstrip("."), "is not a field here", "one of the documented fields"
+        )
+    return FieldFault(
+        path.lstrip("."),
+        reason,
+        reason.split(", got")[0].removeprefix("Expected ") if reason.startswith("Expected") else "",
+    )
+
+
+class BodyDecoder(Generic[T]):
+    """Decodes one object or a list of up to 1,000. The list is decoded in one go; item by item only when that fails."""
+
+    def __init__(self, item_type: type[T]) -> None:
+        self._one = msgspec.json.Decoder(item_type)
+        self._many = msgspec.json.Decoder(list[item_type])  # type: ignore[valid-type]
+        self._raw = msgspec.json.Decoder(list[msgspec.Raw])
+
+    def decode(self, body: bytes) -> Batch[T]:
+        """Raises InvalidInput for what is not JSON, for an empty or too long list, and for one unusable object."""
+        start = body.lstrip()[:1]
+        try:
+            if start != b"[":
+                return self._decode_single(body)
+            return self._decode_list(body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"The body is not usable JSON: {error}") from error
+
+    def _decode_single(self, body: bytes) -> Batch[T]:
+        if not body.strip():
+            raise InvalidInput("The body is empty; send one object or a list of objects.")
+        try:
+            return Batch([(0, self._one.decode(body))], [], single=True)
+        except msgspec.ValidationError as error:
+            raise InvalidInput("Some fields are not usable.", faults=[fault_of(error)]) from error
+
+    def _decode_list(self, body: bytes) -> Batch[T]:
+        try:
+            items = self._many.decode(body)
+            self._check_count(len(items))
+            return Batch(list(enumerate(items)), [], single=False)
+        except msgspec.ValidationError:
+            raws = self._raw.decode(body)
+        self._check_count(len(raws))
+        good: list[tuple[int, T]] = []
+        errors: list[ItemError] = []
+        for index, raw in enumerate(raws):
+            try:
+                good.append((index, self._one.decode(raw)))
+            except msgspec.ValidationError as error:
+                errors.append(ItemError(index, "invalid_input", (fault_of(error),)))
+        return Batch(good, errors, single=False)
+
+    @staticmethod
+    def _check_count(count: int) -> None:
+        if not 1 <= count <= MAX_ITEMS:
+            raise InvalidInput(
+                f"The list has {count} items.", faults=[FieldFault("", f"{count} items", f"1 to {MAX_ITEMS} items")]
+            )
+
+
+def to_builtins(value: Any) -> Any:
+    return msgspec.to_builtins(value)

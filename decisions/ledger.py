@@ -1,0 +1,343 @@
+"""Writing decisions and feedback. An answer means committed; a repeated id is a duplicate or a conflict."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from django.db import transaction
+from django.utils import timezone
+from msgspec import UNSET
+
+from decisions.actions import check_action
+from decisions.errors import IdConflict, UnknownAgent
+from decisions.ingest.decoding import ItemError
+from decisions.ingest.schemas import DecisionIn, FeedbackIn
+from decisions.ingest.writer import Row, Table, write_rows
+from decisions.models import Agent, AgentVersion, Decision, Episode, Feedback, Verdict
+from models_registry.models import ModelVersion
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault, InvalidInput, NotFound, ReckonerError
+from workspaces.ids import uuid7, uuid7_time
+
+OLDEST = dt.timedelta(days=400)
+NEWEST = dt.timedelta(hours=1)
+
+DECISION_TABLE = Table(
+    "decisions_decision",
+    {
+        "id": "uuid",
+        "workspace_id": "uuid",
+        "agent_id": "uuid",
+        "agent_version_id": "uuid",
+        "episode_id": "uuid",
+        "step_number": "int4",
+        "unit": "text",
+        "external_id": "text",
+        "state": "jsonb",
+        "options": "jsonb",
+        "action": "jsonb",
+        "completion": "text",
+        "confidence": "float8",
+        "reasoning": "text",
+        "alternatives": "jsonb",
+        "propensity": "float8",
+        "temperature": "float8",
+        "epsilon": "float8",
+        "model_version_id": "uuid",
+        "policy_name": "text",
+        "exposure_id": "uuid",
+        "latency_ms": "float8",
+        "tokens_in": "int4",
+        "tokens_out": "int4",
+        "cost": "numeric",
+        "observed_at": "timestamptz",
+        "recorded_at": "timestamptz",
+        "content_hash": "bytea",
+    },
+)
+FEEDBACK_TABLE = Table(
+    "decisions_feedback",
+    {
+        "id": "uuid",
+        "workspace_id": "uuid",
+        "decision_id": "uuid",
+        "episode_id": "uuid",
+        "unit": "text",
+        "metric": "text",
+        "value": "jsonb",
+        "source": "text",
+        "observed_at": "timestamptz",
+        "recorded_at": "timestamptz",
+        "idempotency_key": "text",
+        "supersedes": "uuid",
+        "content_hash": "bytea",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What became of item `index`: its id, and whether it was there before with the same content."""
+
+    index: int
+    id: uuid.UUID
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of a batch: what was kept, and why the rest was not."""
+
+    kept: list[Kept]
+    errors: list[ItemError]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRoom:
+    """An agent with the version that decisions recorded now belong to."""
+
+    agent: Agent
+    version: AgentVersion
+
+
+def content_hash(item: Any) -> bytes:
+    """SHA-256 of what the client sent, keys in order: equal content under one id is a repeat."""
+    return hashlib.sha256(msgspec.json.encode(item, order="deterministic")).digest()
+
+
+def check_id(given: uuid.UUID, now: dt.datetime) -> list[FieldFault]:
+    """Faults of a client's id: ids order and partition the ledger, so they are uuid7 of about now."""
+    moment = uuid7_time(given)
+    if moment is None:
+        return [FieldFault("id", "is not a uuid7", "a uuid7; other ids go to external_id")]
+    if not now - OLDEST <= moment <= now + NEWEST:
+        return [FieldFault("id", f"its time {moment.isoformat()} is out of range", "400 days back to 1 hour ahead")]
+    return []
+
+
+def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, AgentRoom]:
+    """Two queries for any number of slugs. Unknown slugs are left out."""
+    agents = {
+        agent.slug: agent
+        for agent in Agent.objects.for_workspace(by.workspace)
+        .filter(slug__in=set(slugs))
+        .select_related("registered_model")
+    }
+    versions = (
+        AgentVersion.objects.filter(agent__in=agents.values()).order_by("agent_id", "-number").distinct("agent_id")
+    )
+    newest = {version.agent_id: version for version in versions}
+    return {slug: AgentRoom(agent, newest[agent.id]) for slug, agent in agents.items() if agent.id in newest}
+
+
+def get_agent_room(by: Actor, slug: str) -> AgentRoom:
+    """Raises UnknownAgent."""
+    room = find_agents(by, [slug]).get(slug)
+    if room is None:
+        raise UnknownAgent(f"There is no agent {slug!r} with a version in this workspace.")
+    return room
+
+
+def record_decisions(*, by: Actor, items: Sequence[tuple[int, DecisionIn]]) -> Outcome:
+    """Decisions that were made elsewhere. Bad items are reported, the rest is stored in one transaction."""
+    now = timezone.now()
+    rooms = find_agents(by, {item.agent for _, item in items})
+    versions = _find_model_versions(by, rooms, items)
+
+    def as_row(item: DecisionIn) -> Row:
+        return _decision_row(by, item, rooms, versions, now)
+
+    return _write_batch(DECISION_TABLE, items, as_row, by)
+
+
+def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]]) -> Outcome:
+    """Feedback on decisions, episodes or units of this workspace; its decision may still be on the way."""
+    now = timezone.now()
+    foreign = _foreign_targets(by, [item for _, item in items])
+
+    def as_row(item: FeedbackIn) -> Row:
+        return _feedback_row(by, item, foreign, now)
+
+    return _write_batch(FEEDBACK_TABLE, items, as_row, by)
+
+
+def _write_batch(table: Table, items: Sequence[tuple[int, Any]], as_row: Callable[[Any], Row], by: Actor) -> Outcome:
+    rows: dict[uuid.UUID, Row] = {}
+    at: dict[int, uuid.UUID] = {}
+    repeats: set[int] = set()
+    errors: list[ItemError] = []
+    for index, item in items:
+        try:
+            row = as_row(item)
+        except ReckonerError as error:
+            errors.append(ItemError.of(index, error))
+            continue
+        earlier = rows.setdefault(row["id"], row)
+        if earlier is not row:
+            if earlier["content_hash"] != row["content_hash"]:
+                errors.append(ItemError.of(index, _conflict(row["id"])))
+                continue
+            repeats.add(index)
+        at[index] = row["id"]
+    with transaction.atomic():
+        resolve_episodes(by, rows.values())
+        written = write_rows(table, list(rows.values()))
+    kept = []
+    for index, row_id in at.items():
+        if row_id in written.conflicts:
+            errors.append(ItemError.of(index, _conflict(row_id)))
+        else:
+            kept.append(Kept(index, row_id, row_id in written.duplicates or index in repeats))
+    return Outcome(kept, sorted(errors, key=lambda error: error.index))
+
+
+def _conflict(row_id: uuid.UUID) -> IdConflict:
+    message = f"{row_id} was recorded before with other content"
+    return IdConflict(message, faults=[FieldFault("id", message, "a fresh id, or the same content")])
+
+
+def _find_model_versions(
+    by: Actor, rooms: dict[str, AgentRoom], items: Sequence[tuple[int, DecisionIn]]
+) -> dict[tuple[uuid.UUID | None, int], uuid.UUID]:
+    numbers = {item.model_version for _, item in items if item.model_version is not None}
+    if not numbers:
+        return {}
+    models = {room.agent.registered_model_id for room in rooms.values()}
+    found = ModelVersion.objects.for_workspace(by.workspace).filter(registered_model__in=models, number__in=numbers)
+    return {(model, number): row for row, model, number in found.values_list("id", "registered_model_id", "number")}
+
+
+def _decision_row(
+    by: Actor,
+    item: DecisionIn,
+    rooms: dict[str, AgentRoom],
+    versions: dict[tuple[uuid.UUID | None, int], uuid.UUID],
+    now: dt.datetime,
+) -> Row:
+    """Gathers every fault of one item. Raises InvalidInput."""
+    room = rooms.get(item.agent)
+    if room is None:
+        raise InvalidInput(
+            "The agent is unknown.", faults=[FieldFault("agent", f"{item.agent!r} is unknown here", "an agent's slug")]
+        )
+    faults = [] if item.id is UNSET else check_id(item.id, now)
+    options = item.options if item.options is not None else room.version.options
+    if room.version.options is not None and item.options not in (None, room.version.options):
+        faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
+    faults += check_action(room.version.action_space, item.action, options=options, schema=room.version.action_schema)
+    version_id = None
+    if (item.model_version is None) == (item.policy_name is None):
+        faults.append(FieldFault("policy_name", "give exactly one of policy_name and model_version", "who acted"))
+    elif item.model_version is not None:
+        version_id = versions.get((room.agent.registered_model_id, item.model_version))
+        if version_id is None:
+            faults.append(FieldFault("model_version", f"{item.model_version} is not registered", "a version's number"))
+    if faults:
+        raise InvalidInput("The decision is not usable.", faults=faults)
+    return {
+        "id": uuid7() if item.id is UNSET else item.id,
+        "workspace_id": by.workspace.id,
+        "agent_id": room.agent.id,
+        "agent_version_id": room.version.id,
+        "episode_id": item.episode,  # a name until resolve_episodes
+        "step_number": item.step_number,
+        "unit": item.unit,
+        "external_id": item.external_id,
+        "state": item.state,
+        "options": options,
+        "action": item.action,
+        "completion": item.completion,
+        "confidence": item.confidence,
+        "reasoning": item.reasoning,
+        "alternatives": msgspec.to_builtins(item.alternatives) if item.alternatives is not None else None,
+        "propensity": item.propensity,
+        "temperature": item.temperature,
+        "epsilon": item.epsilon,
+        "model_version_id": version_id,
+        "policy_name": item.policy_name,
+        "exposure_id": None,
+        "latency_ms": item.latency_ms,
+        "tokens_in": item.tokens_in,
+        "tokens_out": item.tokens_out,
+        "cost": None if item.cost is None else round(item.cost, 8),
+        "observed_at": now if item.observed_at is UNSET else item.observed_at,
+        "recorded_at": now,
+        "content_hash": content_hash(item),
+    }
+
+
+def resolve_episodes(by: Actor, rows: Iterable[Row]) -> None:
+    """Turns episode names into rows, made on first sight: three queries for a batch."""
+    named = [row for row in rows if isinstance(row.get("episode_id"), str) and "agent_id" in row]
+    if not named:
+        return
+    keys = {(row["agent_id"], row["episode_id"]) for row in named}
+    started = {(row["agent_id"], row["episode_id"]): row["observed_at"] for row in reversed(named)}
+    Episode.objects.bulk_create(
+        [
+            Episode(workspace=by.workspace, agent_id=agent, external_id=name, started_at=started[agent, name])
+            for agent, name in sorted(keys, key=str)
+        ],
+        ignore_conflicts=True,
+    )
+    found = Episode.objects.filter(
+        agent_id__in={agent for agent, _ in keys}, external_id__in={name for _, name in keys}
+    ).values_list("agent_id", "external_id", "id")
+    ids = {(agent, name): row for agent, name, row in found}
+    for row in named:
+        row["episode_id"] = ids[row["agent_id"], row["episode_id"]]
+
+
+def _foreign_targets(by: Actor, items: Sequence[FeedbackIn]) -> set[uuid.UUID]:
+    """Targets that exist in another workspace. Decisions that do not exist yet are nobody's."""
+    decisions = {item.decision_id for item in items if item.decision_id is not None}
+    episodes = {item.episode_id for item in items if item.episode_id is not None}
+    superseded = {item.supersedes for item in items if item.supersedes is not None}
+    foreign = set(
+        Decision.objects.filter(id__in=decisions).exclude(workspace=by.workspace).values_list("id", flat=True)
+    )
+    if episodes:
+        own = set(Episode.objects.for_workspace(by.workspace).filter(id__in=episodes).values_list("id", flat=True))
+        foreign |= episodes - own  # an episode is made by its first decision, so it must be there
+    if superseded:
+        own = set(Feedback.objects.for_workspace(by.workspace).filter(id__in=superseded).values_list("id", flat=True))
+        foreign |= superseded - own
+    return foreign
+
+
+def _feedback_row(by: Actor, item: FeedbackIn, foreign: set[uuid.UUID], now: dt.datetime) -> Row:
+    faults = [] if item.id is UNSET else check_id(item.id, now)
+    targets = [name for name in ("decision_id", "episode_id", "unit") if getattr(item, name) is not None]
+    if len(targets) != 1:
+        given = ", ".join(targets) or "none of them"
+        faults.append(FieldFault("decision_id", f"{given} given", "exactly one of decision_id, episode_id and unit"))
+    if item.decision_id is not None and uuid7_time(item.decision_id) is None:
+        faults.append(FieldFault("decision_id", "is not a uuid7", "the id of a decision"))
+    if item.metric == "verdict" and item.value not in Verdict.values:
+        faults.append(FieldFault("value", f"{item.value!r} is not a verdict", "one of " + ", ".join(Verdict.values)))
+    if faults:
+        raise InvalidInput("The feedback is not usable.", faults=faults)
+    for name in ("decision_id", "episode_id", "supersedes"):
+        if getattr(item, name) in foreign:
+            raise NotFound(f"There is no such {name}.", faults=[FieldFault(name, "is unknown here", "an id of yours")])
+    return {
+        "id": uuid7() if item.id is UNSET else item.id,
+        "workspace_id": by.workspace.id,
+        "decision_id": item.decision_id,
+        "episode_id": item.episode_id,
+        "unit": item.unit,
+        "metric": item.metric,
+        "value": item.value,
+        "source": item.source,
+        "observed_at": now if item.observed_at is UNSET else item.observed_at,
+        "recorded_at": now,
+        "idempotency_key": item.idempotency_key,
+        "supersedes": item.supersedes,
+        "content_hash": content_hash(item),
+    }

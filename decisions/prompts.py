@@ -1,0 +1,57 @@
+"""From an agent's template and a decision's state to the prompt. PURE.
+
+A template names fields of the state in double braces, dotted for nesting: `{{ item.title }}: {{ item.body }}`.
+`{{ options }}` lists the offered options. Nothing else is evaluated: stored text is data.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+FIELD = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)\s*\}\}")
+
+
+class PromptError(ValueError):
+    """The state lacks a field that the template names; `field` is its path."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def template_fields(template: str) -> list[str]:
+    """The paths that the template names, in order, without repetition. Raises ValueError for stray braces."""
+    rest = FIELD.sub("", template)
+    if "{{" in rest or "}}" in rest:
+        raise ValueError("a field is written {{ name }} or {{ name.inner }}")
+    return list(dict.fromkeys(match.group(1) for match in FIELD.finditer(template)))
+
+
+def as_text(value: Any) -> str:
+    """Text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def render_prompt(template: str, state: Mapping[str, Any], options: Sequence[str] = ()) -> str:
+    """Fills the template. Raises PromptError for a field that the state lacks."""
+
+    def fill(match: re.Match[str]) -> str:
+        path = match.group(1)
+        if path == "options" and "options" not in state:
+            return ", ".join(options)
+        value: Any = state
+        for name in path.split("."):
+            if isinstance(value, Mapping) and name in value:
+                value = value[name]
+            elif (
+                isinstance(value, Sequence) and not isinstance(value, str) and name.isdigit() and int(name) < len(value)
+            ):
+                value = value[int(name)]
+            else:
+                raise PromptError(f"state.{path}", f"the prompt template names {path}, which the state lacks")
+        return as_text(value)
+
+    return FIELD.sub(fill, template)

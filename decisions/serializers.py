@@ -1,0 +1,167 @@
+"""What the ledger's endpoints answer, for DRF and for OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from decisions.models import Agent, AgentVersion, Decision, Feedback, Label, Reward
+from workspaces.openapi import FaultSerializer
+
+
+class AgentVersionSerializer(serializers.ModelSerializer[AgentVersion]):
+    class Meta:
+        model = AgentVersion
+        fields = [
+            "id",
+            "number",
+            "action_space",
+            "options",
+            "action_schema",
+            "prompt_template",
+            "max_prompt_tokens",
+            "max_completion_tokens",
+            "temperature",
+            "epsilon",
+            "created_at",
+        ]
+
+
+class AgentSerializer(serializers.ModelSerializer[Agent]):
+    version = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Agent
+        fields = ["id", "slug", "name", "kind", "unit", "version", "created_at"]
+
+    def get_version(self, agent: Agent) -> int | None:
+        """Number of the newest version."""
+        return max((version.number for version in agent.versions.all()), default=None)
+
+
+class AgentCreateSerializer(serializers.Serializer[Any]):
+    slug = serializers.SlugField(max_length=63)
+    name = serializers.CharField(max_length=200)
+    kind = serializers.ChoiceField(choices=Agent._meta.get_field("kind").choices, default="CUSTOM")
+    unit = serializers.CharField(max_length=32, default="item")
+    prompt_template = serializers.CharField(help_text="Names fields of the state: {{ title }}")
+    action_space = serializers.ChoiceField(
+        choices=AgentVersion._meta.get_field("action_space").choices, default="choice"
+    )
+    options = serializers.ListField(child=serializers.CharField(max_length=200), required=False, allow_null=True)
+    action_schema = serializers.DictField(required=False, allow_null=True)
+    max_prompt_tokens = serializers.IntegerField(min_value=4, max_value=131_072, default=64)
+    max_completion_tokens = serializers.IntegerField(min_value=1, max_value=32_768, default=16)
+    temperature = serializers.FloatField(default=1.0)
+    epsilon = serializers.FloatField(default=0.05)
+
+
+class DecisionSerializer(serializers.ModelSerializer[Decision]):
+    agent = serializers.CharField(source="agent.slug")
+    agent_version = serializers.IntegerField(source="agent_version.number")
+    model_version = serializers.SerializerMethodField()
+    variant = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Decision
+        fields = [
+            "id",
+            "agent",
+            "agent_version",
+            "state",
+            "options",
+            "action",
+            "confidence",
+            "reasoning",
+            "alternatives",
+            "propensity",
+            "temperature",
+            "epsilon",
+            "model_version",
+            "policy_name",
+            "variant",
+            "unit",
+            "episode",
+            "step_number",
+            "external_id",
+            "latency_ms",
+            "tokens_in",
+            "tokens_out",
+            "cost",
+            "observed_at",
+            "recorded_at",
+        ]
+
+    def get_model_version(self, decision: Decision) -> str | None:
+        return str(decision.model_version) if decision.model_version else None
+
+    def get_variant(self, decision: Decision) -> str | None:
+        return decision.exposure.arm if decision.exposure else None
+
+
+class FeedbackSerializer(serializers.ModelSerializer[Feedback]):
+    value = serializers.JSONField()
+
+    class Meta:
+        model = Feedback
+        fields = ["id", "metric", "value", "source", "observed_at", "recorded_at", "supersedes"]
+
+
+class LabelSerializer(serializers.ModelSerializer[Label]):
+    class Meta:
+        model = Label
+        fields = ["id", "verdict", "corrected_action", "note", "created_at"]
+        read_only_fields = ["id", "created_at"]
+
+
+class RewardSerializer(serializers.ModelSerializer[Reward]):
+    spec = serializers.IntegerField(source="spec.number")
+
+    class Meta:
+        model = Reward
+        fields = ["spec", "version", "value", "raw", "components", "computed_at"]
+
+
+class DecisionDetailSerializer(DecisionSerializer):
+    feedback = FeedbackSerializer(many=True)
+    labels = LabelSerializer(many=True)
+    rewards = RewardSerializer(many=True)
+
+    class Meta(DecisionSerializer.Meta):
+        fields = [*DecisionSerializer.Meta.fields, "feedback", "labels", "rewards"]
+
+
+class KeptSerializer(serializers.Serializer[Any]):
+    index = serializers.IntegerField()
+    id = serializers.UUIDField()
+    duplicate = serializers.BooleanField(help_text="True when the same item was recorded before")
+
+
+class ItemErrorSerializer(serializers.Serializer[Any]):
+    index = serializers.IntegerField()
+    code = serializers.CharField()
+    fields = FaultSerializer(many=True)  # type: ignore[assignment]
+
+
+class OutcomeSerializer(serializers.Serializer[Any]):
+    kept = KeptSerializer(many=True)
+    errors = ItemErrorSerializer(many=True)
+
+
+class AnswerSerializer(serializers.Serializer[Any]):
+    decision_id = serializers.UUIDField()
+    action = serializers.CharField()
+    probabilities = serializers.DictField(
+        child=serializers.FloatField(), help_text="Of the policy that acted, after temperature and exploration"
+    )
+    propensity = serializers.FloatField()
+    confidence = serializers.FloatField(help_text="The model's own probability of the action")
+    model_version = serializers.CharField()
+    variant = serializers.CharField(allow_null=True)
+    assignment_probability = serializers.FloatField(allow_null=True)
+    fallback = serializers.BooleanField(help_text="True when the control answered for a treatment that could not")
+
+
+class AnswersSerializer(serializers.Serializer[Any]):
+    answers = AnswerSerializer(many=True)

@@ -1,0 +1,189 @@
+"""Agents, reward specs and labels: what people set up and judge."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jsonschema
+import msgspec
+from django.db import transaction
+from django.db.models import Max
+
+from decisions.errors import InvalidRewardSpec, InvalidTemplate
+from decisions.ingest.schemas import FeedbackIn
+from decisions.ledger import record_feedback
+from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion, Decision, Label, RewardSpec, Verdict
+from decisions.prompts import template_fields
+from decisions.rewards.components import COMPONENTS
+from decisions.rewards.reckoning import SQL_COMPONENTS
+from models_registry.services import register_model
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.services import record_audit
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSetup:
+    """What a new version of an agent says. See AgentVersion for the meaning and ranges."""
+
+    prompt_template: str
+    action_space: str = "choice"
+    options: Sequence[str] | None = None
+    action_schema: Mapping[str, Any] | None = None
+    max_prompt_tokens: int = 64
+    max_completion_tokens: int = 16
+    temperature: float = 1.0
+    epsilon: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentSetup:
+    name: str
+    weight: float = 1.0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+DEFAULT_COMPONENTS = (ComponentSetup("verdict", 1.0),)
+
+
+@transaction.atomic
+def create_agent(
+    *, by: Actor, slug: str, name: str, setup: AgentSetup, kind: str = AgentKind.CUSTOM, unit: str = "item"
+) -> Agent:
+    """The agent, its first version, its registered model and its first reward spec."""
+    check_setup(setup)
+    if Agent.objects.for_workspace(by.workspace).filter(slug=slug).exists():
+        raise InvalidInput("The agent exists.", faults=[FieldFault("slug", f"{slug!r} is taken", "another slug")])
+    model = register_model(by=by, name=slug)
+    agent = Agent.objects.create(
+        workspace=by.workspace, slug=slug, name=name, kind=kind, unit=unit, registered_model=model
+    )
+    create_agent_version(by=by, agent=agent, setup=setup)
+    create_reward_spec(by=by, agent=agent, components=DEFAULT_COMPONENTS)
+    record_audit(by=by, action="agent.created", target=f"agent:{agent.id}", details={"slug": slug})
+    return agent
+
+
+def check_setup(setup: AgentSetup) -> None:
+    """Gathers every fault. Raises InvalidInput or InvalidTemplate."""
+    faults = []
+    try:
+        template_fields(setup.prompt_template)
+    except ValueError as error:
+        raise InvalidTemplate(
+            "The prompt template is not usable.", faults=[FieldFault("prompt_template", str(error))]
+        ) from error
+    if setup.action_space not in ActionSpaceKind.values:
+        faults.append(
+            FieldFault("action_space", f"{setup.action_space!r} is unknown", ", ".join(ActionSpaceKind.values))
+        )
+    if setup.options is not None and (len(setup.options) < 2 or len(set(setup.options)) != len(setup.options)):
+        faults.append(FieldFault("options", "fewer than two, or one twice", "two or more different options"))
+    if setup.temperature <= 0:
+        faults.append(FieldFault("temperature", f"{setup.temperature} is not positive", "more than 0"))
+    if not 0 <= setup.epsilon <= 1:
+        faults.append(FieldFault("epsilon", f"{setup.epsilon} is not a share", "0 to 1"))
+    if setup.action_space == ActionSpaceKind.STRUCTURED:
+        try:
+            jsonschema.Draft202012Validator.check_schema(dict(setup.action_schema or {}))
+        except jsonschema.SchemaError as error:
+            faults.append(FieldFault("action_schema", error.message, "a JSON schema of draft 2020-12"))
+    if faults:
+        raise InvalidInput("The agent's version is not usable.", faults=faults)
+
+
+@transaction.atomic
+def create_agent_version(*, by: Actor, agent: Agent, setup: AgentSetup) -> AgentVersion:
+    """The next version; earlier ones stay as they are for ever."""
+    check_setup(setup)
+    Agent.objects.select_for_update().get(id=agent.id)
+    last = agent.versions.aggregate(last=Max("number"))["last"] or 0
+    version = AgentVersion.objects.create(
+        workspace=by.workspace,
+        agent=agent,
+        number=last + 1,
+        prompt_template=setup.prompt_template,
+        action_space=setup.action_space,
+        options=list(setup.options) if setup.options is not None else None,
+        action_schema=dict(setup.action_schema) if setup.action_schema is not None else None,
+        max_prompt_tokens=setup.max_prompt_tokens,
+        max_completion_tokens=setup.max_completion_tokens,
+        temperature=setup.temperature,
+        epsilon=setup.epsilon,
+    )
+    record_audit(by=by, action="agent_version.created", target=f"agent_version:{version.id}")
+    return version
+
+
+@transaction.atomic
+def create_reward_spec(*, by: Actor, agent: Agent, components: Sequence[ComponentSetup]) -> RewardSpec:
+    """The next reward spec of the agent. Raises InvalidRewardSpec with every fault."""
+    faults = []
+    names = [component.name for component in components]
+    if not components:
+        faults.append(FieldFault("components", "none given", "at least one component"))
+    for index, name in enumerate(names):
+        if name not in COMPONENTS:
+            faults.append(FieldFault(f"components[{index}].name", f"{name!r} is unknown", ", ".join(COMPONENTS)))
+        elif name not in SQL_COMPONENTS:
+            known = ", ".join(SQL_COMPONENTS)
+            faults.append(FieldFault(f"components[{index}].name", f"{name} is for fresh decisions only", known))
+        elif names.index(name) != index:
+            faults.append(FieldFault(f"components[{index}].name", f"{name} stands twice", "each component once"))
+    if faults:
+        raise InvalidRewardSpec("The reward spec is not usable.", faults=faults)
+    plain = [{"name": c.name, "weight": c.weight, "parameters": dict(c.parameters)} for c in components]
+    Agent.objects.select_for_update().get(id=agent.id)
+    last = agent.reward_specs.aggregate(last=Max("number"))["last"] or 0
+    spec = RewardSpec(workspace=by.workspace, agent=agent, number=last + 1, components=plain)
+    content = msgspec.json.encode([plain, spec.clamp, spec.low, spec.high], order="deterministic")
+    spec.spec_hash = hashlib.sha256(content).hexdigest()
+    spec.save(force_insert=True)
+    record_audit(by=by, action="reward_spec.created", target=f"reward_spec:{spec.id}")
+    return spec
+
+
+def current_reward_spec(agent: Agent) -> RewardSpec:
+    return agent.reward_specs.order_by("-number")[0]
+
+
+@transaction.atomic
+def label_decision(
+    *, by: Actor, decision: Decision, verdict: str, corrected_action: Any = None, note: str = ""
+) -> Label:
+    """A reviewer's judgement, and the feedback that rewards read, in one transaction. Raises InvalidInput."""
+    faults = []
+    if verdict not in Verdict.values:
+        faults.append(FieldFault("verdict", f"{verdict!r} is unknown", ", ".join(Verdict.values)))
+    if corrected_action is not None and verdict not in {Verdict.CORRECTED, Verdict.OVERRIDDEN}:
+        faults.append(FieldFault("corrected_action", f"given with {verdict}", "only with corrected or overridden"))
+    if corrected_action is not None and decision.options is not None and corrected_action not in decision.options:
+        faults.append(FieldFault("corrected_action", f"{corrected_action!r} was not offered", "an offered option"))
+    if corrected_action is not None and corrected_action == decision.action:
+        faults.append(FieldFault("corrected_action", "is what was decided", "another option, or confirm"))
+    if faults:
+        raise InvalidInput("The label is not usable.", faults=faults)
+    label = Label.objects.create(
+        workspace=by.workspace,
+        decision=decision,
+        reviewer=by.user,
+        verdict=verdict,
+        corrected_action=corrected_action,
+        note=note,
+    )
+    outcome = record_feedback(
+        by=by,
+        items=[
+            (
+                0,
+                FeedbackIn(
+                    metric="verdict", value=verdict, decision_id=decision.id, idempotency_key=f"label:{label.id}"
+                ),
+            )
+        ],
+    )
+    assert not outcome.errors, outcome.errors
+    return label

@@ -1,0 +1,63 @@
+"""The ledger's job kinds, and what beat asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import shared_task
+from django.utils import timezone
+
+from decisions.models import Agent
+from decisions.outcomes import mature_outcomes
+from decisions.partitioning import ensure_partitions
+from decisions.rewards.reckoning import reckon_rewards
+from decisions.services import current_reward_spec
+from jobs.context import JobContext
+from jobs.registry import job_kind
+from jobs.services import enqueue_job
+
+RECKON_REWARDS = "decisions.reckon_rewards"
+MATURE_OUTCOMES = "decisions.mature_outcomes"
+MAKE_PARTITIONS = "decisions.make_partitions"
+
+
+@job_kind(RECKON_REWARDS)
+def reckon_all_rewards(context: JobContext) -> dict[str, Any]:
+    """Every agent with a reward spec, or the one that the payload names; everything pending."""
+    agents = Agent.objects.filter(reward_specs__isnull=False).distinct().order_by("id")
+    if "agent_id" in context.payload:
+        agents = agents.filter(id=context.payload["agent_id"])
+    written = 0
+    todo = list(agents)
+    for number, agent in enumerate(todo, start=1):
+        with context.fenced():
+            written += reckon_rewards(current_reward_spec(agent))
+        context.progress(number / len(todo), f"{agent.slug}: {written} rewards")
+    return {"agents": len(todo), "rewards": written}
+
+
+@job_kind(MATURE_OUTCOMES)
+def mature_all_outcomes(context: JobContext) -> dict[str, Any]:
+    matured = mature_outcomes()
+    return {"experiments": len(matured), "units": sum(item.units for item in matured)}
+
+
+@job_kind(MAKE_PARTITIONS)
+def make_partitions(context: JobContext) -> dict[str, Any]:
+    return {"made": ensure_partitions(timezone.now())}
+
+
+@shared_task(name="decisions.queue_nightly_rewards")
+def queue_nightly_rewards() -> None:
+    enqueue_job(kind=RECKON_REWARDS, dedupe_key=f"nightly:{timezone.now():%Y-%m-%d}")
+
+
+@shared_task(name="decisions.queue_outcomes")
+def queue_outcomes() -> None:
+    # Two beats in one minute make one job.
+    enqueue_job(kind=MATURE_OUTCOMES, dedupe_key=f"{int(timezone.now().timestamp()) // 30}")
+
+
+@shared_task(name="decisions.queue_partitions")
+def queue_partitions() -> None:
+    enqueue_job(kind=MAKE_PARTITIONS, dedupe_key=f"{timezone.now():%Y-%m-%d}")

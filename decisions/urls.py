@@ -1,0 +1,14 @@
+"""The ledger's part of /api/v1."""
+
+from django.urls import path
+
+from decisions import api
+
+urlpatterns = [
+    path("agents", api.AgentList.as_view(), name="api-agents"),
+    path("agents/<slug:slug>/decide", api.Decide.as_view(), name="api-decide"),
+    path("decisions", api.DecisionList.as_view(), name="api-decisions"),
+    path("decisions/<uuid:pk>", api.DecisionDetail.as_view(), name="api-decision"),
+    path("decisions/<uuid:pk>/labels", api.DecisionLabels.as_view(), name="api-decision-labels"),
+    path("feedback", api.FeedbackCreate.as_view(), name="api-feedback"),
+]

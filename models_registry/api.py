@@ -1,0 +1,121 @@
+"""/api/v1: models, versions, aliases, experiments."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from models_registry.experiments import ExperimentPlan, start_experiment, stop_experiment
+from models_registry.models import AliasName, Experiment, ModelVersion, RegisteredModel
+from models_registry.serializers import (
+    ExperimentSerializer,
+    ExperimentStartSerializer,
+    ModelVersionSerializer,
+    RegisteredModelSerializer,
+)
+from models_registry.services import move_alias
+from workspaces.models import Scope
+
+
+class ModelList(generics.ListAPIView[RegisteredModel]):
+    """Registered models and who is champion."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = RegisteredModelSerializer
+
+    def get_queryset(self) -> Any:
+        models = RegisteredModel.objects.for_workspace(self.request.user.workspace)
+        return models.prefetch_related("aliases__version__registered_model")
+
+
+class VersionQuery:
+    request: Request
+
+    def get_queryset(self) -> Any:
+        return (
+            ModelVersion.objects.for_workspace(self.request.user.workspace)
+            .select_related("registered_model", "artifact")
+            .prefetch_related("aliases")
+        )
+
+
+class VersionList(VersionQuery, generics.ListAPIView[ModelVersion]):
+    """Versions of every model, newest first."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = ModelVersionSerializer
+
+
+class VersionDetail(VersionQuery, generics.RetrieveAPIView[ModelVersion]):
+    """One version."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = ModelVersionSerializer
+
+
+class VersionPromote(VersionQuery, APIView):
+    """Make a version champion by hand; the audit says who did."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="promote_version", request=None, responses={"200": ModelVersionSerializer})
+    def post(self, request: Request, pk: UUID) -> Response:
+        version = generics.get_object_or_404(self.get_queryset(), pk=pk)
+        move_alias(by=request.user, version=version, name=AliasName.CHAMPION)
+        return Response(ModelVersionSerializer(self.get_queryset().get(pk=pk)).data)
+
+
+class ExperimentQuery:
+    request: Request
+
+    def get_queryset(self) -> Any:
+        return (
+            Experiment.objects.for_workspace(self.request.user.workspace)
+            .select_related("registered_model")
+            .prefetch_related("variants__version__registered_model")
+        )
+
+
+class ExperimentList(ExperimentQuery, generics.ListAPIView[Experiment]):
+    """Experiments, newest first; and starting one."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
+    serializer_class = ExperimentSerializer
+
+    @extend_schema(
+        operation_id="start_experiment", request=ExperimentStartSerializer, responses={"201": ExperimentSerializer}
+    )
+    def post(self, request: Request) -> Response:
+        given = ExperimentStartSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        fields = dict(given.validated_data)
+        versions = ModelVersion.objects.for_workspace(request.user.workspace)
+        treatment = generics.get_object_or_404(versions, pk=fields.pop("treatment"))
+        name = fields.pop("name")
+        experiment = start_experiment(by=request.user, treatment=treatment, plan=ExperimentPlan(**fields), name=name)
+        return Response(ExperimentSerializer(self.get_queryset().get(pk=experiment.pk)).data, status=201)
+
+
+class ExperimentDetail(ExperimentQuery, generics.RetrieveAPIView[Experiment]):
+    """One experiment with its evidence so far."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = ExperimentSerializer
+
+
+class ExperimentStop(ExperimentQuery, APIView):
+    """End an experiment without a winner; the champion serves everyone again."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="stop_experiment", request=None, responses={"200": ExperimentSerializer})
+    def post(self, request: Request, pk: UUID) -> Response:
+        experiment = generics.get_object_or_404(self.get_queryset(), pk=pk)
+        stop_experiment(by=request.user, experiment=experiment)
+        return Response(ExperimentSerializer(self.get_queryset().get(pk=pk)).data)

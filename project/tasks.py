@@ -1,0 +1,1 @@
+"""Job kinds that need every floor: the demo loop."""

@@ -1,0 +1,145 @@
+"""/api/v1: datasets, runs (start, watch, cancel), exports."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from decisions.ledger import get_agent_room
+from models_registry.models import ModelVersion
+from training.datasets import snapshot_ledger
+from training.exports import start_export
+from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
+from training.runs import RunPlan, cancel_run, start_run
+from training.serializers import (
+    DatasetCreateSerializer,
+    DatasetSerializer,
+    ExportSerializer,
+    RunEventSerializer,
+    RunSerializer,
+    RunStartSerializer,
+)
+from workspaces.errors import FieldFault, NotFound
+from workspaces.models import Scope
+
+
+class DatasetList(generics.ListAPIView[DatasetSnapshot]):
+    """Frozen datasets, newest first; and freezing the ledger of an agent as it is now."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
+    serializer_class = DatasetSerializer
+
+    def get_queryset(self) -> Any:
+        return DatasetSnapshot.objects.for_workspace(self.request.user.workspace).select_related("agent", "artifact")
+
+    @extend_schema(operation_id="create_dataset", request=DatasetCreateSerializer, responses={"201": DatasetSerializer})
+    def post(self, request: Request) -> Response:
+        given = DatasetCreateSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        room = get_agent_room(request.user, given.validated_data["agent"])
+        dataset = snapshot_ledger(by=request.user, agent=room.agent, name=given.validated_data["name"])
+        return Response(DatasetSerializer(dataset).data, status=201)
+
+
+class RunQuery:
+    request: Request
+
+    def get_queryset(self) -> Any:
+        return TrainingRun.objects.for_workspace(self.request.user.workspace).select_related(
+            "agent", "produced_version__registered_model", "evaluation"
+        )
+
+
+class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
+    """Runs, newest first; and starting one."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
+    serializer_class = RunSerializer
+
+    @extend_schema(operation_id="start_run", request=RunStartSerializer, responses={"201": RunSerializer})
+    def post(self, request: Request) -> Response:
+        given = RunStartSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        fields = given.validated_data
+        room = get_agent_room(request.user, fields["agent"])
+        datasets = DatasetSnapshot.objects.for_workspace(request.user.workspace)
+        versions = ModelVersion.objects.for_workspace(request.user.workspace).select_related("artifact")
+        plan = RunPlan(
+            method=fields["method"],
+            dataset=_find(datasets, fields["dataset"], "dataset"),
+            heldout=_find(datasets, fields.get("heldout"), "heldout"),
+            replay=_find(datasets, fields.get("replay"), "replay"),
+            base_version=_find(versions, fields.get("base_version"), "base_version"),
+            base_model=fields["base_model"],
+            settings=fields["settings"],
+        )
+        run = start_run(by=request.user, agent=room.agent, plan=plan)
+        return Response(RunSerializer(self.get_queryset().get(pk=run.pk)).data, status=201)
+
+
+def _find(queryset: Any, pk: UUID | None, field: str) -> Any:
+    if pk is None:
+        return None
+    found = queryset.filter(pk=pk).first()
+    if found is None:
+        raise NotFound(f"There is no such {field}.", faults=[FieldFault(field, "is unknown here", "an id of yours")])
+    return found
+
+
+class RunDetail(RunQuery, generics.RetrieveAPIView[TrainingRun]):
+    """One run with its progress and, when it is over, its scores."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = RunSerializer
+
+
+class RunEvents(RunQuery, generics.ListAPIView[RunEvent]):
+    """What the engine said, newest first."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = RunEventSerializer
+
+    def get_queryset(self) -> Any:
+        run = generics.get_object_or_404(super().get_queryset(), pk=self.kwargs["pk"])
+        return RunEvent.objects.filter(run=run)
+
+
+class RunCancel(RunQuery, APIView):
+    """Ask a run to stop; it leaves a checkpoint first."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="cancel_run", request=None, responses={"200": RunSerializer})
+    def post(self, request: Request, pk: UUID) -> Response:
+        run = generics.get_object_or_404(self.get_queryset(), pk=pk)
+        cancel_run(by=request.user, run=run)
+        return Response(RunSerializer(self.get_queryset().get(pk=pk)).data)
+
+
+class VersionExport(APIView):
+    """Export a version as merged weights."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="export_version", request=None, responses={"201": ExportSerializer})
+    def post(self, request: Request, pk: UUID) -> Response:
+        version = generics.get_object_or_404(ModelVersion.objects.for_workspace(request.user.workspace), pk=pk)
+        return Response(ExportSerializer(start_export(by=request.user, version=version)).data, status=201)
+
+
+class ExportDetail(generics.RetrieveAPIView[ExportJob]):
+    """One export; `digest` names its artifact once it is ready."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = ExportSerializer
+
+    def get_queryset(self) -> Any:
+        return ExportJob.objects.for_workspace(self.request.user.workspace).select_related(
+            "version__registered_model", "artifact"
+        )

@@ -1,0 +1,158 @@
+"""Ledger → frozen rows. A snapshot never changes; its rows say which decision and reward version they came from."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from django.db import connection, transaction
+
+from decisions.models import Agent, AgentVersion, RewardSpec
+from decisions.prompts import render_prompt
+from decisions.rewards.components import VERDICT_VALUES, normalise, total
+from decisions.services import current_reward_spec
+from models_registry.models import Artifact, ArtifactKind
+from models_registry.services import store_artifact
+from training.errors import EmptyDataset
+from training.models import DatasetItem, DatasetKind, DatasetSnapshot
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault
+from workspaces.services import record_audit
+
+ROWS_FILE = "rows.jsonl"
+FETCH = 2000
+
+# The newest version of the spec's reward, for decisions whose policy is known. Decisions without a value stay out:
+# nothing is known of them, or a component failed.
+LOGGED_ROWS = """
+SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.unit, r.value, r.version
+  FROM decisions_decision d
+  JOIN LATERAL (
+    SELECT value, version FROM decisions_reward
+     WHERE decision_id = d.id AND spec_id = %(spec)s ORDER BY version DESC LIMIT 1
+  ) r ON true
+ WHERE d.agent_id = %(agent)s AND r.value IS NOT NULL AND d.propensity IS NOT NULL AND d.options IS NOT NULL
+ ORDER BY d.id
+"""
+
+
+def reward_if(spec: RewardSpec, verdict: str) -> float:
+    """What the spec gives, in [0, 1], to a decision of which only this verdict is known."""
+    weights = {component["name"]: component["weight"] for component in spec.components}
+    raw = total({"verdict": VERDICT_VALUES[verdict]}, {"verdict": weights.get("verdict", 0.0)}, clamp=spec.clamp)
+    return normalise(raw, low=spec.low, high=spec.high)
+
+
+def training_scale(spec: RewardSpec, value: float) -> float:
+    """A reward on the scale that training reads: 0 for what a corrected decision earns, 1 for a confirmed one."""
+    wrong, right = reward_if(spec, "corrected"), reward_if(spec, "confirmed")
+    if right <= wrong:  # a spec without verdicts: its values are the scale already
+        return value
+    return max(0.0, min(1.0, (value - wrong) / (right - wrong)))
+
+
+def snapshot_ledger(*, by: Actor, agent: Agent, name: str) -> DatasetSnapshot:
+    """Every rewarded decision of the agent with a logged propensity. Raises EmptyDataset."""
+    spec = current_reward_spec(agent)
+    items: list[tuple[Any, int]] = []
+    rewards: list[float] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for row, version in _read_logged(agent, spec):
+            items.append((row["id"], version))
+            rewards.append(row["reward"])
+            yield row
+
+    with transaction.atomic():
+        artifact = _store_rows(by, rows(), meta={"kind": DatasetKind.LOGGED, "agent": agent.slug})
+        if artifact is None:
+            raise EmptyDataset(
+                "There is nothing to learn from yet.",
+                faults=[
+                    FieldFault("agent", "no decision has both a propensity and a reward", "feedback, then rewards")
+                ],
+            )
+        dataset = DatasetSnapshot.objects.create(
+            workspace=by.workspace,
+            agent=agent,
+            name=name,
+            kind=DatasetKind.LOGGED,
+            reward_spec=spec,
+            artifact=artifact,
+            rows=len(items),
+            query={"agent": agent.slug, "reward_spec": spec.number},
+            statistics={"mean_reward": sum(rewards) / len(rewards), "confirmed_share": _share(rewards)},
+        )
+        DatasetItem.objects.bulk_create(
+            [DatasetItem(dataset=dataset, decision_id=row, reward_version=version) for row, version in items],
+            batch_size=5000,
+        )
+        record_audit(by=by, action="dataset.created", target=f"dataset:{dataset.id}", details={"rows": len(items)})
+    return dataset
+
+
+def _share(rewards: list[float]) -> float:
+    return sum(reward >= 0.5 for reward in rewards) / len(rewards)
+
+
+def _read_logged(agent: Agent, spec: RewardSpec) -> Iterator[tuple[dict[str, Any], int]]:
+    """Streams, so that memory does not grow with the ledger."""
+    templates: Mapping[Any, str] = dict(AgentVersion.objects.filter(agent=agent).values_list("id", "prompt_template"))
+    with connection.chunked_cursor() as cursor:
+        cursor.execute(LOGGED_ROWS, {"agent": agent.id, "spec": spec.id})
+        while chunk := cursor.fetchmany(FETCH):
+            for decision, version_id, state, options, action, propensity, unit, value, version in chunk:
+                state, options, action = (_loaded(field) for field in (state, options, action))
+                yield (
+                    {
+                        "id": str(decision),
+                        "prompt": render_prompt(templates[version_id], state, options),
+                        "options": options,
+                        "action": action,
+                        "propensity": propensity,
+                        "reward": training_scale(spec, value),
+                        **({"group": unit} if unit else {}),
+                    },
+                    version,
+                )
+
+
+def _loaded(field: Any) -> Any:
+    """Django's raw cursors leave jsonb as text."""
+    return json.loads(field) if isinstance(field, str) else field
+
+
+def import_labelled(*, by: Actor, agent: Agent, name: str, rows: Iterable[Mapping[str, Any]]) -> DatasetSnapshot:
+    """Inputs with the right answer: {id, prompt, options, answer, group?} each. Raises EmptyDataset."""
+    count = 0
+
+    def counted() -> Iterator[Mapping[str, Any]]:
+        nonlocal count
+        for row in rows:
+            count += 1
+            yield row
+
+    artifact = _store_rows(by, counted(), meta={"kind": DatasetKind.LABELLED, "agent": agent.slug})
+    if artifact is None:
+        raise EmptyDataset("The labelled file has no rows.", faults=[FieldFault("rows", "none", "at least one row")])
+    with transaction.atomic():
+        dataset = DatasetSnapshot.objects.create(
+            workspace=by.workspace, agent=agent, name=name, kind=DatasetKind.LABELLED, artifact=artifact, rows=count
+        )
+        record_audit(by=by, action="dataset.imported", target=f"dataset:{dataset.id}", details={"rows": count})
+    return dataset
+
+
+def _store_rows(by: Actor, rows: Iterable[Mapping[str, Any]], *, meta: Mapping[str, Any]) -> Artifact | None:
+    """Writes the rows to a temporary folder and puts it into the store; None when there are none."""
+    with tempfile.TemporaryDirectory(prefix="reckoner-dataset-") as folder:
+        path = Path(folder) / ROWS_FILE
+        with path.open("w", encoding="utf-8") as handle:
+            for row in rows:
+                handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+        if path.stat().st_size == 0:
+            return None
+        return store_artifact(workspace=by.workspace, folder=Path(folder), kind=ArtifactKind.DATASET, meta=meta)

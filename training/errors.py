@@ -1,0 +1,19 @@
+"""What can be wrong with a request to the training floor."""
+
+from workspaces.errors import Conflict, InvalidInput
+
+
+class InvalidRun(InvalidInput):
+    code = "invalid_run"
+
+
+class EmptyDataset(InvalidInput):
+    code = "empty_dataset"
+
+
+class RunOver(Conflict):
+    code = "run_over"
+
+
+class EngineFailed(RuntimeError):
+    """The engine process ended without a result; the message is its own last word."""

@@ -1,0 +1,93 @@
+"""From an engine's predictions to scores with intervals, and to the gate before live traffic.
+
+The model's own action is scored on held-out inputs; rows are clustered by their group (module, user, episode), and
+the difference is paired: both models answered the same rows (STATISTICS §10).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from decisions.models import RewardSpec
+from models_registry.models import GateVerdict, ModelVersion
+from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference, wilson_interval
+from training.datasets import reward_if
+from training.engine.spec import RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """`scores[model][measure]` and `differences[measure]` as {mean, low, high, n, clusters}."""
+
+    rows: int
+    scores: dict[str, dict[str, Any]]
+    differences: dict[str, Any]
+
+
+def as_plain(interval: Interval) -> dict[str, Any]:
+    return {
+        "mean": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "n": interval.n,
+        "clusters": interval.clusters,
+    }
+
+
+def score_predictions(path: Path, result: RunResult, *, spec: RewardSpec) -> Scored:
+    """Reads predictions.jsonl. Accuracy is of the most probable option; reward is the expectation, under the policy
+    that would serve, of what the spec gives to a right (confirmed) or wrong (corrected) action."""
+    by_model: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    with path.open(encoding="utf-8") as handle:
+        for line in handle:
+            row = json.loads(line)
+            by_model[row["model"]][row["id"]] = row
+    right, wrong = reward_if(spec, "confirmed"), reward_if(spec, "corrected")
+    ids = sorted(next(iter(by_model.values())))
+    groups = [next(iter(by_model.values()))[row].get("group") or row for row in ids]
+    measures = {
+        model: {
+            "accuracy": np.array([float(rows[row]["correct"]) for row in ids]),
+            "reward": np.array([wrong + (right - wrong) * float(rows[row]["expected_right"]) for row in ids]),
+        }
+        for model, rows in by_model.items()
+    }
+    scores: dict[str, dict[str, Any]] = {
+        model: {name: as_plain(clustered_mean(values, groups)) for name, values in found.items()}
+        for model, found in measures.items()
+    }
+    for model, given in result.scores.items():
+        if given.valid_share is not None:
+            free = round(given.valid_share * given.free_rows)
+            scores[model]["valid_share"] = as_plain(wilson_interval(free, given.free_rows))
+    differences = {}
+    if {"base", "trained"} <= measures.keys():
+        differences = {
+            name: as_plain(paired_difference(measures["trained"][name], measures["base"][name], groups))
+            for name in ("accuracy", "reward")
+        }
+    return Scored(len(ids), scores, differences)
+
+
+def gate_version(*, version: ModelVersion, against: ModelVersion, scored: Scored) -> GateVerdict | None:
+    """Passed when the paired difference in accuracy lies above 0 with its whole interval: allows an experiment."""
+    difference = scored.differences.get("accuracy")
+    if difference is None:
+        return None
+    return GateVerdict.objects.create(
+        workspace_id=version.workspace_id,
+        version=version,
+        against=against,
+        kind="held_out",
+        passed=difference["low"] > 0,
+        estimate=difference["mean"],
+        low=difference["low"],
+        high=difference["high"],
+        details={"measure": "accuracy", "rows": scored.rows},
+    )

@@ -1,0 +1,83 @@
+"""Exporting a version: merged weights in the store, made by the engine, loaded by transformers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from jobs.context import JobContext
+from jobs.services import enqueue_job
+from models_registry.artifacts import artifact_path
+from models_registry.models import ArtifactKind, ModelVersion
+from models_registry.services import store_artifact
+from training.launcher import run_engine, write_atomically
+from training.models import ExportJob
+from training.models.export import ExportFormat, ExportState
+from workspaces.actors import Actor
+from workspaces.services import record_audit
+
+EXPORT = "training.export_version"
+
+
+@transaction.atomic
+def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat.MERGED) -> ExportJob:
+    """The version's export in this format: the one that is there or under way, or a new one."""
+    existing = ExportJob.objects.filter(version=version, format=format).exclude(state=ExportState.FAILED).first()
+    if existing is not None:
+        return existing
+    export = ExportJob.objects.create(workspace=by.workspace, version=version, format=format)
+    export.job = enqueue_job(kind=EXPORT, workspace=by.workspace, payload={"export_id": str(export.id)})
+    export.save(update_fields=["job"])
+    record_audit(by=by, action="export.started", target=f"export:{export.id}", details={"version": str(version)})
+    return export
+
+
+def export_version(context: JobContext) -> dict[str, Any] | None:
+    """The job: merge by the engine, put the folder into the store, mark the row ready, once."""
+    export = ExportJob.objects.select_related("version__artifact", "version__base__artifact", "workspace").get(
+        id=context.payload["export_id"]
+    )
+    if export.state == ExportState.READY:
+        return {"digest": export.artifact.digest if export.artifact else None}
+    run_dir = settings.RUNS / f"export-{export.id}"
+    run_dir.mkdir(parents=True, exist_ok=True)
+    version = export.version
+    if version.base is not None:
+        source = {
+            "path": str(artifact_path(version.base.artifact.digest)),
+            "adapter": str(artifact_path(version.artifact.digest)),
+        }
+    else:
+        source = {"path": str(artifact_path(version.artifact.digest))}
+    spec = {"run_id": f"export-{export.id}", "method": "merge", "base": source}
+    write_atomically(run_dir / "spec.json", json.dumps(spec))
+
+    def sink(events: Any) -> None:
+        fractions = [event for event in events if event["kind"] == "progress"]
+        if fractions:
+            context.progress(float(fractions[-1]["fraction"]), "merging")
+
+    finished = run_engine(context, run_dir, sink=sink)
+    artifact = store_artifact(
+        workspace=export.workspace,
+        folder=finished.folder / "model",
+        kind=ArtifactKind.MODEL,
+        meta={"export_of": str(version), "weights_sha256": finished.result.weights_sha256},
+    )
+    with context.fenced():
+        ExportJob.objects.filter(id=export.id).update(
+            state=ExportState.READY, artifact=artifact, finished_at=timezone.now()
+        )
+        context.complete({"digest": artifact.digest})
+    return None
+
+
+def end_with_job(job: Any) -> None:
+    """The job died or was cancelled: the export failed, and says why."""
+    ExportJob.objects.filter(job_id=job.id).exclude(state=ExportState.READY).update(
+        state=ExportState.FAILED, error=job.error or "cancelled", finished_at=timezone.now()
+    )

@@ -1,0 +1,166 @@
+"""Starts the engine process, watches it, stops it, and collects what it left.
+
+The supervisor holds the engine's stdin: when the supervisor dies, the engine reads end of file, leaves a checkpoint
+and exits, so no trainer is ever left behind. Each attempt writes under `attempts/<fence>/` only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import structlog
+from django.conf import settings
+
+from jobs.context import JobContext
+from jobs.errors import JobCancelled, Permanent
+from training.engine.spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED, RunResult
+from training.errors import EngineFailed
+
+logger = structlog.get_logger(__name__)
+
+POLL_SECONDS = 0.25
+CANCEL_CHECK_SECONDS = 1.0
+LAST_WORDS = 2000
+
+# The engine gets what it needs to find Python, models and devices: no database, no keys.
+PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+PASSED_ON_PREFIXES = ("HF_", "TRANSFORMERS_", "TORCH_", "NCCL_")
+
+EventSink = Callable[[Sequence[Mapping[str, Any]]], None]
+
+
+def engine_environment() -> dict[str, str]:
+    chosen = {
+        name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
+    }
+    return chosen | {"PYTHONPATH": str(settings.BASE_DIR), "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def write_atomically(path: Path, content: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", encoding="utf-8") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+    temporary.replace(path)
+
+
+@dataclass
+class EventTail:
+    """Reads the complete lines that an attempt has appended to its events.jsonl since the last look."""
+
+    path: Path
+    _handle: IO[bytes] | None = field(default=None, init=False)
+    _rest: bytes = field(default=b"", init=False)
+
+    def read(self) -> list[dict[str, Any]]:
+        if self._handle is None:
+            if not self.path.exists():
+                return []
+            self._handle = self.path.open("rb")
+        *lines, self._rest = (self._rest + self._handle.read()).split(b"\n")
+        return [json.loads(line) for line in lines if line.strip()]
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A complete attempt: its folder and its result."""
+
+    folder: Path
+    result: RunResult
+
+
+def run_engine(context: JobContext, run_dir: Path, *, sink: EventSink) -> Finished:
+    """Runs one attempt to its end. `sink` gets the events as they come, inside a fenced transaction.
+
+    Raises JobCancelled after a cancel, StaleFence when another attempt took over, Permanent for a refused spec,
+    EngineFailed for any other end without a result.
+    """
+    attempt = run_dir / "attempts" / str(context.fence)
+    tail = EventTail(attempt / "events.jsonl")
+    log_path = run_dir / f"engine-{context.fence}.log"
+    with log_path.open("wb") as log, _engine_process(run_dir, context.fence, log) as process:
+        try:
+            code = _watch(context, process, tail, sink)
+        finally:
+            tail.close()
+    if code == EXIT_OK:
+        result = RunResult.model_validate_json((attempt / "result.json").read_text())
+        return Finished(attempt, result)
+    last_words = log_path.read_text(errors="replace")[-LAST_WORDS:].strip()
+    if code == EXIT_BAD_SPEC:
+        raise Permanent(f"the engine refused the spec: {last_words}")
+    if code == EXIT_STOPPED and context.cancel_requested():
+        raise JobCancelled
+    reason = f"signal {-code}" if code < 0 else f"exit code {code}"
+    raise EngineFailed(f"the engine ended with {reason}: {last_words.splitlines()[-1] if last_words else 'no output'}")
+
+
+@contextlib.contextmanager
+def _engine_process(run_dir: Path, attempt: int, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """The process in a group of its own; whatever happens here, it is gone afterwards."""
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter and module, no shell
+        [sys.executable, "-m", "training.engine", str(run_dir), "--attempt", str(attempt), "--supervised"],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        cwd=settings.BASE_DIR,
+        env=engine_environment(),
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        _stop(process)
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, time for a checkpoint, then SIGKILL to the whole group."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(settings.TRAINING_STOP_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            logger.warning("engine_killed", pid=process.pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _watch(context: JobContext, process: subprocess.Popen[bytes], tail: EventTail, sink: EventSink) -> int:
+    next_cancel_check = time.monotonic()
+    stopping = False
+    while True:
+        code = process.poll()
+        events = tail.read()
+        if events:
+            with context.fenced():
+                sink(events)
+        if code is not None:
+            return code
+        context.check_owned()
+        if not stopping and time.monotonic() >= next_cancel_check:
+            next_cancel_check = time.monotonic() + CANCEL_CHECK_SECONDS
+            if context.cancel_requested():
+                stopping = True
+                process.send_signal(signal.SIGTERM)
+                deadline = time.monotonic() + settings.TRAINING_STOP_GRACE_SECONDS
+        if stopping and time.monotonic() > deadline:
+            raise JobCancelled  # leaving the context kills the group
+        time.sleep(POLL_SECONDS)

@@ -1,0 +1,187 @@
+"""Starting, moving and cancelling runs. Every move is a compare-and-set with an event row in its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pydantic
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from decisions.models import Agent
+from jobs.services import enqueue_job, request_cancel
+from models_registry.models import ArtifactKind, ModelVersion
+from training.engine.spec import LEARNS_FROM_LABELS, LEARNS_FROM_LOGS, RunSpec
+from training.errors import InvalidRun, RunOver
+from training.models import DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
+from training.run_states import TERMINAL_STATES, RunState, check_transition
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault
+from workspaces.services import record_audit
+
+SUPERVISE = "training.supervise_run"
+METHODS = ("pretrain", "posterior", "reward_weighted", "grpo", "ppo")
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What someone asks for. `settings` are fields of the engine's RunSpec (optimiser, lora, posterior, …).
+
+    Exactly one of `base_version` and `base_model` (a folder, a hub id, or `tiny` with the method pretrain).
+    """
+
+    method: str
+    dataset: DatasetSnapshot
+    base_version: ModelVersion | None = None
+    base_model: str = ""
+    heldout: DatasetSnapshot | None = None
+    replay: DatasetSnapshot | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def start_run(*, by: Actor, agent: Agent, plan: RunPlan) -> TrainingRun:
+    """Checks everything before it queues anything. Raises InvalidRun with every fault."""
+    spec = check_plan(agent, plan)
+    with transaction.atomic():
+        run = TrainingRun.objects.create(
+            workspace=by.workspace,
+            agent=agent,
+            method=plan.method,
+            dataset=plan.dataset,
+            replay=plan.replay,
+            heldout=plan.heldout,
+            base_version=plan.base_version,
+            base_model=plan.base_model,
+            spec=spec,
+            requested_by=by.name,
+        )
+        run.job = enqueue_job(kind=SUPERVISE, workspace=by.workspace, payload={"run_id": str(run.id)})
+        run.save(update_fields=["job"])
+        _record(run, "queued", {"by": by.name})
+        record_audit(by=by, action="run.started", target=f"run:{run.id}", details={"method": plan.method})
+    return run
+
+
+def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
+    """The spec without its paths, checked as the engine will check it."""
+    faults: list[FieldFault] = []
+    if plan.method not in METHODS:
+        faults.append(FieldFault("method", f"{plan.method!r} is unknown", ", ".join(METHODS)))
+    if (plan.base_version is None) == (plan.base_model == ""):
+        faults.append(FieldFault("base_version", "give exactly one of base_version and base_model", "what to train"))
+    if plan.base_version is not None and plan.base_version.artifact.kind != ArtifactKind.MODEL:
+        faults.append(
+            FieldFault("base_version", f"{plan.base_version} is an adapter", "full weights: export it merged")
+        )
+    wanted = DatasetKind.LOGGED if plan.method in LEARNS_FROM_LOGS else DatasetKind.LABELLED
+    if plan.method in METHODS and plan.dataset.kind != wanted:
+        faults.append(
+            FieldFault("dataset", f"{plan.method} cannot learn from {plan.dataset.kind} rows", f"{wanted} rows")
+        )
+    for name in ("heldout", "replay"):
+        dataset = getattr(plan, name)
+        if dataset is not None and dataset.kind != DatasetKind.LABELLED:
+            faults.append(FieldFault(name, f"has {dataset.kind} rows", "labelled rows"))
+    for name in ("dataset", "heldout", "replay", "base_version"):
+        owned = getattr(plan, name)
+        if owned is not None and owned.workspace_id != agent.workspace_id:
+            faults.append(FieldFault(name, "is unknown here", "one of this workspace"))
+    spec: dict[str, Any] = {"method": plan.method, **plan.settings}
+    if not faults:
+        try:
+            RunSpec.model_validate(engine_spec(spec, plan, run_id="check", paths=_placeholder_paths(plan)))
+        except pydantic.ValidationError as error:
+            faults += [
+                FieldFault(".".join(map(str, fault["loc"])), str(fault["msg"]), "see docs/engine.md")
+                for fault in error.errors()
+            ]
+    if faults:
+        raise InvalidRun("The run cannot start like this.", faults=faults)
+    return spec
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePaths:
+    """Where the launcher has put what the engine reads. Data paths are relative to the run's folder."""
+
+    base: str
+    train: str
+    heldout: str | None = None
+    replay: str | None = None
+
+
+def _placeholder_paths(plan: RunPlan) -> EnginePaths:
+    return EnginePaths(
+        base="base",
+        train="data/train.jsonl",
+        heldout="data/heldout.jsonl" if plan.heldout is not None else None,
+        replay="data/replay.jsonl" if plan.replay is not None else None,
+    )
+
+
+def engine_spec(
+    spec: Mapping[str, Any], source: RunPlan | TrainingRun, *, run_id: str, paths: EnginePaths
+) -> dict[str, Any]:
+    """The engine's spec.json: the stored spec with its id and paths filled in."""
+    tiny = source.base_model == "tiny" and spec["method"] in LEARNS_FROM_LABELS
+    full = {
+        **spec,
+        "run_id": run_id,
+        "base": {"tiny": spec.get("base", {}).get("tiny") or {}} if tiny else {"path": paths.base},
+        "data": {"train": paths.train, "heldout": paths.heldout, "replay": paths.replay},
+    }
+    if paths.heldout is not None:
+        full.setdefault("evaluate", {})
+    return full
+
+
+def move_run(run: TrainingRun, new: RunState, **changes: Any) -> TrainingRun:
+    """Compare-and-set. Raises InvalidTransition, or RunOver when someone else moved the run first."""
+    old = RunState(run.state)
+    check_transition(old, new)
+    if new in TERMINAL_STATES:
+        changes["finished_at"] = timezone.now()
+    if new is RunState.RUNNING and run.started_at is None:
+        changes["started_at"] = timezone.now()
+    with transaction.atomic():
+        changed = TrainingRun.objects.filter(id=run.id, state=old).update(state=new.value, **changes)
+        if changed != 1:
+            raise RunOver(f"The run is no longer {old}.")
+        _record(run, new.value, {key: value for key, value in changes.items() if key == "error"})
+    run.refresh_from_db()
+    return run
+
+
+def _record(run: TrainingRun, kind: str, details: Mapping[str, Any]) -> None:
+    last = RunEvent.objects.filter(run=run, attempt=0).aggregate(last=Max("sequence"))["last"]
+    sequence = 0 if last is None else last + 1
+    RunEvent.objects.create(run=run, attempt=0, sequence=sequence, kind=kind, details=dict(details), at=timezone.now())
+
+
+@transaction.atomic
+def cancel_run(*, by: Actor, run: TrainingRun) -> TrainingRun:
+    """A queued run ends at once; a running one leaves a checkpoint first. Raises RunOver."""
+    locked = TrainingRun.objects.select_for_update().get(id=run.id)
+    if locked.is_terminal:
+        raise RunOver(f"The run is already {locked.state}.")
+    assert locked.job_id is not None
+    request_cancel(job_id=locked.job_id)
+    locked.refresh_from_db()
+    if locked.state == RunState.RUNNING:
+        move_run(locked, RunState.STOPPING)
+    record_audit(by=by, action="run.cancelled", target=f"run:{run.id}")
+    return locked
+
+
+def end_with_job(job: Any) -> None:
+    """The job of a run ended without success: so does the run. Called inside the job's ending transaction."""
+    run = TrainingRun.objects.select_for_update().filter(job_id=job.id).first()
+    if run is None or run.is_terminal:
+        return
+    if job.state == "cancelled":
+        move_run(run, RunState.CANCELLED, error=job.error)
+    else:
+        move_run(run, RunState.FAILED, error=job.error)

@@ -1,0 +1,94 @@
+"""What the training floor's endpoints answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
+from training.runs import METHODS
+
+
+class DatasetSerializer(serializers.ModelSerializer[DatasetSnapshot]):
+    agent = serializers.CharField(source="agent.slug")
+    digest = serializers.CharField(source="artifact.digest")
+
+    class Meta:
+        model = DatasetSnapshot
+        fields = ["id", "name", "agent", "kind", "rows", "digest", "query", "statistics", "created_at"]
+
+
+class DatasetCreateSerializer(serializers.Serializer[Any]):
+    agent = serializers.SlugField()
+    name = serializers.CharField(max_length=200)
+
+
+class RunSerializer(serializers.ModelSerializer[TrainingRun]):
+    agent = serializers.CharField(source="agent.slug")
+    produced_version = serializers.SerializerMethodField()
+    scores = serializers.SerializerMethodField()
+
+    class Meta:
+        model = TrainingRun
+        fields = [
+            "id",
+            "agent",
+            "method",
+            "state",
+            "dataset",
+            "heldout",
+            "replay",
+            "base_version",
+            "base_model",
+            "produced_version",
+            "spec",
+            "progress",
+            "message",
+            "metrics",
+            "scores",
+            "error",
+            "requested_by",
+            "created_at",
+            "started_at",
+            "finished_at",
+        ]
+
+    def get_produced_version(self, run: TrainingRun) -> str | None:
+        return str(run.produced_version) if run.produced_version else None
+
+    def get_scores(self, run: TrainingRun) -> dict[str, Any] | None:
+        """Base and trained on held-out rows, an interval beside every mean."""
+        evaluation = getattr(run, "evaluation", None)
+        return {"scores": evaluation.scores, "differences": evaluation.differences} if evaluation else None
+
+
+class RunStartSerializer(serializers.Serializer[Any]):
+    """`settings` are fields of the engine's run spec (docs/engine.md)."""
+
+    agent = serializers.SlugField()
+    method = serializers.ChoiceField(choices=METHODS)
+    dataset = serializers.UUIDField()
+    heldout = serializers.UUIDField(required=False, allow_null=True)
+    replay = serializers.UUIDField(required=False, allow_null=True)
+    base_version = serializers.UUIDField(required=False, allow_null=True)
+    base_model = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
+    settings = serializers.DictField(required=False, default=dict)
+
+
+class RunEventSerializer(serializers.ModelSerializer[RunEvent]):
+    class Meta:
+        model = RunEvent
+        fields = ["id", "attempt", "sequence", "kind", "details", "at"]
+
+
+class ExportSerializer(serializers.ModelSerializer[ExportJob]):
+    version = serializers.CharField(source="version.__str__")
+    digest = serializers.SerializerMethodField()
+
+    class Meta:
+        model = ExportJob
+        fields = ["id", "version", "format", "state", "digest", "error", "created_at", "finished_at"]
+
+    def get_digest(self, export: ExportJob) -> str | None:
+        return export.artifact.digest if export.artifact else None

@@ -1,0 +1,165 @@
+"""The job that carries a run from queued to a registered, evaluated version."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.utils.dateparse import parse_datetime
+
+from decisions.services import current_reward_spec
+from jobs.context import JobContext
+from models_registry.artifacts import artifact_path
+from models_registry.models import ArtifactKind
+from models_registry.services import NewVersion, register_version, store_artifact
+from training.datasets import ROWS_FILE
+from training.evaluation import Scored, gate_version, score_predictions
+from training.launcher import Finished, run_engine, write_atomically
+from training.models import DatasetSnapshot, Evaluation, RunEvent, RunMetric, TrainingRun
+from training.run_states import RunState
+from training.runs import EnginePaths, engine_spec, move_run
+from workspaces.actors import system
+
+
+def supervise_run(context: JobContext) -> dict[str, Any] | None:
+    """Idempotent: a run that is over is left alone; one that was lost resumes from its newest checkpoint."""
+    run = TrainingRun.objects.select_related("agent__registered_model", "base_version__artifact", "workspace").get(
+        id=context.payload["run_id"]
+    )
+    if run.is_terminal:
+        return {"state": run.state}
+    run_dir = settings.RUNS / str(run.id)
+    prepare_folder(run, run_dir)
+    with context.fenced():
+        move_run(run, RunState.RUNNING)
+
+    def sink(events: Sequence[Mapping[str, Any]]) -> None:
+        store_events(run, context, events)
+
+    finished = run_engine(context, run_dir, sink=sink)
+    publish(context, run, finished)
+    return None
+
+
+def prepare_folder(run: TrainingRun, run_dir: Path) -> None:
+    """spec.json and data/, written once; a resumed attempt finds them as they were."""
+    if (run_dir / "spec.json").exists():
+        return
+    (run_dir / "data").mkdir(parents=True, exist_ok=True)
+    paths = EnginePaths(
+        base=str(artifact_path(run.base_version.artifact.digest)) if run.base_version else run.base_model,
+        train=_place(run.dataset, run_dir, "train") or "",
+        heldout=_place(run.heldout, run_dir, "heldout"),
+        replay=_place(run.replay, run_dir, "replay"),
+    )
+    spec = engine_spec(run.spec, run, run_id=str(run.id), paths=paths)
+    write_atomically(run_dir / "spec.json", json.dumps(spec, indent=2))
+
+
+def _place(dataset: DatasetSnapshot | None, run_dir: Path, name: str) -> str | None:
+    """Links (or copies) a dataset's rows into the run's folder; the path relative to it."""
+    if dataset is None:
+        return None
+    source = artifact_path(dataset.artifact.digest) / ROWS_FILE
+    target = run_dir / "data" / f"{name}.jsonl"
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # another file system: a copy does as well
+        shutil.copyfile(source, target)
+    return f"data/{name}.jsonl"
+
+
+def store_events(run: TrainingRun, context: JobContext, events: Sequence[Mapping[str, Any]]) -> None:
+    """Events, curves and progress of one attempt, in the caller's fenced transaction."""
+    RunEvent.objects.bulk_create(
+        [
+            RunEvent(
+                run=run,
+                attempt=context.fence,
+                sequence=event["seq"],
+                kind=event["kind"],
+                details={key: value for key, value in event.items() if key not in {"seq", "kind", "at"}},
+                at=parse_datetime(event["at"]),
+            )
+            for event in events
+        ],
+        ignore_conflicts=True,
+    )
+    RunMetric.objects.bulk_create(
+        [
+            RunMetric(run=run, attempt=context.fence, step=event["step"], name=name, value=value)
+            for event in events
+            if event["kind"] == "metric"
+            for name, value in event["values"].items()
+        ],
+        ignore_conflicts=True,
+    )
+    progress = [event for event in events if event["kind"] == "progress"]
+    if progress:
+        fraction, message = float(progress[-1]["fraction"]), str(progress[-1].get("message", ""))
+        TrainingRun.objects.filter(id=run.id).update(progress=min(1.0, max(0.0, fraction)), message=message[:500])
+        context.progress(fraction, message)
+
+
+def publish(context: JobContext, run: TrainingRun, finished: Finished) -> None:
+    """Files first, then version, evaluation, gate and the run's end in one fenced transaction."""
+    result = finished.result
+    is_adapter = result.output == "adapter"
+    base = run.base_version
+    meta = {"run": str(run.id), "weights_sha256": result.weights_sha256}
+    if is_adapter and base is not None:
+        meta["base"] = base.artifact.digest
+    assert result.output is not None
+    artifact = store_artifact(
+        workspace=run.workspace,
+        folder=finished.folder / result.output,
+        kind=ArtifactKind.ADAPTER if is_adapter else ArtifactKind.MODEL,
+        meta=meta,
+    )
+    scored = _score(run, finished)
+    actor = system(run.workspace)
+    with context.fenced():
+        assert run.agent.registered_model is not None
+        version = register_version(
+            by=actor,
+            model=run.agent.registered_model,
+            new=NewVersion(
+                artifact=artifact,
+                method=run.method,
+                base=base if is_adapter else None,
+                parent=base,
+                description=f"{run.method} on {run.dataset}",
+                metrics=result.metrics,
+            ),
+        )
+        if scored is not None and run.heldout is not None:
+            Evaluation.objects.create(
+                workspace=run.workspace,
+                run=run,
+                version=version,
+                against=base,
+                dataset=run.heldout,
+                rows=scored.rows,
+                scores=scored.scores,
+                differences=scored.differences,
+            )
+            if base is not None:
+                gate_version(version=version, against=base, scored=scored)
+        metrics = {**result.metrics, "seconds": result.seconds, "steps": result.steps, "rows": result.rows}
+        move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=metrics, message=str(version))
+        context.complete({"version": str(version), "run": str(run.id)})
+
+
+def _score(run: TrainingRun, finished: Finished) -> Scored | None:
+    if finished.result.predictions is None:
+        return None
+
+    return score_predictions(
+        finished.folder / finished.result.predictions, finished.result, spec=current_reward_spec(run.agent)
+    )

@@ -1,0 +1,9 @@
+"""The training floor's job kinds, on a queue of their own."""
+
+from __future__ import annotations
+
+from jobs.registry import job_kind
+from training import exports, runs, supervision
+
+job_kind(runs.SUPERVISE, queue="training", on_end=runs.end_with_job)(supervision.supervise_run)
+job_kind(exports.EXPORT, queue="training", on_end=exports.end_with_job)(exports.export_version)

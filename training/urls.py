@@ -1,0 +1,15 @@
+"""The training floor's part of /api/v1."""
+
+from django.urls import path
+
+from training import api
+
+urlpatterns = [
+    path("datasets", api.DatasetList.as_view(), name="api-datasets"),
+    path("runs", api.RunList.as_view(), name="api-runs"),
+    path("runs/<uuid:pk>", api.RunDetail.as_view(), name="api-run"),
+    path("runs/<uuid:pk>/events", api.RunEvents.as_view(), name="api-run-events"),
+    path("runs/<uuid:pk>/cancel", api.RunCancel.as_view(), name="api-run-cancel"),
+    path("versions/<uuid:pk>/export", api.VersionExport.as_view(), name="api-version-export"),
+    path("exports/<uuid:pk>", api.ExportDetail.as_view(), name="api-export"),
+]
