@@ -38,6 +38,25 @@ def _belongs(process: psutil.Process, mark: str, homes: set[str]) -> bool:
         return False
 
 
+def find_orphans(layout: Layout) -> list[psutil.Process]:
+    """Processes of the instance, other than its databases, whose parent is neither in the instance nor `up` itself."""
+    found = [process for process in find_processes(layout) if not is_service(process)]
+    known = {process.pid for process in found} | {psutil.Process().pid}
+    return [process for process in found if _parent(process) not in known]
+
+
+def identify(process: psutil.Process) -> tuple[int, float]:
+    """Process id and start time: ids are used again."""
+    return process.pid, process.create_time()
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return int(process.ppid())
+    except psutil.NoSuchProcess:
+        return None
+
+
 def is_service(process: psutil.Process) -> bool:
     """Whether it is one of the data's own servers, which go last."""
     try:
@@ -57,23 +76,23 @@ def reap(layout: Layout, grace: float = 20.0, patience: float = 45.0) -> list[st
     names = [_name(process) for process in found]
     supervisors = [process for process in found if "project.embedded.overseer" in _command(process)]
     if supervisors:
-        _send(supervisors, signal.SIGTERM)
+        send(supervisors, signal.SIGTERM)
         # One that does not end must not start anew what we stop.
-        _send(wait_for_end(supervisors, patience), signal.SIGKILL)
+        send(wait_for_end(supervisors, patience), signal.SIGKILL)
     _stop([process for process in find_processes(layout) if not is_service(process)], signal.SIGTERM, grace)
     # Two rounds: a program may have started another before it ended.
     _stop([process for process in find_processes(layout) if not is_service(process)], signal.SIGKILL, grace)
     servers = find_processes(layout)
-    heads = [process for process in servers if process.ppid() not in {other.pid for other in servers}]
+    heads = [process for process in servers if _parent(process) not in {other.pid for other in servers}]
     _stop(heads, signal.SIGINT, patience)
     _stop(find_processes(layout), signal.SIGKILL, grace)
     return names
 
 
 def _stop(processes: list[psutil.Process], by: signal.Signals, grace: float) -> None:
-    _send(processes, by)
+    send(processes, by)
     alive = wait_for_end(processes, grace)
-    _send(alive, signal.SIGKILL)
+    send(alive, signal.SIGKILL)
     wait_for_end(alive, 5.0)
 
 
@@ -97,7 +116,8 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-def _send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    """Send the signal to those that are still there."""
     for process in processes:
         try:
             process.send_signal(number)

@@ -1,0 +1,153 @@
+"""What an instance runs besides its databases, as one table, and its supervisord.conf."""
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from project.embedded.layout import PROJECT_ROOT, Layout
+
+Group = Literal["services", "models", "apps"]
+
+# Started from the lowest, stopped from the highest; a group has stopped before the next one is told to.
+PRIORITIES: dict[Group, int] = {"services": 1, "models": 5, "apps": 10}
+START_RETRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One supervised program.
+
+    stop_signal asks it to end; after stop_seconds its process group gets SIGKILL. user: run as that user, when we
+    are root. Its log is var/log/<name>.log.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    group: Group = "apps"
+    stop_signal: str = "TERM"
+    stop_seconds: int = 10
+    user: str | None = None
+    directory: Path = PROJECT_ROOT
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `up` starts and in which order; see `plan_instance` for the real one, tests give smaller ones.
+
+    migrate, bootstrap, demo: command lines run after the databases, after the programs, and while the instance
+    stays; None leaves that step out. ready_url must answer 200 before the bootstrap. environment is added to
+    everybody's.
+    """
+
+    url: str
+    programs: tuple[Program, ...]
+    ready_url: str | None = None
+    migrate: tuple[str, ...] | None = None
+    bootstrap: tuple[str, ...] | None = None
+    demo: tuple[str, ...] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def plan_instance(layout: Layout, *, host: str, port: int, model_port: int | None, with_demo: bool, once: bool) -> Plan:
+    """The real plan. model_port None: a model server is given from outside (RECKONER_MODEL_SERVER_URL)."""
+    reachable = "127.0.0.1" if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
+    url = f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{port}"
+    bootstrap = _manage("bootstrap") if with_demo else _manage("bootstrap", "--no-demo")
+    demo = _manage("demo", "wait", *(["--json"] if once else [])) if with_demo or once else None
+    return Plan(
+        url=url,
+        programs=tuple(_list_programs(layout, host, port, model_port)),
+        ready_url=f"{url}/readyz",
+        migrate=_manage("migrate", "--no-input"),
+        bootstrap=bootstrap,
+        demo=demo,
+        environment={} if model_port is None else {"RECKONER_MODEL_SERVER_URL": f"http://127.0.0.1:{model_port}"},
+    )
+
+
+def _manage(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, str(PROJECT_ROOT / "manage.py"), *arguments)
+
+
+def _list_programs(layout: Layout, host: str, port: int, model_port: int | None) -> list[Program]:
+    python = sys.executable
+    celery = (python, "-m", "celery", "-A", "project")
+    worker = (*celery, "worker", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
+    web = (python, "-m", "granian", "--interface", "wsgi", "--host", host, "--port", str(port), "--no-ws")
+    programs = [
+        Program(
+            "web",
+            (*web, "--workers", "2", "--blocking-threads", "4", "--backpressure", "128", "--respawn-failed-workers",
+             "--workers-kill-timeout", "5", "project.wsgi:application"),
+        ),
+        # SIGTERM lets a job end within the time; what is cut off is taken up again when its lease has run out.
+        Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default", "-c", "2")),
+        # A run takes minutes, so waiting for it is in vain: its engine checkpoints when its supervisor is gone.
+        Program("trainer", (*worker, "-n", "trainer@reckoner", "-Q", "training", "-c", "1"), stop_seconds=5),
+        Program("beat", (*celery, "beat", "--pidfile=", "--schedule", str(layout.run / "beat-schedule"))),
+    ]  # fmt: skip
+    if model_port is not None:
+        artifacts = os.environ.get("RECKONER_ARTIFACTS") or str(layout.var / "artifacts")
+        server = (python, "-m", "training.engine.server", "--host", "127.0.0.1", "--port", str(model_port))
+        programs.append(Program("modelserver", (*server, "--artifacts", artifacts), group="models"))
+    return programs
+
+
+def render_config(layout: Layout, control: Path, programs: list[Program]) -> str:
+    """supervisord.conf: nothing starts by itself, everything that has started is started again when it dies.
+
+    The environment is inherited, never written here. Raises ValueError for a command line the format cannot hold.
+    """
+    lines = [
+        "[supervisord]",
+        "nodaemon=true",
+        f"logfile={_escape(layout.log / 'supervisord.log')}",
+        "logfile_maxbytes=10MB",
+        "logfile_backups=3",
+        f"pidfile={_escape(layout.run / 'supervisord.pid')}",
+        f"childlogdir={_escape(layout.log)}",
+        *(["user=root"] if os.geteuid() == 0 else []),
+        "[unix_http_server]",
+        f"file={_escape(control)}",
+        "chmod=0700",
+        "[rpcinterface:supervisor]",
+        "supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface",
+    ]
+    for group, priority in PRIORITIES.items():
+        members = [program for program in programs if program.group == group]
+        if members:
+            names = ",".join(program.name for program in members)
+            lines += [f"[group:{group}]", f"programs={names}", f"priority={priority}"]
+        for program in members:
+            lines += _render_program(layout, program)
+    return "\n".join(lines) + "\n"
+
+
+def _render_program(layout: Layout, program: Program) -> list[str]:
+    return [
+        f"[program:{program.name}]",
+        f"command={_escape(shlex.join(program.command))}",
+        f"directory={_escape(program.directory)}",
+        *([f"user={program.user}"] if program.user else []),
+        "autostart=false",
+        "autorestart=true",
+        "startsecs=1",
+        f"startretries={START_RETRIES}",
+        f"stopsignal={program.stop_signal}",
+        f"stopwaitsecs={program.stop_seconds}",
+        "killasgroup=true",
+        "redirect_stderr=true",
+        f"stdout_logfile={_escape(layout.log / f'{program.name}.log')}",
+        "stdout_logfile_maxbytes=10MB",
+        "stdout_logfile_backups=3",
+    ]
+
+
+def _escape(value: object) -> str:
+    text = str(value)
+    if "\n" in text or " ;" in text:
+        raise ValueError(f"supervisord's configuration cannot hold {text!r}")
+    return text.replace("%", "%%")

@@ -1,0 +1,75 @@
+"""`manage.py up`: the whole instance by one command; `make run` calls it."""
+
+import json
+import os
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from project.embedded.errors import EmbeddedError, PortTakenError
+from project.embedded.instance import run_instance
+from project.embedded.layout import Layout, locate_var
+from project.embedded.programs import Plan, plan_instance
+from project.embedded.valkey import is_port_free, pick_port
+
+DEFAULT_PORT = 8000
+PORTS_TO_TRY = 20
+
+
+class Command(BaseCommand):
+    help = (
+        "Starts databases, migrations, web, workers and model server; stays until Ctrl-C or SIGTERM stops them all. "
+        "Exit codes: 0 stopped; 1 a part failed; 2 the port is taken; 3 already running; with --once the demo's own."
+    )
+    # The checks need the database, which is not there before we have started it.
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--once", action="store_true", help="run the demo to its end, print its result, and stop")
+        parser.add_argument("--json", action="store_true", help="announce readiness as one JSON line on stdout")
+        parser.add_argument("--host", default="127.0.0.1", help="address the web process listens on")
+        parser.add_argument("--port", type=int, help=f"its port; by default {DEFAULT_PORT} or the next free one")
+        parser.add_argument("--no-demo", action="store_true", help="do not load the demo world into an empty ledger")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        layout = Layout(locate_var())
+
+        def make_plan() -> Plan:
+            given = os.environ.get("RECKONER_MODEL_SERVER_URL")
+            return plan_instance(
+                layout,
+                host=options["host"],
+                port=choose_port(options["host"], options["port"]),
+                model_port=None if given else pick_port(layout.run / "modelserver.port"),
+                with_demo=not options["no_demo"],
+                once=options["once"],
+            )
+
+        announce = self._announce if options["json"] else None
+        try:
+            code, result = run_instance(layout, make_plan, self._say, once=options["once"], announce=announce)
+        except EmbeddedError as error:
+            self._say(str(error))
+            sys.exit(error.exit_code)
+        self.stdout.write(result, ending="")
+        self.stdout.flush()
+        sys.exit(code)
+
+    def _say(self, message: str) -> None:
+        self.stderr.write(message, style_func=str)
+        self.stderr.flush()
+
+    def _announce(self, url: str) -> None:
+        self.stdout.write(json.dumps({"event": "ready", "url": url, "pid": os.getpid()}))
+        self.stdout.flush()
+
+
+def choose_port(host: str, asked: int | None) -> int:
+    """The port asked for, or the first free one from 8000 when none was. Raises PortTakenError."""
+    candidates = [asked] if asked is not None else range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TO_TRY)
+    for port in candidates:
+        if is_port_free(host, port):
+            return port
+    wanted = str(asked) if asked is not None else f"{DEFAULT_PORT} to {DEFAULT_PORT + PORTS_TO_TRY - 1}"
+    raise PortTakenError(f"port {wanted} on {host} is in use; stop what listens there, or choose another with --port")

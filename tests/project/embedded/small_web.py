@@ -1,0 +1,37 @@
+"""Stands for the web process in the supervisor's tests: answers /readyz from a child process, as granian's workers do.
+
+usage: small_web.py PORT. With SMALL_WEB_STUBBORN set, the child ignores SIGTERM.
+"""
+
+import http.server
+import os
+import signal
+import sys
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"{os.getpid()} {os.environ['DATABASE_URL']}".encode())
+
+    def log_message(self, *args):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    allow_reuse_address = True
+    allow_reuse_port = True
+
+
+def end_child(*_):
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    os._exit(0)
+
+
+child = os.fork()
+if child == 0:
+    Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+signal.signal(signal.SIGTERM, end_child)
+os.waitpid(child, 0)

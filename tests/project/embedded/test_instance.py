@@ -1,0 +1,220 @@
+"""`up` with real databases and real signals: nothing is orphaned, nothing is lost, whatever is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from project.embedded.layout import PROJECT_ROOT
+from project.embedded.processes import find_processes
+from project.embedded.valkey import is_port_free, pick_port
+from tests.project.embedded.waiting import wait_for
+
+SMALL_INSTANCE = Path(__file__).with_name("small_instance.py")
+OUTSIDE = ("DATABASE_URL", "REDIS_URL", "RECKONER_VAR", "RECKONER_MODEL_SERVER_URL")
+
+
+class Up:
+    """A running small instance, in a process group of its own as in a terminal."""
+
+    def __init__(self, layout, port, *arguments, **environment):
+        clean = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
+        layout.var.mkdir(exist_ok=True)
+        self.layout = layout
+        self.process = subprocess.Popen(
+            [sys.executable, str(SMALL_INSTANCE), str(layout.var), str(port), *arguments],
+            cwd=PROJECT_ROOT,
+            env={**clean, "PYTHONPATH": str(PROJECT_ROOT), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def wait_until_ready(self):
+        line = self.process.stdout.readline()
+        if not line.startswith("ready "):
+            pytest.fail(f"did not start: {line}{self.process.stderr.read()}")
+        self.url = line.split()[1]
+        return self
+
+    def ask_web(self):
+        """(process id of the server behind the web address, its database's address), None when it does not answer."""
+        try:
+            with urllib.request.urlopen(self.url, timeout=5) as response:
+                pid, database_url = response.read().decode().split()
+        except OSError:
+            return None
+        return int(pid), database_url
+
+    def end(self):
+        """Wait for its end: (exit code, standard output, standard error)."""
+        out, error = self.process.communicate(timeout=90)
+        return self.process.returncode, out, error
+
+    def find(self, word):
+        """The instance's processes with the word in their command line, the oldest first."""
+        found = [process for process in find_processes(self.layout) if word in " ".join(process.cmdline())]
+        return sorted(found, key=lambda process: process.create_time())
+
+
+@pytest.fixture
+def port(tmp_path):
+    return pick_port(tmp_path / "port")
+
+
+def count_notes(database_url):
+    with psycopg.connect(database_url) as connection:
+        return connection.execute("SELECT count(*) FROM note").fetchone()[0]
+
+
+def test_sigterm_stops_everything_and_the_next_start_finds_its_data(layout, port):
+    for start in (1, 2):
+        up = Up(layout, port).wait_until_ready()
+        _, database_url = up.ask_web()
+        assert count_notes(database_url) == start
+        assert json.loads(layout.services.read_text())["DATABASE_URL"] == database_url
+        assert {process.name() for process in find_processes(layout)} >= {"postgres", "valkey-server", "sleep"}
+        up.process.terminate()
+        assert up.end()[0] == 0
+        assert find_processes(layout) == []
+        assert not layout.services.exists()
+        assert is_port_free("127.0.0.1", port)
+
+
+def test_ctrl_c_reaches_up_alone_and_the_database_goes_last(layout, port):
+    up = Up(layout, port).wait_until_ready()
+    os.killpg(up.process.pid, signal.SIGINT)
+    assert up.end()[0] == 0
+    assert find_processes(layout) == []
+    log = (layout.log / "supervisord.log").read_text()
+    stops = [log.index(f"stopped: {name}") for name in ("web", "idle", "postgres")]
+    assert stops == sorted(stops)
+    assert "database system is shut down" in (layout.log / "postgres.log").read_text()
+
+
+def test_killed_programs_are_started_again_and_their_children_ended(layout, port):
+    up = Up(layout, port).wait_until_ready()
+    old_worker, database_url = up.ask_web()
+    parent = psutil.Process(old_worker).parent()
+    parent.kill()
+    wait_for(lambda: (answer := up.ask_web()) and answer[0] != old_worker and old_worker not in psutil.pids())
+    server = up.find("-D " + str(layout.postgres))[0]
+    server.kill()
+
+    def answers():
+        try:
+            return count_notes(database_url) == 1
+        except psycopg.OperationalError:
+            return False
+
+    wait_for(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+    wait_for(answers)
+    up.process.terminate()
+    code, _, said = up.end()
+    assert code == 0
+    assert "web ended and was started again" in said
+    assert find_processes(layout) == []
+
+
+def test_a_second_up_on_the_same_data_refuses_and_leaves_the_first_alone(layout, port):
+    first = Up(layout, port).wait_until_ready()
+    code, _, said = Up(layout, port).end()
+    assert code == 3
+    assert f"already runs on {layout.var} (process {first.process.pid})" in said
+    assert first.ask_web() is not None
+    first.process.terminate()
+    assert first.end()[0] == 0
+
+
+def test_when_up_is_killed_its_supervisor_stops_everything_by_itself(layout, port):
+    up = Up(layout, port).wait_until_ready()
+    up.process.kill()
+    up.end()
+    wait_for(lambda: find_processes(layout) == [])
+    assert "database system is shut down" in (layout.log / "postgres.log").read_text()
+
+
+def test_after_a_kill_of_up_and_supervisor_the_next_start_reaps_and_goes_on(layout, port):
+    first = Up(layout, port).wait_until_ready()
+    first.process.send_signal(signal.SIGSTOP)
+    first.find("project.embedded.overseer")[0].kill()
+    first.process.kill()
+    first.end()
+    left = find_processes(layout)
+    assert {process.name() for process in left} >= {"postgres", "valkey-server", "sleep"}
+    second = Up(layout, port).wait_until_ready()
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in left)
+    assert count_notes(second.ask_web()[1]) == 2
+    second.process.terminate()
+    code, _, said = second.end()
+    assert code == 0
+    assert "stopped what an earlier instance left: " in said
+    assert find_processes(layout) == []
+
+
+def test_after_a_kill_of_everything_at_once_the_next_start_goes_on(layout, port):
+    first = Up(layout, port).wait_until_ready()
+    first.process.send_signal(signal.SIGSTOP)
+    for process in find_processes(layout):
+        process.kill()
+    first.process.kill()
+    first.end()
+    second = Up(layout, port).wait_until_ready()
+    assert count_notes(second.ask_web()[1]) == 2
+    second.process.terminate()
+    assert second.end()[0] == 0
+
+
+def test_when_the_supervisor_is_killed_up_ends_with_an_error_and_leaves_nothing(layout, port):
+    up = Up(layout, port).wait_until_ready()
+    up.find("project.embedded.overseer")[0].kill()
+    code, _, said = up.end()
+    assert code == 1
+    assert "the supervisor has ended" in said
+    assert find_processes(layout) == []
+
+
+def test_a_taken_port_is_told_before_anything_starts(layout, port):
+    holder = Up(layout, port).wait_until_ready()
+    other = type(layout)(layout.var.parent / "other")
+    code, _, said = Up(other, port).end()
+    assert code == 2
+    assert f"port {port} on 127.0.0.1 is in use" in said
+    assert not (other.postgres / "PG_VERSION").exists()
+    holder.process.terminate()
+    assert holder.end()[0] == 0
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_once_ends_with_the_demos_result_and_code(layout, port, code):
+    ended, out, _ = Up(layout, port, "--once", str(code)).end()
+    assert ended == code
+    assert json.loads(out.splitlines()[-1]) == {"result": 1}
+    assert find_processes(layout) == []
+
+
+def test_a_failed_step_is_told_and_everything_stopped(layout, port):
+    # The stand-in for the migration cannot reach this server, which also keeps the embedded one from being started.
+    code, _, said = Up(layout, port, DATABASE_URL="postgresql://nobody@127.0.0.1:1/none").end()
+    assert code == 1
+    assert "migrate failed" in said and "OperationalError" in said
+    assert not layout.postgres.exists()
+    assert find_processes(layout) == []
+
+
+def test_servers_given_from_outside_are_used_and_none_is_started(layout, port):
+    outside = {"DATABASE_URL": "postgresql://outside/x", "REDIS_URL": "redis://outside/0"}
+    up = Up(layout, port, "--bare", **outside).wait_until_ready()
+    programs = wait_for(lambda: up.find("sleep 1000"))
+    assert programs[0].environ()["DATABASE_URL"] == outside["DATABASE_URL"]
+    assert {process.name() for process in find_processes(layout)}.isdisjoint({"postgres", "valkey-server"})
+    up.process.terminate()
+    assert up.end()[0] == 0
