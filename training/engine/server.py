@@ -75,6 +75,10 @@ async def _serve(server: Server, models: ModelThread) -> bool:
             await asyncio.wait_for(asked.wait(), timeout=1.0)
     # The thread first: it answers what waits, so that no connection holds the server open.
     await asyncio.to_thread(models.stop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # A second signal has nothing left to say, and would kill the interpreter while it tidies up.
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
     server.stop()  # type: ignore[no-untyped-call]
     await serving
     return asked.is_set()

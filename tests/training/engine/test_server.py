@@ -21,7 +21,7 @@ from peft import LoraConfig, get_peft_model
 from training.engine.actions import ActionScorer
 from training.engine.models import Loaded, attach_adapter, build_tiny, build_tokenizer, load_model, load_tokenizer, save
 from training.engine.serving.artifacts import ArtifactStore
-from training.engine.serving.chat import ChatRequest, draw
+from training.engine.serving.chat import ChatRequest, Generation, draw
 from training.engine.serving.faults import Fault
 from training.engine.serving.pool import ModelPool
 from training.engine.serving.scoring import Question, score
@@ -548,23 +548,34 @@ def test_the_queue_has_an_end_and_stopping_answers_what_waits(pool, shelf):
         models.submit_load(shelf.base)
 
 
-def test_scores_are_answered_while_a_chat_is_running(pool, shelf):
+def test_scores_are_answered_between_the_tokens_of_a_chat(pool, shelf, monkeypatch):
     models = ModelThread(pool)
     models.start()
+    adapter, other = list(shelf.adapters)[:2]
+    scored: list[list[float]] = []
+    deferred = []
+    forward = Generation._forward
+
+    def forward_while_a_score_arrives(generation, ids, mask, cache):
+        """Each token brings a score for what is in memory, and the first one for an adapter that would have to load."""
+        if not deferred:
+            scores.extend(models.submit_score([Question(adapter, PROMPTS[0], tuple(SHORT), 64)]) for _ in range(3))
+            deferred.append(models.submit_score([Question(other, PROMPTS[0], tuple(SHORT), 64)]))
+        elif cache.get_seq_length() > 40:
+            scored.extend(score.result(0)[0] for score in scores if score.done())
+            assert not deferred[0].done()
+        return forward(generation, ids, mask, cache)
+
+    scores: list = []
+    monkeypatch.setattr(Generation, "_forward", forward_while_a_score_arrives)
     try:
-        adapter = next(iter(shelf.adapters))
         models.submit_load(adapter).result(60)
-        order: list[str] = []
         long = ChatRequest(adapter, ({"role": "user", "content": "x"},), temperature=2.0, max_tokens=100, seed=3)
-        chat = models.submit_chat(long)
-        chat.add_done_callback(lambda _: order.append("chat"))
-        scores = [models.submit_score([Question(adapter, PROMPTS[0], tuple(SHORT), 64)]) for _ in range(3)]
-        for future in scores:
-            future.add_done_callback(lambda _: order.append("score"))
-        for future in scores:
-            assert future.result(60)[0] == pytest.approx(shelf.expect(adapter, PROMPTS[0], SHORT), abs=1e-5)
-        answer = chat.result(60)
-        assert answer.completion_tokens > 3 and order[:3] == ["score"] * 3
+        answer = models.submit_chat(long).result(60)
+        assert answer.completion_tokens > 50 and len(scored) >= 3
+        for got in scored:
+            assert got == pytest.approx(shelf.expect(adapter, PROMPTS[0], SHORT), abs=1e-5)
+        assert deferred[0].result(60)[0] == pytest.approx(shelf.expect(other, PROMPTS[0], SHORT), abs=1e-5)
     finally:
         models.stop()
 

@@ -30,6 +30,7 @@ from training.engine.serving.worker import INTERNAL, ModelThread
 log = logging.getLogger(__name__)
 
 LARGEST_BODY = 8 << 20
+DRAINED_BODY = 64 << 20
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -128,17 +129,20 @@ class _Routes:
 
 
 async def _body(request: Request) -> bytes:
-    """Read as it arrives, so that a body too large is refused before it fills the memory."""
+    """Read as it arrives. Of a body too large the rest is read and dropped: a client hears only when it has spoken."""
     chunks: list[bytes] = []
     size = 0
     try:
         async for chunk in request.stream():
             size += len(chunk)
-            if size > LARGEST_BODY:
-                raise Fault("request_too_large", f"a body may have {LARGEST_BODY} bytes")
-            chunks.append(chunk)
+            if size <= LARGEST_BODY:
+                chunks.append(chunk)
+            elif size > DRAINED_BODY:
+                break
     except ClientDisconnect as error:
         raise Fault("invalid_request", "the body ended early") from error
+    if size > LARGEST_BODY:
+        raise Fault("request_too_large", f"a body may have {LARGEST_BODY} bytes")
     return b"".join(chunks)
 
 
