@@ -1,0 +1,171 @@
+"""What every test may ask for: personas of one workspace, an outsider from another, and clients that act for them.
+
+owner / admin   an admin of `workspace`      labeller, viewer   its other roles
+outsider        an admin of `other_workspace`, who must see and change nothing of `workspace`
+page_client(user)       a Django test client with that person logged in
+api(scopes…)            a client of /api/v1 with a fresh key of `workspace`; `api.of(other_workspace, scopes…)`
+agent                   an agent of `workspace` with its version (options OPTIONS), model and reward spec
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tests import factories
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Artifacts, runs and secrets of the session lie in a temporary folder of settings_test: its maker clears it."""
+    if hasattr(config, "workerinput"):  # an xdist worker uses the controller's folder
+        return
+    from project import settings_test
+
+    folder = settings_test.SESSION_VAR
+    if folder.name.startswith("reckoner-test-") and folder.parent == Path(tempfile.gettempdir()):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def workspace(db: None) -> Any:
+    return factories.WorkspaceFactory(slug="acme", name="Acme")
+
+
+@pytest.fixture
+def other_workspace(db: None) -> Any:
+    return factories.WorkspaceFactory(slug="elsewhere", name="Elsewhere")
+
+
+def _member(workspace: Any, name: str, role: str) -> Any:
+    user = factories.UserFactory(email=f"{name}@example.org", name=name.capitalize())
+    factories.MembershipFactory(workspace=workspace, user=user, role=role)
+    return user
+
+
+@pytest.fixture
+def owner(workspace: Any) -> Any:
+    return _member(workspace, "owner", "admin")
+
+
+@pytest.fixture
+def admin(owner: Any) -> Any:
+    return owner
+
+
+@pytest.fixture
+def labeller(workspace: Any) -> Any:
+    return _member(workspace, "labeller", "labeller")
+
+
+@pytest.fixture
+def viewer(workspace: Any) -> Any:
+    return _member(workspace, "viewer", "viewer")
+
+
+@pytest.fixture
+def outsider(other_workspace: Any) -> Any:
+    return _member(other_workspace, "outsider", "admin")
+
+
+@pytest.fixture
+def page_client() -> Callable[..., Client]:
+    """`page_client(user)`: logged in; without a user: anonymous."""
+
+    def make(user: Any = None) -> Client:
+        client = Client(raise_request_exception=False)
+        if user is not None:
+            client.force_login(user)
+        return client
+
+    return make
+
+
+class ApiClient:
+    """Calls /api/v1. Bodies are JSON (or raw bytes); answers are Django's, with `.json()`.
+
+    A fault of the server answers 500 as it would in production, so that a test on status codes sees it.
+    """
+
+    def __init__(self, token: str | None, key: Any = None, user: Any = None) -> None:
+        self.token = token
+        self.key = key
+        self._client = Client(raise_request_exception=False)
+        if user is not None:
+            self._client.force_login(user)
+
+    def request(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        url = path if path.startswith("/") else f"/api/v1/{path}"
+        if self.token is not None:
+            headers.setdefault("Authorization", f"Bearer {self.token}")
+        if body is None:
+            return self._client.generic(method, url, headers=headers)
+        data = body if isinstance(body, bytes) else json.dumps(body, default=str).encode()
+        return self._client.generic(method, url, data, content_type="application/json", headers=headers)
+
+    def get(self, path: str, **headers: str) -> Any:
+        return self.request("GET", path, **headers)
+
+    def post(self, path: str, body: Any = None, **headers: str) -> Any:
+        return self.request("POST", path, body, **headers)
+
+
+class ApiMaker:
+    """`api("route:read")`, `api()` for an admin key, `api.of(workspace, …)`, `api.person(user)`, `api.anonymous()`."""
+
+    def __init__(self, workspace: Any) -> None:
+        self.workspace = workspace
+
+    def __call__(self, *scopes: str, **key: Any) -> ApiClient:
+        return self.of(self.workspace, *scopes, **key)
+
+    def of(self, workspace: Any, *scopes: str, **key: Any) -> ApiClient:
+        from workspaces.actors import system
+        from workspaces.services import create_api_key
+
+        made = create_api_key(by=system(workspace), name="test", scopes=scopes or ("admin",), **key)
+        return ApiClient(made.token, made.key)
+
+    def person(self, user: Any) -> ApiClient:
+        """By the person's session, as the pages' own scripts call."""
+        return ApiClient(None, user=user)
+
+    def anonymous(self) -> ApiClient:
+        return ApiClient(None)
+
+
+@pytest.fixture
+def api(workspace: Any) -> ApiMaker:
+    return ApiMaker(workspace)
+
+
+@pytest.fixture
+def by(workspace: Any) -> Any:
+    """The actor of services: the system itself, in `workspace`."""
+    from workspaces.actors import system
+
+    return system(workspace)
+
+
+@pytest.fixture
+def agent(by: Any) -> Any:
+    """FILER of `workspace`: version 1 with OPTIONS and the template `{{ text }}`, reward spec 1 (verdict × 1)."""
+    from decisions.services import AgentSetup, create_agent
+
+    setup = AgentSetup(prompt_template="{{ text }}", options=list(factories.OPTIONS))
+    return create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)
+
+
+@pytest.fixture
+def store(settings: Any, tmp_path: Path) -> Path:
+    """An empty artifact store and runs folder of this test alone; the store's root."""
+    settings.ARTIFACTS = str(tmp_path / "artifacts")
+    settings.RUNS = tmp_path / "runs"
+    settings.RUNS.mkdir()
+    return Path(settings.ARTIFACTS)
