@@ -117,6 +117,7 @@ class Postgres:
         """
         owner = find_owner()
         ids = None if owner is None else owner[1:]
+        self.data.parent.mkdir(parents=True, exist_ok=True)
         if owner is not None:
             open_way(self.data)
             self._open_binaries(owner[0])
@@ -137,7 +138,6 @@ class Postgres:
         # In a draft directory: an initdb that is killed leaves nothing that looks like a cluster.
         draft = self.data.with_name(f"{self.data.name}.new")
         shutil.rmtree(draft, ignore_errors=True)
-        draft.parent.mkdir(parents=True, exist_ok=True)
         make_private(draft, ids)
         command = [str(find_binaries() / "initdb"), "-D", str(draft), "-U", ROLE, "--encoding=UTF8", "--locale=C"]
         # Trust is safe: the socket's directory is its owner's alone, and there is no other way in.
@@ -152,18 +152,21 @@ class Postgres:
         draft.rename(self.data)
 
     def _open_binaries(self, user: str) -> None:
-        """The server's user must reach the programs, wherever the virtual environment lies."""
+        """The server's user must reach the programs, wherever the virtual environment lies and whatever the umask."""
         binaries = find_binaries()
-        command = [str(binaries / "postgres"), "--version"]
+        programs = [[str(binaries / name), "--version"] for name in ("postgres", "initdb")]
         open_way(binaries / "postgres")
-        if _runs_as(user, command):
+        if all(_runs_as(user, program) for program in programs):
             return
-        for path in (binaries.parent, *binaries.parent.rglob("*")):
-            if not path.is_symlink():
-                executable = path.is_dir() or path.parent == binaries
-                path.chmod(path.stat().st_mode | (0o005 if executable else 0o004))
-        if not _runs_as(user, command):
-            raise EmbeddedError(f"the user {user} cannot run {command[0]}; set DATABASE_URL to a server instead")
+        package = binaries.parent.parent
+        # auditwheel puts the shared libraries of the wheel beside the package.
+        for top in (binaries.parent, package.with_name(f"{package.name}.libs")):
+            for path in (top, *top.rglob("*")):
+                if path.exists() and not path.is_symlink():
+                    executable = path.is_dir() or path.parent == binaries
+                    path.chmod(path.stat().st_mode | (0o005 if executable else 0o004))
+        if not all(_runs_as(user, program) for program in programs):
+            raise EmbeddedError(f"the user {user} cannot run {binaries}; set DATABASE_URL to a server instead")
 
     def wait_until_ready(self, timeout: float = 120.0, lives: Callable[[], bool] = lambda: True) -> None:
         """Return when the server answers; crash recovery may take its time.
