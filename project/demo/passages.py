@@ -10,7 +10,7 @@ import argparse
 import ast
 import functools
 import hashlib
-import importlib.util
+import importlib.machinery
 import inspect
 import json
 import re
@@ -233,7 +233,8 @@ def _place_of(top: str) -> Path | None:
     standard = Path(sysconfig.get_paths()["stdlib"])
     if top in sys.stdlib_module_names:
         return standard / top
-    spec = importlib.util.find_spec(top)  # for a top-level name this only searches the path
+    # Not importlib.util.find_spec, which believes sys.modules: celery and kombu, once imported, deny having a spec.
+    spec = importlib.machinery.PathFinder.find_spec(top)
     if spec is None or spec.origin is None:
         return None
     origin = Path(spec.origin)

@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+import types
 from collections import Counter
 
 import pytest
@@ -146,6 +147,11 @@ def test_a_package_that_is_not_installed_gives_nothing():
     assert passages.modules_below("no_such_package_anywhere") == []
     assert passages.modules_below("no_such_package_anywhere.part") == []
     assert list(passages.read_topic(Topic("nothing", ("no_such_package_anywhere",)))) == []
+
+
+def test_a_package_that_is_imported_and_hides_its_spec_is_read_all_the_same(strange_package, monkeypatch):
+    monkeypatch.setitem(sys.modules, "strangeling", types.ModuleType("strangeling"))
+    assert len(list(passages.read_topic(strange_package))) == 2
 
 
 def test_near_duplicates_are_found_exactly_as_by_comparing_all_pairs():
