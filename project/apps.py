@@ -5,5 +5,8 @@ class ProjectConfig(AppConfig):
     name = "project"
 
     def ready(self) -> None:
+        # Every process that enqueues must know the broker: without an application Celery would ask a default one.
+        import project.celery  # noqa: F401
+
         # Job kinds register themselves; whoever enqueues needs them known, not only the worker.
         import project.tasks  # noqa: F401
