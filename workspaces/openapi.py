@@ -28,14 +28,10 @@ class ErrorSerializer(serializers.Serializer[Any]):
 class EnvelopeSchema(AutoSchema):
     """Adds 400, 401, 403 and, where an id is in the path, 404, all in the envelope."""
 
-    def get_response_serializers(self) -> Any:
-        given = super().get_response_serializers()
-        if not isinstance(given, dict):
-            given = {self._success_status(): given}
-        responses = {str(status): serializer for status, serializer in given.items()}
+    def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
+        # Not get_response_serializers: `extend_schema` replaces that one.
+        bodies: dict[str, Any] = super()._get_response_bodies(direction)
         for status in ["400", "401", "403", *(["404"] if "{" in self.path else [])]:
-            responses.setdefault(status, ErrorSerializer)
-        return responses
-
-    def _success_status(self) -> str:
-        return {"POST": "201", "DELETE": "204"}.get(self.method, "200")
+            if status not in bodies:
+                bodies[status] = self._get_response_for_code(ErrorSerializer, status, direction=direction)
+        return bodies
