@@ -1,0 +1,78 @@
+"""The floors: who may import whom, whose rows may point at whose, and what web and worker never load."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from celery import current_app
+from django.apps import apps
+from django.core.management import call_command
+
+ROOT = Path(__file__).resolve().parents[2]
+FLOORS = ("workspaces", "jobs", "models_registry", "decisions", "training", "project")  # lowest first
+HEAVY = ("torch", "transformers", "peft", "trl", "accelerate")
+# What a web process and a worker load: settings, apps, every URL, the Celery application and all its tasks.
+LOAD_EVERYTHING = f"""
+import sys
+import django
+django.setup()
+from django.urls import get_resolver
+list(get_resolver().reverse_dict)
+from project.celery import app
+app.loader.import_default_modules()
+assert "jobs.run" in app.tasks, sorted(app.tasks)
+import project.wsgi
+print(sorted(name for name in {HEAVY!r} if name in sys.modules))
+"""
+
+
+def test_import_contracts_hold():
+    finished = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def test_relations_point_down_the_floors_or_stay():
+    upward = []
+    for model in apps.get_models():
+        if model._meta.app_label not in FLOORS:
+            continue
+        for field in model._meta.get_fields():
+            if field.auto_created or not field.is_relation:
+                continue
+            target = field.related_model._meta.app_label
+            if target in FLOORS and FLOORS.index(target) > FLOORS.index(model._meta.app_label):
+                upward.append(f"{model._meta.label}.{field.name} → {target}")
+    assert upward == []
+
+
+@pytest.mark.slow
+def test_web_and_worker_load_nothing_of_the_torch_family(django_db_setup):
+    finished = subprocess.run(
+        [sys.executable, "-c", LOAD_EVERYTHING],
+        cwd=ROOT,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "project.settings_test"},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.strip() == "[]"
+
+
+@pytest.mark.django_db
+def test_no_migration_is_missing():
+    call_command("makemigrations", "--check", "--dry-run", verbosity=0)
+
+
+def test_hints_go_to_the_project_s_broker_from_every_thread(settings):
+    """Web processes answer in threads; Celery's current application is thread-local unless it is the default."""
+    with ThreadPoolExecutor(1) as pool:
+        there = pool.submit(lambda: (current_app.main, current_app.conf.broker_url)).result()
+    assert there == ("reckoner", settings.REDIS_URL)
