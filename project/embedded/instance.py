@@ -142,6 +142,7 @@ class _Instance:
         if self.plan.ready_url:
             self.say("starting " + ", ".join(program.name for program in self.plan.programs))
             self._wait_for_web(self.plan.ready_url)
+        self._watch_programs(self.control.list_programs())
         if self.plan.bootstrap:
             self._run_step("bootstrap", self.plan.bootstrap)
         self.say(f"ready: {self.plan.url}  (logs in {self.layout.log}; Ctrl-C stops everything)")

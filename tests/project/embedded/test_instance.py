@@ -124,11 +124,16 @@ def test_killed_programs_are_started_again_and_their_children_ended(layout, port
     assert find_processes(layout) == []
 
 
-def test_a_second_up_on_the_same_data_refuses_and_leaves_the_first_alone(layout, port):
+def test_a_second_up_and_a_taken_port_are_refused_and_the_first_is_left_alone(layout, port):
     first = Up(layout, port).wait_until_ready()
     code, _, said = Up(layout, port).end()
     assert code == 3
     assert f"already runs on {layout.var} (process {first.process.pid})" in said
+    other = type(layout)(layout.var.parent / "other")
+    code, _, said = Up(other, port).end()
+    assert code == 2
+    assert f"port {port} on 127.0.0.1 is in use" in said
+    assert not other.postgres.exists()
     assert first.ask_web() is not None
     first.process.terminate()
     assert first.end()[0] == 0
@@ -182,21 +187,9 @@ def test_when_the_supervisor_is_killed_up_ends_with_an_error_and_leaves_nothing(
     assert find_processes(layout) == []
 
 
-def test_a_taken_port_is_told_before_anything_starts(layout, port):
-    holder = Up(layout, port).wait_until_ready()
-    other = type(layout)(layout.var.parent / "other")
-    code, _, said = Up(other, port).end()
-    assert code == 2
-    assert f"port {port} on 127.0.0.1 is in use" in said
-    assert not (other.postgres / "PG_VERSION").exists()
-    holder.process.terminate()
-    assert holder.end()[0] == 0
-
-
-@pytest.mark.parametrize("code", [0, 7])
-def test_once_ends_with_the_demos_result_and_code(layout, port, code):
-    ended, out, _ = Up(layout, port, "--once", str(code)).end()
-    assert ended == code
+def test_once_ends_with_the_demos_result_and_code(layout, port):
+    code, out, _ = Up(layout, port, "--once", "7").end()
+    assert code == 7
     assert json.loads(out.splitlines()[-1]) == {"result": 1}
     assert find_processes(layout) == []
 
