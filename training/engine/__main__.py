@@ -134,11 +134,11 @@ def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFla
 
 
 def _faults(detail: object) -> list[str]:
-    """'where: what' for one of pydantic's errors; the spec's own checks join several by semicolons."""
+    """'where: what' for one of pydantic's errors; the spec's own checks say several, one a line."""
     assert isinstance(detail, dict)
     where = ".".join(str(part) for part in detail["loc"])
     message = str(detail["msg"]).removeprefix("Value error, ")
-    return [f"{where}: {message}"] if where else message.split("; ")
+    return [f"{where}: {message}"] if where else message.splitlines()
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ class ActionTrie:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The output layer, for chosen tokens only: a vocabulary of 150,000 is never multiplied out."""
+    """The output layer. For chosen tokens only, so that a vocabulary of 150,000 need not be multiplied out."""
 
     weight: Tensor
     bias: Tensor | None
@@ -109,11 +109,12 @@ class Head:
         scale = float(getattr(config, "logit_scale", None) or 1.0) / float(getattr(config, "logits_scaling", 0) or 1.0)
         return cls(layer.weight, getattr(layer, "bias", None), scale, getattr(config, "final_logit_softcapping", None))
 
-    def logits(self, hidden: Tensor, tokens: Tensor) -> Tensor:
-        """`hidden` (B, H), `tokens` (C,) → (B, C) in float32."""
-        logits = hidden.float() @ self.weight[tokens].float().T
+    def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """`hidden` (B, H), `tokens` (C,) or None for the whole vocabulary → (B, C) in float32."""
+        chosen = slice(None) if tokens is None else tokens
+        logits = hidden.float() @ self.weight[chosen].float().T
         if self.bias is not None:
-            logits = logits + self.bias[tokens].float()
+            logits = logits + self.bias[chosen].float()
         logits = logits * self.scale
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
@@ -307,7 +308,8 @@ class ActionScorer:
         seen[:, prompt:, :prompt] = (torch.arange(prompt, device=self.device)[None] < lengths[:, None])[:, None]
         seen[:, prompt:, prompt:] = ancestors
         mask = torch.zeros(seen.shape, dtype=causal.dtype, device=self.device)
-        mask = mask.masked_fill_(~seen, torch.finfo(causal.dtype).min)[:, None]
+        # Half of the least value: the least itself would round to minus infinity in a narrower type.
+        mask = mask.masked_fill_(~seen, torch.finfo(causal.dtype).min / 2)[:, None]
         hidden = backbone(
             input_ids=torch.cat([ids, tokens], 1), attention_mask=mask, position_ids=positions, use_cache=False
         ).last_hidden_state

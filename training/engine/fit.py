@@ -6,6 +6,7 @@ either a pure function of (seed, step) or drawn from torch's generators, whose s
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,9 +33,11 @@ class Updates:
         self.optimiser = torch.optim.AdamW(
             self._list, lr=settings.learning_rate, betas=(0.9, 0.98), weight_decay=settings.weight_decay
         )
-        # One step more than is taken: OneCycle refuses to be stepped past its end.
+        # One step more than is taken: OneCycle refuses to be stepped past its end. A warm-up shorter than
+        # two steps would be divided by its length of zero.
+        warm_up = max(0.1, min(1.0, 2 / (total + 1)))
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimiser, max_lr=settings.learning_rate, total_steps=total + 1, pct_start=0.1
+            self.optimiser, max_lr=settings.learning_rate, total_steps=total + 1, pct_start=warm_up
         )
 
     def apply(self, loss: Tensor) -> None:
@@ -72,7 +75,8 @@ def fit(
 
     `take_step(step)` updates the weights through `updates` and returns 0-d tensors to report. `kept` are
     tensors worth a place in the checkpoint because they were dear to compute (see `kept_from`). A checkpoint
-    is left every `checkpoint_every_seconds`, at the end, and when asked to stop, which raises Stopped.
+    is left every `checkpoint_every_seconds`, at the end, and when asked to stop, which raises Stopped. Raises
+    Diverged when a metric stops being a number.
     """
     step = 0
     if attempt.resume is not None:
@@ -81,6 +85,7 @@ def fit(
         step = attempt.resume.step
 
     def leave_checkpoint() -> None:
+        _finite(metrics, step)
         state = {"updates": updates.state(), "generators": _generators(), "kept": dict(kept or {})}
         path = write_checkpoint(attempt.folder / "checkpoints", step, state, attempt.spec)
         attempt.events.write("checkpoint", step=step, path=str(path.relative_to(attempt.folder)))
@@ -96,7 +101,7 @@ def fit(
         step += 1
         if attempt.events.due() or step == total_steps:
             # Reading a metric waits for the device, so it is done here and not at every step.
-            attempt.events.metric(step, _plain(metrics))
+            attempt.events.metric(step, _finite(metrics, step))
             attempt.events.progress(step, total_steps, message)
         if time.monotonic() - last_checkpoint >= attempt.spec.checkpoint_every_seconds:
             leave_checkpoint()
@@ -112,6 +117,18 @@ def kept_from(attempt: Attempt, name: str) -> Tensor | None:
         return None
     found: Tensor | None = attempt.resume.state["kept"].get(name)
     return found
+
+
+class Diverged(ArithmeticError):
+    """A metric is no longer a finite number; the weights are worthless."""
+
+
+def _finite(metrics: Metrics, step: int) -> dict[str, float]:
+    plain = _plain(metrics)
+    lost = [name for name, value in plain.items() if not math.isfinite(value)]
+    if lost:
+        raise Diverged(f"{', '.join(lost)} not finite after step {step}: lower the learning rate")
+    return plain
 
 
 def _plain(metrics: Metrics) -> dict[str, float]:

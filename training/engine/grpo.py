@@ -27,7 +27,7 @@ def group_advantages(rewards: Tensor) -> Tensor:
 
 
 def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
-    """Trains `loaded` in place on the prompts of labelled rows."""
+    """Trains `loaded` in place on the prompts of labelled rows, without dropout: what acts is what is trained."""
     spec, settings = attempt.spec, attempt.spec.online
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     actor = Actor(attempt, loaded.model, scorer, rows)
@@ -48,7 +48,5 @@ def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
         actor.learn(updates, loss)
         return {"loss": loss.detach(), "reward": trajectories.rewards.mean(), "kl": kl.detach()}
 
-    loaded.model.train()
     metrics = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (GRPO)")
-    loaded.model.eval()
     return Outcome(settings.steps, len(rows), metrics)

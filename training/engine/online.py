@@ -6,6 +6,7 @@ of other weights are refused: their probabilities would not be those of the poli
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -56,8 +57,11 @@ class RewardFunction:
             if component.name not in COMPONENTS:
                 raise ComponentError(f"unknown component {component.name!r}; known: {', '.join(COMPONENTS)}")
             value = COMPONENTS[component.name].function(observed, component.parameters)
-            if value is not None:
-                values[component.name] = value
+            if value is None:
+                continue
+            if not math.isfinite(value):
+                raise ComponentError(f"{component.name} gave {value}, which is not a number to learn from")
+            values[component.name] = value
         if not values:
             raise ComponentError(f"none of {', '.join(self._weights)} has a value for a decision that was just made")
         return total(values, self._weights)

@@ -24,7 +24,7 @@ from training.engine.data import Batches, Labelled, Logged, drop_tokens
 from training.engine.fit import Metrics, Updates, fit, kept_from
 from training.engine.hardware import autocast
 from training.engine.models import Loaded, trainable_parameters
-from training.engine.reward_model import Feedback, bag_features, cross_fit, option_columns
+from training.engine.reward_model import MAX_COLUMNS, Feedback, bag_features, cross_fit, option_columns
 from training.engine.scoring import score_rows
 
 FLOOR = 1e-4
@@ -56,8 +56,8 @@ def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[L
         base_log_p = score_rows(attempt, loaded.model, scorer, prompts, options).cpu()
         columns, offered, width = option_columns(options, base_log_p.shape[1])
         feedback = Feedback(columns, offered, torch.tensor(chosen), torch.tensor(rewards), base_log_p)
-        if width > 512:
-            attempt.events.warn("more than 512 distinct options: the rare ones share the reward model's weights")
+        if width > MAX_COLUMNS:
+            attempt.events.warn(f"over {MAX_COLUMNS} distinct options: the rare ones share the reward model's weights")
         q = cross_fit(
             bag_features([scorer.prompts.content(ids) for ids in prompts]),
             feedback,

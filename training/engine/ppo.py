@@ -58,7 +58,10 @@ class ValueHead(nn.Module):
 
 
 def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
-    """Trains `loaded` in place on the prompts of labelled rows; the value head is thrown away afterwards."""
+    """Trains `loaded` in place on the prompts of labelled rows; the value head is thrown away afterwards.
+
+    There is no dropout: what acts is what is trained.
+    """
     spec, settings = attempt.spec, attempt.spec.online
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     actor = Actor(attempt, loaded.model, scorer, rows)
@@ -100,7 +103,5 @@ def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
                 metrics |= {"loss": loss.detach(), "kl": kl.detach(), "value_loss": value_loss.detach()}
         return metrics
 
-    loaded.model.train()
     result = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (PPO)")
-    loaded.model.eval()
     return Outcome(settings.steps, len(rows), result)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.engine.actions import ActionScorer, causal_of, pad_right
+from training.engine.actions import ActionScorer, Head, causal_of, pad_right
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, Labelled, by_length, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
@@ -75,7 +75,8 @@ def answer_losses(
     ]
     hidden = getattr(causal, causal.base_model_prefix)(input_ids=ids, use_cache=False).last_hidden_state
     row_of, place_of = torch.tensor(places, device=device).T
-    logits = causal.get_output_embeddings()(hidden[row_of, place_of]).float()
+    with torch.autocast(device.type, enabled=False):
+        logits = Head.of(causal).logits(hidden[row_of, place_of])
     targets = ids[row_of, place_of + 1]
     text = nn.functional.cross_entropy(logits, targets)
     # Of all answer positions, those where other options part from this answer, with the tokens allowed there.

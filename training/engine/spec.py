@@ -27,7 +27,7 @@ EXIT_STOPPED = 75  # asked to stop; a checkpoint was left and the run can be res
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class TinyShape(Strict):
@@ -175,12 +175,15 @@ class RunSpec(Strict):
 
     @model_validator(mode="after")
     def _fits_its_method(self) -> RunSpec:
-        """Gathers every fault before it speaks."""
+        """Gathers every fault before it speaks, one a line."""
         faults: list[str] = []
         if self.base.tiny is not None and self.method != "pretrain":
             faults.append("base.tiny: only the pretrain method makes a model; give base.path")
         if self.method not in {"merge", "evaluate"} and self.data.train is None:
             faults.append(f"data.train: method {self.method} learns from rows; give a file")
+        tiny = self.base.tiny
+        if tiny is not None and self.max_prompt_tokens + self.max_completion_tokens + 16 > tiny.max_positions:
+            faults.append("max_prompt_tokens: prompt, template and answer do not fit into base.tiny.max_positions")
         if self.method == "evaluate" and self.data.heldout is None:
             faults.append("data.heldout: evaluate needs held-out rows")
         if self.evaluate is not None and self.data.heldout is None:
@@ -196,7 +199,7 @@ class RunSpec(Strict):
         if len({component.name for component in self.reward}) < len(self.reward):
             faults.append("reward: the same component twice")
         if faults:
-            raise ValueError("; ".join(faults))
+            raise ValueError("\n".join(faults))
         return self
 
 

@@ -1,0 +1,82 @@
+"""Rows are read with every fault named by file, line and field, and are taken in a reproducible order."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training.engine.data import Batches, DataError, Labelled, Logged, by_length, drop_tokens, read_rows
+
+LOGGED = {"id": "1", "prompt": "p", "options": ["a", "b"], "action": "a", "propensity": 0.5, "reward": 1.0}
+
+
+def written(path: Path, rows: list[Any]) -> Path:
+    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
+    return path
+
+
+def test_rows_are_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.jsonl", [LOGGED, "", LOGGED | {"id": "2", "reward": None, "group": "g"}])
+    one, other = read_rows(path, Logged)
+    assert (one.reward, other.reward, other.group) == (1.0, None, "g")
+    assert one.options is other.options
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"propensity": 0.0}, "propensity"),
+        ({"propensity": 1.5}, "propensity"),
+        ({"propensity": "high"}, "$.propensity"),
+        ({"reward": 2}, "reward"),
+        ({"action": "c"}, "action"),
+        ({"options": []}, "options"),
+        ({"options": ["a", "a"]}, "options"),
+        ({"options": ["a", ""]}, "options"),
+        ({"rewrad": 1}, "rewrad"),
+    ],
+)
+def test_a_fault_names_its_line_and_field(tmp_path: Path, change: dict[str, Any], fault: str) -> None:
+    path = written(tmp_path / "rows.jsonl", [LOGGED, LOGGED | change])
+    with pytest.raises(DataError) as refused:
+        read_rows(path, Logged)
+    assert refused.value.faults[0].startswith("rows.jsonl:2: ")
+    assert fault in refused.value.faults[0]
+
+
+def test_all_faults_are_named_at_once_up_to_a_limit(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.jsonl", ["{", "[" * 100_000, *[{"id": "1"}] * 30])
+    with pytest.raises(DataError) as refused:
+        read_rows(path, Labelled)
+    assert len(refused.value.faults) == 21
+    assert refused.value.faults[-1] == "rows.jsonl: and 12 more"
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "empty.jsonl"])
+def test_a_file_without_rows_is_a_fault(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(DataError, match=name):
+        read_rows(tmp_path / name, Labelled)
+
+
+def test_batches_visit_every_row_once_an_epoch_and_depend_on_seed_and_step_only() -> None:
+    lengths = [random.Random(i).randint(1, 50) for i in range(203)]
+    batches = Batches(lengths, 16, seed=5)
+    for epoch in range(3):
+        steps = range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)
+        assert sorted(row for step in steps for row in batches.at(step)) == list(range(203))
+    assert Batches(lengths, 16, seed=5).at(20) == batches.at(20)
+    assert Batches(lengths, 16, seed=6).at(20) != batches.at(20)
+    assert sorted(row for batch in by_length(lengths, 16) for row in batch) == list(range(203))
+
+
+def test_token_dropout_spares_the_template() -> None:
+    ids = list(range(100))
+    dropped = drop_tokens(ids, 3, 2, 0.5, random.Random(0))
+    assert dropped[:3] == [0, 1, 2] and dropped[-2:] == [98, 99]
+    assert 25 < len(dropped) < 75
+    assert drop_tokens(ids, 3, 2, 0.0, random.Random(0)) == ids

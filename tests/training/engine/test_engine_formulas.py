@@ -1,0 +1,174 @@
+"""The formulas against numbers reckoned by hand, and the refusals around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from decisions.rewards.components import ComponentError, Observed
+from training.engine.actions import ActionScorer
+from training.engine.attempt import Attempt
+from training.engine.data import Labelled
+from training.engine.evaluate import serving_probabilities
+from training.engine.events import Events
+from training.engine.fit import Diverged, Updates, fit
+from training.engine.grpo import group_advantages
+from training.engine.models import load_model, load_tokenizer, trainable_parameters
+from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
+from training.engine.posterior import posterior_targets
+from training.engine.ppo import generalised_advantages
+from training.engine.reward_model import Feedback, bag_features, cross_fit, option_columns
+from training.engine.spec import Data, ModelSource, Optimiser, RewardComponent, RunSpec, Serving, TinyShape
+from training.engine.stop import StopFlag
+
+
+@pytest.mark.parametrize(
+    ("reward", "expected"),
+    [
+        (1.0, [0.5 * 0.9, 0.3 * 0.1, 0.2 * 0.1]),
+        (0.0, [0.5 * 0.1, 0.3 * 0.9, 0.2 * 0.9]),
+        (0.25, [0.5 * 0.3, 0.3 * 0.7, 0.2 * 0.7]),
+    ],
+)
+def test_posterior_is_bayes_rule(reward: float, expected: list[float]) -> None:
+    q = torch.tensor([[0.5, 0.3, 0.2]])
+    targets = posterior_targets(q, torch.ones(1, 3, dtype=torch.bool), torch.tensor([0]), torch.tensor([reward]), 0.1)
+    assert targets[0].tolist() == pytest.approx([value / sum(expected) for value in expected])
+
+
+def test_posterior_gives_nothing_to_what_was_not_offered() -> None:
+    q, offered = torch.tensor([[0.6, 0.4, 0.0]]), torch.tensor([[True, True, False]])
+    targets = posterior_targets(q, offered, torch.tensor([1]), torch.tensor([0.0]), 0.05)
+    assert targets[0, 2] == 0 and targets.sum() == pytest.approx(1.0)
+
+
+def test_generalised_advantages_stop_where_an_episode_ends() -> None:
+    rewards, values = torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0.5, 0.25, 1.0])
+    advantages, returns = generalised_advantages(rewards, values, torch.tensor([False, True, True]), 0.9, 0.5)
+    last_of_first = 2.0 - 0.25
+    first = (1.0 + 0.9 * 0.25 - 0.5) + 0.9 * 0.5 * last_of_first
+    assert advantages.tolist() == pytest.approx([first, last_of_first, 4.0])
+    assert returns.tolist() == pytest.approx([first + 0.5, 2.0, 5.0])
+
+
+def test_group_advantages_are_zero_where_a_group_agrees() -> None:
+    advantages = group_advantages(torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 3.0]]))
+    assert advantages[0].tolist() == [0.0, 0.0, 0.0]
+    assert advantages[1].tolist() == pytest.approx([-0.5773, -0.5773, 1.1546], abs=1e-3)
+
+
+def test_the_surrogate_has_no_slope_beyond_the_clip() -> None:
+    log_p = torch.tensor([0.5, 0.5, 0.0], requires_grad=True)
+    loss = clipped_surrogate(log_p, torch.zeros(3), torch.tensor([1.0, -1.0, 1.0]), 0.2)
+    assert loss.item() == pytest.approx(-(1.2 - np.exp(0.5) + 1.0) / 3, abs=1e-6)
+    loss.backward()
+    assert log_p.grad is not None
+    assert log_p.grad[0] == 0 and log_p.grad[1] > 0 and log_p.grad[2] < 0
+
+
+def test_serving_probabilities_sharpen_and_explore() -> None:
+    log_p = torch.tensor([[0.6, 0.3, 0.1], [0.75, 0.25, 0.0]]).log().clamp(min=-1e4)
+    acting = serving_probabilities(log_p, torch.tensor([3, 2]), Serving(temperature=0.5, epsilon=0.1))
+    assert acting.sum(1).tolist() == pytest.approx([1.0, 1.0])
+    assert acting[0, 0].item() == pytest.approx(0.9 * 0.36 / 0.46 + 0.1 / 3)
+    assert acting[1].tolist() == pytest.approx([0.9 * 0.9 + 0.05, 0.9 * 0.1 + 0.05, 0.0])
+
+
+def test_a_reward_that_cannot_be_computed_is_not_zero() -> None:
+    reward = RewardFunction([RewardComponent(name="matches_answer", weight=2.0, parameters={"wrong": -1.0})])
+    assert reward(Observed(action="a", answer="a")) == 2.0
+    assert reward(Observed(action="a", answer="b")) == -2.0
+    with pytest.raises(ComponentError):
+        reward(Observed(action="a"))
+    with pytest.raises(ComponentError, match="none of verdict"):
+        RewardFunction([RewardComponent(name="verdict")])(Observed(action="a", answer="a"))
+
+
+def test_trajectories_of_other_weights_are_refused(base_folder: Path, tmp_path: Path) -> None:
+    spec = RunSpec(
+        run_id="x",
+        method="grpo",
+        base=ModelSource(path=str(base_folder)),
+        data=Data(train="rows"),
+        reward=[RewardComponent(name="matches_answer")],
+    )
+    events = Events(tmp_path / "events.jsonl")
+    attempt = Attempt(spec, 1, tmp_path, torch.device("cpu"), events, StopFlag())
+    model = load_model(base_folder, attempt.device)
+    rows = [Labelled("1", "an invoice", ("work", "health"), "work"), Labelled("2", "pills", ("a", "b", "c"), "c")]
+    actor = Actor(attempt, model, ActionScorer(load_tokenizer(base_folder), 32), rows)
+    updates = Updates(trainable_parameters(model), Optimiser(), 4)
+    actor.follow(updates)
+    scores = actor.score([0, 1])
+    trajectories = actor.draw([0, 1], scores.log_p, 5)
+    assert trajectories.actions[0].max() < 2  # the filler beyond a row's own options is never drawn
+    actor.refuse_foreign(trajectories)
+    actor.learn(updates, -scores.log_p[:, 0].mean())
+    with pytest.raises(ForeignTrajectories):
+        actor.refuse_foreign(trajectories)
+    events.close()
+
+
+def test_weights_that_are_no_numbers_end_the_run(tmp_path: Path) -> None:
+    spec = RunSpec(run_id="x", method="pretrain", base=ModelSource(tiny=TinyShape()), data=Data(train="rows"))
+    events = Events(tmp_path / "events.jsonl")
+    attempt = Attempt(spec, 1, tmp_path, torch.device("cpu"), events, StopFlag())
+    updates = Updates({"p": nn.Parameter(torch.zeros(3))}, Optimiser(), 2)
+    with pytest.raises(Diverged, match="loss not finite after step 2"):
+        fit(attempt, updates, 2, lambda step: {"loss": torch.tensor(float("nan"))}, "diverging")
+    assert not list(tmp_path.glob("checkpoints/step-*"))
+    events.close()
+
+
+def feedback(rows: int) -> tuple[list[list[int]], Feedback]:
+    """Prompts of four tokens; the first one says which of three options is right."""
+    generator = torch.Generator().manual_seed(0)
+    contents = torch.randint(3, 20, (rows, 4), generator=generator)
+    right = torch.randint(0, 3, (rows,), generator=generator)
+    contents[:, 0] = right
+    action = torch.randint(0, 3, (rows,), generator=generator)
+    columns, offered, _ = option_columns([("x", "y", "z")] * rows, 3)
+    base = torch.full((rows, 3), 1 / 3).log()
+    return contents.tolist(), Feedback(columns, offered, action, (action == right).float(), base)
+
+
+def fit_direct_method(contents: list[list[int]], given: Feedback) -> torch.Tensor:
+    return cross_fit(bag_features(contents), given, 3, noise=0.05, folds=3, epochs=6, seed=0, stop=StopFlag())
+
+
+def test_the_direct_method_finds_the_right_option() -> None:
+    contents, given = feedback(400)
+    q = fit_direct_method(contents, given)
+    assert q.sum(1).tolist() == pytest.approx([1.0] * 400, abs=1e-4)
+    assert (q.argmax(1) == torch.tensor([content[0] for content in contents])).float().mean() > 0.85
+
+
+def test_a_row_is_predicted_without_its_own_feedback() -> None:
+    contents, given = feedback(120)
+    q = fit_direct_method(contents, given)
+    flipped = given.reward.clone()
+    flipped[7] = 1 - flipped[7]
+    again = fit_direct_method(contents, given._replace(reward=flipped))
+    assert torch.equal(q[7], again[7])
+    assert not torch.equal(q, again)
+
+
+def test_options_are_told_apart_by_their_text() -> None:
+    columns, offered, width = option_columns([("a", "b"), ("b", "c", "a")], 3)
+    assert width == 3
+    assert columns[0, 0] == columns[1, 2] and columns[0, 1] == columns[1, 0]
+    assert offered.tolist() == [[True, True, False], [True, True, True]]
+
+
+def test_updates_stop_at_the_clip_norm_and_survive_a_short_schedule() -> None:
+    for total in (1, 2, 9, 10):
+        parameter = nn.Parameter(torch.zeros(3))
+        updates = Updates({"p": parameter}, Optimiser(clip_norm=0.5), total)
+        for _ in range(total):
+            updates.apply((parameter * 1000).sum())
+            assert parameter.grad is not None and parameter.grad.norm() <= 0.5001
+        assert torch.isfinite(parameter).all()

@@ -1,0 +1,132 @@
+"""Every method learns: from a base that is half right to a model that is clearly better, on several seeds."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_world import OPTIONS, World, engine, labelled, logged, read_events, read_result, write_run
+
+LEARNED_FROM_LOGS = {"learning_rate": 2e-3, "epochs": 4, "batch_size": 32}
+ONLINE = {
+    "optimiser": {"learning_rate": 1e-3, "batch_size": 64},
+    "online": {"steps": 50, "prompts_per_step": 64},
+    "reward": [{"name": "matches_answer"}],
+}
+
+
+def trained(folder: Path, world: World, spec: dict[str, Any], **data: list[dict[str, Any]]) -> dict[str, Any]:
+    spec = {"base": {"path": str(world.base)}, "evaluate": {"free_rows": 0}} | spec
+    run = write_run(folder / "run", spec, heldout=world.heldout, **data)
+    assert engine(run) == 0
+    return read_result(run)
+
+
+def test_pretraining_learns_half_the_task_and_writes_options_freely(world: World) -> None:
+    score = read_result(world.pretrained)["scores"]["trained"]
+    assert 0.35 < score["accuracy"] < 0.85
+    assert score["valid_share"] > 0.9
+
+
+def test_the_base_is_as_sure_as_it_is_right(world: World) -> None:
+    """Mean confidence is close to accuracy, on rows it never saw."""
+    lines = (world.pretrained / "attempts" / "1" / "predictions.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    confidence = sum(row["p_action"] for row in rows) / len(rows)
+    accuracy = sum(row["correct"] for row in rows) / len(rows)
+    assert read_result(world.pretrained)["metrics"]["temperature"] != 1.0
+    assert abs(confidence - accuracy) < 0.15
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_posterior_learns_from_what_was_tried(tmp_path: Path, world: World, seed: int) -> None:
+    log = logged(world.stream, world.probabilities, seed)
+    spec = {"method": "posterior", "seed": seed, "optimiser": LEARNED_FROM_LOGS}
+    scores = trained(tmp_path, world, spec, train=log, replay=world.taught)["scores"]
+    assert scores["trained"]["accuracy"] > scores["base"]["accuracy"] + 0.15
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_reward_weighted_learns_from_what_was_tried(tmp_path: Path, world: World, seed: int) -> None:
+    log = logged(world.stream, world.probabilities, seed)
+    spec = {"method": "reward_weighted", "seed": seed, "optimiser": LEARNED_FROM_LOGS}
+    scores = trained(tmp_path, world, spec, train=log, replay=world.taught)["scores"]
+    assert scores["trained"]["accuracy"] > scores["base"]["accuracy"] + 0.12
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("method", ["grpo", "ppo"])
+def test_fresh_decisions_teach(tmp_path: Path, world: World, method: str, seed: int) -> None:
+    result = trained(tmp_path, world, ONLINE | {"method": method, "seed": seed}, train=world.stream)
+    assert result["scores"]["trained"]["accuracy"] > result["scores"]["base"]["accuracy"] + 0.15
+    assert result["metrics"]["kl"] > 0
+
+
+@pytest.mark.parametrize("targets", ["all-linear", "attention"])
+def test_an_adapter_learns_and_leaves_the_base_alone(tmp_path: Path, world: World, targets: str) -> None:
+    log = logged(world.stream, world.probabilities, 1)
+    spec = {
+        "method": "posterior",
+        "lora": {"r": 8, "targets": targets, "dropout": 0.05},
+        "optimiser": LEARNED_FROM_LOGS | {"learning_rate": 5e-3, "epochs": 2},
+    }
+    result = trained(tmp_path, world, spec, train=log)
+    assert result["output"] == "adapter"
+    assert result["trainable_parameters"] < result["total_parameters"] / 4
+    assert result["scores"]["trained"]["accuracy"] > result["scores"]["base"]["accuracy"] + 0.1
+
+
+def test_rows_may_offer_different_options(tmp_path: Path, world: World) -> None:
+    """Two, three or all options, in any order: the union is learned, and nothing else is offered."""
+    log = []
+    for i, row in enumerate(logged(world.stream[:300], world.probabilities[:300], 1)):
+        others = [option for option in OPTIONS if option != row["action"]]
+        offered = [row["action"], *others[: 1 + i % 5]]
+        log.append(row | {"options": offered[::-1] if i % 2 else offered})
+    spec = {"method": "posterior", "optimiser": LEARNED_FROM_LOGS | {"epochs": 1}}
+    run = write_run(
+        tmp_path / "run",
+        spec | {"base": {"path": str(world.base)}, "evaluate": {"free_rows": 20}},
+        train=log,
+        heldout=[row | {"options": [row["answer"], "zzz never seen"]} for row in labelled(60, 9)],
+    )
+    assert engine(run) == 0
+    predictions = [json.loads(line) for line in (run / "attempts/1/predictions.jsonl").read_text().splitlines()]
+    assert len(predictions) == 120
+    for prediction in predictions:
+        assert len(prediction["p"]) == 2
+        assert math.isclose(sum(prediction["p"]), 1.0, abs_tol=1e-5)
+
+
+def test_predictions_and_result_agree(tmp_path: Path, world: World) -> None:
+    spec = {
+        "method": "evaluate",
+        "base": {"path": str(world.base)},
+        "serving": {"temperature": 0.5, "epsilon": 0.12},
+        "evaluate": {"free_rows": 0},
+    }
+    run = write_run(tmp_path / "run", spec, heldout=world.heldout[:50])
+    assert engine(run) == 0
+    predictions = [json.loads(line) for line in (run / "attempts/1/predictions.jsonl").read_text().splitlines()]
+    score = read_result(run)["scores"]["base"]
+    assert score["accuracy"] == pytest.approx(sum(row["correct"] for row in predictions) / 50)
+    assert score["probability_of_right"] == pytest.approx(sum(row["expected_right"] for row in predictions) / 50)
+    for row, held in zip(predictions, world.heldout, strict=False):
+        squares = [p**2 for p in row["p"]]
+        acting = 0.88 * row["p_answer"] ** 2 / sum(squares) + 0.12 / len(squares)
+        assert row["expected_right"] == pytest.approx(acting, abs=1e-4)
+        assert (row["id"], row["group"]) == (held["id"], held["group"])
+        assert row["correct"] == (row["action"] == held["answer"])
+
+
+def test_events_tell_the_whole_story(world: World) -> None:
+    events = read_events(world.pretrained)
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    kinds = [event["kind"] for event in events]
+    assert kinds[0] == "started" and kinds[-1] == "finished"
+    assert {"progress", "metric", "checkpoint"} <= set(kinds)
+    assert events[-1]["result"] == read_result(world.pretrained)
+    assert all(0 <= event["fraction"] <= 1 for event in events if event["kind"] == "progress")

@@ -1,0 +1,64 @@
+"""Saving, hashing and merging."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from engine_world import World, engine, logged, read_result, write_run
+
+from training.engine.models import ADAPTER, Loaded, attach_adapter, load_model, load_tokenizer, save, weights_sha256
+
+CPU = torch.device("cpu")
+
+
+def test_the_hash_is_of_the_weights_not_of_the_files(base_folder: Path, tmp_path: Path) -> None:
+    model = load_model(base_folder, CPU)
+    model.save_pretrained(tmp_path / "sharded", max_shard_size="300KB")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 1
+    assert weights_sha256(tmp_path / "sharded") == weights_sha256(base_folder)
+    with torch.no_grad():
+        model.model.norm.weight[0] += 1e-4
+    save(Loaded(model, load_tokenizer(base_folder)), tmp_path / "changed")
+    assert weights_sha256(tmp_path / "changed") != weights_sha256(base_folder)
+
+
+def test_a_merged_model_has_the_adapters_logits(tmp_path: Path, world: World) -> None:
+    log = logged(world.stream[:200], world.probabilities[:200], 1)
+    optimiser = {"learning_rate": 5e-3, "epochs": 1}
+    spec = {"method": "posterior", "base": {"path": str(world.base)}, "lora": {}, "optimiser": optimiser}
+    adapted = write_run(tmp_path / "adapted", spec, train=log)
+    assert engine(adapted) == 0
+    adapter = adapted / "attempts" / "1" / "adapter"
+    source = {"path": str(world.base), "adapter": str(adapter)}
+    spec = {"method": "merge", "base": source, "evaluate": {"free_rows": 0}}
+    run = write_run(tmp_path / "merged", spec, heldout=world.heldout[:40])
+    assert engine(run) == 0
+    result = read_result(run)
+    assert (result["output"], result["steps"]) == ("model", 0)
+    assert result["weights_sha256"] == weights_sha256(run / "attempts/1/model") != weights_sha256(world.base)
+
+    ids = load_tokenizer(run / "attempts/1/model")(["please check the invoice"], return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        merged = load_model(run / "attempts/1/model", CPU)(input_ids=ids).logits
+        together = attach_adapter(load_model(world.base, CPU), adapter, ADAPTER)(input_ids=ids).logits
+        alone = load_model(world.base, CPU)(input_ids=ids).logits
+    assert torch.allclose(merged, together, atol=1e-4)
+    assert not torch.allclose(merged, alone, atol=1e-2)
+
+
+def test_an_adapters_folder_names_no_path_of_this_machine(tmp_path: Path, world: World) -> None:
+    log = logged(world.stream[:64], world.probabilities[:64], 1)
+    spec = {
+        "method": "reward_weighted",
+        "base": {"path": str(world.base)},
+        "lora": {"r": 2},
+        "optimiser": {"epochs": 1},
+    }
+    run = write_run(tmp_path / "run", spec, train=log)
+    assert engine(run) == 0
+    folder = run / "attempts" / "1" / "adapter"
+    assert not json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"]
+    assert all(str(tmp_path).encode() not in file.read_bytes() for file in folder.iterdir())
+    assert (folder / "chat_template.jinja").exists()

@@ -1,0 +1,134 @@
+"""Stopping and dying: a run that was interrupted ends with the weights of one that was not, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_world import World, engine, logged, read_events, read_result, write_run
+
+Launcher = Callable[..., subprocess.Popen[bytes]]
+LONG = {"learning_rate": 1e-3, "epochs": 12, "batch_size": 16}
+
+
+def wait_for(run: Path, process: subprocess.Popen[bytes], seen: Callable[[dict[str, Any]], bool]) -> None:
+    """Until an event of attempt 1 is seen; the process must not end before."""
+    deadline = time.monotonic() + 120
+    while not any(seen(event) for event in read_events(run)):
+        assert process.poll() is None, process.stderr.read().decode() if process.stderr else ""
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def underway(event: dict[str, Any]) -> bool:
+    return event["kind"] == "metric" and event["step"] > 0
+
+
+@pytest.fixture(scope="module")
+def ppo_run(tmp_path_factory: pytest.TempPathFactory, world: World) -> Path:
+    """PPO over an adapter with dropout: random draws, a value head, shuffled minibatches. Uninterrupted."""
+    spec = {
+        "method": "ppo",
+        "base": {"path": str(world.base)},
+        "lora": {"r": 4, "dropout": 0.1},
+        "optimiser": {"learning_rate": 1e-3, "batch_size": 16},
+        "online": {"steps": 120, "prompts_per_step": 32, "inner_epochs": 1},
+        "reward": [{"name": "matches_answer"}],
+    }
+    run = write_run(tmp_path_factory.mktemp("ppo") / "run", spec, train=world.stream[:300])
+    assert engine(run) == 0
+    return run
+
+
+def interrupted_copy(run: Path, folder: Path) -> Path:
+    shutil.copytree(run, folder, ignore=shutil.ignore_patterns("attempts"))
+    return folder
+
+
+@pytest.mark.parametrize("how", ["sigterm", "end of standard input"])
+def test_a_stopped_run_goes_on_bit_for_bit(ppo_run: Path, tmp_path: Path, launch: Launcher, how: str) -> None:
+    run = interrupted_copy(ppo_run, tmp_path / "run")
+    process = launch(str(run), *(["--supervised"] if how != "sigterm" else []))
+    wait_for(run, process, underway)
+    if how == "sigterm":
+        process.send_signal(signal.SIGTERM)
+    else:
+        assert process.stdin is not None
+        process.stdin.close()
+    assert process.wait(60) == 75
+    events = read_events(run)
+    assert [event["kind"] for event in events[-2:]] == ["checkpoint", "stopped"]
+    assert events[-1]["reason"] == ("SIGTERM" if how == "sigterm" else "end of standard input")
+    assert not (run / "attempts" / "1" / "result.json").exists()
+
+    assert engine(run, "--attempt", "7") == 0
+    started = next(event for event in read_events(run, 7) if event["kind"] == "started")
+    assert started["resumed_from"] == f"1/checkpoints/step-{events[-1]['step']:08d}"
+    assert read_result(run, 7)["weights_sha256"] == read_result(ppo_run)["weights_sha256"]
+
+
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: Launcher) -> None:
+    spec = {
+        "method": "posterior",
+        "base": {"path": str(world.base)},
+        "optimiser": LONG | {"token_dropout": 0.1},
+        "checkpoint_every_seconds": 0.2,
+    }
+    log = logged(world.stream[:400], world.probabilities[:400], 1)
+    whole = write_run(tmp_path / "whole", spec, train=log, replay=world.taught)
+    run = interrupted_copy(whole, tmp_path / "killed")
+    process = launch(str(run))
+    wait_for(run, process, lambda event: event["kind"] == "checkpoint" and event["step"] > 0)
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    assert not (run / "attempts" / "1" / "result.json").exists()
+
+    assert engine(run) == 0
+    assert engine(whole) == 0
+    assert next(event for event in read_events(run, 2) if event["kind"] == "started")["resumed_from"]
+    assert read_result(run, 2)["weights_sha256"] == read_result(whole)["weights_sha256"]
+
+
+def test_a_damaged_checkpoint_is_passed_over(ppo_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(ppo_run, run)
+    [newest] = sorted((run / "attempts/1/checkpoints").glob("step-*"))
+    older = newest.with_name("step-00000000")
+    shutil.copytree(newest, older)
+    state = newest / "state.pt"
+    state.write_bytes(state.read_bytes()[:-100] + bytes(100))
+    unfinished = newest.with_name("step-99999999")
+    shutil.copytree(newest, unfinished)
+    (unfinished / "COMPLETE").unlink()
+    assert engine(run) == 0
+    started = next(event for event in read_events(run, 2) if event["kind"] == "started")
+    assert started["resumed_from"] == "1/checkpoints/step-00000000"
+    assert "damaged" in read_result(run, 2)["warnings"][0]
+
+
+def test_a_checkpoint_of_another_spec_is_left_alone(ppo_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(ppo_run, run)
+    spec = json.loads((run / "spec.json").read_text())
+    spec["seed"] = 9
+    spec["online"]["steps"] = 2
+    (run / "spec.json").write_text(json.dumps(spec))
+    assert engine(run) == 0
+    result = read_result(run, 2)
+    assert result["steps"] == 2
+    assert "another spec" in result["warnings"][0]
+
+
+def test_a_finished_run_is_not_trained_again(ppo_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(ppo_run, run)
+    assert engine(run) == 0
+    assert not [event for event in read_events(run, 2) if event["kind"] == "metric"]
+    assert read_result(run, 2)["weights_sha256"] == read_result(run, 1)["weights_sha256"]
