@@ -105,6 +105,9 @@ def _requeue(context: JobContext, seconds: float, changes: dict[str, object]) ->
     run_after = timezone.now() + dt.timedelta(seconds=seconds)
     try:
         with context.fenced():
+            # Whoever cancels takes the same lock. Nobody would ever claim a queued job that is to be cancelled.
+            if context.cancel_requested():
+                return _end(context, JobState.CANCELLED, str(changes.get("error") or "cancelled"))
             Job.objects.filter(id=context.job_id).update(
                 state=JobState.QUEUED, lease_until=None, run_after=run_after, **changes
             )

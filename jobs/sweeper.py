@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from dataclasses import dataclass
 
 import structlog
@@ -13,7 +14,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from jobs.hints import send_hint
-from jobs.models import Job, JobState
+from jobs.models import TERMINAL, Job, JobState
 from jobs.services import notify_end
 
 logger = structlog.get_logger(__name__)
@@ -34,31 +35,44 @@ def sweep() -> Swept:
     return Swept(taken_back, ended, _send_due_hints())
 
 
-@transaction.atomic
 def _take_back_expired() -> tuple[int, int]:
-    expired = list(
-        Job.objects.select_for_update(skip_locked=True).filter(state=JobState.RUNNING, lease_until__lt=Now())
-    )
-    ended = 0
-    for job in expired:
-        job.lease_until = None
-        # The fence moves here too: the lost attempt must not write even before the next claim.
-        job.fence = job.fence + 1
-        if job.cancel_requested:
-            job.state, job.error = JobState.CANCELLED, "cancelled; its worker was lost"
-        elif job.attempts >= job.max_attempts:
-            job.state, job.error = JobState.DEAD, f"its worker was lost {job.attempts} times"
-        else:
-            job.state, job.error = JobState.QUEUED, "its worker was lost"
-            job.run_after = timezone.now()
-        if job.is_terminal:
-            job.finished_at = timezone.now()
-            ended += 1
-        job.save(update_fields=["lease_until", "fence", "state", "error", "run_after", "finished_at"])
-        if job.is_terminal:
-            notify_end(job)
-        logger.warning("job_taken_back", job_id=str(job.id), kind=job.kind, state=job.state)
-    return len(expired), ended
+    """One transaction a job: one that cannot be ended must not keep the others from being taken back."""
+    expired = Job.objects.filter(state=JobState.RUNNING, lease_until__lt=Now()).values_list("id", flat=True)
+    states = [_take_back(job_id) for job_id in list(expired)]
+    return sum(state is not None for state in states), sum(state in TERMINAL for state in states)
+
+
+def _take_back(job_id: uuid.UUID) -> str | None:
+    """The job's new state, or None when it was not to be had: renewed, or taken by another sweeper."""
+    try:
+        with transaction.atomic():
+            job = (
+                Job.objects.select_for_update(skip_locked=True)
+                .filter(id=job_id, state=JobState.RUNNING, lease_until__lt=Now())
+                .first()
+            )
+            if job is None:
+                return None
+            job.lease_until = None
+            # The fence moves here too: the lost attempt must not write even before the next claim.
+            job.fence = job.fence + 1
+            if job.cancel_requested:
+                job.state, job.error = JobState.CANCELLED, "cancelled; its worker was lost"
+            elif job.attempts >= job.max_attempts:
+                job.state, job.error = JobState.DEAD, f"its worker was lost {job.attempts} times"
+            else:
+                job.state, job.error = JobState.QUEUED, "its worker was lost"
+                job.run_after = timezone.now()
+            if job.is_terminal:
+                job.finished_at = timezone.now()
+            job.save(update_fields=["lease_until", "fence", "state", "error", "run_after", "finished_at"])
+            if job.is_terminal:
+                notify_end(job)
+    except Exception:
+        logger.exception("job_not_taken_back", job_id=str(job_id))
+        return None
+    logger.warning("job_taken_back", job_id=str(job.id), kind=job.kind, state=job.state)
+    return str(job.state)
 
 
 def _send_due_hints() -> int:

@@ -1,0 +1,59 @@
+"""Job kinds of the tests' own, and the hints that would have gone to the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from jobs.registry import KINDS, job_kind
+from project.celery import app
+
+
+@pytest.fixture
+def kind() -> Iterator[Callable[..., str]]:
+    """`kind(handler, on_end=…)` registers a kind for this test and returns its name."""
+    made: list[str] = []
+
+    def register(handler: Callable[[Any], Any], **options: Any) -> str:
+        name = f"tests.{handler.__name__}_{len(made)}"
+        job_kind(name, **options)(handler)
+        made.append(name)
+        return name
+
+    yield register
+    for name in made:
+        del KINDS[name]
+
+
+@pytest.fixture
+def hints(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Ids of the jobs whose hint the broker took, in order."""
+    sent: list[str] = []
+    monkeypatch.setattr(app, "send_task", lambda name, args, **options: sent.append(args[0]))
+    return sent
+
+
+@pytest.fixture
+def at_once() -> Callable[..., list[Any]]:
+    """`at_once(n, function)`: n threads with a connection each enter the function together; their answers."""
+
+    def run(count: int, function: Callable[[], Any]) -> list[Any]:
+        barrier = Barrier(count)
+
+        def one() -> Any:
+            try:
+                connection.ensure_connection()
+                barrier.wait(30)
+                return function()
+            finally:
+                connection.close()
+
+        with ThreadPoolExecutor(count) as pool:
+            return [future.result(60) for future in [pool.submit(one) for _ in range(count)]]
+
+    return run
