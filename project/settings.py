@@ -238,3 +238,9 @@ MODEL_SERVER_TIMEOUT_SECONDS = float(env("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS"
 BASE_MODEL = env("RECKONER_BASE_MODEL", "tiny")
 
 LOGGING = project_logging.LOGGING
+
+# The demo world: how many passages teach the base, are decided on, and meet the experiment.
+DEMO_SEED = int(env("RECKONER_DEMO_SEED", "0"))
+DEMO_SEED_LABELS = int(env("RECKONER_DEMO_SEED_LABELS", "1200"))
+DEMO_DECISIONS = int(env("RECKONER_DEMO_DECISIONS", "4000"))
+DEMO_EXPERIMENT_UNITS = int(env("RECKONER_DEMO_EXPERIMENT_UNITS", "2400"))

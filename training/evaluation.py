@@ -40,9 +40,10 @@ def as_plain(interval: Interval) -> dict[str, Any]:
     }
 
 
-def score_predictions(path: Path, result: RunResult, *, spec: RewardSpec) -> Scored:
+def score_predictions(path: Path, result: RunResult, *, spec: RewardSpec, free_rows: int) -> Scored:
     """Reads predictions.jsonl. Accuracy is of the most probable option; reward is the expectation, under the policy
-    that would serve, of what the spec gives to a right (confirmed) or wrong (corrected) action."""
+    that would serve, of what the spec gives to a right (confirmed) or wrong (corrected) action. `free_rows` is how many
+    rows were also answered by free generation."""
     by_model: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     with path.open(encoding="utf-8") as handle:
         for line in handle:
@@ -64,8 +65,8 @@ def score_predictions(path: Path, result: RunResult, *, spec: RewardSpec) -> Sco
     }
     for model, given in result.scores.items():
         if given.valid_share is not None:
-            free = round(given.valid_share * given.free_rows)
-            scores[model]["valid_share"] = as_plain(wilson_interval(free, given.free_rows))
+            asked = min(free_rows, given.rows)
+            scores[model]["valid_share"] = as_plain(wilson_interval(round(given.valid_share * asked), asked))
     differences = {}
     if {"base", "trained"} <= measures.keys():
         differences = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -11,8 +12,8 @@ from django.utils import timezone
 
 from jobs.context import JobContext
 from jobs.services import enqueue_job
-from models_registry.artifacts import artifact_path
-from models_registry.models import ArtifactKind, ModelVersion
+from models_registry.artifacts import artifact_path, verify_artifact
+from models_registry.models import Artifact, ArtifactKind, ModelVersion
 from models_registry.services import store_artifact
 from training.launcher import run_engine, write_atomically
 from training.models import ExportJob
@@ -43,37 +44,44 @@ def export_version(context: JobContext) -> dict[str, Any] | None:
     )
     if export.state == ExportState.READY:
         return {"digest": export.artifact.digest if export.artifact else None}
-    run_dir = settings.RUNS / f"export-{export.id}"
-    run_dir.mkdir(parents=True, exist_ok=True)
-    version = export.version
-    if version.base is not None:
-        source = {
-            "path": str(artifact_path(version.base.artifact.digest)),
-            "adapter": str(artifact_path(version.artifact.digest)),
-        }
-    else:
-        source = {"path": str(artifact_path(version.artifact.digest))}
-    spec = {"run_id": f"export-{export.id}", "method": "merge", "base": source}
-    write_atomically(run_dir / "spec.json", json.dumps(spec))
-
-    def sink(events: Any) -> None:
-        fractions = [event for event in events if event["kind"] == "progress"]
-        if fractions:
-            context.progress(float(fractions[-1]["fraction"]), "merging")
-
-    finished = run_engine(context, run_dir, sink=sink)
-    artifact = store_artifact(
-        workspace=export.workspace,
-        folder=finished.folder / "model",
-        kind=ArtifactKind.MODEL,
-        meta={"export_of": str(version), "weights_sha256": finished.result.weights_sha256},
-    )
+    artifact = _merge(context, export) if export.version.base is not None else export.version.artifact
+    verify_artifact(artifact.digest)
     with context.fenced():
         ExportJob.objects.filter(id=export.id).update(
             state=ExportState.READY, artifact=artifact, finished_at=timezone.now()
         )
         context.complete({"digest": artifact.digest})
     return None
+
+
+def _merge(context: JobContext, export: ExportJob) -> Artifact:
+    """The adapter merged into a fresh copy of its base, by the engine. Full weights need none of this."""
+    version = export.version
+    assert version.base is not None
+    run_dir = settings.RUNS / f"export-{export.id}"
+    run_dir.mkdir(parents=True, exist_ok=True)
+    spec = {
+        "run_id": f"export-{export.id}",
+        "method": "merge",
+        "base": {
+            "path": str(artifact_path(version.base.artifact.digest)),
+            "adapter": str(artifact_path(version.artifact.digest)),
+        },
+    }
+    write_atomically(run_dir / "spec.json", json.dumps(spec))
+
+    def sink(events: Sequence[Mapping[str, Any]]) -> None:
+        fractions = [float(event["fraction"]) for event in events if event["kind"] == "progress"]
+        if fractions:
+            context.progress(fractions[-1], "merging")
+
+    finished = run_engine(context, run_dir, sink=sink)
+    return store_artifact(
+        workspace=export.workspace,
+        folder=finished.folder / "model",
+        kind=ArtifactKind.MODEL,
+        meta={"export_of": str(version), "weights_sha256": finished.result.weights_sha256},
+    )
 
 
 def end_with_job(job: Any) -> None:

@@ -18,6 +18,7 @@ from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
 from models_registry.services import NewVersion, register_version, store_artifact
 from training.datasets import ROWS_FILE
+from training.engine.spec import RunSpec
 from training.evaluation import Scored, gate_version, score_predictions
 from training.launcher import Finished, run_engine, write_atomically
 from training.models import DatasetSnapshot, Evaluation, RunEvent, RunMetric, TrainingRun
@@ -160,6 +161,10 @@ def _score(run: TrainingRun, finished: Finished) -> Scored | None:
     if finished.result.predictions is None:
         return None
 
+    asked = RunSpec.model_validate_json((finished.folder.parent.parent / "spec.json").read_text()).evaluate
     return score_predictions(
-        finished.folder / finished.result.predictions, finished.result, spec=current_reward_spec(run.agent)
+        finished.folder / finished.result.predictions,
+        finished.result,
+        spec=current_reward_spec(run.agent),
+        free_rows=asked.free_rows if asked is not None else 0,
     )

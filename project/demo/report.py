@@ -1,0 +1,86 @@
+"""What the demo loop showed, as plain values and as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from decisions.models import Agent, Decision, Feedback, Reward
+from models_registry.models import Experiment, GateVerdict
+from models_registry.services import get_champion
+from training.models import Evaluation, ExportJob, TrainingRun
+
+MEASURES = (("accuracy", "Accuracy"), ("reward", "Reward"), ("valid_share", "Valid actions, free generation"))
+
+
+def build_report(agent: Agent) -> dict[str, Any]:
+    """Read from the ledger alone. `better` is True when the experiment promoted the trained version."""
+    run = TrainingRun.objects.select_related("produced_version", "evaluation", "base_version").get(
+        agent=agent, method="posterior"
+    )
+    evaluation: Evaluation = run.evaluation
+    version = run.produced_version
+    assert version is not None and agent.registered_model is not None
+    gate = GateVerdict.objects.filter(version=version).first()
+    experiment = Experiment.objects.filter(registered_model=agent.registered_model).order_by("id").first()
+    export = ExportJob.objects.select_related("artifact").filter(version=version).first()
+    return {
+        "base": str(run.base_version),
+        "trained": str(version),
+        "method": run.method,
+        "heldout_rows": evaluation.rows,
+        "scores": evaluation.scores,
+        "differences": evaluation.differences,
+        "decisions": Decision.objects.filter(agent=agent).count(),
+        "feedback": Feedback.objects.for_workspace(agent.workspace).count(),
+        "rewards": Reward.objects.filter(spec__agent=agent).count(),
+        "training_rows": run.dataset.rows,
+        "training_seconds": run.metrics.get("seconds"),
+        "gate_passed": gate.passed if gate else None,
+        "experiment": _experiment(experiment),
+        "champion": str(get_champion(agent.registered_model)),
+        "export": export.artifact.digest if export is not None and export.artifact is not None else None,
+        "better": experiment is not None and experiment.state == "promoted",
+    }
+
+
+def _experiment(experiment: Experiment | None) -> dict[str, Any] | None:
+    if experiment is None:
+        return None
+    return {
+        "state": experiment.state,
+        "verdict": experiment.verdict,
+        "units_control": experiment.units_control,
+        "units_treatment": experiment.units_treatment,
+        "log_e_plus": experiment.log_e_plus,
+        "estimate": experiment.estimate,
+        "low": experiment.low,
+        "high": experiment.high,
+    }
+
+
+def as_cell(interval: dict[str, Any] | None) -> str:
+    if interval is None:
+        return "–"
+    return f"{interval['mean']:.3f}  [{interval['low']:.3f}, {interval['high']:.3f}]"
+
+
+def print_report(console: Console, report: dict[str, Any]) -> None:
+    table = Table(title=f"{report['heldout_rows']} held-out passages, 95 % intervals by module")
+    table.add_column("")
+    for name in (f"base {report['base']}", f"trained {report['trained']}", "trained − base, paired"):
+        table.add_column(name, justify="right")
+    for measure, title in MEASURES:
+        scores = [report["scores"].get(model, {}).get(measure) for model in ("base", "trained")]
+        table.add_row(title, *map(as_cell, scores), as_cell(report["differences"].get(measure)))
+    console.print(table)
+    experiment = report["experiment"]
+    if experiment is None:
+        console.print("Experiment   none: the held-out difference does not show an improvement")
+    else:
+        units = f"{experiment['units_control']} + {experiment['units_treatment']} units"
+        console.print(f"Experiment   {experiment['state'].replace('_', ' ')} after {units}: {experiment['verdict']}")
+    console.print(f"Champion     {report['champion']}")
+    console.print(f"Export       {report['export']}")

@@ -1,0 +1,66 @@
+"""`manage.py bootstrap`: the first admin with a one-time password, a workspace, and the demo world if wanted."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+from django.db import transaction
+
+from decisions.models import Decision
+from jobs.services import enqueue_job
+from project.demo.loop import KIND
+from workspaces.models import Membership, Role, User, Workspace
+from workspaces.services import create_workspace
+
+ADMIN_EMAIL = "admin@localhost.localdomain"
+PASSWORD_FILE = "one_time_password"  # noqa: S105 - a file's name
+
+
+class Command(BaseCommand):
+    help = (
+        "Makes the first admin (with a one-time password, printed once) and a workspace if there are none, and starts "
+        "the demo world if the ledger is empty. Running it again changes nothing."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--no-demo", action="store_true", help="do not start the demo world")
+        parser.add_argument("--json", action="store_true", help="report as one JSON line")
+
+    @transaction.atomic
+    def handle(self, *_: Any, **options: Any) -> None:
+        password = None
+        admin = User.objects.filter(memberships__role=Role.ADMIN).first()
+        if admin is None:
+            password = secrets.token_urlsafe(12)
+            admin = User.objects.create_user(ADMIN_EMAIL, password, name="Admin", must_change_password=True)
+            self._keep(password)
+        workspace = Workspace.objects.order_by("created_at").first()
+        if workspace is None:
+            slug, name = ("main", "Main") if options["no_demo"] else ("demo", "Demo world")
+            workspace = create_workspace(slug=slug, name=name)
+        Membership.objects.get_or_create(workspace=workspace, user=admin, defaults={"role": Role.ADMIN})
+        job = None
+        if not options["no_demo"] and (workspace.slug == "demo" or not Decision.objects.exists()):
+            job = enqueue_job(kind=KIND, workspace=workspace, payload={"seed": settings.DEMO_SEED}, dedupe_key="demo")
+        report = {
+            "admin": admin.email,
+            "one_time_password": password,
+            "workspace": workspace.slug,
+            "demo_job": str(job.id) if job else None,
+        }
+        if options["json"]:
+            self.stdout.write(json.dumps(report))
+        elif password is not None:
+            self.stdout.write(f"first admin: {admin.email}   one-time password: {password}")
+
+    @staticmethod
+    def _keep(password: str) -> None:
+        """So that the table at the end of the demo can repeat it; worthless once it is changed."""
+        path = settings.VAR / "secrets" / PASSWORD_FILE
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(password)
