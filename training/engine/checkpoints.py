@@ -62,11 +62,15 @@ def write_checkpoint(folder: Path, step: int, state: dict[str, Any], spec: RunSp
 def newest_checkpoint(attempts: Path, spec: RunSpec, events: Events) -> Checkpoint | None:
     """The furthest complete checkpoint of any attempt, whatever its number, that fits this spec and is undamaged."""
     for path in sorted(_complete(attempts), key=lambda found: (found.name, int(found.parts[-3])), reverse=True):
-        marker = json.loads((path / "COMPLETE").read_text())
         name = str(path.relative_to(attempts))
-        if marker["spec"] != fingerprint(spec):
+        try:
+            marker = json.loads((path / "COMPLETE").read_text())
+            other_spec, damaged = marker["spec"] != fingerprint(spec), marker["sha256"] != _sha256(path / "state.pt")
+        except (OSError, ValueError, TypeError, KeyError):
+            other_spec, damaged = False, True
+        if other_spec:
             events.warn(f"checkpoint {name} belongs to another spec and is left alone")
-        elif marker["sha256"] != _sha256(path / "state.pt"):
+        elif damaged:
             events.warn(f"checkpoint {name} is damaged and is left alone")
         else:
             return Checkpoint(path, marker["step"], torch.load(path / "state.pt", weights_only=True))

@@ -105,14 +105,15 @@ class Actor:
         """`group` actions for each row from exp(`log_p`) (B, K), scored by this actor's present weights."""
         log_p = log_p.detach()
         actions = torch.multinomial(log_p.exp(), group, replacement=True)
+        taken = log_p.gather(1, actions)
         rewards = [
-            [self._reward(self.rows[i], place, log_p[b, place]) for place in places]
-            for b, (i, places) in enumerate(zip(rows, actions.tolist(), strict=True))
+            [self._reward(self.rows[i], place, p) for place, p in zip(places, chances, strict=True)]
+            for i, places, chances in zip(rows, actions.tolist(), taken.exp().tolist(), strict=True)
         ]
         return Trajectories(
             rows,
             actions,
-            log_p.gather(1, actions),
+            taken,
             torch.tensor(rewards, device=log_p.device),
             self.weights_sha256,
         )
@@ -124,8 +125,9 @@ class Actor:
                 f"made by weights {trajectories.weights_sha256[:12]}, not by {self.weights_sha256[:12]}"
             )
 
-    def _reward(self, row: Labelled, place: int, log_p: Tensor) -> float:
-        return self.reward(Observed(action=row.options[place], answer=row.answer, confidence=float(log_p.exp())))
+    def _reward(self, row: Labelled, place: int, confidence: float) -> float:
+        confidence = min(confidence, 1.0)  # an exponential may round above 1
+        return self.reward(Observed(action=row.options[place], answer=row.answer, confidence=confidence))
 
 
 class Start:

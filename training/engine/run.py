@@ -82,6 +82,8 @@ def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
         loaded = _grown(attempt, data.labelled)
         return loaded, sft.train(attempt, loaded, data.labelled)
     loaded = load_for_training(spec.base, spec.lora, attempt.device)
+    if spec.base.adapter is not None and spec.lora is not None:
+        attempt.events.warn("base.adapter is trained further as it is: the spec's lora settings have no effect on it")
     if spec.method == "posterior":
         return loaded, posterior.train(attempt, loaded, data.logged, data.replay)
     if spec.method == "reward_weighted":
@@ -116,7 +118,7 @@ def _save(attempt: Attempt, loaded: Loaded) -> dict[str, Any]:
 
 
 def _evaluate(attempt: Attempt, rows: list[Labelled], output: str | None) -> dict[Which, ModelScore]:
-    """The starting model as "base", what this attempt saved as "trained"; one model at a time is in memory."""
+    """base.path alone as "base"; what this attempt saved, or base.adapter over it, as "trained"."""
     return evaluate(attempt, _Saved(attempt, output), rows, attempt.spec.evaluate or Evaluate())
 
 

@@ -50,6 +50,10 @@ class StopFlag:
 
     def _read_to_end(self) -> None:
         # os.read, because a daemon thread inside sys.stdin would hold its lock when the interpreter exits.
-        while os.read(0, 4096):
-            continue
+        try:
+            while os.read(0, 4096):
+                continue
+        except OSError:
+            # No standard input at all: nobody supervises this process.
+            self.request("no standard input")
         self.request("end of standard input")
