@@ -11,10 +11,20 @@ api_v1 = [
     path("schema", login_not_required(SpectacularAPIView.as_view()), name="api-schema"),
     path("docs", login_not_required(SpectacularSwaggerSplitView.as_view(url_name="api-schema")), name="api-docs"),
 ]
+workspace_pages = [
+    path("", include(f"{app}.page_urls")) for app in ("project", "decisions", "training", "models_registry")
+]
 
 urlpatterns = [
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
     path("api/v1/", include(api_v1)),
+    path("", include("workspaces.page_urls")),
+    path("w/<slug:slug>/", include((workspace_pages, "pages"))),
 ]
+
+handler400 = "project.views.bad_request"
+handler403 = "project.views.forbidden"
+handler404 = "project.views.not_found"
+handler500 = "project.views.server_error"

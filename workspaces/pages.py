@@ -1,0 +1,87 @@
+"""The guard of every page: who asks, in which workspace, with which role.
+
+Views of all floors wear `@workspace_page(...)`. Outsiders get 404, so that a workspace's existence stays private;
+members whose role is too low get 403; a one-time password leads to the change page first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.cache import patch_vary_headers
+from django.utils.http import url_has_allowed_host_and_scheme
+from django_htmx.middleware import HtmxDetails
+
+from workspaces.actors import Actor, person
+from workspaces.errors import ReckonerError
+from workspaces.models import Membership, Role, User, Workspace
+
+RANK: dict[str, int] = {Role.VIEWER: 0, Role.LABELLER: 1, Role.ADMIN: 2}
+STOP_POLLING = 286
+"""htmx swaps such an answer in and asks no more."""
+
+
+class PageRequest(HttpRequest):
+    """What a guarded view receives."""
+
+    htmx: HtmxDetails
+    user: User
+    workspace: Workspace
+    actor: Actor
+    role: str
+
+
+def may(role: str, needed: str) -> bool:
+    """Roles are an order: an admin may do what a labeller may, a labeller what a viewer may."""
+    return RANK[role] >= RANK[needed]
+
+
+def workspace_page(*, role: str = Role.VIEWER) -> Callable[[Callable[..., HttpResponse]], Callable[..., HttpResponse]]:
+    """Wraps a view of `/w/<slug>/…`. The view gets a PageRequest and the URL's other arguments.
+
+    An error of a service (a run that is over, a label that makes no sense) becomes a page with its status.
+    """
+
+    def decorate(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+        @wraps(view)
+        def guarded(request: PageRequest, slug: str, **kwargs: Any) -> HttpResponse:
+            if request.user.must_change_password:
+                return redirect("change-password")
+            membership = (
+                Membership.objects.select_related("workspace").filter(workspace__slug=slug, user=request.user).first()
+            )
+            if membership is None:
+                raise Http404("There is no such workspace.")
+            request.workspace, request.role = membership.workspace, membership.role
+            request.actor = person(request.user, membership.workspace, membership.role)
+            if not may(membership.role, role):
+                raise PermissionDenied(f"This needs the role {Role(role).label.lower()} in {membership.workspace}.")
+            try:
+                response = view(request, **kwargs)
+            except ReckonerError as error:
+                response = render(request, "errors/refused.html", {"error": error}, status=error.status)
+            # One address answers with the page or with a part of it.
+            patch_vary_headers(response, ["HX-Request"])
+            return response
+
+        return guarded
+
+    return decorate
+
+
+def wants_part(request: PageRequest) -> bool:
+    """True when htmx asks for a part. Going back in history wants the whole page again."""
+    return bool(request.htmx) and not request.htmx.history_restore_request
+
+
+def safe_next(request: HttpRequest, fallback: str) -> str:
+    """The `next` of a form when it leads to this site, else `fallback`."""
+    wanted = request.POST.get("next", "")
+    if url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
+        return wanted
+    return fallback

@@ -1,0 +1,155 @@
+"""How numbers, moments and states are written on every page. Templates of all floors load these."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+NONE = "–"
+BADGES = {
+    "running": "busy",
+    "stopping": "busy",
+    "queued": "calm",
+    "succeeded": "good",
+    "ready": "good",
+    "promoted": "good",
+    "confirmed": "good",
+    "passed": "good",
+    "champion": "good",
+    "challenger": "busy",
+    "failed": "bad",
+    "dead": "bad",
+    "corrected": "bad",
+    "overridden": "bad",
+    "rolled_back": "bad",
+}
+"""Tone of a state's badge. The word itself is always shown: colour is never the only sign."""
+
+
+@register.filter
+def number(value: Any) -> str:
+    """Three significant digits; whole numbers and thousands in full, with separators."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return NONE
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    text = f"{value:.3g}"
+    return text.replace("-", "−") if "e" not in text else f"{value:.2e}"
+
+
+@register.filter
+def percent(value: Any) -> str:
+    """A share in [0, 1] as a percentage with three significant digits: 0.8341 → 83.4 %."""
+    if not isinstance(value, int | float):
+        return NONE
+    return f"{value * 100:.3g} %"
+
+
+@register.filter
+def points(value: Any) -> str:
+    """A difference of shares in percentage points, signed: 0.091 → +9.1."""
+    if not isinstance(value, int | float):
+        return NONE
+    return f"{value * 100:+.1f}".replace("-", "−")
+
+
+@register.filter
+def signed(value: Any) -> str:
+    if not isinstance(value, int | float):
+        return NONE
+    return f"{value:+.3g}".replace("-", "−")
+
+
+@register.filter
+def moment(value: dt.datetime | None) -> SafeString | str:
+    """A <time> element: short to read, exact in its attribute and tooltip."""
+    if value is None:
+        return NONE
+    local = timezone.localtime(value)
+    shown = local.strftime("%H:%M:%S") if local.date() == timezone.localdate() else local.strftime("%-d %b %Y, %H:%M")
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', value.isoformat(), local.strftime("%Y-%m-%d %H:%M:%S %Z"), shown
+    )
+
+
+@register.filter
+def duration(seconds: Any) -> str:
+    """Seconds as the two largest units: 3,725 → 1 h 2 min."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        return NONE
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    rest = round(seconds)
+    parts = []
+    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        amount, rest = divmod(rest, size)
+        if amount:
+            parts.append(f"{amount} {name}")
+    return " ".join(parts[:2])
+
+
+@register.filter
+def spent(row: Any) -> str:
+    """From `started_at` to `finished_at` (or now) of a run or a job."""
+    if row.started_at is None:
+        return NONE
+    return duration(((row.finished_at or timezone.now()) - row.started_at).total_seconds())
+
+
+@register.filter
+def plain(value: Any) -> str:
+    """Text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@register.filter
+def indented(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+
+
+@register.filter
+def short(value: Any) -> str:
+    """The first twelve characters of a digest."""
+    return str(value)[:12]
+
+
+@register.inclusion_tag("partials/badge.html")
+def badge(state: Any, text: str = "") -> dict[str, str]:
+    """A state as a word with a tone."""
+    return {"tone": BADGES.get(str(state), "calm"), "text": text or str(state).replace("_", " ")}
+
+
+@register.inclusion_tag("partials/bar.html")
+def bar(share: Any, tone: str = "") -> dict[str, str]:
+    """A share in [0, 1] as a bar. SVG attributes, because the content policy allows no inline style."""
+    return {"width": _place(share, 0.0, 1.0), "tone": tone}
+
+
+@register.inclusion_tag("partials/interval.html")
+def interval(mean: Any, low: Any, high: Any, left: float = 0.0, right: float = 1.0) -> dict[str, Any]:
+    """A mean with its interval on an axis from `left` to `right`; a mark stands at 0 when the axis crosses it."""
+    known = all(isinstance(value, int | float) for value in (mean, low, high))
+    if not known:
+        return {"known": False}
+    return {
+        "known": True,
+        "mean": _place(mean, left, right),
+        "low": _place(low, left, right),
+        "high": _place(high, left, right),
+        "zero": _place(0.0, left, right) if left < 0 < right else None,
+    }
+
+
+def _place(value: Any, left: float, right: float) -> str:
+    if not isinstance(value, int | float) or right <= left:
+        return "0%"
+    return f"{min(1.0, max(0.0, (value - left) / (right - left))) * 100:.2f}%"

@@ -1,0 +1,60 @@
+"""Pages about the person: log in, log out, change the password, and which workspace to open."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.contrib import messages
+from django.contrib.auth import views as auth_views
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse, reverse_lazy
+from django.utils.decorators import method_decorator
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+from django_htmx.http import HttpResponseClientRedirect
+
+from workspaces.models import Membership, User
+from workspaces.pages import PageRequest
+
+
+@method_decorator(login_not_required, name="dispatch")
+class LogIn(auth_views.LoginView):
+    """By e-mail address and password. Who is logged in already goes home."""
+
+    redirect_authenticated_user = True
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        htmx = getattr(request, "htmx", None)
+        if htmx and not request.user.is_authenticated:
+            # A session that ended while a page polls: open the form as a page, not inside the polled part.
+            query = urlencode({"next": htmx.current_url_abs_path or reverse("home")})
+            return HttpResponseClientRedirect(f"{reverse('log-in')}?{query}")
+        return super().dispatch(request, *args, **kwargs)
+
+
+class ChangePassword(auth_views.PasswordChangeView):
+    """Every guarded page leads here while a one-time password is in use."""
+
+    success_url = reverse_lazy("home")
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        response = super().form_valid(form)
+        user = cast(User, self.request.user)
+        User.objects.filter(pk=user.pk, must_change_password=True).update(must_change_password=False)
+        messages.success(self.request, "Your password is changed.")
+        return response
+
+
+@require_safe
+def home(request: PageRequest) -> HttpResponse:
+    """Opens the person's workspace; shows a choice where there are several."""
+    if request.user.must_change_password:
+        return redirect("change-password")
+    memberships = list(
+        Membership.objects.filter(user=request.user).select_related("workspace").order_by("workspace__name")
+    )
+    if len(memberships) == 1:
+        return redirect("pages:overview", memberships[0].workspace.slug)
+    return render(request, "workspaces/choose.html", {"memberships": memberships})
