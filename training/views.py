@@ -178,7 +178,7 @@ def run_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 
 
 def _get_version(request: PageRequest, pk: uuid.UUID) -> ModelVersion:
-    version = (
+    version: ModelVersion | None = (
         ModelVersion.objects.for_workspace(request.workspace)
         .select_related("registered_model", "artifact", "base__registered_model", "parent__registered_model")
         .prefetch_related("aliases", "gate_verdicts__against__registered_model")
