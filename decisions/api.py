@@ -28,7 +28,7 @@ from decisions.serializers import (
 )
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
-from workspaces.parsing import RawBatchParser
+from workspaces.parsing import RawBatchParser, raw_body, text_parameter
 
 DECIDE = BodyDecoder(DecideItem)
 DECISIONS = BodyDecoder(DecisionIn)
@@ -99,7 +99,7 @@ class Decide(APIView):
         ],
     )
     def post(self, request: Request, slug: str) -> Response:
-        batch = DECIDE.decode(request.data)
+        batch = DECIDE.decode(raw_body(request))
         if batch.errors:
             raise InvalidInput(
                 "Some items are not usable.",
@@ -153,9 +153,9 @@ class DecisionList(IngestView, generics.ListAPIView[Decision]):
             .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
             .defer("content_hash", "token_ids", "logprobs")
         )
-        if agent := self.request.query_params.get("agent"):
+        if agent := text_parameter(self.request, "agent"):
             decisions = decisions.filter(agent__slug=agent)
-        if unit := self.request.query_params.get("unit"):
+        if unit := text_parameter(self.request, "unit"):
             decisions = decisions.filter(unit=unit)
         return decisions
 
@@ -174,7 +174,7 @@ class DecisionList(IngestView, generics.ListAPIView[Decision]):
         responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
     )
     def post(self, request: Request) -> Response:
-        batch = DECISIONS.decode(request.data)
+        batch = DECISIONS.decode(raw_body(request))
         return self.answer(ledger.record_decisions(by=request.user, items=batch.items), batch)
 
 
@@ -217,5 +217,5 @@ class FeedbackCreate(IngestView):
         responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
     )
     def post(self, request: Request) -> Response:
-        batch = FEEDBACK.decode(request.data)
+        batch = FEEDBACK.decode(raw_body(request))
         return self.answer(ledger.record_feedback(by=request.user, items=batch.items), batch)

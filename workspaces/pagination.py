@@ -1,9 +1,26 @@
 """Lists are read by cursor, newest first: uuid7 ids are the order."""
 
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
 
 
 class NewestFirst(CursorPagination):
     ordering = "-id"
     page_size_query_param = "limit"
     max_page_size = 500
+
+    def decode_cursor(self, request: Request) -> Any:
+        """Raises NotFound. A position is an id: anything else was not made here and would fail in the database."""
+        cursor = super().decode_cursor(request)
+        if cursor is not None and cursor.position is not None:
+            try:
+                uuid.UUID(cursor.position)
+            except ValueError as error:
+                raise NotFound(self.invalid_cursor_message) from error
+        return cursor

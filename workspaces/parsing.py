@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import IO, Any
 
 import msgspec
 from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
 
-from workspaces.errors import InvalidInput, LengthRequired, TooLarge
+from workspaces.errors import FieldFault, InvalidInput, TooLarge
 
 MAX_BODY = 1024 * 1024
 MAX_BATCH = 10 * 1024 * 1024
 MAX_DEPTH = 32
+MAX_INTEGER = 2**63 - 1
+# An escaped NUL, but not the text "\u0000" behind an escaped backslash.
+ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 
 def deepest(body: bytes) -> int:
@@ -41,7 +47,7 @@ def check_body(body: bytes, *, limit: int = MAX_BODY) -> None:
     them, and one such item would fail a whole batch after validation."""
     if len(body) > limit:
         raise TooLarge(f"The body has {len(body)} bytes; at most {limit} are taken.")
-    if b"\x00" in body or b"\\u0000" in body:
+    if b"\x00" in body or (b"\\u0000" in body and ESCAPED_NUL.search(body)):
         raise InvalidInput("The body holds a NUL character, which text cannot hold here.")
     # Depth can only exceed the limit where there are enough brackets: the scan is rarely needed.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and deepest(body) > MAX_DEPTH:
@@ -49,16 +55,31 @@ def check_body(body: bytes, *, limit: int = MAX_BODY) -> None:
     lowered = body.lower() if b"\\u" in body else b""
     if b"\\ud" in lowered:
         try:
-            body_text = msgspec.json.decode(body)
-            msgspec.json.encode(body_text).decode("utf-8")
+            msgspec.json.encode(msgspec.json.decode(body)).decode("utf-8")
         except (msgspec.DecodeError, UnicodeError) as error:
             raise InvalidInput("The body holds a lone surrogate, which is not text.") from error
+    if LONG_NUMBER.search(body):
+        _check_integers(body)
 
 
-def read_body(stream: IO[bytes], request: Any, *, limit: int = MAX_BODY) -> bytes:
-    """The checked bytes of a request. A chunked body without a length reads as empty under WSGI: refuse it."""
-    if request is not None and request.META.get("HTTP_TRANSFER_ENCODING") and not request.META.get("CONTENT_LENGTH"):
-        raise LengthRequired("Send a Content-Length; chunked bodies are not taken.")
+def _check_integers(body: bytes) -> None:
+    """Other languages' clients read integers of 64 bits: a longer one would come back as another number."""
+    try:
+        pending = [msgspec.json.decode(body)]
+    except (msgspec.DecodeError, UnicodeError):
+        return  # not JSON: whoever decodes it next says so
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+        elif isinstance(value, int) and not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
+            raise InvalidInput(f"The integer {value} does not fit into 64 bits; send it as text.")
+
+
+def read_body(stream: IO[bytes], *, limit: int = MAX_BODY) -> bytes:
+    """The checked bytes of a request."""
     body = stream.read(limit + 1)
     check_body(body, limit=limit)
     return body
@@ -70,7 +91,7 @@ class StrictJSONParser(BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
-        body = read_body(stream, (parser_context or {}).get("request"))
+        body = read_body(stream)
         if not body:
             raise InvalidInput("The body is empty; send JSON.")
         try:
@@ -86,8 +107,23 @@ class RawJSONParser(BaseParser):
     limit = MAX_BODY
 
     def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> bytes:
-        return read_body(stream, (parser_context or {}).get("request"), limit=self.limit)
+        return read_body(stream, limit=self.limit)
 
 
 class RawBatchParser(RawJSONParser):
     limit = MAX_BATCH
+
+
+def raw_body(request: Request) -> bytes:
+    """What a raw parser read. Raises InvalidInput where there was nothing to read: no parser is asked then."""
+    if not isinstance(request.data, bytes):
+        raise InvalidInput("The body is empty; send JSON.")
+    return request.data
+
+
+def text_parameter(request: Request, name: str) -> str | None:
+    """One text of the query string; None where it is missing or empty. Raises InvalidInput for a NUL."""
+    value = request.query_params.get(name)
+    if value is not None and "\x00" in value:
+        raise InvalidInput("The query is not usable.", faults=[FieldFault(name, "holds a NUL character", "text")])
+    return value or None
