@@ -38,7 +38,10 @@ from workspaces.actors import Actor, system
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.services import record_audit
 
-MAX_ATTRIBUTION_SECONDS = 30 * 86_400
+MAX_WINDOW_SECONDS = 30 * 86_400
+MAX_SECONDS = 366 * 86_400
+MAX_E = 1e12
+MAX_UNITS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +74,16 @@ def check_plan(plan: ExperimentPlan) -> None:
     faults = []
     if not 0 < plan.treatment_share < 1:
         faults.append(FieldFault("treatment_share", f"{plan.treatment_share} is not inside (0, 1)", "for example 0.5"))
-    if not 0 <= plan.attribution_window_seconds <= MAX_ATTRIBUTION_SECONDS:
-        faults.append(FieldFault("attribution_window_seconds", "outside 0 to 30 days", "seconds"))
-    if plan.exposure_window_seconds < 0:
-        faults.append(FieldFault("exposure_window_seconds", "negative", "seconds, 0 or more"))
+    for name in ("attribution_window_seconds", "exposure_window_seconds"):
+        if not 0 <= getattr(plan, name) <= MAX_WINDOW_SECONDS:
+            faults.append(FieldFault(name, "outside 0 to 30 days", "seconds"))
     for name in ("promote_e", "rollback_e"):
-        if getattr(plan, name) <= 1:
-            faults.append(FieldFault(name, "1 or less: no evidence already gives 1", "more than 1, usually 20 to 100"))
-    if plan.min_units_per_arm < 1:
-        faults.append(FieldFault("min_units_per_arm", "less than 1", "1 or more"))
-    if plan.min_seconds < 0:
-        faults.append(FieldFault("min_seconds", "negative", "seconds, 0 or more"))
+        if not 1 < getattr(plan, name) <= MAX_E:
+            faults.append(FieldFault(name, "no evidence already gives 1", "more than 1, usually 20 to 100"))
+    if not 1 <= plan.min_units_per_arm <= MAX_UNITS:
+        faults.append(FieldFault("min_units_per_arm", "out of range", f"1 to {MAX_UNITS}"))
+    if not 0 <= plan.min_seconds <= MAX_SECONDS:
+        faults.append(FieldFault("min_seconds", "outside 0 to 366 days", "seconds"))
     if plan.missing not in {"exclude", "zero"}:
         faults.append(FieldFault("missing", f"{plan.missing!r} is unknown", "exclude or zero"))
     if faults:
