@@ -12,6 +12,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from decisions.models import Agent
+from jobs.errors import AlreadyFinished
 from jobs.services import enqueue_job, request_cancel
 from models_registry.models import ArtifactKind, ModelVersion
 from training.engine.spec import LEARNS_FROM_LABELS, LEARNS_FROM_LOGS, RunSpec
@@ -24,6 +25,8 @@ from workspaces.services import record_audit
 
 SUPERVISE = "training.supervise_run"
 METHODS = ("pretrain", "posterior", "reward_weighted", "grpo", "ppo")
+# Fields of the engine's spec that the run fills in itself.
+OWN_FIELDS = ("schema_version", "run_id", "method", "data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
         faults.append(FieldFault("method", f"{plan.method!r} is unknown", ", ".join(METHODS)))
     if (plan.base_version is None) == (plan.base_model == ""):
         faults.append(FieldFault("base_version", "give exactly one of base_version and base_model", "what to train"))
+    if plan.base_model == "tiny" and plan.method not in LEARNS_FROM_LABELS:
+        faults.append(FieldFault("base_model", f"{plan.method} cannot begin with a new model", "a version"))
     if plan.base_version is not None and plan.base_version.artifact.kind != ArtifactKind.MODEL:
         faults.append(
             FieldFault("base_version", f"{plan.base_version} is an adapter", "full weights: export it merged")
@@ -89,7 +94,12 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
         owned = getattr(plan, name)
         if owned is not None and owned.workspace_id != agent.workspace_id:
             faults.append(FieldFault(name, "is unknown here", "one of this workspace"))
-    spec: dict[str, Any] = {"method": plan.method, **plan.settings}
+    for name in sorted(set(plan.settings) & set(OWN_FIELDS)):
+        faults.append(FieldFault(f"settings.{name}", "is filled in by the run", "leave it out"))
+    base = plan.settings.get("base", {})
+    if not isinstance(base, Mapping) or set(base) - {"tiny"}:
+        faults.append(FieldFault("settings.base", "is given by base_version or base_model", "at most {tiny: shape}"))
+    spec: dict[str, Any] = {**plan.settings, "method": plan.method}
     if not faults:
         try:
             RunSpec.model_validate(engine_spec(spec, plan, run_id="check", paths=_placeholder_paths(plan)))
@@ -164,12 +174,13 @@ def _record(run: TrainingRun, kind: str, details: Mapping[str, Any]) -> None:
 @transaction.atomic
 def cancel_run(*, by: Actor, run: TrainingRun) -> TrainingRun:
     """A queued run ends at once; a running one leaves a checkpoint first. Raises RunOver."""
+    assert run.job_id is not None
+    # First the job, then the run, as the job's own worker locks them: the other order would be a deadlock.
+    try:
+        request_cancel(job_id=run.job_id)
+    except AlreadyFinished as error:
+        raise RunOver("The run is already over.") from error
     locked = TrainingRun.objects.select_for_update().get(id=run.id)
-    if locked.is_terminal:
-        raise RunOver(f"The run is already {locked.state}.")
-    assert locked.job_id is not None
-    request_cancel(job_id=locked.job_id)
-    locked.refresh_from_db()
     if locked.state == RunState.RUNNING:
         move_run(locked, RunState.STOPPING)
     record_audit(by=by, action="run.cancelled", target=f"run:{run.id}")
