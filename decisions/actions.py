@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jsonschema
+import referencing
+from referencing.exceptions import Unresolvable
 
 from workspaces.errors import FieldFault
 
@@ -59,13 +61,41 @@ def _check_ranking(action: Any, options: Sequence[str] | None) -> list[FieldFaul
 
 
 def _check_structured(action: Any, schema: Mapping[str, Any]) -> list[FieldFault]:
-    validator = jsonschema.Draft202012Validator(schema)
+    # A registry without a retriever: a schema must not make the server fetch anything.
+    validator = jsonschema.Draft202012Validator(schema, registry=referencing.Registry())
+    try:
+        errors = sorted(validator.iter_errors(action), key=lambda e: list(map(str, e.absolute_path)))
+    except Unresolvable as error:
+        return [FieldFault("action", f"the agent's schema refers to what is not in it: {error}")]
     return [
         FieldFault(
             "action" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path), error.message
         )
-        for error in sorted(validator.iter_errors(action), key=lambda e: list(map(str, e.absolute_path)))
+        for error in errors
     ]
+
+
+def check_schema(schema: Mapping[str, Any]) -> str | None:
+    """Why `schema` is not a usable JSON schema of draft 2020-12; None when it is. References stay inside it."""
+    try:
+        jsonschema.Draft202012Validator.check_schema(dict(schema))
+    except jsonschema.SchemaError as error:
+        return str(error.message)
+    for reference in _references(schema):
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return f"{reference!r} refers to another document"
+    return None
+
+
+def _references(node: Any) -> Iterator[Any]:
+    if isinstance(node, Mapping):
+        for name, inner in node.items():
+            if name in {"$ref", "$dynamicRef"} and not isinstance(inner, Mapping):
+                yield inner
+            yield from _references(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            yield from _references(inner)
 
 
 def _check_tool_calls(action: Any) -> list[FieldFault]:

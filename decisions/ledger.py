@@ -7,12 +7,14 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from decisions.actions import check_action
 from decisions.errors import IdConflict, UnknownAgent
@@ -27,6 +29,10 @@ from workspaces.ids import uuid7, uuid7_time
 
 OLDEST = dt.timedelta(days=400)
 NEWEST = dt.timedelta(hours=1)
+# Clients' clocks may be wrong, but a moment that Python cannot read back would poison every list it stands in.
+EARLIEST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+LATEST = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
+COST_GRAIN = Decimal("0.00000001")
 
 DECISION_TABLE = Table(
     "decisions_decision",
@@ -121,6 +127,12 @@ def check_id(given: uuid.UUID, now: dt.datetime) -> list[FieldFault]:
     return []
 
 
+def check_moment(given: dt.datetime | UnsetType) -> list[FieldFault]:
+    if given is UNSET or EARLIEST <= given <= LATEST:
+        return []
+    return [FieldFault("observed_at", f"{given.isoformat()} is out of range", f"{EARLIEST:%Y} to {LATEST:%Y}")]
+
+
 def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, AgentRoom]:
     """Two queries for any number of slugs. Unknown slugs are left out."""
     agents = {
@@ -160,9 +172,16 @@ def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]]) -> Ou
     """Feedback on decisions, episodes or units of this workspace; its decision may still be on the way."""
     now = timezone.now()
     foreign = _foreign_targets(by, [item for _, item in items])
+    keyed = _find_keys(by, [item for _, item in items])
 
     def as_row(item: FeedbackIn) -> Row:
-        return _feedback_row(by, item, foreign, now)
+        row = _feedback_row(by, item, foreign, now)
+        if item.idempotency_key is not None:
+            # A repeat without an id of its own is recognised by its key: it takes the id that the first one got.
+            first = keyed.setdefault((item.decision_id, item.idempotency_key), row["id"])
+            if item.id is UNSET:
+                row["id"] = first
+        return row
 
     return _write_batch(FEEDBACK_TABLE, items, as_row, by)
 
@@ -226,7 +245,7 @@ def _decision_row(
         raise InvalidInput(
             "The agent is unknown.", faults=[FieldFault("agent", f"{item.agent!r} is unknown here", "an agent's slug")]
         )
-    faults = [] if item.id is UNSET else check_id(item.id, now)
+    faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now))
     options = item.options if item.options is not None else room.version.options
     if room.version.options is not None and item.options not in (None, room.version.options):
         faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
@@ -265,7 +284,7 @@ def _decision_row(
         "latency_ms": item.latency_ms,
         "tokens_in": item.tokens_in,
         "tokens_out": item.tokens_out,
-        "cost": None if item.cost is None else round(item.cost, 8),
+        "cost": None if item.cost is None else Decimal(repr(item.cost)).quantize(COST_GRAIN),
         "observed_at": now if item.observed_at is UNSET else item.observed_at,
         "recorded_at": now,
         "content_hash": content_hash(item),
@@ -311,8 +330,19 @@ def _foreign_targets(by: Actor, items: Sequence[FeedbackIn]) -> set[uuid.UUID]:
     return foreign
 
 
+def _find_keys(by: Actor, items: Sequence[FeedbackIn]) -> dict[tuple[uuid.UUID | None, str], uuid.UUID]:
+    """Ids of feedback that was recorded under these items' idempotency keys."""
+    keys = {item.idempotency_key for item in items if item.idempotency_key is not None}
+    if not keys:
+        return {}
+    decisions = {item.decision_id for item in items if item.idempotency_key is not None}
+    target = Q(decision__in=decisions - {None}) | (Q(decision__isnull=True) if None in decisions else Q(pk__in=[]))
+    found = Feedback.objects.for_workspace(by.workspace).filter(target, idempotency_key__in=keys)
+    return {(decision, key): row for row, decision, key in found.values_list("id", "decision_id", "idempotency_key")}
+
+
 def _feedback_row(by: Actor, item: FeedbackIn, foreign: set[uuid.UUID], now: dt.datetime) -> Row:
-    faults = [] if item.id is UNSET else check_id(item.id, now)
+    faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now))
     targets = [name for name in ("decision_id", "episode_id", "unit") if getattr(item, name) is not None]
     if len(targets) != 1:
         given = ", ".join(targets) or "none of them"

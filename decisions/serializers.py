@@ -73,6 +73,7 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
             "options",
             "action",
             "confidence",
+            "completion",
             "reasoning",
             "alternatives",
             "propensity",

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jsonschema
 import msgspec
 from django.db import transaction
 from django.db.models import Max
 
+from decisions.actions import check_schema
 from decisions.errors import InvalidRewardSpec, InvalidTemplate
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ledger import record_feedback
@@ -87,10 +87,9 @@ def check_setup(setup: AgentSetup) -> None:
     if not 0 <= setup.epsilon <= 1:
         faults.append(FieldFault("epsilon", f"{setup.epsilon} is not a share", "0 to 1"))
     if setup.action_space == ActionSpaceKind.STRUCTURED:
-        try:
-            jsonschema.Draft202012Validator.check_schema(dict(setup.action_schema or {}))
-        except jsonschema.SchemaError as error:
-            faults.append(FieldFault("action_schema", error.message, "a JSON schema of draft 2020-12"))
+        reason = check_schema(setup.action_schema or {})
+        if reason is not None:
+            faults.append(FieldFault("action_schema", reason, "a JSON schema of draft 2020-12"))
     if faults:
         raise InvalidInput("The agent's version is not usable.", faults=faults)
 

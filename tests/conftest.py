@@ -13,10 +13,13 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 
 from tests import factories
@@ -169,3 +172,24 @@ def store(settings: Any, tmp_path: Path) -> Path:
     settings.RUNS = tmp_path / "runs"
     settings.RUNS.mkdir()
     return Path(settings.ARTIFACTS)
+
+
+@pytest.fixture
+def at_once() -> Callable[..., list[Any]]:
+    """`at_once(n, function)`: n threads with a connection each enter the function together; their answers."""
+
+    def run(count: int, function: Callable[[], Any]) -> list[Any]:
+        barrier = Barrier(count)
+
+        def one() -> Any:
+            try:
+                connection.ensure_connection()
+                barrier.wait(30)
+                return function()
+            finally:
+                connection.close()
+
+        with ThreadPoolExecutor(count) as pool:
+            return [future.result(60) for future in [pool.submit(one) for _ in range(count)]]
+
+    return run

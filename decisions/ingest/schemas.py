@@ -54,7 +54,7 @@ class DecisionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     latency_ms: Milliseconds | None = None
     tokens_in: Count | None = None
     tokens_out: Count | None = None
-    cost: Annotated[float, Meta(ge=0, lt=1_000_000)] | None = None
+    cost: Annotated[float, Meta(ge=0, le=999_999)] | None = None
 
 
 class FeedbackIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -42,9 +42,11 @@ Row = dict[str, Any]
 
 
 def write_rows(table: Table, rows: Sequence[Row]) -> Written:
-    """Call inside a transaction. Every row has every column; ids are distinct (`merge_repeats` sees to it)."""
+    """Call inside a transaction. Every row has every column; ids are distinct, the workspace is one."""
     if not rows:
         return Written(frozenset(), frozenset(), frozenset())
+    # In one order everywhere: two batches with the same ids would otherwise wait for each other.
+    rows = sorted(rows, key=lambda row: row["id"])
     try:
         with transaction.atomic():
             _copy(table, rows)
@@ -91,8 +93,10 @@ def _insert_missing(table: Table, rows: Sequence[Row]) -> Written:
         stored = frozenset(row[0] for row in cursor.fetchall())
         rest = {row["id"]: bytes(row["content_hash"]) for row in rows if row["id"] not in stored}
         cursor.execute(
-            sql.SQL("SELECT id, content_hash FROM {} WHERE id = ANY(%s)").format(sql.Identifier(table.name)),
-            [list(rest)],
+            sql.SQL("SELECT id, content_hash FROM {} WHERE id = ANY(%s) AND workspace_id = %s").format(
+                sql.Identifier(table.name)
+            ),
+            [list(rest), rows[0]["workspace_id"]],
         )
         there = {found: bytes(digest) for found, digest in cursor.fetchall()}
     duplicates = frozenset(found for found, digest in rest.items() if there.get(found) == digest)

@@ -6,6 +6,7 @@ docs/adr/0003. References to a decision carry no database constraint: a referenc
 
 from __future__ import annotations
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 
@@ -116,6 +117,8 @@ class Decision(WorkspaceOwned):
             models.Index(fields=["agent", "-id"], name="decision_agent_newest"),
             models.Index(fields=["exposure"], condition=Q(exposure__isnull=False), name="decision_exposure"),
             models.Index(fields=["episode"], condition=Q(episode__isnull=False), name="decision_episode"),
+            # Rows arrive in this order, so a few pages of block ranges do what a B-tree would cost ingest for.
+            BrinIndex(fields=["recorded_at"], name="decision_recorded"),
         ]
 
     def __str__(self) -> str:

@@ -46,7 +46,7 @@ SQL_COMPONENTS: Mapping[str, SqlComponent] = {
 }
 
 # Feedback that a later one supersedes does not count. The latest verdict by the client's clock wins, whatever the
-# order of arrival; recorded_at and id break ties, so that every order of arrival gives one result.
+# order of arrival; the id breaks ties, so that every order of arrival gives one result.
 _RECKON = """
 WITH due AS (
   {due}
@@ -55,7 +55,7 @@ WITH due AS (
     FROM due
     JOIN decisions_decision d ON d.id = due.id AND d.agent_id = %(agent)s
     CROSS JOIN LATERAL (
-      SELECT (array_agg(b.value #>> '{{}}' ORDER BY b.observed_at DESC, b.recorded_at DESC, b.id DESC)
+      SELECT (array_agg(b.value #>> '{{}}' ORDER BY b.observed_at DESC, b.id DESC)
                 FILTER (WHERE b.metric = 'verdict'))[1] AS verdict,
              max(b.recorded_at) AS feedback_until
         FROM decisions_feedback b
@@ -85,6 +85,11 @@ _DUE = """
   SELECT DISTINCT f.decision_id AS id, 'infinity'::timestamptz AS as_of
     FROM decisions_feedback f
    WHERE f.workspace_id = %(workspace)s AND f.decision_id IS NOT NULL AND f.recorded_at > %(since)s
+  UNION
+  -- Feedback may be there before its decision: a decision that has just arrived is due as well.
+  SELECT d.id, 'infinity'::timestamptz
+    FROM decisions_decision d
+   WHERE d.agent_id = %(agent)s AND d.recorded_at > %(since)s
 """
 _ALL = """
   SELECT DISTINCT f.decision_id AS id, 'infinity'::timestamptz AS as_of

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from jobs.registry import KINDS, job_kind
 from project.celery import app
@@ -36,24 +33,3 @@ def hints(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     sent: list[str] = []
     monkeypatch.setattr(app, "send_task", lambda name, args, **options: sent.append(args[0]))
     return sent
-
-
-@pytest.fixture
-def at_once() -> Callable[..., list[Any]]:
-    """`at_once(n, function)`: n threads with a connection each enter the function together; their answers."""
-
-    def run(count: int, function: Callable[[], Any]) -> list[Any]:
-        barrier = Barrier(count)
-
-        def one() -> Any:
-            try:
-                connection.ensure_connection()
-                barrier.wait(30)
-                return function()
-            finally:
-                connection.close()
-
-        with ThreadPoolExecutor(count) as pool:
-            return [future.result(60) for future in [pool.submit(one) for _ in range(count)]]
-
-    return run
