@@ -1,0 +1,255 @@
+"""Every endpoint of /api/v1 × every caller × someone else's object: who may do what, and refusals change nothing.
+
+The table is the whole answer. A URL name that it does not hold fails the first test: a new endpoint says here which
+scope it needs and how it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import connection
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from tests.factories import (
+    OPTIONS,
+    AgentFactory,
+    AgentVersionFactory,
+    AliasFactory,
+    DatasetSnapshotFactory,
+    DecisionFactory,
+    ExperimentFactory,
+    ExportJobFactory,
+    JobFactory,
+    ModelVersionFactory,
+    PhaseFactory,
+    RewardSpecFactory,
+    TrainingRunFactory,
+    VariantFactory,
+)
+from workspaces.actors import ROLE_SCOPES
+from workspaces.models import Scope
+
+pytestmark = pytest.mark.django_db
+
+OPEN = {"api-schema", "api-docs"}  # the description of the API, without data
+
+
+@dataclass(frozen=True)
+class Call:
+    """One way to call an endpoint. `path` and `body` are filled with the ids of `World`; `object` says that another
+    workspace's ids must give 404 (or 400 in a body), not only an empty list."""
+
+    method: str
+    path: str
+    scope: str
+    body: Callable[[World], Any] | None = None
+    status: int = 200
+    foreign: tuple[int, ...] = ()
+
+
+@dataclass
+class World:
+    """One workspace with one of everything."""
+
+    agent: Any
+    decision: Any
+    champion: Any
+    version: Any
+    dataset: Any
+    run: Any
+    experiment: Any
+    export: Any
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def fill(self, path: str) -> str:
+        ids = {name: getattr(self, name).pk for name in ("decision", "version", "run", "experiment", "export")}
+        return path.format(slug=self.agent.slug, **ids)
+
+
+def build(workspace: Any, slug: str) -> World:
+    agent = AgentFactory(workspace=workspace, slug=slug)
+    AgentVersionFactory(agent=agent)
+    RewardSpecFactory(agent=agent)
+    model = agent.registered_model
+    champion, version, third = (ModelVersionFactory(registered_model=model) for _ in range(3))
+    AliasFactory(version=champion)
+    other = AgentFactory(workspace=workspace, slug=f"{slug}-tried").registered_model
+    experiment = ExperimentFactory(registered_model=other)
+    PhaseFactory(experiment=experiment)
+    for arm in ("control", "treatment"):
+        VariantFactory(experiment=experiment, arm=arm, version=ModelVersionFactory(registered_model=other))
+    dataset = DatasetSnapshotFactory(agent=agent)
+    run = TrainingRunFactory(
+        agent=agent, dataset=dataset, job=JobFactory(workspace=workspace, kind="training.supervise_run")
+    )
+    return World(
+        agent=agent,
+        decision=DecisionFactory(agent=agent),
+        champion=champion,
+        version=version,
+        dataset=dataset,
+        run=run,
+        experiment=experiment,
+        export=ExportJobFactory(version=third),
+    )
+
+
+def decision_body(world: World) -> Any:
+    return {"agent": world.agent.slug, "state": {"text": "x"}, "action": OPTIONS[0], "policy_name": "outside"}
+
+
+def feedback_body(world: World) -> Any:
+    return {"metric": "verdict", "value": "confirmed", "decision_id": str(world.decision.id)}
+
+
+def agent_body(world: World) -> Any:
+    return {"slug": "brand-new", "name": "New", "prompt_template": "{{ text }}", "options": ["a", "b"]}
+
+
+def run_body(world: World) -> Any:
+    fields = {"agent": world.agent.slug, "dataset": str(world.dataset.id), "base_model": "tiny"}
+    return {"method": "pretrain", **fields}
+
+
+READ, ADMIN = Scope.EXPORT_READ.value, Scope.ADMIN.value
+CALLS: dict[str, list[Call]] = {
+    "api-models": [Call("GET", "models", READ)],
+    "api-versions": [Call("GET", "versions", READ)],
+    "api-version": [Call("GET", "versions/{version}", READ, foreign=(404,))],
+    "api-version-promote": [Call("POST", "versions/{version}/promote", ADMIN, foreign=(404,))],
+    "api-version-export": [Call("POST", "versions/{version}/export", ADMIN, status=201, foreign=(404,))],
+    "api-experiments": [
+        Call("GET", "experiments", READ),
+        Call("POST", "experiments", ADMIN, lambda w: {"treatment": str(w.version.id)}, 201, foreign=(404,)),
+    ],
+    "api-experiment": [Call("GET", "experiments/{experiment}", READ, foreign=(404,))],
+    "api-experiment-stop": [Call("POST", "experiments/{experiment}/stop", ADMIN, foreign=(404,))],
+    "api-agents": [Call("GET", "agents", READ), Call("POST", "agents", ADMIN, agent_body, 201)],
+    # Nobody serves models in this test: who may ask gets as far as the missing backend.
+    "api-decide": [
+        Call("POST", "agents/{slug}/decide", "route:read", lambda w: {"state": {"text": "x"}}, 503, foreign=(404,))
+    ],
+    "api-decisions": [
+        Call("GET", "decisions", READ),
+        Call("POST", "decisions", "decisions:write", decision_body, 201, foreign=(400,)),
+    ],
+    "api-decision": [Call("GET", "decisions/{decision}", READ, foreign=(404,))],
+    "api-decision-labels": [
+        Call("POST", "decisions/{decision}/labels", "feedback:write", lambda w: {"verdict": "confirmed"}, 201, (404,))
+    ],
+    "api-feedback": [Call("POST", "feedback", "feedback:write", feedback_body, 201, foreign=(400, 404))],
+    "api-datasets": [
+        Call("GET", "datasets", READ),
+        # Nothing is rewarded here: who may ask hears that there is nothing to learn from.
+        Call("POST", "datasets", ADMIN, lambda w: {"agent": w.agent.slug, "name": "n"}, 400, foreign=(404,)),
+    ],
+    "api-runs": [Call("GET", "runs", READ), Call("POST", "runs", ADMIN, run_body, 201, foreign=(404,))],
+    "api-run": [Call("GET", "runs/{run}", READ, foreign=(404,))],
+    "api-run-events": [Call("GET", "runs/{run}/events", READ, foreign=(404,))],
+    "api-run-cancel": [Call("POST", "runs/{run}/cancel", ADMIN, foreign=(404,))],
+    "api-export": [Call("GET", "exports/{export}", READ, foreign=(404,))],
+}
+ALL = [pytest.param(call, id=f"{call.method} {call.path}") for calls in CALLS.values() for call in calls]
+OBJECTS = [param for param in ALL if param.values[0].foreign]
+
+
+def api_names(patterns: Any = None, prefix: str = "") -> set[str]:
+    names = set()
+    for pattern in patterns if patterns is not None else get_resolver().url_patterns:
+        path = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            names |= api_names(pattern.url_patterns, path)
+        elif isinstance(pattern, URLPattern) and path.startswith("api/"):
+            names.add(pattern.name or path)
+    return names
+
+
+def state_of_everything() -> dict[str, int]:
+    """A fingerprint of every table of ours: what a refused call must leave as it was. Keys in use are not counted."""
+    found = {}
+    with connection.cursor() as cursor:
+        for model in apps.get_models():
+            table = model._meta.db_table
+            if model._meta.app_label in {"sessions", "contenttypes", "auth"} or table == "workspaces_apikey":
+                continue
+            cursor.execute(f'SELECT coalesce(sum(hashtextextended(t::text, 0)), 0) FROM "{table}" t')
+            found[table] = cursor.fetchone()[0]
+    return found
+
+
+def send(client: Any, call: Call, world: World) -> Any:
+    return client.request(call.method, world.fill(call.path), call.body(world) if call.body else None)
+
+
+@pytest.fixture
+def world(workspace):
+    return build(workspace, "filer")
+
+
+@pytest.fixture
+def elsewhere(other_workspace):
+    return build(other_workspace, "theirs")
+
+
+def test_every_url_of_the_api_stands_in_the_table():
+    assert api_names() == set(CALLS) | OPEN
+
+
+@pytest.mark.parametrize("call", ALL)
+def test_anonymous_is_turned_away(api, world, call):
+    before = state_of_everything()
+    answer = send(api.anonymous(), call, world)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "not_authenticated")
+    assert state_of_everything() == before
+
+
+@pytest.mark.parametrize("call", ALL)
+@pytest.mark.parametrize("scope", Scope.values)
+def test_a_key_does_what_its_scope_allows_and_no_more(api, world, call, scope):
+    client = api(scope)
+    before = state_of_everything()
+    answer = send(client, call, world)
+    if scope in {call.scope, ADMIN}:
+        assert answer.status_code == call.status, answer.content
+    else:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "not_allowed")
+        assert state_of_everything() == before
+
+
+@pytest.mark.parametrize("call", ALL)
+@pytest.mark.parametrize("role", ["viewer", "labeller", "admin"])
+def test_a_person_does_what_the_role_allows_and_no_more(api, request, world, call, role):
+    client = api.person(request.getfixturevalue(role))
+    before = state_of_everything()
+    answer = send(client, call, world)
+    if {call.scope, ADMIN} & ROLE_SCOPES[role]:
+        assert answer.status_code == call.status, answer.content
+    else:
+        assert answer.status_code == 403
+        assert state_of_everything() == before
+
+
+@pytest.mark.parametrize("call", OBJECTS)
+@pytest.mark.parametrize("by_session", [False, True], ids=["key", "session"])
+def test_someone_else_s_object_is_not_there(api, outsider, other_workspace, world, elsewhere, call, by_session):
+    client = api.person(outsider) if by_session else api.of(other_workspace, ADMIN)
+    before = state_of_everything()
+    answer = send(client, call, world)
+    assert answer.status_code in call.foreign, answer.content
+    assert state_of_everything() == before
+    # The same call on an object of one's own works: it is the workspace that was refused, not the call.
+    assert send(client, call, elsewhere).status_code == call.status
+
+
+@pytest.mark.parametrize("call", [p for p in ALL if p.values[0].method == "GET" and "{" not in p.values[0].path])
+def test_lists_show_one_workspace_only(api, world, elsewhere, call):
+    shown = send(api(), call, world).json()["results"]
+    assert shown
+    text = str(shown)
+    for name in ("agent", "decision", "champion", "version", "dataset", "run", "experiment", "export"):
+        assert str(getattr(elsewhere, name).pk) not in text
