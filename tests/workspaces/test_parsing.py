@@ -1,0 +1,161 @@
+"""Bodies: the limits that hold before anything is parsed, on the checked bytes and through the API."""
+
+import json
+
+import pytest
+from django.test import RequestFactory
+from hypothesis import given
+from hypothesis import strategies as st
+
+from project.middleware import ContentLengthMiddleware
+from tests.conftest import ApiClient
+from workspaces.errors import InvalidInput, TooLarge
+from workspaces.ids import uuid7, uuid7_bound, uuid7_time
+from workspaces.parsing import MAX_BODY, MAX_DEPTH, check_body, deepest
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+def depth(value):
+    if isinstance(value, list):
+        return 1 + max(map(depth, value), default=0)
+    if isinstance(value, dict):
+        return 1 + max(map(depth, value.values()), default=0)
+    return 0
+
+
+@given(JSON, st.booleans())
+def test_what_is_json_within_the_limits_passes_and_its_depth_is_counted(value, ascii_only):
+    body = json.dumps(value, ensure_ascii=ascii_only).encode()
+    check_body(body)
+    assert deepest(body) == depth(value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'"\x00"',
+        rb'"\u0000"',
+        rb'"\\\u0000"',
+        rb'"\ud800"',
+        rb'"\uDFFF"',
+        rb'"\udc00\ud800"',
+        rb'{"\ud800": 1}',
+        b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1),
+        b"9223372036854775808",
+        b'{"a": [-9223372036854775809]}',
+    ],
+    ids=lambda body: repr(body[:20]),
+)
+def test_what_no_client_could_read_back_is_refused(body):
+    with pytest.raises(InvalidInput):
+        check_body(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'"\\u0000"',
+        rb'"\ud83d\ude00"',
+        b"[" * MAX_DEPTH + b"]" * MAX_DEPTH,
+        b'"' + b"[" * 100 + b'"',
+        b"9223372036854775807",
+        b'"12345678901234567890123"',
+        b"0.12345678901234567890123",
+    ],
+    ids=repr,
+)
+def test_what_only_looks_like_it_passes(body):
+    check_body(body)
+
+
+def test_a_body_over_its_limit_is_too_large():
+    check_body(b'"' + b"x" * (MAX_BODY - 2) + b'"')
+    with pytest.raises(TooLarge):
+        check_body(b'"' + b"x" * (MAX_BODY - 1) + b'"')
+
+
+@pytest.mark.django_db
+class TestThroughTheApi:
+    @pytest.fixture
+    def client(self, api, agent):
+        return api()
+
+    @pytest.mark.parametrize("path", ["decisions", "feedback", "agents", "agents/filer/decide", "runs"])
+    @pytest.mark.parametrize(
+        ("body", "status"),
+        [
+            (b"", 400),
+            (b"  ", 400),
+            (b"{", 400),
+            (b"\xff\xfe", 400),
+            (b'{"a": "\xed\xa0\x80"}', 400),
+            (b"[" * 5000, 400),
+            (b"null", 400),
+            (b"1" * 5000, 400),
+            (rb'{"a": "\u0000"}', 400),
+            (b'{"a": "' + b"x" * 11 * 1024 * 1024 + b'"}', 413),
+        ],
+        ids=["empty", "spaces", "cut off", "not utf-8", "raw surrogate", "deep", "null", "long number", "nul", "large"],
+    )
+    def test_a_bad_body_gets_the_envelope(self, client, path, body, status):
+        answer = client.request("POST", path, body)
+        assert answer.status_code == status
+        assert answer.json()["error"]["code"] in {"invalid_input", "too_large"}
+
+    def test_of_duplicate_keys_the_last_wins(self, client):
+        body = (
+            b'{"agent": "nobody", "agent": "filer", "state": {"text": "a", "text": "b"},'
+            b' "action": "x", "action": "travel", "policy_name": "p"}'
+        )
+        made = client.request("POST", "decisions", body).json()["kept"][0]["id"]
+        assert client.get(f"decisions/{made}").json()["state"] == {"text": "b"}
+
+    def test_a_body_without_a_length_is_refused_before_it_reads_as_empty(self):
+        request = RequestFactory().post("/api/v1/decisions", headers={"Transfer-Encoding": "chunked"})
+        del request.META["CONTENT_LENGTH"]
+        answer = ContentLengthMiddleware(lambda request: pytest.fail("reached the view"))(request)
+        assert answer.status_code == 411
+        assert json.loads(answer.content)["error"]["code"] == "length_required"
+
+    def test_another_media_type_is_refused(self, client):
+        answer = client._client.post(
+            "/api/v1/decisions", b"a=1", content_type="text/plain", headers={"Authorization": f"Bearer {client.token}"}
+        )
+        assert answer.status_code == 415
+
+    def test_a_path_that_is_not_there_gets_the_envelope(self, client):
+        for path in ("nothing", "decisions/not-an-id", "agents/../x"):
+            answer = client.get(path)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+
+    def test_a_method_that_is_not_there_gets_the_envelope(self, client):
+        answer = client.request("DELETE", "decisions")
+        assert answer.status_code in {403, 405}
+        assert answer.json()["error"]["message"]
+
+
+def test_the_request_s_id_is_taken_when_it_is_tame(db):
+    answer = ApiClient(None).get("decisions", **{"X-Request-Id": "abc-1"})
+    assert answer.headers["X-Request-Id"] == answer.json()["error"]["request_id"] == "abc-1"
+    answer = ApiClient(None).get("decisions", **{"X-Request-Id": "a b<script>"})
+    assert answer.headers["X-Request-Id"] != "a b<script>"
+
+
+def test_ids_are_ordered_and_carry_their_moment():
+    made = [uuid7() for _ in range(1000)]
+    assert made == sorted(set(made))
+    moment = uuid7_time(made[0])
+    assert uuid7_bound(moment) <= made[0]
+    assert uuid7_time(uuid7_bound(moment)) is None  # a bound is no id
