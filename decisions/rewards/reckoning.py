@@ -77,7 +77,9 @@ WITH due AS (
     FROM valued
 ), finished AS (
   SELECT id, feedback_until, components, raw,
-         greatest(0, least(1, (raw - %(low)s::float8) / (%(high)s::float8 - %(low)s::float8))) AS value
+         -- greatest and least pass over NULL: without the CASE a failed component would earn the full reward.
+         CASE WHEN raw IS NOT NULL
+              THEN greatest(0, least(1, (raw - %(low)s::float8) / (%(high)s::float8 - %(low)s::float8))) END AS value
     FROM summed
 )
 """
