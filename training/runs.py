@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pydantic
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
@@ -99,7 +100,11 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
     base = plan.settings.get("base", {})
     if not isinstance(base, Mapping) or set(base) - {"tiny"}:
         faults.append(FieldFault("settings.base", "is given by base_version or base_model", "at most {tiny: shape}"))
-    spec: dict[str, Any] = {**plan.settings, "method": plan.method}
+    spec: dict[str, Any] = {
+        "checkpoint_every_seconds": settings.CHECKPOINT_SECONDS,
+        **plan.settings,
+        "method": plan.method,
+    }
     if not faults:
         try:
             RunSpec.model_validate(engine_spec(spec, plan, run_id="check", paths=_placeholder_paths(plan)))

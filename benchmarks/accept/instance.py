@@ -1,0 +1,124 @@
+"""A real instance for acceptance runs: started by `manage.py up`, looked at from outside, killed at will."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import redis
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "RECKONER_INSTANCE"
+
+
+def marked_processes(var: Path) -> list[psutil.Process]:
+    """Every live process of the instance on `var`: the supervisor marks the environment of all it starts."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            marked = process.environ().get(MARK) == str(var)
+            if marked or (str(var) in " ".join(process.cmdline()) and process.pid != os.getpid()):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+class Instance:
+    """`manage.py up` on a directory of its own. `environment` overrides settings."""
+
+    def __init__(self, var: Path, *, root: Path = ROOT, python: str = sys.executable, **environment: str) -> None:
+        self.var, self.root, self.python = var.resolve(), root, python
+        self.environment = {**os.environ, **environment, "RECKONER_VAR": str(self.var)}
+        for name in ("DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"):
+            self.environment.pop(name, None)
+        self.process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def start(self, *arguments: str) -> None:
+        """Returns once the instance says that it is ready."""
+        self.var.mkdir(parents=True, exist_ok=True)
+        self.process = subprocess.Popen(
+            [self.python, "manage.py", "up", "--json", *arguments],
+            cwd=self.root,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=(self.var / "up.log").open("a"),
+            text=True,
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the instance did not start:\n{(self.var / 'up.log').read_text()[-3000:]}")
+        self.url = json.loads(line)["url"]
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(120)
+
+    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.python, "manage.py", *arguments],
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def services(self) -> dict[str, str]:
+        return json.loads((self.var / "run" / "services.json").read_text())
+
+    def query(self, statement: str, *values: Any) -> list[Any]:
+        with psycopg.connect(self.services()["DATABASE_URL"], autocommit=True) as connection:
+            return connection.execute(statement, values).fetchall()
+
+    def flush_broker(self) -> None:
+        redis.Redis.from_url(self.services()["REDIS_URL"]).flushall()
+
+    def find(self, *words: str) -> list[psutil.Process]:
+        """Processes of this instance whose command line holds every word."""
+        found = []
+        for process in marked_processes(self.var):
+            try:
+                line = " ".join(process.cmdline())
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+            if all(word in line for word in words):
+                found.append(process)
+        return found
+
+    def kill(self, *words: str) -> int:
+        """SIGKILL to every process that `find` gives; how many there were."""
+        found = self.find(*words)
+        for process in found:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        return len(found)
+
+    def wait_for(self, statement: str, seconds: float, *values: Any) -> bool:
+        """True once the statement gives a true value; waits through a database that is away."""
+        give_up = time.monotonic() + seconds
+        while time.monotonic() < give_up:
+            try:
+                rows = self.query(statement, *values)
+                if rows and rows[0][0]:
+                    return True
+            except (psycopg.OperationalError, OSError):
+                pass  # restarting: look again
+            time.sleep(0.2)
+        return False

@@ -1,0 +1,38 @@
+"""Rows of an acceptance run: what, bound, figure, pass; and one JSON line at the end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    what: str
+    bound: str
+    figure: str
+    passed: bool
+
+
+@dataclass
+class Report:
+    """Prints each row as it comes."""
+
+    part: str
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, what: str, *, bound: str, figure: object, passed: bool) -> None:
+        row = Row(what, bound, str(figure), bool(passed))
+        self.rows.append(row)
+        print(f"{'pass' if row.passed else 'FAIL'}  {row.what:<66} {row.bound:<22} {row.figure}", flush=True)
+
+    def finish(self) -> int:
+        """Exit code 0 when every row passed."""
+        passed = all(row.passed for row in self.rows) and bool(self.rows)
+        print(json.dumps({"part": self.part, "passed": passed, "rows": [asdict(row) for row in self.rows]}))
+        return 0 if passed else 1
+
+
+def log(message: str) -> None:
+    print(f"      {message}", file=sys.stderr, flush=True)
