@@ -1,0 +1,250 @@
+"""What a person does with the pages, in a real browser: the keys, the live parts, the widths, the dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from decisions.models import Feedback, Label
+from jobs.models import Job
+from tests.factories import PASSWORD, RunMetricFactory
+
+SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def labels() -> list[tuple[Any, ...]]:
+    return list(Label.objects.order_by("id").values_list("decision_id", "verdict", "corrected_action"))
+
+
+def at(name: str, row: Any) -> str:
+    return reverse(f"pages:{name}", args=[row.workspace.slug, row.pk])
+
+
+def decisions_page(workspace: Any) -> str:
+    return reverse("pages:decisions", args=[workspace.slug])
+
+
+def test_a_one_time_password_leads_to_an_own_one_and_home(tab: Any, admin: Any, log_in: Any) -> None:
+    admin.must_change_password = True
+    admin.save()
+    log_in(tab, admin)
+    expect(tab.get_by_role("heading", name="Change your password")).to_be_visible()
+    tab.get_by_label("Old password").fill(PASSWORD)
+    tab.get_by_label("New password", exact=True).fill("a harbour full of kites")
+    tab.get_by_label("New password confirmation").fill("a harbour full of kites")
+    tab.get_by_role("button", name="Change password").click()
+    expect(tab.get_by_role("heading", name="Acme")).to_be_visible()
+    tab.locator("summary", has_text="Owner").click()
+    tab.get_by_role("button", name="Log out").click()
+    expect(tab.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+class TestKeys:
+    def test_one_key_confirms_in_the_list_and_goes_on(
+        self, tab: Any, labeller: Any, scene: Any, workspace: Any, log_in: Any
+    ) -> None:
+        first, second = scene.decisions[:2]
+        log_in(tab, labeller).goto(decisions_page(workspace))
+        tab.keyboard.press("j")
+        expect(tab.locator(f"#d-{first.id}")).to_be_focused()
+        tab.keyboard.press("c")
+        expect(tab.locator(f"#d-{first.id} .row-outcome")).to_contain_text("confirmed")
+        expect(tab.locator(f"#d-{second.id}")).to_be_focused()
+        tab.keyboard.press("k")
+        expect(tab.locator(f"#d-{first.id}")).to_be_focused()
+        assert labels() == [(first.id, "confirmed", None)]
+
+    def test_a_key_and_a_digit_correct_in_the_list(
+        self, tab: Any, labeller: Any, scene: Any, workspace: Any, log_in: Any
+    ) -> None:
+        first = scene.decisions[0]
+        right = next(option for option in first.options if option != first.action)
+        digit = str(first.options.index(right) + 1)
+        log_in(tab, labeller).goto(decisions_page(workspace))
+        tab.keyboard.press(digit)  # no correction is open: a digit does nothing
+        tab.keyboard.press("x")
+        expect(tab.locator(f"#d-{first.id} details")).to_have_attribute("open", "")
+        tab.keyboard.press("Escape")
+        expect(tab.locator(f"#d-{first.id} details")).not_to_have_attribute("open", "")
+        tab.keyboard.press("x")
+        tab.keyboard.press(digit)
+        expect(tab.locator(f"#d-{first.id} .row-outcome")).to_contain_text(right)
+        assert labels() == [(first.id, "corrected", right)]
+
+    def test_one_decision_is_confirmed_corrected_and_left_by_keys(
+        self, tab: Any, labeller: Any, scene: Any, log_in: Any
+    ) -> None:
+        first, second = scene.decisions[:2]
+        right = next(option for option in first.options if option != first.action)
+        log_in(tab, labeller).goto(at("decision", first))
+        tab.keyboard.press("c")
+        expect(tab.locator("#judgement .labels")).to_contain_text("confirmed")
+        tab.keyboard.press("x")
+        expect(tab.get_by_text("choose what would have been right", exact=True)).to_be_visible()
+        tab.keyboard.press(str(first.options.index(right) + 1))
+        expect(tab.locator("#judgement .option.right")).to_contain_text(right)
+        tab.keyboard.press("j")
+        tab.wait_for_url(f"**{second.id}*")
+        assert labels() == [(first.id, "confirmed", None), (first.id, "corrected", right)]
+        assert Feedback.objects.filter(decision=first).count() == 2
+
+    def test_help_opens_by_a_key_and_single_keys_can_be_turned_off(
+        self, tab: Any, labeller: Any, scene: Any, log_in: Any
+    ) -> None:
+        log_in(tab, labeller).goto(at("decision", scene.decisions[0]))
+        tab.keyboard.press("?")
+        expect(tab.get_by_role("dialog", name="Keyboard")).to_be_visible()
+        tab.keyboard.press("c")  # not while the help is open
+        tab.get_by_label("Single keys act").uncheck()
+        tab.get_by_role("button", name="Close").click()
+        tab.reload()
+        tab.keyboard.press("c")
+        tab.keyboard.press("x")
+        expect(tab.get_by_text("choose what would have been right", exact=True)).to_be_hidden()
+        assert labels() == []
+
+    def test_a_viewers_keys_judge_nothing(self, tab: Any, viewer: Any, scene: Any, workspace: Any, log_in: Any) -> None:
+        log_in(tab, viewer).goto(decisions_page(workspace))
+        for key in ("j", "c", "x", "1"):
+            tab.keyboard.press(key)
+        tab.keyboard.press("Enter")
+        tab.wait_for_url(f"**{scene.decisions[0].id}*")
+        assert labels() == []
+
+
+def test_the_list_pages_and_filters_in_place_and_history_brings_it_back(
+    tab: Any, viewer: Any, scene: Any, workspace: Any, log_in: Any
+) -> None:
+    log_in(tab, viewer).goto(decisions_page(workspace))
+    expect(tab.locator("[data-row]")).to_have_count(25)
+    tab.get_by_role("link", name="Older").click()
+    expect(tab.locator("[data-row]")).to_have_count(5)
+    assert "before=" in tab.url
+    tab.go_back()
+    expect(tab.locator("[data-row]")).to_have_count(25)
+    tab.get_by_label("Agent").select_option("filer")
+    tab.wait_for_url("**agent=filer*")
+    expect(tab.locator("[data-row]")).to_have_count(25)
+
+
+def test_judging_works_without_scripts(browser: Any, live_server: Any, labeller: Any, scene: Any, log_in: Any) -> None:
+    context = browser.new_context(base_url=live_server.url, java_script_enabled=False)
+    try:
+        tab = log_in(context.new_page(), labeller)
+        first = scene.decisions[0]
+        right = next(option for option in first.options if option != first.action)
+        tab.goto(at("decision", first))
+        tab.get_by_role("button", name=f"{right} would have been right").click()
+        tab.get_by_text("Recorded as corrected.").wait_for()
+        assert labels() == [(first.id, "corrected", right)]
+    finally:
+        context.close()
+
+
+def drawn_pixels(tab: Any) -> int:
+    """How many pixels of the page's first canvas are not empty."""
+    return tab.evaluate(
+        """() => {
+          const canvas = document.querySelector("canvas");
+          const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+          let count = 0;
+          for (let i = 3; i < data.length; i += 4) if (data[i]) count += 1;
+          return count;
+        }"""
+    )
+
+
+def test_a_runs_chart_draws_grows_and_ends(tab: Any, admin: Any, scene: Any, log_in: Any) -> None:
+    run = scene.running
+    log_in(tab, admin).goto(at("run", run))
+    expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
+    assert drawn_pixels(tab) > 500
+    expect(tab.get_by_role("img", name="learning_rate over steps, last 0.00176 at step 59")).to_be_visible()
+    RunMetricFactory(run=run, step=70, name="loss", value=0.25)
+    expect(tab.get_by_role("img", name="loss over steps, last 0.25 at step 70")).to_be_visible()
+    type(run).objects.filter(id=run.id).update(state="cancelled", finished_at=timezone.now())
+    expect(tab.locator("#run-status .badge").first).to_have_text("cancelled")
+    expect(tab.locator("#run-status[hx-trigger]")).to_have_count(0)
+
+
+def test_an_experiments_chart_draws_its_evidence(tab: Any, viewer: Any, scene: Any, log_in: Any) -> None:
+    log_in(tab, viewer).goto(at("experiment", scene.experiment))
+    expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
+    assert drawn_pixels(tab) > 500
+    expect(tab.locator(".u-legend")).to_contain_text("promote at")
+
+
+def test_the_overview_follows_the_demo_loop_to_its_end(
+    tab: Any, viewer: Any, scene: Any, busy_job: Any, log_in: Any
+) -> None:
+    log_in(tab, viewer)
+    expect(tab.get_by_role("progressbar")).to_have_attribute("value", "0.4200")
+    Job.objects.filter(id=busy_job.id).update(progress=0.9, message="the experiment runs")
+    expect(tab.get_by_text("the experiment runs")).to_be_visible()
+    Job.objects.filter(id=busy_job.id).update(
+        state="succeeded", progress=1.0, lease_until=None, finished_at=timezone.now()
+    )
+    expect(tab.get_by_role("progressbar")).to_have_count(0)
+    expect(tab.locator("#loop[hx-trigger]")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("look", "width", "dark"), [("wide", 1280, False), ("narrow", 360, False), ("dark", 1280, True)]
+)
+def test_every_page_fits_its_width_and_complains_of_nothing(
+    look: str, width: int, dark: bool, open_tab: Any, admin: Any, scene: Any, workspace: Any, busy_job: Any, log_in: Any
+) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    tab = open_tab(width=width, dark=dark)
+    tab.goto("/log-in")
+    tab.screenshot(path=SHOTS / f"log-in-{look}.png", full_page=True)
+    log_in(tab, admin)
+    pages = {
+        "overview": reverse("pages:overview", args=[workspace.slug]),
+        "decisions": decisions_page(workspace),
+        "decision": at("decision", scene.decisions[3]),
+        "runs": reverse("pages:runs", args=[workspace.slug]),
+        "run": at("run", scene.finished),
+        "models": reverse("pages:models", args=[workspace.slug]),
+        "version": at("version", scene.version),
+        "experiments": reverse("pages:experiments", args=[workspace.slug]),
+        "experiment": at("experiment", scene.experiment),
+        "promote": at("version-promote", scene.version),
+        "change-password": reverse("change-password"),
+    }
+    too_wide = {}
+    for name, path in pages.items():
+        tab.goto(path)
+        if tab.locator("[data-chart]").count():
+            expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
+        tab.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
+        if (over := tab.evaluate(OVERFLOW)) > 0:
+            too_wide[name] = over
+    assert too_wide == {}
+
+
+def test_dark_is_dark_and_light_is_light(open_tab: Any) -> None:
+    grounds = []
+    for dark in (False, True):
+        tab = open_tab(dark=dark)
+        tab.goto("/log-in")
+        shown = tab.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        grounds.append(sum(int(part) for part in shown.removeprefix("rgb(").rstrip(")").split(",")))
+    assert grounds[0] > 600 and grounds[1] < 150
+
+
+def test_an_empty_workspace_says_what_to_do(open_tab: Any, admin: Any, workspace: Any, log_in: Any) -> None:
+    tab = log_in(open_tab(width=360), admin)
+    expect(tab.get_by_role("heading", name="Begin with an agent")).to_be_visible()
+    tab.screenshot(path=SHOTS / "empty-overview-narrow.png", full_page=True)
+    for name in ("decisions", "runs", "models", "experiments"):
+        tab.goto(reverse(f"pages:{name}", args=[workspace.slug]))
+        expect(tab.locator(".empty")).to_be_visible()
+    assert Client().get("/").status_code == 302
