@@ -23,6 +23,8 @@ from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
 DEMO_LOOP = "project.demo_loop"
 JOBS = 5
 CHAMPIONS = 20
+MOST_COUNTED = 1_000_000
+"""Counting stops here: the page is polled, and a large ledger must not be read from end to end each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,15 @@ class Stage:
     count: int
     says: str
     url: str = ""
+
+    @property
+    def uncounted(self) -> bool:
+        """There are more than were counted."""
+        return self.count > MOST_COUNTED
+
+    @property
+    def shown(self) -> int:
+        return min(self.count, MOST_COUNTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,7 @@ def _stages(request: PageRequest) -> list[Stage]:
 
 
 def _count(rows: Any, request: PageRequest) -> int:
-    return int(rows.for_workspace(request.workspace).count())
+    return int(rows.for_workspace(request.workspace).order_by()[: MOST_COUNTED + 1].count())
 
 
 def _next_step(request: PageRequest, stages: list[Stage], champions: list[Alias], has_agent: bool) -> Step | None:
@@ -73,7 +84,7 @@ def _next_step(request: PageRequest, stages: list[Stage], champions: list[Alias]
         return Step(
             "Begin with an agent",
             "An agent decides: it has options, a prompt template and a model. Create one through the API "
-            "(POST /api/v1/agents), or load the demo world with `make run`.",
+            "(POST /api/v1/agents), or start Reckoner with an empty ledger: it loads its demo world.",
             reverse("api-docs"),
             "Read the API",
         )

@@ -42,6 +42,15 @@ def test_it_counts_what_this_workspace_has(
     assert found == {"Decisions": 3, "Feedback": 2, "Rewards": 2, "Datasets": 0, "Runs": 0, "Experiments": 0}
 
 
+def test_counting_stops_where_it_would_get_slow(
+    agent: Any, viewer: Any, path: str, page_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("project.views.MOST_COUNTED", 2)
+    DecisionFactory.create_batch(4, agent=agent)
+    page = page_client(viewer).get(path)
+    assert counts(page)["Decisions"] == 3 and "2+" in page.content.decode()
+
+
 def test_each_gap_of_the_loop_names_the_next_step(
     workspace: Any, by: Any, viewer: Any, path: str, page_client: Any
 ) -> None:
