@@ -13,8 +13,8 @@
       grid: { stroke: () => colour("--line"), width: 1 },
       ticks: { stroke: () => colour("--line"), width: 1 },
       font: "12px system-ui, sans-serif",
-      size: 52,
-      values: (_, splits) => splits.map((value) => (value == null ? "" : Number(value.toPrecision(6)).toLocaleString("en-GB"))),
+      size: 64,
+      values: (_, splits) => splits.map((value) => (value == null ? "" : value.toLocaleString("en-GB", { maximumSignificantDigits: 6 }))),
     });
     return {
       width,
@@ -23,14 +23,15 @@
       axes: [{ ...axis(), size: 32 }, axis()],
       cursor: { points: { size: 6 } },
       series: [
-        { label: labels.x, value: (_, value) => (value == null ? "–" : String(value)) },
+        { label: labels.x, value: (plot, value) => String(value ?? plot.data[0].at(-1) ?? "–") },
         ...lines.map((line) => ({
           label: line.label,
           stroke: () => colour(line.colour),
           width: line.dash ? 1 : 2,
           dash: line.dash,
           points: { show: line.points },
-          value: (_, value) => figures(value),
+          // Away from the cursor the legend shows where the curve ends.
+          value: (plot, value, index) => figures(value ?? plot.data[index].at(-1)),
         })),
       ],
     };

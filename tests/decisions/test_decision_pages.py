@@ -121,7 +121,7 @@ class TestDetail:
         RewardFactory(decision=decision, value=0.75)
         page = page_client(viewer).get(at("decision", decision)).content.decode()
         assert "a ticket to &lt;Lisbon&gt;" in page
-        assert "61.2 %" in page and "stars" in page and "0.75" in page
+        assert "61.2%" in page and "stars" in page and "0.75" in page
 
     def test_it_shows_an_error_of_a_component_as_such_and_no_value(
         self, decision: Decision, viewer: Any, page_client: Any
@@ -136,7 +136,7 @@ class TestDetail:
         )
         decision = DecisionFactory(agent=agent, exposure=exposure)
         page = page_client(viewer).get(at("decision", decision)).content.decode()
-        assert "treatment" in page and "25 %" in page
+        assert "treatment" in page and "25.0%" in page
 
     def test_neighbours_stay_inside_the_filter(self, agent: Any, workspace: Any, viewer: Any, page_client: Any) -> None:
         other = AgentFactory(workspace=workspace, slug="librarian")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -105,6 +106,17 @@ def test_pages_allow_no_inline_script_or_style(viewer: Any, page_client: Any, ov
     assert "default-src 'none'" in policy and "unsafe" not in policy
     body = page.content.decode()
     assert "style=" not in body and "<style" not in body and "onclick" not in body and "<script>" not in body
+
+
+def test_what_pages_load_is_served_with_its_licence_beside_it(viewer: Any, page_client: Any, overview: str) -> None:
+    client = page_client(viewer)
+    page = client.get(overview).content.decode()
+    loaded = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
+    assert len(loaded) >= 6
+    for path in [*loaded, "/static/vendor/uplot/uPlot.iife.min.js", "/static/vendor/htmx/LICENSE"]:
+        answer = client.get(path)
+        answer.close()  # it holds the file
+        assert answer.status_code == 200, path
 
 
 def test_forms_without_their_token_change_nothing(viewer: Any) -> None:

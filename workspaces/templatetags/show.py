@@ -48,10 +48,14 @@ def number(value: Any) -> str:
 
 @register.filter
 def percent(value: Any) -> str:
-    """A share in [0, 1] as a percentage with three significant digits: 0.8341 → 83.4 %."""
+    """A share in [0, 1] as a percentage with three significant digits: 0.8341 → 83.4%."""
     if not isinstance(value, int | float):
         return NONE
-    return f"{value * 100:.3g} %"
+    if 0 < value < 0.0001:
+        return "< 0.01%"
+    if value in (0, 1):
+        return f"{value * 100:.0f}%"
+    return f"{value * 100:#.3g}".rstrip(".") + "%"
 
 
 @register.filter
