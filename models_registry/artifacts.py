@@ -22,7 +22,7 @@ from models_registry.errors import ArtifactCorrupt
 from workspaces.ids import uuid7
 
 MANIFEST = "MANIFEST.json"
-DIGEST = re.compile(r"^[0-9a-f]{64}$")
+DIGEST = re.compile(r"[0-9a-f]{64}")
 CHUNK = 1 << 20
 
 
@@ -46,7 +46,7 @@ def store_root() -> Path:
 
 def artifact_path(digest: str) -> Path:
     """Where an artifact's files are (or would be). Raises ValueError for what is not a digest."""
-    if not DIGEST.match(digest):
+    if not DIGEST.fullmatch(digest):
         raise ValueError(f"{digest!r} is not a SHA-256")
     return safe_join(store_root(), f"sha256/{digest[:2]}/{digest}")
 
@@ -73,6 +73,8 @@ def put_folder(source: Path, *, kind: str, meta: Mapping[str, Any] | None = None
             if not path.is_file():
                 continue
             name = path.relative_to(source).as_posix()
+            if name == MANIFEST:
+                raise ValueError(f"{source} holds a file named {MANIFEST}, which is the store's own")
             target = safe_join(temporary, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
@@ -91,9 +93,11 @@ def put_folder(source: Path, *, kind: str, meta: Mapping[str, Any] | None = None
 
 
 def _publish(temporary: Path, final: Path) -> None:
-    """Rename, then sync the parents: after a crash the folder is there whole or not at all."""
-    _sync(temporary)
+    """Sync, rename, sync the parents: after a crash the folder is there whole or not at all."""
+    for folder in [temporary, *(path for path in temporary.rglob("*") if path.is_dir())]:
+        _sync(folder)
     final.parent.mkdir(parents=True, exist_ok=True)
+    _sync(final.parent.parent)
     try:
         temporary.rename(final)
     except OSError:
