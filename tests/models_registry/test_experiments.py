@@ -1,0 +1,321 @@
+"""The life of an experiment: routed, exposed, consumed in order, and decided only on enough evidence."""
+
+import datetime as dt
+import random
+
+import pytest
+from django.utils import timezone
+
+from models_registry.errors import ExperimentRunning, NoChampion, NoExperiment
+from models_registry.experiments import (
+    ExperimentPlan,
+    MaturedUnit,
+    Router,
+    consume_observations,
+    start_experiment,
+    stop_experiment,
+)
+from models_registry.models import Alias, Arm, Experiment, Exposure, Observation, Phase
+from models_registry.services import get_champion
+from tests.factories import AliasFactory, ModelVersionFactory, RegisteredModelFactory
+from workspaces.errors import InvalidInput
+from workspaces.models import AuditEntry
+
+pytestmark = pytest.mark.django_db
+SHORT = ExperimentPlan(attribution_window_seconds=0, exposure_window_seconds=0, min_units_per_arm=100, min_seconds=0)
+
+
+@pytest.fixture
+def model(workspace):
+    model = RegisteredModelFactory(workspace=workspace, name="filer")
+    AliasFactory(version=ModelVersionFactory(registered_model=model))
+    return model
+
+
+@pytest.fixture
+def challenger(model):
+    return ModelVersionFactory(registered_model=model)
+
+
+@pytest.fixture
+def start(by, challenger):
+    def run(**fields):
+        plan = ExperimentPlan(**{name: getattr(SHORT, name) for name in ExperimentPlan.__slots__} | fields)
+        return start_experiment(by=by, treatment=challenger, plan=plan)
+
+    return run
+
+
+def matured(experiment, count, rate, seed=0, begin=0):
+    """`count` fresh units, routed as the gateway does, with one 0/1 outcome each; rate[arm] = P(1), None: no reward."""
+    rng = random.Random(f"{seed}-{begin}")
+    router = Router(experiment.registered_model)
+    moment = timezone.now() - dt.timedelta(hours=1)
+    exposures = []
+    for number in range(begin, begin + count):
+        route = router.route(f"unit-{seed}-{number}")
+        exposures.append(
+            Exposure(
+                workspace=experiment.workspace, experiment=experiment, phase=route.phase, unit=f"unit-{seed}-{number}",
+                arm=route.arm, served_arm=route.arm, assignment_probability=route.assignment_probability,
+                version=route.version, exposed_at=moment + dt.timedelta(milliseconds=number),
+            )
+        )  # fmt: skip
+    Exposure.objects.bulk_create(exposures)
+    return [
+        MaturedUnit(e, None if rate[e.arm] is None else float(rng.random() < rate[e.arm]), timezone.now())
+        for e in exposures
+    ]
+
+
+def feed(experiment, rate, *, seed=0, batches=10, size=100):
+    """Batches until the rule has decided; the last verdict."""
+    for batch in range(batches):
+        verdict = consume_observations(
+            experiment=experiment, matured=matured(experiment, size, rate, seed, begin=batch * size)
+        )
+        if verdict.action != "continue":
+            break
+    experiment.refresh_from_db()
+    return verdict
+
+
+class TestStarting:
+    def test_everything_stands_when_it_starts(self, start, model, challenger, by):
+        experiment = start(treatment_share=0.25, attribution_window_seconds=60)
+        assert (experiment.state, len(experiment.salt)) == ("running", 32)
+        phase = experiment.phases.get()
+        assert (phase.treatment_share, phase.attribution_window_seconds) == (0.25, 60)
+        assert {v.arm: v.version for v in experiment.variants.all()} == {
+            "control": get_champion(model),
+            "treatment": challenger,
+        }
+        assert Alias.objects.get(registered_model=model, name="challenger").version == challenger
+        assert AuditEntry.objects.filter(action="experiment.started").count() == 1
+
+    def test_there_is_one_at_a_time(self, start):
+        start()
+        with pytest.raises(ExperimentRunning):
+            start()
+        assert Experiment.objects.count() == 1
+
+    def test_nothing_is_tried_against_itself_or_against_nothing(self, by, model):
+        with pytest.raises(InvalidInput):
+            start_experiment(by=by, treatment=get_champion(model), plan=SHORT)
+        with pytest.raises(NoChampion):
+            start_experiment(by=by, treatment=ModelVersionFactory(workspace=by.workspace), plan=SHORT)
+        assert not Experiment.objects.exists()
+
+    def test_every_fault_of_a_plan_is_told_at_once(self, start):
+        wrong = {
+            "treatment_share": 1.0,
+            "attribution_window_seconds": 31 * 86_400.0,
+            "exposure_window_seconds": -1.0,
+            "promote_e": 1.0,
+            "rollback_e": float("nan"),
+            "min_units_per_arm": 0,
+            "min_seconds": 1e300,
+            "missing": "guess",
+        }
+        with pytest.raises(InvalidInput) as refused:
+            start(**wrong)
+        assert {fault.field for fault in refused.value.faults} == set(wrong)
+        assert not Experiment.objects.exists()
+
+
+class TestRouting:
+    def test_without_an_experiment_the_champion_serves(self, model):
+        route = Router(model).route("ann")
+        assert (route.version, route.arm, route.phase, route.fallback) == (get_champion(model), None, None, None)
+
+    def test_a_unit_stays_where_it_was_put(self, start, model):
+        experiment = start(treatment_share=0.3)
+        units = [f"unit-{n}" for n in range(500)]
+        first, again = Router(model), Router(model)
+        arms = [first.route(unit).arm for unit in units]
+        assert arms == [again.route(unit).arm for unit in reversed(units)][::-1]
+        assert 100 < arms.count("treatment") < 200
+        for unit, arm in zip(units, arms, strict=True):
+            route = first.route(unit)
+            assert route.assignment_probability == pytest.approx(0.3 if arm == "treatment" else 0.7)
+            assert (route.fallback is not None) == (arm == "treatment")
+        # Raising the share moves nobody out of the treatment.
+        Phase.objects.filter(experiment=experiment).update(treatment_share=0.6)
+        wider = Router(model)
+        assert all(wider.route(u).arm == "treatment" for u, arm in zip(units, arms, strict=True) if arm == "treatment")
+
+    def test_routing_costs_the_same_for_many_units(self, start, model, django_assert_max_num_queries):
+        start()
+        with django_assert_max_num_queries(4):
+            router = Router(model)
+            for n in range(100):
+                router.route(str(n))
+
+
+class TestConsuming:
+    def test_units_are_consumed_once_and_in_exposure_order(self, start):
+        experiment = start()
+        units = matured(experiment, 60, {"control": 0.5, "treatment": 0.5})
+        shuffled = units[:]
+        random.Random(3).shuffle(shuffled)
+        consume_observations(experiment=experiment, matured=shuffled)
+        assert list(Observation.objects.values_list("position", "unit")) == [
+            (n + 1, unit.exposure.unit) for n, unit in enumerate(units)
+        ]
+        experiment.refresh_from_db()
+        before = (experiment.log_e_plus, experiment.log_e_minus, experiment.units_control)
+        consume_observations(experiment=experiment, matured=units[:30])
+        experiment.refresh_from_db()
+        assert (experiment.log_e_plus, experiment.log_e_minus, experiment.units_control) == before
+        assert Observation.objects.count() == 60
+
+    def test_the_evidence_does_not_depend_on_the_batches(self, start, by):
+        experiment = start()
+        units = matured(experiment, 90, {"control": 0.4, "treatment": 0.6})
+        for begin in range(0, 90, 15):
+            consume_observations(experiment=experiment, matured=units[begin : begin + 15])
+        experiment.refresh_from_db()
+        in_parts = (experiment.log_e_plus, experiment.log_e_minus)
+        Observation.objects.all().delete()
+        consume_observations(experiment=experiment, matured=units)
+        experiment.refresh_from_db()
+        assert (experiment.log_e_plus, experiment.log_e_minus) == pytest.approx(in_parts, abs=1e-12)
+        last = Observation.objects.latest("position")
+        assert last.log_e_plus == experiment.log_e_plus
+
+    def test_units_without_a_reward_are_left_out_or_count_zero_as_the_plan_says(self, start, by):
+        for missing, counted in (("exclude", None), ("zero", 0.0)):
+            experiment = start(missing=missing)
+            units = matured(experiment, 40, {"control": 0.5, "treatment": None}, seed=missing)
+            consume_observations(experiment=experiment, matured=units)
+            experiment.refresh_from_db()
+            treated = Observation.objects.filter(experiment=experiment, exposure__arm=Arm.TREATMENT)
+            assert set(treated.values_list("outcome", flat=True)) == {counted}
+            assert experiment.units_treatment == (0 if missing == "exclude" else treated.count())
+            assert Observation.objects.filter(experiment=experiment).count() == 40
+            stop_experiment(by=by, experiment=experiment)
+
+    def test_a_unit_counts_in_its_first_phase_only(self, start):
+        experiment = start()
+        (unit,) = matured(experiment, 1, {"control": 1.0, "treatment": 1.0})
+        consume_observations(experiment=experiment, matured=[unit])
+        Phase.objects.filter(experiment=experiment).update(ended_at=timezone.now())
+        phase = Phase.objects.create(
+            workspace=experiment.workspace, experiment=experiment, number=2, treatment_share=0.9,
+            attribution_window_seconds=0,
+        )  # fmt: skip
+        again = Exposure.objects.create(
+            workspace=experiment.workspace, experiment=experiment, phase=phase, unit=unit.exposure.unit,
+            arm=unit.exposure.arm, served_arm=unit.exposure.arm, assignment_probability=0.5,
+            version=unit.exposure.version, exposed_at=timezone.now(),
+        )  # fmt: skip
+        consume_observations(experiment=experiment, matured=[MaturedUnit(again, 0.0, timezone.now())])
+        assert Observation.objects.get().outcome == 1.0
+
+
+class TestDeciding:
+    def test_a_truly_better_arm_is_promoted(self, start, model, challenger):
+        experiment = start()
+        verdict = feed(experiment, {"control": 0.4, "treatment": 0.75})
+        assert verdict.action == "promote"
+        assert (experiment.state, experiment.ended_at is not None) == ("promoted", True)
+        assert get_champion(model) == challenger
+        assert min(experiment.units_control, experiment.units_treatment) >= 100
+        assert experiment.low > 0
+        assert not Phase.objects.filter(ended_at__isnull=True).exists()
+        assert Router(model).route("anyone").version == challenger
+        assert AuditEntry.objects.filter(action="alias.champion", actor="system").count() == 1
+        with pytest.raises(NoExperiment):
+            consume_observations(experiment=experiment, matured=[])
+
+    def test_a_worse_arm_is_rolled_back(self, start, model):
+        champion = get_champion(model)
+        experiment = start()
+        assert feed(experiment, {"control": 0.75, "treatment": 0.4}).action == "roll_back"
+        assert experiment.state == "rolled_back"
+        assert get_champion(model) == champion
+        assert Router(model).route("anyone").version == champion
+
+    def test_never_before_there_are_enough_units(self, start, model):
+        champion = get_champion(model)
+        experiment = start(min_units_per_arm=400)
+        verdict = feed(experiment, {"control": 0.0, "treatment": 1.0}, batches=3)
+        assert (verdict.action, experiment.state) == ("continue", "running")
+        assert experiment.log_e_plus > 5  # e^5 > 40: the evidence alone would have been enough
+        assert get_champion(model) == champion
+
+    def test_never_before_it_is_old_enough(self, start, model, challenger):
+        experiment = start(min_seconds=3600)
+        assert feed(experiment, {"control": 0.0, "treatment": 1.0}, batches=4).action == "continue"
+        Experiment.objects.update(started_at=timezone.now() - dt.timedelta(seconds=3700))
+        assert consume_observations(experiment=experiment, matured=[]).action == "promote"
+        assert get_champion(model) == challenger
+
+    def test_never_on_a_broken_split(self, start, model):
+        """Outcomes that would promote, but far more units in one arm than the share says."""
+        experiment = start()
+        units = matured(experiment, 1200, {"control": 0.3, "treatment": 0.8})
+        kept = [u for n, u in enumerate(units) if u.exposure.arm == "treatment" or n % 3 == 0]
+        lost = {u.exposure.id for u in units} - {u.exposure.id for u in kept}
+        Exposure.objects.filter(id__in=lost).delete()
+        assert consume_observations(experiment=experiment, matured=kept).action == "continue"
+        experiment.refresh_from_db()
+        assert experiment.sample_ratio_mismatch
+        assert experiment.log_e_plus > 5
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_equal_arms_are_not_promoted(self, start, seed):
+        experiment = start()
+        Experiment.objects.update(salt=f"{seed:032x}")  # the split, too, is the same at every run
+        assert feed(experiment, {"control": 0.5, "treatment": 0.5}, seed=seed, batches=6).action == "continue"
+        assert experiment.state == "running"
+
+
+class TestStopping:
+    def test_stopping_gives_everyone_back_to_the_champion(self, start, model, by):
+        experiment = start()
+        stopped = stop_experiment(by=by, experiment=experiment, reason="a better idea")
+        assert (stopped.state, stopped.verdict) == ("stopped", "a better idea")
+        assert Router(model).route("anyone").arm is None
+        assert AuditEntry.objects.filter(action="experiment.stopped").count() == 1
+        with pytest.raises(NoExperiment):
+            stop_experiment(by=by, experiment=experiment)
+        start()  # the next one may begin
+
+    def test_over_the_api(self, api, challenger):
+        client = api("admin")
+        started = client.post("experiments", {"treatment": str(challenger.id), "treatment_share": 0.3})
+        assert started.status_code == 201, started.content
+        shown = client.get(f"experiments/{started.json()['id']}").json()
+        assert shown["variants"] == {"control": "filer:1", "treatment": "filer:2"}
+        again = client.post("experiments", {"treatment": str(challenger.id)})
+        assert (again.status_code, again.json()["error"]["code"]) == (409, "experiment_running")
+        stop = f"experiments/{shown['id']}/stop"
+        assert client.post(stop).json()["state"] == "stopped"
+        assert client.post(stop).status_code == 409
+
+
+@pytest.mark.django_db(transaction=True)
+def test_experiments_started_at_once_are_one(by, at_once, workspace):
+    model = RegisteredModelFactory(workspace=workspace)
+    AliasFactory(version=ModelVersionFactory(registered_model=model))
+    challenger = ModelVersionFactory(registered_model=model)
+
+    def start():
+        try:
+            return start_experiment(by=by, treatment=challenger, plan=SHORT)
+        except ExperimentRunning:
+            return None
+
+    assert len([made for made in at_once(4, start) if made]) == 1
+    assert Experiment.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_units_consumed_by_two_at_once_count_once(by, at_once, workspace):
+    model = RegisteredModelFactory(workspace=workspace)
+    AliasFactory(version=ModelVersionFactory(registered_model=model))
+    experiment = start_experiment(by=by, treatment=ModelVersionFactory(registered_model=model), plan=SHORT)
+    units = matured(experiment, 40, {"control": 0.5, "treatment": 0.5})
+    at_once(3, lambda: consume_observations(experiment=experiment, matured=units))
+    assert list(Observation.objects.values_list("position", flat=True)) == list(range(1, 41))
