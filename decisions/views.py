@@ -18,7 +18,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from decisions.models import Agent, Decision, Label, Reward, Verdict
+from decisions.models import Agent, Decision, Feedback, Label, Reward, Verdict
 from decisions.prompts import as_text
 from decisions.services import label_decision
 from workspaces.errors import FieldFault, InvalidInput
@@ -50,6 +50,7 @@ class Shown:
     decision: Decision
     choices: tuple[Choice, ...]
     labels: tuple[Label, ...]
+    feedback: tuple[Feedback, ...]
     verdict: str
     corrected_action: Any
     rewards: tuple[Reward, ...]
@@ -83,7 +84,10 @@ def show_decision(decision: Decision) -> Shown:
     verdict = labels[0].verdict if labels else str(verdicts[0].value) if verdicts else ""
     corrected = labels[0].corrected_action if labels else None
     rewards = sorted(decision.rewards.all(), key=lambda reward: (reward.spec.number, reward.version), reverse=True)
-    return Shown(decision, _choices(decision, corrected), tuple(labels), verdict, corrected, tuple(rewards))
+    feedback = sorted(decision.feedback.all(), key=lambda entry: entry.id, reverse=True)
+    return Shown(
+        decision, _choices(decision, corrected), tuple(labels), tuple(feedback), verdict, corrected, tuple(rewards)
+    )
 
 
 def _choices(decision: Decision, corrected: Any) -> tuple[Choice, ...]:
@@ -171,7 +175,6 @@ def decision_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         near = near.filter(agent__slug=chosen["agent"])
     context = {
         "shown": show_decision(decision),
-        "feedback": sorted(decision.feedback.all(), key=lambda entry: entry.id, reverse=True),
         "older": near.filter(id__lt=pk).order_by("-id").values_list("id", flat=True).first(),
         "newer": near.filter(id__gt=pk).order_by("id").values_list("id", flat=True).first(),
         "query": urlencode(chosen),
@@ -191,7 +194,7 @@ def decision_label(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         label_decision(by=request.actor, decision=decision, verdict=verdict, corrected_action=corrected)
         decision = _get_decision(request, pk)
     if wants_part(request):
-        part = "decisions/_row.html" if request.POST.get("view") == "row" else "decisions/_judgement.html"
+        part = "decisions/_row.html" if request.POST.get("view") == "row" else "decisions/_judged.html"
         return render(request, part, {"shown": show_decision(decision)})
     messages.success(request, f"Recorded as {verdict}.")
     return redirect(safe_next(request, reverse("pages:decision", args=[request.workspace.slug, pk])))

@@ -22,6 +22,7 @@
   }
 
   function step(by) {
+    close();
     const all = rows();
     const at = all.indexOf(current());
     if (at < 0) return select(all[0]);
@@ -78,6 +79,10 @@
     const arm = event.target.closest("[data-arm]");
     if (arm) document.getElementById("judgement").toggleAttribute("data-armed");
   });
+  // The options of the last row would open below the window's edge.
+  document.addEventListener("toggle", (event) => {
+    if (event.target.matches("[data-correct][open]")) event.target.querySelector("form").scrollIntoView({ block: "nearest" });
+  }, true);
   document.addEventListener("focusin", (event) => {
     const row = event.target.closest("[data-row]");
     if (row) selected = row.id;

@@ -78,6 +78,17 @@ class TestKeys:
         expect(tab.locator(f"#d-{first.id} .row-outcome")).to_contain_text(right)
         assert labels() == [(first.id, "corrected", right)]
 
+    def test_the_options_of_the_last_row_are_in_sight_and_close_when_one_moves_on(
+        self, tab: Any, labeller: Any, scene: Any, workspace: Any, log_in: Any
+    ) -> None:
+        log_in(tab, labeller).goto(decisions_page(workspace))
+        for _ in range(25):
+            tab.keyboard.press("j")
+        tab.keyboard.press("x")
+        expect(tab.locator(f"#d-{scene.decisions[24].id} [data-digit='8']")).to_be_in_viewport(ratio=1)
+        tab.keyboard.press("k")
+        expect(tab.locator("details[data-correct][open]")).to_have_count(0)
+
     def test_one_decision_is_confirmed_corrected_and_left_by_keys(
         self, tab: Any, labeller: Any, scene: Any, log_in: Any
     ) -> None:
@@ -86,6 +97,7 @@ class TestKeys:
         log_in(tab, labeller).goto(at("decision", first))
         tab.keyboard.press("c")
         expect(tab.locator("#judgement .labels")).to_contain_text("confirmed")
+        expect(tab.locator("#feedback-panel")).to_contain_text("verdict confirmed")
         tab.keyboard.press("x")
         expect(tab.get_by_text("choose what would have been right", exact=True)).to_be_visible()
         tab.keyboard.press(str(first.options.index(right) + 1))

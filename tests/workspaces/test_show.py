@@ -42,7 +42,8 @@ def test_differences_carry_their_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(8.31, "8.31 s"), (60, "1 min"), (3725, "1 h 2 min"), (604800.0, "7 d"), (None, "–")]
+    ("seconds", "shown"),
+    [(8.31, "8.31 s"), (44.9, "45 s"), (60, "1 min"), (3725, "1 h 2 min"), (604800.0, "7 d"), (None, "–")],
 )
 def test_durations_name_two_units(seconds: Any, shown: str) -> None:
     assert show.duration(seconds) == shown

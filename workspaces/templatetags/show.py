@@ -90,7 +90,7 @@ def duration(seconds: Any) -> str:
     """Seconds as the two largest units: 3,725 → 1 h 2 min."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         return NONE
-    if seconds < 60:
+    if seconds < 10:
         return f"{seconds:.3g} s"
     rest = round(seconds)
     parts = []
