@@ -56,7 +56,7 @@ PRETRAIN_SETTINGS: dict[str, Any] = {
 }
 POSTERIOR_SETTINGS: dict[str, Any] = {
     "max_prompt_tokens": MAX_PROMPT_TOKENS,
-    "optimiser": {"learning_rate": 2e-3, "epochs": 3, "token_dropout": 0.1},
+    "optimiser": {"learning_rate": 2e-3, "epochs": 4, "token_dropout": 0.1},
     "evaluate": {"free_rows": 300},
 }
 

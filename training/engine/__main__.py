@@ -107,9 +107,10 @@ def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFla
 
     events = Events(folder / "events.jsonl")
     try:
-        os.environ.setdefault(
-            "TOKENIZERS_PARALLELISM", "false"
-        )  # its pool of threads and torch's get in each other's way
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads get in the way of torch's
+        # Read when torch is loaded. On cores shared with others, threads that spin while they wait cost several
+        # times the work itself; threads that sleep cost nothing that could be measured.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         # Seconds of imports, which a bad spec should not have to wait for.
         from training.engine.attempt import Attempt
         from training.engine.hardware import choose_device, set_threads

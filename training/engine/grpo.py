@@ -45,8 +45,14 @@ def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
         taken = log_p.gather(1, trajectories.actions)
         kl = start.kl(batch, log_p)
         loss = clipped_surrogate(taken, trajectories.log_p, advantage, settings.clip) + settings.kl * kl
-        actor.learn(updates, loss)
-        return {"loss": loss.detach(), "reward": trajectories.rewards.mean(), "kl": kl.detach()}
+        text = actor.text_loss(batch, trajectories.actions[:, 0].tolist())
+        actor.learn(updates, loss + spec.text_weight * text)
+        return {
+            "loss": loss.detach(),
+            "reward": trajectories.rewards.mean(),
+            "kl": kl.detach(),
+            "text_loss": text.detach(),
+        }
 
     metrics = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (GRPO)")
     return Outcome(settings.steps, len(rows), metrics)

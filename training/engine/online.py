@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from decisions.rewards.components import COMPONENTS, ComponentError, Observed, total
 from training.engine.actions import NO_OPTION, ActionScorer, Scores
+from training.engine.answers import text_loss
 from training.engine.attempt import Attempt
 from training.engine.data import Batches, Labelled
 from training.engine.fit import Updates
@@ -100,6 +101,12 @@ class Actor:
     def score(self, rows: Sequence[int]) -> Scores:
         with autocast(self.attempt.device):
             return self.scorer.score(self.model, [self.prompts[i] for i in rows], [self.rows[i].options for i in rows])
+
+    def text_loss(self, rows: Sequence[int], places: Sequence[int]) -> Tensor:
+        """Cross-entropy of drawn actions as plain text; `places` (B,) are the options drawn for `rows`."""
+        with autocast(self.attempt.device):
+            options = [self.rows[i].options for i in rows]
+            return text_loss(self.model, self.scorer, [self.prompts[i] for i in rows], options, places)
 
     def draw(self, rows: list[int], log_p: Tensor, group: int) -> Trajectories:
         """`group` actions for each row from exp(`log_p`) (B, K), scored by this actor's present weights."""

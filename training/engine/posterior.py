@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from training.engine.actions import ActionScorer
+from training.engine.answers import text_loss
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, Labelled, Logged, drop_tokens
 from training.engine.fit import Metrics, Updates, fit, kept_from
@@ -75,6 +76,7 @@ def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[L
     total = batches.per_epoch * spec.optimiser.epochs
     updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total)
     on_device = targets.to(attempt.device)
+    likeliest = targets.argmax(1)
     head, tail = scorer.prompts.head, scorer.prompts.tail
 
     def take_step(step: int) -> Metrics:
@@ -83,9 +85,10 @@ def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[L
         ids = [drop_tokens(prompts[i], head, tail, spec.optimiser.token_dropout, rng) for i in batch]
         with autocast(attempt.device):
             log_p = scorer.log_probabilities(loaded.model, ids, [options[i] for i in batch])
+            text = text_loss(loaded.model, scorer, ids, [options[i] for i in batch], likeliest[batch].tolist())
         loss = -(on_device[batch, : log_p.shape[1]] * log_p).sum(1).mean()
-        updates.apply(loss)
-        return {"loss": loss.detach()}
+        updates.apply(loss + spec.text_weight * text)
+        return {"loss": loss.detach(), "text_loss": text.detach()}
 
     loaded.model.train()
     metrics = fit(attempt, updates, total, take_step, "learning from the posterior", {"targets": targets})

@@ -14,6 +14,7 @@ import random
 import torch
 
 from training.engine.actions import ActionScorer
+from training.engine.answers import text_loss
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, Labelled, Logged, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
@@ -46,9 +47,10 @@ def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[L
         ids = [drop_tokens(prompts[i], head, tail, spec.optimiser.token_dropout, rng) for i in batch]
         with autocast(attempt.device):
             log_p = scorer.log_probabilities(loaded.model, ids, [options[i] for i in batch])
+            text = text_loss(loaded.model, scorer, ids, [options[i] for i in batch], [chosen[i] for i in batch])
         loss = -(weights[batch] * log_p.gather(1, actions[batch, None])[:, 0]).mean()
-        updates.apply(loss)
-        return {"loss": loss.detach()}
+        updates.apply(loss + spec.text_weight * text)
+        return {"loss": loss.detach(), "text_loss": text.detach()}
 
     loaded.model.train()
     metrics = fit(attempt, updates, total, take_step, "learning from rewarded actions")

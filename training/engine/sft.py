@@ -21,7 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.engine.actions import ActionScorer, Head, causal_of, pad_right
+from training.engine.actions import ActionScorer, causal_of
+from training.engine.answers import answer_logits
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, Labelled, by_length, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
@@ -65,19 +66,8 @@ def answer_losses(
 ) -> tuple[Tensor, Tensor]:
     """(− log π of the answers, mean over rows; cross-entropy of their tokens, mean over tokens)."""
     device = scorer.device
-    causal = causal_of(model)
     answers = scorer.answer_ids([row.answer for row in rows])
-    ids, _ = pad_right([[*p, *a] for p, a in zip(prompts, answers, strict=True)], scorer.tokenizer.pad_token_id, device)
-    places = [
-        (row, len(prompt) - 1 + depth)
-        for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
-        for depth in range(len(answer))
-    ]
-    hidden = getattr(causal, causal.base_model_prefix)(input_ids=ids, use_cache=False).last_hidden_state
-    row_of, place_of = torch.tensor(places, device=device).T
-    with torch.autocast(device.type, enabled=False):
-        logits = Head.of(causal).logits(hidden[row_of, place_of])
-    targets = ids[row_of, place_of + 1]
+    logits, targets = answer_logits(model, scorer, prompts, answers)
     text = nn.functional.cross_entropy(logits, targets)
     # Of all answer positions, those where other options part from this answer, with the tokens allowed there.
     position, children, start = [], [], 0

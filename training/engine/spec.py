@@ -166,6 +166,9 @@ class RunSpec(Strict):
     posterior: Posterior = Posterior()
     reward_weighted: RewardWeighted = RewardWeighted()
     online: Online = Online()
+    text_weight: float = Field(
+        default=0.3, ge=0, description="weight of the loss that keeps free generation valid (training.engine.answers)"
+    )
     reward: Annotated[list[RewardComponent], Field(max_length=64)] = []
     data: Data = Data()
     serving: Serving = Serving()
