@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from jobs.hints import send_hint
-from jobs.models import TERMINAL, Job, JobState
+from jobs.models import TERMINAL, Job, JobState, Outbox
 from jobs.services import notify_end
 
 logger = structlog.get_logger(__name__)
@@ -33,6 +33,21 @@ def sweep() -> Swept:
     """Safe to run at any time, by any number of sweepers."""
     taken_back, ended = _take_back_expired()
     return Swept(taken_back, ended, _send_due_hints())
+
+
+def resume_alone(*, clean: bool) -> Swept:
+    """After a start of the only instance on this database: no worker lives, so every lease is void at once.
+
+    `clean`: the instance before was stopped in order, and its cut attempts do not count. After a crash they do: a job
+    that takes the whole machine down must not be tried for ever.
+    """
+    cut = Job.objects.filter(state=JobState.RUNNING)
+    cut.update(lease_until=Now() - dt.timedelta(seconds=1))
+    if clean:
+        cut.filter(attempts__gt=0).update(attempts=F("attempts") - 1)
+    # What the broker knew is gone with it.
+    Outbox.objects.filter(job__state=JobState.QUEUED).update(sent_at=None)
+    return sweep()
 
 
 def _take_back_expired() -> tuple[int, int]:

@@ -97,6 +97,8 @@ class _Instance:
         self.stopping = False
         self.overseer: subprocess.Popen[bytes] | None = None
         self.steps: list[subprocess.Popen[str]] = []
+        # How the run before this one ended: "clean" or "crashed".
+        self.earlier_end = "crashed"
         self.environment: dict[str, str] = {}
         sockets = layout.locate_sockets("control")
         make_private(sockets)
@@ -117,6 +119,9 @@ class _Instance:
 
     def start(self, make_plan: Callable[[], Plan]) -> None:
         left = processes.reap(self.layout)
+        stopped = self.layout.run / "stopped"
+        self.earlier_end = "clean" if stopped.exists() and not left else "crashed"
+        stopped.unlink(missing_ok=True)
         if left:
             self.say(f"stopped what an earlier instance left: {', '.join(left)}")
         self.plan = make_plan()
@@ -144,7 +149,9 @@ class _Instance:
             self._wait_for_web(self.plan.ready_url)
         self._watch_programs(self.control.list_programs())
         if self.plan.bootstrap:
-            self._run_step("bootstrap", self.plan.bootstrap)
+            # Only with a database of our own can we know that no other worker lives.
+            resume = ("--resume", self.earlier_end) if postgres is not None and self.plan.resumes else ()
+            self._run_step("bootstrap", (*self.plan.bootstrap, *resume))
         self.say(f"ready: {self.plan.url}  (logs in {self.layout.log}; Ctrl-C stops everything)")
 
     def _prepare_services(self) -> tuple[Postgres | None, Valkey | None]:
@@ -336,6 +343,7 @@ class _Instance:
             self.overseer.stdin.close()
             try:
                 self.overseer.wait(STOP_SECONDS)
+                (self.layout.run / "stopped").touch()
             except subprocess.TimeoutExpired:
                 self.say("the supervisor does not end; killing it")
                 self.overseer.kill()

@@ -38,8 +38,8 @@ class Plan:
     """What `up` starts and in which order; see `plan_instance` for the real one, tests give smaller ones.
 
     migrate, bootstrap, demo: command lines run after the databases, after the programs, and while the instance
-    stays; None leaves that step out. ready_url must answer 200 before the bootstrap. environment is added to
-    everybody's.
+    stays; None leaves that step out. resumes: the bootstrap takes `--resume clean|crashed`. ready_url must answer 200
+    before the bootstrap. environment is added to everybody's.
     """
 
     url: str
@@ -49,6 +49,7 @@ class Plan:
     bootstrap: tuple[str, ...] | None = None
     demo: tuple[str, ...] | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    resumes: bool = False
 
 
 def plan_instance(layout: Layout, *, host: str, port: int, model_port: int | None, with_demo: bool, once: bool) -> Plan:
@@ -64,6 +65,7 @@ def plan_instance(layout: Layout, *, host: str, port: int, model_port: int | Non
         migrate=_manage("migrate", "--no-input"),
         bootstrap=bootstrap,
         demo=demo,
+        resumes=True,
         environment={} if model_port is None else {"RECKONER_MODEL_SERVER_URL": f"http://127.0.0.1:{model_port}"},
     )
 

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from decisions.models import Decision
 from jobs.services import enqueue_job
+from jobs.sweeper import resume_alone
 from project.demo.loop import KIND
 from workspaces.models import Membership, Role, User, Workspace
 from workspaces.services import create_workspace
@@ -28,10 +29,20 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--no-demo", action="store_true", help="do not start the demo world")
+        parser.add_argument(
+            "--resume",
+            choices=["clean", "crashed"],
+            help="take back the jobs that an earlier run of this only instance left, and how that run ended",
+        )
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
-    @transaction.atomic
     def handle(self, *_: Any, **options: Any) -> None:
+        self._bootstrap(options)
+        if options["resume"]:
+            resume_alone(clean=options["resume"] == "clean")
+
+    @transaction.atomic
+    def _bootstrap(self, options: dict[str, Any]) -> None:
         password = None
         admin = User.objects.filter(memberships__role=Role.ADMIN).first()
         if admin is None:
