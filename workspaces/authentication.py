@@ -40,6 +40,8 @@ class WorkspaceSessionAuthentication(SessionAuthentication):
         if found is None:
             return None
         user = found[0]
+        if user.must_change_password:
+            raise NotAuthenticated("Change the one-time password on the pages first.")
         memberships = Membership.objects.filter(user=user).select_related("workspace")
         slug = request.headers.get(WORKSPACE_HEADER)
         if slug:

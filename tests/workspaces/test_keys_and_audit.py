@@ -128,6 +128,14 @@ class TestSessions:
         assert answer.status_code == 403
         assert "CSRF" in answer.json()["error"]["message"]
 
+    def test_a_one_time_password_opens_no_api(self, api, viewer):
+        viewer.must_change_password = True
+        viewer.save()
+        assert api.person(viewer).get("decisions").status_code == 401
+        viewer.must_change_password = False
+        viewer.save()
+        assert api.person(viewer).get("decisions").status_code == 200
+
     def test_a_person_without_a_workspace_is_nobody(self, api):
         assert api.person(UserFactory()).get("decisions").status_code == 401
 
