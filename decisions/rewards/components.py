@@ -8,6 +8,7 @@ error and is never the number 0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -93,8 +94,11 @@ COMPONENTS: Mapping[str, Component] = {
 
 
 def total(values: Mapping[str, float], weights: Mapping[str, float], *, clamp: float = 5.0) -> float:
-    """Weighted sum of the components that have a value, clamped to ±`clamp`."""
+    """Weighted sum of the components that have a value, clamped to ±`clamp`. Raises ComponentError for NaN: clamping
+    would turn it into a bound."""
     raw = sum(weights[name] * value for name, value in values.items())
+    if math.isnan(raw):
+        raise ComponentError(f"the sum of {', '.join(values)} is not a number")
     return max(-clamp, min(clamp, raw))
 
 

@@ -315,3 +315,8 @@ def test_the_nightly_job_reckons_every_agent_once_a_day(agent, judged):
     job.refresh_from_db()
     assert job.result == {"agents": 1, "rewards": 1}
     assert Reward.objects.count() == 1
+
+
+def test_a_sum_that_is_not_a_number_is_an_error_and_no_bound():
+    with pytest.raises(ComponentError, match="not a number"):
+        total({"verdict": float("nan")}, {"verdict": 1.0})
