@@ -1,0 +1,79 @@
+"""A small filing task for real engine runs, and a pretrained model of it for the whole session."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models_registry.models import ModelVersion
+from models_registry.services import NewVersion, register_version, store_artifact
+from tests.factories import OPTIONS
+from training.launcher import engine_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = {
+    "finance": "invoice bank tax payment salary budget loan refund mortgage receipt".split(),  # noqa: SIM905
+    "travel": "flight hotel passport luggage visa itinerary airport train cruise ticket".split(),  # noqa: SIM905
+    "health": "doctor vaccine dentist pills therapy clinic allergy surgery fever nurse".split(),  # noqa: SIM905
+}
+# Small enough for seconds, and one thread: the tests share the machine.
+TINY = {
+    "base": {"tiny": {"vocabulary": 400, "hidden": 32, "heads": 4, "key_value_heads": 2, "max_positions": 128}},
+    "optimiser": {"learning_rate": 0.005, "epochs": 2, "batch_size": 32},
+    "max_prompt_tokens": 16,
+    "threads": 1,
+}
+
+
+def labelled(count: int, seed: int) -> list[dict[str, Any]]:
+    rng = random.Random(seed)
+    rows = []
+    for number in range(count):
+        answer = rng.choice(OPTIONS)
+        text = " ".join(rng.sample(WORDS[answer], 3))
+        rows.append(
+            {"id": f"{seed}-{number}", "prompt": text, "options": list(OPTIONS), "answer": answer,
+             "group": f"g{number % 15}"}
+        )  # fmt: skip
+    return rows
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run folder: attempts/1 holds a model that has learned the task a little."""
+    folder = tmp_path_factory.mktemp("tiny") / "run"
+    (folder / "data").mkdir(parents=True)
+    for name, rows in (("train", labelled(96, 1)), ("heldout", labelled(60, 2))):
+        (folder / "data" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = {
+        **TINY,
+        "run_id": "tiny",
+        "method": "pretrain",
+        "data": {"train": "data/train.jsonl", "heldout": "data/heldout.jsonl"},
+        "evaluate": {"free_rows": 10},
+    }
+    (folder / "spec.json").write_text(json.dumps(spec))
+    subprocess.run(
+        [sys.executable, "-m", "training.engine", str(folder), "--attempt", "1"],
+        cwd=ROOT,
+        check=True,
+        env=engine_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    return folder
+
+
+@pytest.fixture
+def base_version(tiny_run: Path, store: Path, by: Any, agent: Any) -> Iterator[ModelVersion]:
+    """Version 1 of FILER, its champion: the tiny model, in this test's own store."""
+    folder = tiny_run / "attempts" / "1" / "model"
+    artifact = store_artifact(workspace=by.workspace, folder=folder, kind="model", meta={"made": "for tests"})
+    yield register_version(by=by, model=agent.registered_model, new=NewVersion(artifact=artifact, method="pretrain"))
