@@ -1,0 +1,323 @@
+"""The documentation holds what the code has: settings, endpoints, commands, components, states. Its links resolve."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from django.core.management import BaseCommand, get_commands, load_command_class
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from decisions.rewards.components import COMPONENTS
+from models_registry.experiments import ExperimentPlan
+from models_registry.models import ExperimentState
+from project.demo.loop import EXPERIMENT_PLAN
+from project.demo.passages import TOPICS
+from training.engine import spec as engine
+from training.run_states import TERMINAL_STATES, TRANSITIONS
+from workspaces.actors import ROLE_SCOPES
+from workspaces.api_errors import DRF_CODES
+from workspaces.errors import ReckonerError
+from workspaces.models import Scope
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+APPS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces")
+VARIABLE = re.compile(r"^(RECKONER_[A-Z_]+|DATABASE_URL|REDIS_URL)$")
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+
+
+def read(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def rows(text: str) -> list[list[str]]:
+    """Cells of every table row, headers and rules left out, with the escaped bars put back."""
+    lines = [line for line in text.splitlines() if line.startswith("|") and not re.match(r"^\|[-| ]+\|$", line)]
+    return [
+        [cell.strip().replace("\0", "|") for cell in line.replace(r"\|", "\0").strip("|").split("|")] for line in lines
+    ]
+
+
+def codes(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def section(text: str, heading: str) -> str:
+    """From a heading to the next one of its level or above."""
+    level = heading.split(" ")[0]
+    found = re.search(rf"^{re.escape(heading)}$(.*?)(?=^#{{1,{len(level)}}} |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"no section {heading!r}"
+    return found.group(1)
+
+
+# Settings
+
+
+def variables_in_code() -> set[str]:
+    """Names of variables that stand as a whole string in the project's own code."""
+    found = set()
+    for path in (path for app in APPS for path in (ROOT / app).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and VARIABLE.match(node.value):
+                found.add(node.value)
+    return found
+
+
+def defaults_in_settings() -> Iterator[tuple[str, str]]:
+    """(variable, default) of every `env…` call whose default is written out."""
+    for node in ast.walk(ast.parse((ROOT / "project" / "settings.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.startswith("env"):
+            name, *rest = node.args
+            if not isinstance(name, ast.Constant) or (rest and not isinstance(rest[0], ast.Constant)):
+                continue
+            default = rest[0].value if rest and isinstance(rest[0], ast.Constant) else False
+            yield str(name.value), str(int(default)) if isinstance(default, bool) else str(default)
+
+
+def documented_settings() -> dict[str, str]:
+    found = {codes(row[0])[0]: row[1] for row in rows(read("settings.md")) if codes(row[0])}
+    assert found
+    return found
+
+
+def test_every_setting_is_documented_and_no_other() -> None:
+    assert set(documented_settings()) == variables_in_code()
+
+
+def test_documented_defaults_are_the_code_s() -> None:
+    written = dict(defaults_in_settings())
+    assert len(written) > 12
+    documented = documented_settings()
+    for name, default in written.items():
+        assert documented[name] == (f"`{default}`" if default else "empty"), name
+
+
+# API
+
+
+def api_patterns(patterns: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(path, pattern) of every named URL under /api/v1."""
+    for pattern in get_resolver().url_patterns if patterns is None else patterns:
+        path = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from api_patterns(pattern.url_patterns, path)
+        elif isinstance(pattern, URLPattern) and path.startswith("api/v1/"):
+            yield path, pattern
+
+
+def as_documented(path: str) -> str:
+    """`api/v1/runs/<uuid:pk>` as a reader writes it: `/runs/{id}`."""
+    return re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", path).removeprefix("api/v1").replace("{pk}", "{id}")
+
+
+def test_every_endpoint_is_documented_with_its_path_and_scope() -> None:
+    in_code = {
+        (pattern.name, method, as_documented(path), str(scope))
+        for path, pattern in api_patterns()
+        for method, scope in getattr(getattr(pattern.callback, "view_class", None), "scopes", {}).items()
+    }
+    assert len(in_code) > 20
+    documented = set()
+    name = ""
+    for cells in rows(section(read("api.md"), "## Endpoints"))[1:]:
+        name = codes(cells[0])[0] if codes(cells[0]) else name
+        method, path = re.match(r"(\w+) `([^`?]+)", cells[1]).groups()  # type: ignore[union-attr]
+        documented.add((name, method, path, codes(cells[2])[0]))
+    assert documented == in_code
+
+
+def test_every_url_name_of_the_api_is_documented() -> None:
+    text = read("api.md")
+    assert [pattern.name for _, pattern in api_patterns() if f"`{pattern.name}`" not in text] == []
+
+
+def test_every_scope_is_documented_with_the_roles_that_have_it() -> None:
+    documented = {codes(cells[0])[0]: cells[2] for cells in rows(section(read("api.md"), "## Keys and scopes"))[1:]}
+    assert set(documented) == set(Scope.values)
+    for scope, roles in documented.items():
+        assert set(roles.split(", ")) == {role for role, scopes in ROLE_SCOPES.items() if scope in scopes}, scope
+
+
+def error_classes(base: type[ReckonerError] = ReckonerError) -> Iterator[type[ReckonerError]]:
+    """Every error of ours that a client may see. The URLs load the views, and the views the errors."""
+    for error in base.__subclasses__():
+        if error.__module__.partition(".")[0] in APPS:
+            yield error
+            yield from error_classes(error)
+
+
+def test_every_error_code_is_documented_under_its_status() -> None:
+    list(api_patterns())
+    documented = {
+        code: cells[0]
+        for cells in rows(section(read("api.md"), "## Errors"))[1:]
+        for code in re.findall(r"`([a-z_]+)`", cells[1])
+    }
+    in_code = {error.code: error.status for error in error_classes()}
+    in_code |= {code: status for status, code in DRF_CODES.items() if status != 429}  # nothing is throttled yet
+    assert set(documented) == set(in_code)
+    for code, status in in_code.items():
+        assert str(status) in documented[code], code
+
+
+# Commands
+
+
+def our_commands() -> dict[str, BaseCommand]:
+    return {name: load_command_class(app, name) for name, app in get_commands().items() if app in APPS}
+
+
+def test_every_command_is_documented_with_its_flags() -> None:
+    text = section(read("commands.md"), "## manage.py")
+    commands = our_commands()
+    assert set(re.findall(r"^### (\w+)$", text, re.MULTILINE)) == set(commands)
+    common = {flag for action in BaseCommand().create_parser("", "")._actions for flag in action.option_strings}
+    for name, command in commands.items():
+        page = section(text, f"### {name}")
+        flags = {flag for action in command.create_parser("manage.py", name)._actions for flag in action.option_strings}
+        assert [flag for flag in flags - common if flag not in page] == [], name
+        assert set(re.findall(r"--[a-z][a-z-]+", page)) <= flags, name
+        assert "xit code" in page, f"{name}: say its exit codes"
+
+
+def test_every_make_target_is_documented() -> None:
+    targets = re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert targets
+    text = read("commands.md")
+    assert [target for target in targets if f"make {target}" not in text] == []
+
+
+# Learning, runs, engine, experiments
+
+
+def test_every_reward_component_is_documented_with_its_horizon() -> None:
+    documented = {
+        codes(cells[0])[0]: cells[1] for cells in rows(section(read("learning.md"), "## Reward components"))[1:]
+    }
+    assert documented == {name: component.horizon for name, component in COMPONENTS.items()}
+
+
+def test_the_table_of_run_states_is_the_code_s() -> None:
+    states, transitions = section(read("runs.md"), "## States").split("| from | to |")
+    documented = {codes(cells[0])[0]: cells[1] for cells in rows(states)[1:]}
+    assert set(documented) == {state.value for state in TRANSITIONS}
+    assert {state for state, says in documented.items() if "Terminal." in says} == {s.value for s in TERMINAL_STATES}
+    moves = {state: set(codes(cells[1])) for cells in rows(transitions) for state in codes(cells[0])}
+    assert moves == {old.value: {new.value for new in following} for old, following in TRANSITIONS.items()}
+
+
+def test_the_engine_s_spec_methods_events_and_exit_codes_are_documented() -> None:
+    text = read("engine.md")
+    fields = {codes(cells[0])[0] for cells in rows(section(text, "## Spec"))[1:]}
+    assert fields == set(engine.RunSpec.model_fields)
+    inner = [engine.TinyShape, engine.Lora, engine.Optimiser, engine.Posterior, engine.RewardWeighted, engine.Online]
+    inner += [engine.Serving, engine.Evaluate, engine.Data, engine.RewardComponent]
+    spec = section(text, "## Spec")
+    assert [name for model in inner for name in model.model_fields if not re.search(rf"\b{name}\b", spec)] == []
+    assert [codes(cells[0])[0] for cells in rows(section(text, "## Methods"))[1:]] == list(get_args(engine.Method))
+    from training.engine.events import Kind
+
+    assert {codes(cells[0])[0] for cells in rows(section(text, "## Events"))[1:]} == set(get_args(Kind))
+    exits = {int(cells[0]) for cells in rows(section(text, "## The folder"))[1:]}
+    assert exits == {engine.EXIT_OK, engine.EXIT_FAILED, engine.EXIT_BAD_SPEC, engine.EXIT_STOPPED}
+
+
+def test_every_method_has_its_formulas() -> None:
+    text = read("learning.md")
+    trained = set(get_args(engine.Method)) - {"merge", "evaluate"}
+    assert [method for method in trained if not re.search(rf"^##.*`{method}`$", text, re.MULTILINE)] == []
+
+
+def test_every_field_and_state_of_an_experiment_is_documented() -> None:
+    text = read("experiments.md")
+    fields = {codes(cells[0])[0] for cells in rows(section(text, "## Fields"))[1:]}
+    assert fields == {"treatment"} | set(ExperimentPlan.__dataclass_fields__)
+    assert set(codes(section(text, "## States"))) == set(ExperimentState.values)
+    demo = (
+        f"an exposure window of {EXPERIMENT_PLAN.exposure_window_seconds:g} s, an attribution window of "
+        f"{EXPERIMENT_PLAN.attribution_window_seconds:g} s, {EXPERIMENT_PLAN.min_units_per_arm} units an arm and "
+        f"{EXPERIMENT_PLAN.min_seconds:g} s of age"
+    )
+    assert demo in " ".join(text.split())
+
+
+# Links, and commands that a reader would copy
+
+
+def anchors(text: str) -> set[str]:
+    """As GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_resolve(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), target
+        if anchor:
+            assert anchor in anchors(found.read_text(encoding="utf-8")), target
+
+
+def test_every_page_of_the_documentation_is_linked_from_somewhere() -> None:
+    linked = {
+        (page.parent / target.partition("#")[0]).resolve()
+        for page in PAGES
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if not re.match(r"[a-z]+:", target)
+    }
+    linked |= {path / "README.md" for path in linked if path.is_dir()}
+    assert [str(page.relative_to(ROOT)) for page in PAGES if page not in linked and page.name != "README.md"] == []
+
+
+def curl_calls(**variables: str) -> list[tuple[str, Any]]:
+    """(path, body or None) of every curl command of the README, its variables filled in as a shell does."""
+    calls = []
+    for block in re.findall(r"^```sh\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL):
+        if not block.startswith("curl"):
+            continue
+        for name, value in variables.items():
+            block = block.replace(f"${name}", value)
+        words = shlex.split(block.replace("\\\n", " "))
+        body = json.loads(words[words.index("-d") + 1]) if "-d" in words else None
+        assert "Authorization: Bearer key" in words
+        calls.append((next(word for word in words if word.startswith("/api/v1")), body))
+    return calls
+
+
+def test_the_readme_s_calls_are_taken(api: Any, by: Any) -> None:
+    from decisions.services import AgentSetup, create_agent
+    from workspaces.ids import uuid7
+
+    setup = AgentSetup(prompt_template="{{ text }}", options=[topic.name for topic in TOPICS])
+    create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)
+    client = api("route:read", "decisions:write", "feedback:write", "export:read")
+    (decide, item), (decisions, decision), _, _ = curl_calls(KEY="key", URL="/api/v1", ID=str(uuid7()))
+    # Taken, as far as an agent goes that nothing has been trained for.
+    assert client.post(decide, item).json()["error"]["code"] == "no_champion"
+    kept = client.post(decisions, decision)
+    assert kept.status_code == 201, kept.content
+    *_, (feedback, verdict), (detail, _) = curl_calls(KEY="key", URL="/api/v1", ID=kept.json()["kept"][0]["id"])
+    assert client.post(feedback, verdict).status_code == 201
+    assert [row["value"] for row in client.get(detail).json()["feedback"]] == ["confirmed"]
+
+
+def test_the_readme_s_key_command_is_one(workspace: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from django.core.management import call_command
+
+    [words] = re.findall(
+        r"^KEY=\$\(\.venv/bin/python manage\.py (.+)\)$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    call_command(*shlex.split(words))
+    assert re.fullmatch(r"[0-9a-f]+\.\S+\n", capsys.readouterr().out)
