@@ -23,6 +23,9 @@ from django.db import connection
 from django.test import Client
 
 from tests import factories
+from tests.engine_task import base_version, tiny_run
+
+__all__ = ["base_version", "tiny_run"]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -44,14 +44,23 @@ def client() -> httpx.Client:
 
 
 def call(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Raises BackendUnavailable (nobody answers, or 5xx) or BackendRefused (4xx)."""
+    """Raises BackendUnavailable (nobody answers, or 5xx) or BackendRefused (4xx).
+
+    When every item of a request failed for one reason the server answers with that reason's status and the items'
+    results: those are for the caller to judge.
+    """
     try:
         response = client().post(path, json=body)
     except httpx.HTTPError as error:
         raise BackendUnavailable(f"The model server does not answer: {type(error).__name__}.") from error
+    try:
+        answer: dict[str, Any] = response.json()
+    except ValueError as error:
+        raise BackendUnavailable(f"The model server answered {response.status_code} without JSON.") from error
+    if "results" in answer:
+        return answer
     if response.status_code >= 500:
         raise BackendUnavailable(f"The model server answered {response.status_code}.")
-    answer: dict[str, Any] = response.json()
     if response.status_code >= 400:
         raise BackendRefused(str(answer.get("error", {}).get("message", response.status_code)))
     return answer

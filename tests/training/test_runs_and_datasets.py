@@ -11,6 +11,7 @@ from decisions.services import ComponentSetup, create_reward_spec, current_rewar
 from jobs.models import Job
 from jobs.runner import claim_job
 from models_registry import artifacts
+from tests.engine_task import labelled
 from tests.factories import (
     AgentFactory,
     ArtifactFactory,
@@ -25,7 +26,6 @@ from tests.factories import (
     RunMetricFactory,
     TrainingRunFactory,
 )
-from tests.training.conftest import labelled
 from training.datasets import import_labelled, reward_if, snapshot_ledger, training_scale
 from training.engine.spec import RunResult
 from training.errors import EmptyDataset, InvalidRun, RunOver

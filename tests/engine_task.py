@@ -1,4 +1,4 @@
-"""A small filing task for real engine runs, and a pretrained model of it for the whole session."""
+"""A small filing task for real engine runs, and a pretrained model of it for the whole session (see conftest.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from models_registry.services import NewVersion, register_version, store_artifac
 from tests.factories import OPTIONS
 from training.launcher import engine_environment
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 WORDS = {
     "finance": "invoice bank tax payment salary budget loan refund mortgage receipt".split(),  # noqa: SIM905
     "travel": "flight hotel passport luggage visa itinerary airport train cruise ticket".split(),  # noqa: SIM905
