@@ -244,6 +244,6 @@ LOGGING = project_logging.LOGGING
 
 # The demo world: how many passages teach the base, are decided on, and meet the experiment.
 DEMO_SEED = int(env("RECKONER_DEMO_SEED", "0"))
-DEMO_SEED_LABELS = int(env("RECKONER_DEMO_SEED_LABELS", "900"))
+DEMO_SEED_LABELS = int(env("RECKONER_DEMO_SEED_LABELS", "1000"))
 DEMO_DECISIONS = int(env("RECKONER_DEMO_DECISIONS", "4800"))
 DEMO_EXPERIMENT_UNITS = int(env("RECKONER_DEMO_EXPERIMENT_UNITS", "1900"))
