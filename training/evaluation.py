@@ -1,7 +1,7 @@
 """From an engine's predictions to scores with intervals, and to the gate before live traffic.
 
 The model's own action is scored on held-out inputs; rows are clustered by their group (module, user, episode), and
-the difference is paired: both models answered the same rows (STATISTICS §10).
+the difference is paired: both models answered the same rows (docs/learning.md).
 """
 
 from __future__ import annotations

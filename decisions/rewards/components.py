@@ -17,7 +17,7 @@ Horizon = Literal["immediate", "delayed", "strategic"]
 Parameters = Mapping[str, float | str | bool]
 
 VERDICT_VALUES: Mapping[str, float] = {"confirmed": 1.0, "corrected": -0.5, "overridden": -0.8, "ignored": 0.0}
-"""What one verdict is worth before weighting, for every agent (SPEC N3)."""
+"""What one verdict is worth before weighting, for every agent (docs/learning.md)."""
 
 
 class ComponentError(ValueError):
@@ -53,7 +53,7 @@ class Component:
 
 
 def verdict_value(observed: Observed, parameters: Parameters) -> float | None:
-    """+1 confirmed, −0.5 corrected, −0.8 overridden, 0 ignored; None before any verdict (SPEC N3)."""
+    """+1 confirmed, −0.5 corrected, −0.8 overridden, 0 ignored; None before any verdict (docs/learning.md)."""
     if observed.verdict is None:
         return None
     try:
@@ -103,5 +103,5 @@ def total(values: Mapping[str, float], weights: Mapping[str, float], *, clamp: f
 
 
 def normalise(raw: float, *, low: float = -2.0, high: float = 2.0) -> float:
-    """Maps [low, high] linearly to [0, 1] and clamps (SPEC N3)."""
+    """Maps [low, high] linearly to [0, 1] and clamps (docs/learning.md)."""
     return max(0.0, min(1.0, (raw - low) / (high - low)))
