@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
@@ -29,6 +28,7 @@ from decisions.serializers import (
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
 from workspaces.parsing import RawBatchParser, raw_body, text_parameter
+from workspaces.permissions import acting
 
 DECIDE = BodyDecoder(DecideItem)
 DECISIONS = BodyDecoder(DecisionIn)
@@ -62,7 +62,7 @@ class AgentList(generics.ListCreateAPIView[Agent]):
     serializer_class = AgentSerializer
 
     def get_queryset(self) -> Any:
-        return Agent.objects.for_workspace(self.request.user.workspace).prefetch_related("versions")
+        return Agent.objects.for_workspace(acting(self.request).workspace).prefetch_related("versions")
 
     @extend_schema(request=AgentCreateSerializer, responses={"201": AgentSerializer})
     def post(self, request: Request) -> Response:
@@ -70,7 +70,7 @@ class AgentList(generics.ListCreateAPIView[Agent]):
         given.is_valid(raise_exception=True)
         fields = dict(given.validated_data)
         agent = services.create_agent(
-            by=request.user,
+            by=acting(request),
             slug=fields.pop("slug"),
             name=fields.pop("name"),
             kind=fields.pop("kind"),
@@ -111,7 +111,7 @@ class Decide(APIView):
             )
         if len(batch.items) > MAX_DECIDE:
             raise InvalidInput(f"{len(batch.items)} items in one call; at most {MAX_DECIDE} are decided at once.")
-        answers = gateway.decide(by=request.user, agent=slug, items=[item for _, item in batch.items])
+        answers = gateway.decide(by=acting(request), agent=slug, items=[item for _, item in batch.items])
         plain = [gateway.as_plain(answer) for answer in answers]
         return Response(plain[0] if batch.single else {"answers": plain}, status=201)
 
@@ -149,7 +149,7 @@ class DecisionList(IngestView, generics.ListAPIView[Decision]):
 
     def get_queryset(self) -> Any:
         decisions = (
-            Decision.objects.for_workspace(self.request.user.workspace)
+            Decision.objects.for_workspace(acting(self.request).workspace)
             .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
             .defer("content_hash", "token_ids", "logprobs")
         )
@@ -165,7 +165,7 @@ class DecisionList(IngestView, generics.ListAPIView[Decision]):
             OpenApiParameter("unit", str, description="Only this unit's decisions"),
         ]
     )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return super().get(request, *args, **kwargs)
 
     @extend_schema(
@@ -175,7 +175,7 @@ class DecisionList(IngestView, generics.ListAPIView[Decision]):
     )
     def post(self, request: Request) -> Response:
         batch = DECISIONS.decode(raw_body(request))
-        return self.answer(ledger.record_decisions(by=request.user, items=batch.items), batch)
+        return self.answer(ledger.record_decisions(by=acting(request), items=batch.items), batch)
 
 
 class DecisionDetail(generics.RetrieveAPIView[Decision]):
@@ -186,7 +186,7 @@ class DecisionDetail(generics.RetrieveAPIView[Decision]):
 
     def get_queryset(self) -> Any:
         return (
-            Decision.objects.for_workspace(self.request.user.workspace)
+            Decision.objects.for_workspace(acting(self.request).workspace)
             .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
             .prefetch_related("feedback", "labels", "rewards__spec")
         )
@@ -199,10 +199,10 @@ class DecisionLabels(APIView):
 
     @extend_schema(operation_id="label_decision", request=LabelSerializer, responses={"201": LabelSerializer})
     def post(self, request: Request, pk: Any) -> Response:
-        decision = generics.get_object_or_404(Decision.objects.for_workspace(request.user.workspace), pk=pk)
+        decision = generics.get_object_or_404(Decision.objects.for_workspace(acting(request).workspace), pk=pk)
         given = LabelSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        label = services.label_decision(by=request.user, decision=decision, **given.validated_data)
+        label = services.label_decision(by=acting(request), decision=decision, **given.validated_data)
         return Response(LabelSerializer(label).data, status=201)
 
 
@@ -218,4 +218,4 @@ class FeedbackCreate(IngestView):
     )
     def post(self, request: Request) -> Response:
         batch = FEEDBACK.decode(raw_body(request))
-        return self.answer(ledger.record_feedback(by=request.user, items=batch.items), batch)
+        return self.answer(ledger.record_feedback(by=acting(request), items=batch.items), batch)

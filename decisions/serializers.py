@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from decisions.models import Agent, AgentVersion, Decision, Feedback, Label, Reward
+from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion, Decision, Feedback, Label, Reward
 from workspaces.openapi import FaultSerializer
 
 
@@ -43,12 +43,10 @@ class AgentSerializer(serializers.ModelSerializer[Agent]):
 class AgentCreateSerializer(serializers.Serializer[Any]):
     slug = serializers.SlugField(max_length=63)
     name = serializers.CharField(max_length=200)
-    kind = serializers.ChoiceField(choices=Agent._meta.get_field("kind").choices, default="CUSTOM")
+    kind = serializers.ChoiceField(choices=AgentKind.choices, default="CUSTOM")
     unit = serializers.CharField(max_length=32, default="item")
     prompt_template = serializers.CharField(help_text="Names fields of the state: {{ title }}")
-    action_space = serializers.ChoiceField(
-        choices=AgentVersion._meta.get_field("action_space").choices, default="choice"
-    )
+    action_space = serializers.ChoiceField(choices=ActionSpaceKind.choices, default="choice")
     options = serializers.ListField(child=serializers.CharField(max_length=200), required=False, allow_null=True)
     action_schema = serializers.DictField(required=False, allow_null=True)
     max_prompt_tokens = serializers.IntegerField(min_value=4, max_value=131_072, default=64)
@@ -147,7 +145,7 @@ class ItemErrorSerializer(serializers.Serializer[Any]):
 
 class OutcomeSerializer(serializers.Serializer[Any]):
     kept = KeptSerializer(many=True)
-    errors = ItemErrorSerializer(many=True)
+    errors = ItemErrorSerializer(many=True)  # type: ignore[assignment]
 
 
 class AnswerSerializer(serializers.Serializer[Any]):

@@ -1,12 +1,12 @@
 """Every URL of the house: the API, the probes, and the pages."""
 
 from django.contrib.auth.decorators import login_not_required
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from project import health
 
-api_v1 = [
+api_v1: list[URLPattern | URLResolver] = [
     *(path("", include(f"{app}.urls")) for app in ("models_registry", "decisions", "training")),
     path("schema", login_not_required(SpectacularAPIView.as_view()), name="api-schema"),
     path("docs", login_not_required(SpectacularSwaggerSplitView.as_view(url_name="api-schema")), name="api-docs"),

@@ -27,6 +27,7 @@ from training.serializers import (
 )
 from workspaces.errors import FieldFault, NotFound
 from workspaces.models import Scope
+from workspaces.permissions import acting
 
 
 class DatasetList(generics.ListAPIView[DatasetSnapshot]):
@@ -36,22 +37,20 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
     serializer_class = DatasetSerializer
 
     def get_queryset(self) -> Any:
-        return DatasetSnapshot.objects.for_workspace(self.request.user.workspace).select_related("agent", "artifact")
+        return DatasetSnapshot.objects.for_workspace(acting(self.request).workspace).select_related("agent", "artifact")
 
     @extend_schema(operation_id="create_dataset", request=DatasetCreateSerializer, responses={"201": DatasetSerializer})
     def post(self, request: Request) -> Response:
         given = DatasetCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        room = get_agent_room(request.user, given.validated_data["agent"])
-        dataset = snapshot_ledger(by=request.user, agent=room.agent, name=given.validated_data["name"])
+        room = get_agent_room(acting(request), given.validated_data["agent"])
+        dataset = snapshot_ledger(by=acting(request), agent=room.agent, name=given.validated_data["name"])
         return Response(DatasetSerializer(dataset).data, status=201)
 
 
-class RunQuery:
-    request: Request
-
+class RunQuery(generics.GenericAPIView[Any]):
     def get_queryset(self) -> Any:
-        return TrainingRun.objects.for_workspace(self.request.user.workspace).select_related(
+        return TrainingRun.objects.for_workspace(acting(self.request).workspace).select_related(
             "agent", "produced_version__registered_model", "evaluation"
         )
 
@@ -67,9 +66,9 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
         given = RunStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = given.validated_data
-        room = get_agent_room(request.user, fields["agent"])
-        datasets = DatasetSnapshot.objects.for_workspace(request.user.workspace)
-        versions = ModelVersion.objects.for_workspace(request.user.workspace).select_related("artifact")
+        room = get_agent_room(acting(request), fields["agent"])
+        datasets = DatasetSnapshot.objects.for_workspace(acting(request).workspace)
+        versions = ModelVersion.objects.for_workspace(acting(request).workspace).select_related("artifact")
         plan = RunPlan(
             method=fields["method"],
             dataset=_find(datasets, fields["dataset"], "dataset"),
@@ -79,7 +78,7 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
             base_model=fields["base_model"],
             settings=fields["settings"],
         )
-        run = start_run(by=request.user, agent=room.agent, plan=plan)
+        run = start_run(by=acting(request), agent=room.agent, plan=plan)
         return Response(RunSerializer(self.get_queryset().get(pk=run.pk)).data, status=201)
 
 
@@ -110,7 +109,7 @@ class RunEvents(RunQuery, generics.ListAPIView[RunEvent]):
         return RunEvent.objects.filter(run=run)
 
 
-class RunCancel(RunQuery, APIView):
+class RunCancel(RunQuery):
     """Ask a run to stop; it leaves a checkpoint first."""
 
     scopes = {"POST": Scope.ADMIN}
@@ -118,7 +117,7 @@ class RunCancel(RunQuery, APIView):
     @extend_schema(operation_id="cancel_run", request=None, responses={"200": RunSerializer})
     def post(self, request: Request, pk: UUID) -> Response:
         run = generics.get_object_or_404(self.get_queryset(), pk=pk)
-        cancel_run(by=request.user, run=run)
+        cancel_run(by=acting(request), run=run)
         return Response(RunSerializer(self.get_queryset().get(pk=pk)).data)
 
 
@@ -129,8 +128,8 @@ class VersionExport(APIView):
 
     @extend_schema(operation_id="export_version", request=None, responses={"201": ExportSerializer})
     def post(self, request: Request, pk: UUID) -> Response:
-        version = generics.get_object_or_404(ModelVersion.objects.for_workspace(request.user.workspace), pk=pk)
-        return Response(ExportSerializer(start_export(by=request.user, version=version)).data, status=201)
+        version = generics.get_object_or_404(ModelVersion.objects.for_workspace(acting(request).workspace), pk=pk)
+        return Response(ExportSerializer(start_export(by=acting(request), version=version)).data, status=201)
 
 
 class ExportDetail(generics.RetrieveAPIView[ExportJob]):
@@ -140,6 +139,6 @@ class ExportDetail(generics.RetrieveAPIView[ExportJob]):
     serializer_class = ExportSerializer
 
     def get_queryset(self) -> Any:
-        return ExportJob.objects.for_workspace(self.request.user.workspace).select_related(
+        return ExportJob.objects.for_workspace(acting(self.request).workspace).select_related(
             "version__registered_model", "artifact"
         )

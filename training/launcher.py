@@ -34,7 +34,17 @@ LAST_WORDS = 2000
 
 # The engine gets what it needs to find Python, models and devices: no database, no keys.
 # RECKONER_INSTANCE is the mark by which `manage.py up` finds what it must stop.
-PASSED_ON = ("RECKONER_INSTANCE", "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+PASSED_ON = (
+    "RECKONER_INSTANCE",
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+)
 PASSED_ON_PREFIXES = ("HF_", "TRANSFORMERS_", "TORCH_", "NCCL_")
 
 EventSink = Callable[[Sequence[Mapping[str, Any]]], None]

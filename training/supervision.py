@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import shutil
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.utils.dateparse import parse_datetime
 
 from decisions.services import current_reward_spec
 from jobs.context import JobContext
@@ -86,7 +86,7 @@ def store_events(run: TrainingRun, context: JobContext, events: Sequence[Mapping
                 sequence=event["seq"],
                 kind=event["kind"],
                 details={key: value for key, value in event.items() if key not in {"seq", "kind", "at"}},
-                at=parse_datetime(event["at"]),
+                at=dt.datetime.fromisoformat(event["at"]),
             )
             for event in events
         ],

@@ -106,7 +106,7 @@ class RawJSONParser(BaseParser):
     media_type = "application/json"
     limit = MAX_BODY
 
-    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> bytes:
+    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
         return read_body(stream, limit=self.limit)
 
 

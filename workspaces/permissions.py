@@ -24,3 +24,10 @@ class HasScope(BasePermission):
             self.message = f"This call needs the scope {scope}."
             return False
         return True
+
+
+def acting(request: Request) -> Actor:
+    """Who sends this request, for `by=`. The permission above has seen to it that there is someone."""
+    actor = request.user
+    assert isinstance(actor, Actor)
+    return actor

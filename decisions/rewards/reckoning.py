@@ -10,6 +10,7 @@ import datetime as dt
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection, transaction
 from psycopg import sql
@@ -146,7 +147,7 @@ def _build(spec: RewardSpec, due: str) -> sql.Composed:
     )
 
 
-def _parameters(spec: RewardSpec, **more: object) -> dict[str, object]:
+def _parameters(spec: RewardSpec, **more: Any) -> dict[str, Any]:
     return {
         "workspace": spec.workspace_id,
         "agent": spec.agent_id,
