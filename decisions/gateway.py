@@ -244,25 +244,29 @@ def _expose(by: Actor, questions: list[_Question], now: dt.datetime) -> dict[str
         return {}
     phase = next(iter(exposed.values())).route.phase
     assert phase is not None
-    Exposure.objects.bulk_create(
-        [
-            Exposure(
-                workspace=by.workspace,
-                experiment_id=phase.experiment_id,
-                phase=phase,
-                unit=unit,
-                arm=question.route.arm,
-                assignment_probability=question.route.assignment_probability,
-                version=question.served,
-                served_arm=Arm.CONTROL if question.fallback else question.route.arm,
-                fallback=question.fallback,
-                exposed_at=now,
-            )
-            for unit, question in exposed.items()
-        ],
-        ignore_conflicts=True,
-    )
+    # In one order everywhere: two batches with the same units would otherwise wait for each other.
+    rows = [_exposure(by, exposed[unit], now) for unit in sorted(exposed)]
+    Exposure.objects.bulk_create(rows, ignore_conflicts=True)
     return dict(Exposure.objects.filter(phase=phase, unit__in=exposed).values_list("unit", "id"))
+
+
+def _exposure(by: Actor, question: _Question, now: dt.datetime) -> Exposure:
+    route = question.route
+    assert route.phase is not None
+    assert route.arm is not None
+    assert route.assignment_probability is not None
+    return Exposure(
+        workspace=by.workspace,
+        experiment_id=route.phase.experiment_id,
+        phase=route.phase,
+        unit=question.unit,
+        arm=route.arm,
+        assignment_probability=route.assignment_probability,
+        version=question.served,
+        served_arm=Arm.CONTROL if question.fallback else route.arm,
+        fallback=question.fallback,
+        exposed_at=now,
+    )
 
 
 def _find_repeats(by: Actor, room: AgentRoom, items: Sequence[DecideItem]) -> dict[object, Answer]:
