@@ -9,7 +9,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from models_registry.experiments import ExperimentPlan, start_experiment, stop_experiment
 from models_registry.models import AliasName, Experiment, ModelVersion, RegisteredModel
@@ -21,6 +20,7 @@ from models_registry.serializers import (
 )
 from models_registry.services import move_alias
 from workspaces.models import Scope
+from workspaces.permissions import acting
 
 
 class ModelList(generics.ListAPIView[RegisteredModel]):
@@ -30,16 +30,14 @@ class ModelList(generics.ListAPIView[RegisteredModel]):
     serializer_class = RegisteredModelSerializer
 
     def get_queryset(self) -> Any:
-        models = RegisteredModel.objects.for_workspace(self.request.user.workspace)
+        models = RegisteredModel.objects.for_workspace(acting(self.request).workspace)
         return models.prefetch_related("aliases__version__registered_model")
 
 
-class VersionQuery:
-    request: Request
-
+class VersionQuery(generics.GenericAPIView[ModelVersion]):
     def get_queryset(self) -> Any:
         return (
-            ModelVersion.objects.for_workspace(self.request.user.workspace)
+            ModelVersion.objects.for_workspace(acting(self.request).workspace)
             .select_related("registered_model", "artifact")
             .prefetch_related("aliases")
         )
@@ -59,7 +57,7 @@ class VersionDetail(VersionQuery, generics.RetrieveAPIView[ModelVersion]):
     serializer_class = ModelVersionSerializer
 
 
-class VersionPromote(VersionQuery, APIView):
+class VersionPromote(VersionQuery):
     """Make a version champion by hand; the audit says who did."""
 
     scopes = {"POST": Scope.ADMIN}
@@ -67,16 +65,14 @@ class VersionPromote(VersionQuery, APIView):
     @extend_schema(operation_id="promote_version", request=None, responses={"200": ModelVersionSerializer})
     def post(self, request: Request, pk: UUID) -> Response:
         version = generics.get_object_or_404(self.get_queryset(), pk=pk)
-        move_alias(by=request.user, version=version, name=AliasName.CHAMPION)
+        move_alias(by=acting(request), version=version, name=AliasName.CHAMPION)
         return Response(ModelVersionSerializer(self.get_queryset().get(pk=pk)).data)
 
 
-class ExperimentQuery:
-    request: Request
-
+class ExperimentQuery(generics.GenericAPIView[Experiment]):
     def get_queryset(self) -> Any:
         return (
-            Experiment.objects.for_workspace(self.request.user.workspace)
+            Experiment.objects.for_workspace(acting(self.request).workspace)
             .select_related("registered_model")
             .prefetch_related("variants__version__registered_model")
         )
@@ -95,10 +91,10 @@ class ExperimentList(ExperimentQuery, generics.ListAPIView[Experiment]):
         given = ExperimentStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = dict(given.validated_data)
-        versions = ModelVersion.objects.for_workspace(request.user.workspace)
+        versions = ModelVersion.objects.for_workspace(acting(request).workspace)
         treatment = generics.get_object_or_404(versions, pk=fields.pop("treatment"))
         name = fields.pop("name")
-        experiment = start_experiment(by=request.user, treatment=treatment, plan=ExperimentPlan(**fields), name=name)
+        experiment = start_experiment(by=acting(request), treatment=treatment, plan=ExperimentPlan(**fields), name=name)
         return Response(ExperimentSerializer(self.get_queryset().get(pk=experiment.pk)).data, status=201)
 
 
@@ -109,7 +105,7 @@ class ExperimentDetail(ExperimentQuery, generics.RetrieveAPIView[Experiment]):
     serializer_class = ExperimentSerializer
 
 
-class ExperimentStop(ExperimentQuery, APIView):
+class ExperimentStop(ExperimentQuery):
     """End an experiment without a winner; the champion serves everyone again."""
 
     scopes = {"POST": Scope.ADMIN}
@@ -117,5 +113,5 @@ class ExperimentStop(ExperimentQuery, APIView):
     @extend_schema(operation_id="stop_experiment", request=None, responses={"200": ExperimentSerializer})
     def post(self, request: Request, pk: UUID) -> Response:
         experiment = generics.get_object_or_404(self.get_queryset(), pk=pk)
-        stop_experiment(by=request.user, experiment=experiment)
+        stop_experiment(by=acting(request), experiment=experiment)
         return Response(ExperimentSerializer(self.get_queryset().get(pk=pk)).data)

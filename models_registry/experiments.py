@@ -161,7 +161,7 @@ class Router:
         experiment = self.phase.experiment
         given = routing.assign(experiment.salt, str(experiment.id), unit, self.phase.treatment_share)
         version = self.versions[given.arm]
-        fallback = self.versions[Arm.CONTROL] if given.arm == Arm.TREATMENT else None
+        fallback = self.versions[Arm.CONTROL] if given.arm == "treatment" else None
         return Route(version, fallback, self.phase, given.arm, given.probability)
 
 
