@@ -259,6 +259,7 @@ class Walk:
             "attribution_window_seconds": 3600,
             "min_units_per_arm": 50,
             "min_seconds": 0,
+            "guardrails": [{"measure": "error_rate", "margin": 0.2}],
         }
         self.experiment_id = self.post(self.admin, "experiments", plan)["id"]
         decided = self.decide(self.stream[600:])
