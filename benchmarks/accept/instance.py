@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -58,10 +59,12 @@ class Instance:
             start_new_session=True,
         )
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the instance did not start:\n{(self.var / 'up.log').read_text()[-3000:]}")
-        self.url = json.loads(line)["url"]
+        for line in self.process.stdout:  # the bootstrap's words come before
+            if line.startswith("{"):
+                self.url = json.loads(line)["url"]
+                threading.Thread(target=self.process.stdout.read, daemon=True).start()  # nobody else empties the pipe
+                return
+        raise RuntimeError(f"the instance did not start:\n{(self.var / 'up.log').read_text()[-3000:]}")
 
     def stop(self) -> int:
         assert self.process is not None
