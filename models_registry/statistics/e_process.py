@@ -1,7 +1,8 @@
 """The decision test: is the treatment better, or worse, valid at every look.
 
 Two test martingales over the matured observations of an experiment, one against "not better", one against "not worse".
-The experiments' evaluation job calls `run_e_process`; `promotion.decide` reads the last values.
+The experiments' evaluation job calls `run_e_process`; `promotion.decide` reads the last values. `guardrails` runs the
+same two steps, `compute_contrasts` and `bet`, around a margin instead of 0.
 """
 
 from dataclasses import dataclass
@@ -59,6 +60,28 @@ def run_e_process(arms: ArrayLike, probabilities: ArrayLike, outcomes: ArrayLike
     "Anytime-valid off-policy inference for contextual bandits", 2024 (the contrast).
     Raises ValueError for shapes that differ or values out of range.
     """
+    x, bound = compute_contrasts(arms, probabilities, outcomes)
+    log_plus, log_minus = bet(x, below=bound, above=bound)
+
+    t = np.arange(1, x.shape[-1] + 1, dtype=np.float64)
+    estimate = x.cumsum(axis=-1) / t
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variance = np.maximum(np.square(x).cumsum(axis=-1) - t * np.square(estimate), 0.0) / (t - 1.0)
+    return EProcess(
+        log_e_plus=log_plus,
+        log_e_minus=log_minus,
+        contrasts=x,
+        estimate=estimate,
+        variance=variance,
+        treated=np.asarray(arms, dtype=np.int64).cumsum(axis=-1),
+    )
+
+
+def compute_contrasts(arms: ArrayLike, probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[Floats, Floats]:
+    """x_t and c_t of `run_e_process`, each (..., n): what one unit says of treatment - control, and |x_t| <= c_t.
+
+    Arguments as there. Raises ValueError for shapes that differ or values out of range.
+    """
     arm = np.asarray(arms, dtype=np.float64)
     outcome = np.asarray(outcomes, dtype=np.float64)
     if arm.ndim == 0 or arm.shape != outcome.shape:
@@ -70,31 +93,25 @@ def run_e_process(arms: ArrayLike, probabilities: ArrayLike, outcomes: ArrayLike
         raise ValueError("probabilities must lie strictly between 0 and 1")
     if not ((outcome >= 0.0) & (outcome <= 1.0)).all():
         raise ValueError("outcomes must lie in [0, 1]")
-
     t = np.arange(1, arm.shape[-1] + 1, dtype=np.float64)
     past_mean = (0.5 + _before(outcome.cumsum(axis=-1), 0.0)) / t
-    x = (arm - p) / (p * (1.0 - p)) * (outcome - past_mean)
-    cap = np.minimum(p, 1.0 - p) / 2.0
+    return (arm - p) / (p * (1.0 - p)) * (outcome - past_mean), 1.0 / np.minimum(p, 1.0 - p)
 
-    total = x.cumsum(axis=-1)
-    shrunk = total / (t + 1.0)
+
+def bet(x: Floats, *, below: Floats, above: Floats) -> tuple[Floats, Floats]:
+    """Wealth after betting on E[x] > 0 and on E[x] < 0: (log E+, log E-), each of the shape (..., n) of `x`.
+
+    below, above: positive and known before x_t, with -below_t <= x_t <= above_t. The bets of `run_e_process`, with
+    l_t+ <= 1 / (2 below_t) and l_t- <= 1 / (2 above_t): no single unit takes more than half of the wealth.
+    """
+    t = np.arange(1, x.shape[-1] + 1, dtype=np.float64)
+    shrunk = x.cumsum(axis=-1) / (t + 1.0)
     spread = (1.0 + np.square(x - shrunk).cumsum(axis=-1)) / (t + 1.0)
     mu, s = _before(shrunk, 0.0), _before(spread, 1.0)
-    bet = mu / (s + np.square(mu))
-    log_plus = np.log1p(np.clip(bet, 0.0, cap) * x).cumsum(axis=-1)
-    log_minus = np.log1p(-np.clip(-bet, 0.0, cap) * x).cumsum(axis=-1)
-
-    estimate = total / t
-    with np.errstate(invalid="ignore", divide="ignore"):
-        variance = np.maximum(np.square(x).cumsum(axis=-1) - t * np.square(estimate), 0.0) / (t - 1.0)
-    return EProcess(
-        log_e_plus=log_plus,
-        log_e_minus=log_minus,
-        contrasts=x,
-        estimate=estimate,
-        variance=variance,
-        treated=arm.cumsum(axis=-1).astype(np.int64),
-    )
+    size = mu / (s + np.square(mu))
+    log_plus = np.log1p(np.clip(size, 0.0, 0.5 / below) * x).cumsum(axis=-1)
+    log_minus = np.log1p(-np.clip(-size, 0.0, 0.5 / above) * x).cumsum(axis=-1)
+    return log_plus, log_minus
 
 
 def _before(series: Floats, first: float) -> Floats:
