@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from models_registry.experiments import ExperimentPlan, start_experiment, stop_experiment
+from models_registry.guardrails import GuardrailPlan
 from models_registry.models import AliasName, Experiment, ModelVersion, RegisteredModel
 from models_registry.serializers import (
     ExperimentSerializer,
@@ -94,6 +95,8 @@ class ExperimentList(ExperimentQuery, generics.ListAPIView[Experiment]):
         versions = ModelVersion.objects.for_workspace(acting(request).workspace)
         treatment = generics.get_object_or_404(versions, pk=fields.pop("treatment"))
         name = fields.pop("name")
+        if "guardrails" in fields:
+            fields["guardrails"] = tuple(GuardrailPlan(**guardrail) for guardrail in fields["guardrails"])
         experiment = start_experiment(by=acting(request), treatment=treatment, plan=ExperimentPlan(**fields), name=name)
         return Response(ExperimentSerializer(self.get_queryset().get(pk=experiment.pk)).data, status=201)
 

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from django.db import transaction
@@ -17,6 +17,15 @@ from django.utils import timezone
 
 from models_registry import routing
 from models_registry.errors import ExperimentRunning, NoExperiment
+from models_registry.guardrails import (
+    DEFAULT_GUARDRAILS,
+    GuardrailPlan,
+    MeasuredUnit,
+    as_evidence,
+    find_guardrail_faults,
+    read_guardrails,
+    reckon_guardrails,
+)
 from models_registry.models import (
     AliasName,
     Arm,
@@ -56,6 +65,10 @@ class ExperimentPlan:
     min_units_per_arm: int = 500
     min_seconds: float = 7 * 86_400.0
     missing: str = "exclude"
+    guardrails: tuple[GuardrailPlan, ...] = DEFAULT_GUARDRAILS
+    guardrail_e: float = 20.0
+    max_excess_failures: float = 0.05
+    min_requests_for_failures: int = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +90,19 @@ def check_plan(plan: ExperimentPlan) -> None:
     for name in ("attribution_window_seconds", "exposure_window_seconds"):
         if not 0 <= getattr(plan, name) <= MAX_WINDOW_SECONDS:
             faults.append(FieldFault(name, "outside 0 to 30 days", "seconds"))
-    for name in ("promote_e", "rollback_e"):
+    for name in ("promote_e", "rollback_e", "guardrail_e"):
         if not 1 < getattr(plan, name) <= MAX_E:
             faults.append(FieldFault(name, "no evidence already gives 1", "more than 1, usually 20 to 100"))
-    if not 1 <= plan.min_units_per_arm <= MAX_UNITS:
-        faults.append(FieldFault("min_units_per_arm", "out of range", f"1 to {MAX_UNITS}"))
+    for name in ("min_units_per_arm", "min_requests_for_failures"):
+        if not 1 <= getattr(plan, name) <= MAX_UNITS:
+            faults.append(FieldFault(name, "out of range", f"1 to {MAX_UNITS}"))
+    if not 0 < plan.max_excess_failures <= 1:
+        faults.append(FieldFault("max_excess_failures", "is not inside (0, 1]", "0.05 is 5 points"))
     if not 0 <= plan.min_seconds <= MAX_SECONDS:
         faults.append(FieldFault("min_seconds", "outside 0 to 366 days", "seconds"))
     if plan.missing not in {"exclude", "zero"}:
         faults.append(FieldFault("missing", f"{plan.missing!r} is unknown", "exclude or zero"))
+    faults += find_guardrail_faults(plan.guardrails)
     if faults:
         raise InvalidInput("The experiment cannot start like this.", faults=faults)
 
@@ -104,14 +121,17 @@ def start_experiment(*, by: Actor, treatment: ModelVersion, plan: ExperimentPlan
             faults=[FieldFault("treatment", f"{treatment} is the champion", "another version of the same model")],
         )
     bounds = {
-        field: getattr(plan, field)
-        for field in (
+        bound: getattr(plan, bound)
+        for bound in (
             "promote_e",
             "rollback_e",
             "min_units_per_arm",
             "min_seconds",
             "exposure_window_seconds",
             "missing",
+            "guardrail_e",
+            "max_excess_failures",
+            "min_requests_for_failures",
         )
     }
     experiment = Experiment.objects.create(
@@ -119,6 +139,7 @@ def start_experiment(*, by: Actor, treatment: ModelVersion, plan: ExperimentPlan
         registered_model=model,
         name=name or f"{treatment} against {control}",
         salt=routing.new_salt(),
+        guardrails=[guardrail.as_stored() for guardrail in plan.guardrails],
         **bounds,
     )
     Phase.objects.create(
@@ -167,18 +188,35 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class MaturedUnit:
-    """A unit whose windows have passed, with its mean reward in [0, 1] or None where nothing came back."""
+    """A unit whose windows have passed, with its mean reward in [0, 1] or None where nothing came back.
+
+    `guardrails`: its measures by name, in [0, 1], higher is worse; those that are not known are left out.
+    """
 
     exposure: Exposure
     outcome: float | None
     matured_at: dt.datetime
+    guardrails: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCounts:
+    """Decisions of an experiment's units since its start, by the arm assigned, and those that it could not serve."""
+
+    control: int = 0
+    failed_control: int = 0
+    treatment: int = 0
+    failed_treatment: int = 0
 
 
 @transaction.atomic
-def consume_observations(*, experiment: Experiment, matured: Sequence[MaturedUnit]) -> Verdict:
-    """Appends matured units in exposure order, reckons the e-process over all of them, and acts on the verdict.
+def consume_observations(
+    *, experiment: Experiment, matured: Sequence[MaturedUnit], requests: RequestCounts | None = None
+) -> Verdict:
+    """Appends matured units in exposure order, reckons the e-processes over all of them, and acts on the verdict.
 
-    Units that were consumed before are skipped, so a repeated call changes nothing. Raises NoExperiment.
+    `requests` is looked at whether or not a unit has matured; None leaves the last known counts. Units that were
+    consumed before are skipped, so a repeated call changes nothing. Raises NoExperiment.
     """
     locked = Experiment.objects.select_for_update().get(id=experiment.id)
     if locked.state != ExperimentState.RUNNING:
@@ -203,9 +241,13 @@ def consume_observations(*, experiment: Experiment, matured: Sequence[MaturedUni
                 unit=unit.exposure.unit,
                 position=position,
                 outcome=_outcome(locked, unit),
+                guardrails=dict(unit.guardrails),
                 matured_at=unit.matured_at,
             )
         )
+    if requests is not None:
+        locked.requests_control, locked.failed_control = requests.control, requests.failed_control
+        locked.requests_treatment, locked.failed_treatment = requests.treatment, requests.failed_treatment
     verdict = _reckon(locked, fresh)
     if verdict.action == "promote":
         treatment = Variant.objects.select_related("version").get(experiment=locked, arm=Arm.TREATMENT).version
@@ -223,48 +265,70 @@ def _outcome(experiment: Experiment, unit: MaturedUnit) -> float | None:
 
 
 def _reckon(experiment: Experiment, fresh: list[Observation]) -> Verdict:
-    """Runs the e-process over earlier and fresh observations, stores it, and applies the promotion rule."""
+    """Runs the e-processes over earlier and fresh observations, stores them, and applies the promotion rule."""
     earlier = list(
-        Observation.objects.filter(experiment=experiment, outcome__isnull=False)
+        Observation.objects.filter(experiment=experiment)
         .order_by("position")
-        .values_list("outcome", "exposure__arm", "exposure__phase__treatment_share")
+        .values_list("outcome", "exposure__arm", "exposure__phase__treatment_share", "guardrails")
     )
-    counted = [o for o in fresh if o.outcome is not None]
-    rows = earlier + [(o.outcome, o.exposure.arm, o.exposure.phase.treatment_share) for o in counted]
-    if rows:
-        arms = np.array([arm == Arm.TREATMENT for _, arm, _ in rows], dtype=float)
-        process = run_e_process(arms, [share for _, _, share in rows], [outcome for outcome, _, _ in rows])
-        for observation, plus, minus in zip(
-            counted, process.log_e_plus[len(earlier) :], process.log_e_minus[len(earlier) :], strict=True
-        ):
-            observation.log_e_plus, observation.log_e_minus = float(plus), float(minus)
-        experiment.log_e_plus = float(process.log_e_plus[-1])
-        experiment.log_e_minus = float(process.log_e_minus[-1])
-        experiment.units_treatment = int(arms.sum())
-        experiment.units_control = len(rows) - experiment.units_treatment
-        interval = display_interval(process.contrasts, arms)
-        if interval is not None:  # hidden while either arm is small
-            experiment.estimate, experiment.low, experiment.high = interval.mean, interval.low, interval.high
+    rows = earlier + [(o.outcome, o.exposure.arm, o.exposure.phase.treatment_share, o.guardrails) for o in fresh]
+    _reckon_reward(experiment, [row[:3] for row in rows if row[0] is not None], fresh)
+    units = [MeasuredUnit(arm == Arm.TREATMENT, share, measures) for _, arm, share, measures in rows]
+    experiment.guardrail_evidence = reckon_guardrails(read_guardrails(experiment.guardrails), units)
     Observation.objects.bulk_create(fresh, batch_size=1000)
     experiment.sample_ratio_mismatch = check_sample_ratio(_phase_counts(experiment)).mismatch
+    verdict = _judge(experiment)
+    experiment.verdict = "; ".join(verdict.reasons)[:500]
+    experiment.save()
+    return verdict
+
+
+def _reckon_reward(
+    experiment: Experiment, rows: Sequence[tuple[float, str, float]], fresh: Sequence[Observation]
+) -> None:
+    """The decision test over `rows` of (outcome, arm, P(treatment)), those of `fresh` last."""
+    if not rows:
+        return
+    arms = np.array([arm == Arm.TREATMENT for _, arm, _ in rows], dtype=float)
+    process = run_e_process(arms, [share for _, _, share in rows], [outcome for outcome, _, _ in rows])
+    counted = [observation for observation in fresh if observation.outcome is not None]
+    start = len(rows) - len(counted)
+    for observation, plus, minus in zip(counted, process.log_e_plus[start:], process.log_e_minus[start:], strict=True):
+        observation.log_e_plus, observation.log_e_minus = float(plus), float(minus)
+    experiment.log_e_plus = float(process.log_e_plus[-1])
+    experiment.log_e_minus = float(process.log_e_minus[-1])
+    experiment.units_treatment = int(arms.sum())
+    experiment.units_control = len(rows) - experiment.units_treatment
+    interval = display_interval(process.contrasts, arms)
+    if interval is not None:  # hidden while either arm is small
+        experiment.estimate, experiment.low, experiment.high = interval.mean, interval.low, interval.high
+
+
+def _judge(experiment: Experiment) -> Verdict:
+    """The promotion rule on what the experiment holds."""
     evidence = Evidence(
         log_e_plus=experiment.log_e_plus,
         log_e_minus=experiment.log_e_minus,
         matured_control=experiment.units_control,
         matured_treatment=experiment.units_treatment,
         age_seconds=(timezone.now() - experiment.started_at).total_seconds(),
+        guardrails=as_evidence(experiment.guardrail_evidence),
         sample_ratio_mismatch=experiment.sample_ratio_mismatch,
+        requests_control=experiment.requests_control,
+        failed_control=experiment.failed_control,
+        requests_treatment=experiment.requests_treatment,
+        failed_treatment=experiment.failed_treatment,
     )
     bounds = Bounds(
         promote_e=experiment.promote_e,
         rollback_e=experiment.rollback_e,
+        guardrail_e=experiment.guardrail_e,
         min_units_per_arm=experiment.min_units_per_arm,
         min_seconds=experiment.min_seconds,
+        max_excess_failures=experiment.max_excess_failures,
+        min_requests_for_failures=experiment.min_requests_for_failures,
     )
-    verdict = decide(evidence, bounds)
-    experiment.verdict = "; ".join(verdict.reasons)[:500]
-    experiment.save()
-    return verdict
+    return decide(evidence, bounds)
 
 
 def _phase_counts(experiment: Experiment) -> list[PhaseCount]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from models_registry.models import Experiment, ModelVersion, RegisteredModel
+from models_registry.guardrails import list_guardrails
+from models_registry.models import Experiment, GuardrailMeasure, ModelVersion, RegisteredModel
 
 
 class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
@@ -50,9 +52,28 @@ class RegisteredModelSerializer(serializers.ModelSerializer[RegisteredModel]):
         return next((str(alias.version) for alias in model.aliases.all() if alias.name == "champion"), None)
 
 
+class GuardrailSerializer(serializers.Serializer[Any]):
+    """What must not get worse, and by how much it may."""
+
+    measure = serializers.ChoiceField(choices=GuardrailMeasure.choices)
+    margin = serializers.FloatField(help_text="The worsening of the mean that is tolerated; 0.01 is one point")
+    budget_ms = serializers.FloatField(required=False, help_text="For latency: what counts as too slow")
+
+
+class GuardrailEvidenceSerializer(GuardrailSerializer):
+    """A guardrail and what is known of it. `estimate` is treatment minus control, positive is worse."""
+
+    units = serializers.IntegerField()
+    estimate = serializers.FloatField()
+    log_e_non_inferior = serializers.FloatField(help_text="Natural logarithm; promotion needs log(guardrail_e)")
+    log_e_harm = serializers.FloatField(help_text="Natural logarithm; rolled back at log(harm_e)")
+    harm_e = serializers.FloatField(help_text="rollback_e times the number of guardrails")
+
+
 class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
     model = serializers.CharField(source="registered_model.name")
     variants = serializers.SerializerMethodField()
+    guardrails = serializers.SerializerMethodField()
 
     class Meta:
         model = Experiment
@@ -68,6 +89,10 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
             "min_seconds",
             "exposure_window_seconds",
             "missing",
+            "guardrails",
+            "guardrail_e",
+            "max_excess_failures",
+            "min_requests_for_failures",
             "units_control",
             "units_treatment",
             "log_e_plus",
@@ -76,6 +101,10 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
             "low",
             "high",
             "sample_ratio_mismatch",
+            "requests_control",
+            "failed_control",
+            "requests_treatment",
+            "failed_treatment",
             "verdict",
             "started_at",
             "ended_at",
@@ -83,6 +112,12 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
 
     def get_variants(self, experiment: Experiment) -> dict[str, str]:
         return {variant.arm: str(variant.version) for variant in experiment.variants.all()}
+
+    @extend_schema_field(GuardrailEvidenceSerializer(many=True))
+    def get_guardrails(self, experiment: Experiment) -> list[dict[str, Any]]:
+        return [
+            {**plan.as_stored(), **evidence, "harm_e": harm_e} for plan, evidence, harm_e in list_guardrails(experiment)
+        ]
 
 
 class ExperimentStartSerializer(serializers.Serializer[Any]):
@@ -98,3 +133,7 @@ class ExperimentStartSerializer(serializers.Serializer[Any]):
     min_units_per_arm = serializers.IntegerField(required=False)
     min_seconds = serializers.FloatField(required=False)
     missing = serializers.ChoiceField(choices=["exclude", "zero"], required=False)
+    guardrails = GuardrailSerializer(many=True, required=False)
+    guardrail_e = serializers.FloatField(required=False)
+    max_excess_failures = serializers.FloatField(required=False)
+    min_requests_for_failures = serializers.IntegerField(required=False)

@@ -26,10 +26,20 @@ class MissingPolicy(models.TextChoices):
     ZERO = "zero", "Count units without a reward as 0"
 
 
+class GuardrailMeasure(models.TextChoices):
+    """What a guardrail watches, of one unit, in [0, 1], higher is worse."""
+
+    ERROR_RATE = "error_rate", "Error rate"
+    LATENCY = "latency", "Latency over budget"
+
+
 class Experiment(WorkspaceOwned):
     """Challenger against champion of one registered model. Every bound of the decision rule is a field.
 
     E-values are stored as natural logarithms. `salt` is 128 bits of hexadecimal, fresh for each experiment.
+    `guardrails` is a list of {"measure", "margin", and for latency "budget_ms"}; `guardrail_evidence` holds by measure
+    {"log_e_non_inferior", "log_e_harm", "estimate", "units"}. Requests are decisions of exposed units since the
+    start, by the arm assigned; a failed one was served by the other arm.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -45,6 +55,10 @@ class Experiment(WorkspaceOwned):
     min_seconds = models.FloatField(default=7 * 86_400)
     exposure_window_seconds = models.FloatField(default=86_400.0)
     missing = models.CharField(max_length=16, choices=MissingPolicy.choices, default=MissingPolicy.EXCLUDE)
+    guardrails = models.JSONField(default=list, blank=True)
+    guardrail_e = models.FloatField(default=20.0, help_text="Each guardrail non-inferior at E of at least this")
+    max_excess_failures = models.FloatField(default=0.05, help_text="Roll back at this excess share of failed requests")
+    min_requests_for_failures = models.PositiveIntegerField(default=100, help_text="Requests an arm before that")
     units_control = models.PositiveIntegerField(default=0)
     units_treatment = models.PositiveIntegerField(default=0)
     log_e_plus = models.FloatField(default=0.0)
@@ -53,6 +67,11 @@ class Experiment(WorkspaceOwned):
     low = models.FloatField(null=True, blank=True)
     high = models.FloatField(null=True, blank=True)
     sample_ratio_mismatch = models.BooleanField(default=False)
+    guardrail_evidence = models.JSONField(default=dict, blank=True)
+    requests_control = models.PositiveIntegerField(default=0)
+    failed_control = models.PositiveIntegerField(default=0)
+    requests_treatment = models.PositiveIntegerField(default=0)
+    failed_treatment = models.PositiveIntegerField(default=0)
     verdict = models.CharField(max_length=500, blank=True)
     started_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -70,6 +89,19 @@ class Experiment(WorkspaceOwned):
             models.CheckConstraint(
                 condition=Q(promote_e__gt=1, rollback_e__gt=1, min_seconds__gte=0, exposure_window_seconds__gte=0),
                 name="experiment_bounds_make_sense",
+            ),
+            models.CheckConstraint(
+                condition=Q(
+                    guardrail_e__gt=1,
+                    max_excess_failures__gt=0,
+                    max_excess_failures__lte=1,
+                    min_requests_for_failures__gte=1,
+                ),
+                name="experiment_guardrail_bounds_make_sense",
+            ),
+            models.CheckConstraint(
+                condition=Q(failed_control__lte=F("requests_control"), failed_treatment__lte=F("requests_treatment")),
+                name="experiment_failed_are_requests",
             ),
             models.CheckConstraint(
                 condition=Q(state=ExperimentState.RUNNING, ended_at__isnull=True)
@@ -163,7 +195,8 @@ class Exposure(WorkspaceOwned):
 class Observation(WorkspaceOwned):
     """One matured unit's outcome, consumed once, in exposure order. Never rewritten.
 
-    `outcome` in [0, 1], or null where the unit had no reward and the experiment leaves such units out.
+    `outcome` in [0, 1], or null where the unit had no reward and the experiment leaves such units out. `guardrails`
+    holds the unit's guardrail measures by name, in [0, 1], higher is worse; one that was not measured is not there.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -172,6 +205,7 @@ class Observation(WorkspaceOwned):
     unit = models.CharField(max_length=200)
     position = models.PositiveIntegerField()
     outcome = models.FloatField(null=True)
+    guardrails = models.JSONField(default=dict, blank=True)
     log_e_plus = models.FloatField(null=True)
     log_e_minus = models.FloatField(null=True)
     matured_at = models.DateTimeField()

@@ -23,7 +23,8 @@ from jobs.errors import Defer, Permanent
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
 from models_registry.experiments import ExperimentPlan, start_experiment, stop_experiment
-from models_registry.models import Experiment, ExperimentState, GateVerdict, ModelVersion
+from models_registry.guardrails import GuardrailPlan
+from models_registry.models import Experiment, ExperimentState, GateVerdict, GuardrailMeasure, ModelVersion
 from project.demo.passages import Passage, World
 from project.demo.reader import labelled_row, load_world, react
 from project.demo.report import build_report
@@ -41,12 +42,20 @@ CHUNK = 128
 LOOK_AGAIN_SECONDS = 0.5
 MAX_PROMPT_TOKENS = 40
 
+# The demo's shorter bounds: seconds for days, 150 units an arm for 500, margins of 5 points for 1 and 2. The e-values
+# needed are those of every experiment, so an error is no likelier here. Without any failure, non-inferiority by 5
+# points takes some 250 units at E = 20, by 1 point some 1,300 (statistics/guardrails.py). A passage waits for the
+# other 127 that are asked with it, hence the long budget.
 EXPERIMENT_PLAN = ExperimentPlan(
     treatment_share=0.5,
     attribution_window_seconds=4.0,
     exposure_window_seconds=1.0,
     min_units_per_arm=150,
     min_seconds=5.0,
+    guardrails=(
+        GuardrailPlan(GuardrailMeasure.ERROR_RATE.value, margin=0.05),
+        GuardrailPlan(GuardrailMeasure.LATENCY.value, margin=0.05, budget_ms=10_000.0),
+    ),
 )
 
 PRETRAIN_SETTINGS: dict[str, Any] = {

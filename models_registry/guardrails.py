@@ -1,0 +1,115 @@
+"""What must not get worse while a treatment is tried: the plan of it, its faults, and the evidence so far.
+
+`experiments` checks plans, stores them and hands the evidence to the promotion rule; `decisions.outcomes` measures the
+units. The arithmetic is in `statistics.guardrails`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from models_registry.models import Experiment, GuardrailMeasure
+from models_registry.statistics.guardrails import run_guardrail
+from models_registry.statistics.promotion import Guardrail
+from workspaces.errors import FieldFault
+
+MAX_BUDGET_MS = 3_600_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailPlan:
+    """One measure in [0, 1], higher is worse, and the worsening of its mean that is tolerated.
+
+    measure: `error_rate`, the share of a unit's decisions that the arm assigned could not serve; or `latency`, the
+        share that took longer than `budget_ms`.
+    margin: in (0, 1); 0.01 is one point.
+    """
+
+    measure: str
+    margin: float
+    budget_ms: float | None = None
+
+    def as_stored(self) -> dict[str, Any]:
+        """The entry of `Experiment.guardrails`."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+DEFAULT_GUARDRAILS = (
+    GuardrailPlan(GuardrailMeasure.ERROR_RATE.value, margin=0.01),
+    GuardrailPlan(GuardrailMeasure.LATENCY.value, margin=0.02, budget_ms=1000.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredUnit:
+    """A matured unit as guardrails see it: its arm, P(treatment) of its phase, and its measures by name."""
+
+    treated: bool
+    treatment_share: float
+    measures: Mapping[str, float]
+
+
+def find_guardrail_faults(guardrails: Sequence[GuardrailPlan]) -> list[FieldFault]:
+    """Every fault of a plan's guardrails, each under the name of its own field."""
+    faults = []
+    seen: set[str] = set()
+    for index, plan in enumerate(guardrails):
+        path = f"guardrails[{index}]."
+        if plan.measure not in GuardrailMeasure.values:
+            expected = " or ".join(GuardrailMeasure.values)
+            faults.append(FieldFault(f"{path}measure", f"{plan.measure!r} is unknown", expected))
+        elif plan.measure in seen:
+            faults.append(FieldFault(f"{path}measure", f"{plan.measure} is watched twice", "each measure once"))
+        seen.add(plan.measure)
+        if not 0 < plan.margin < 1:
+            faults.append(FieldFault(f"{path}margin", f"{plan.margin} is not inside (0, 1)", "0.01 is one point"))
+        if plan.measure == GuardrailMeasure.LATENCY:
+            if plan.budget_ms is None or not 0 < plan.budget_ms <= MAX_BUDGET_MS:
+                faults.append(FieldFault(f"{path}budget_ms", "is missing or out of range", "above 0, milliseconds"))
+        elif plan.budget_ms is not None:
+            faults.append(FieldFault(f"{path}budget_ms", f"means nothing to {plan.measure}", "leave it out"))
+    return faults
+
+
+def read_guardrails(stored: Sequence[Mapping[str, Any]]) -> list[GuardrailPlan]:
+    """`Experiment.guardrails` as plans."""
+    return [GuardrailPlan(**entry) for entry in stored]
+
+
+def reckon_guardrails(plans: Sequence[GuardrailPlan], units: Sequence[MeasuredUnit]) -> dict[str, dict[str, float]]:
+    """The evidence by measure over `units`, in exposure order, as `Experiment.guardrail_evidence` stores it.
+
+    A unit on which a measure is not known says nothing about it; without any unit, E is 1.
+    """
+    evidence = {}
+    for plan in plans:
+        known = [unit for unit in units if plan.measure in unit.measures]
+        state = {"log_e_non_inferior": 0.0, "log_e_harm": 0.0, "estimate": 0.0, "units": len(known)}
+        if known:
+            process = run_guardrail(
+                [float(unit.treated) for unit in known],
+                [unit.treatment_share for unit in known],
+                [unit.measures[plan.measure] for unit in known],
+                margin=plan.margin,
+            )
+            state["log_e_non_inferior"] = float(process.log_e_non_inferior[-1])
+            state["log_e_harm"] = float(process.log_e_harm[-1])
+            state["estimate"] = float(process.estimate[-1])
+        evidence[plan.measure] = state
+    return evidence
+
+
+def as_evidence(evidence: Mapping[str, Mapping[str, float]]) -> tuple[Guardrail, ...]:
+    """`Experiment.guardrail_evidence` as the promotion rule reads it."""
+    return tuple(
+        Guardrail(measure, state["log_e_non_inferior"], state["log_e_harm"]) for measure, state in evidence.items()
+    )
+
+
+def list_guardrails(experiment: Experiment) -> list[tuple[GuardrailPlan, dict[str, float], float]]:
+    """Each guardrail with its evidence so far (E = 1 before the first unit) and the E at which its harm is shown."""
+    plans = read_guardrails(experiment.guardrails)
+    evidence = reckon_guardrails(plans, []) | experiment.guardrail_evidence
+    return [(plan, evidence[plan.measure], experiment.rollback_e * len(plans)) for plan in plans]
