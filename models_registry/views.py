@@ -14,11 +14,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from models_registry.experiments import stop_experiment
+from models_registry.guardrails import list_guardrails
 from models_registry.models import (
     AliasName,
     Arm,
     Experiment,
     ExperimentState,
+    GuardrailMeasure,
     ModelVersion,
     Observation,
     RegisteredModel,
@@ -102,12 +104,25 @@ def experiment_list(request: PageRequest) -> HttpResponse:
 def _evidence(experiment: Experiment) -> dict[str, Any]:
     """What the status part shows beside the row itself. Logarithms are natural."""
     reach = max((abs(value) for value in (experiment.low, experiment.high) if value is not None), default=0.0)
-    units = {Arm.CONTROL: experiment.units_control, Arm.TREATMENT: experiment.units_treatment}
+    counts = {
+        Arm.CONTROL: (experiment.units_control, experiment.requests_control, experiment.failed_control),
+        Arm.TREATMENT: (experiment.units_treatment, experiment.requests_treatment, experiment.failed_treatment),
+    }
     return {
         "experiment": experiment,
         "arms": [
-            (variant, units[Arm(variant.arm)]) for variant in sorted(experiment.variants.all(), key=lambda v: v.arm)
+            (variant, *counts[Arm(variant.arm)]) for variant in sorted(experiment.variants.all(), key=lambda v: v.arm)
         ],
+        "guardrails": [
+            {
+                "name": GuardrailMeasure(plan.measure).label,
+                "plan": plan,
+                "evidence": evidence,
+                "harm_at": math.log(harm_e),
+            }
+            for plan, evidence, harm_e in list_guardrails(experiment)
+        ],
+        "non_inferior_at": math.log(experiment.guardrail_e),
         "phases": sorted(experiment.phases.all(), key=lambda phase: phase.number),
         "left": -(reach * 1.15 or 1.0),
         "reach": reach * 1.15 or 1.0,
