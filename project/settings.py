@@ -170,7 +170,7 @@ CONTENT_SECURITY_POLICY = {
         "frame-ancestors": [NONE],
     }
 }
-# One decision may take 1 MB, a batch 10 MB (checked before parsing, see decisions.ingest.limits).
+# One decision may take 1 MB, a batch 10 MB (checked before parsing, see workspaces.parsing).
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 
 REST_FRAMEWORK = {
