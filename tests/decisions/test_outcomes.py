@@ -8,7 +8,7 @@ from django.utils import timezone
 from decisions.outcomes import mature_outcomes
 from decisions.services import ComponentSetup, create_reward_spec
 from models_registry.experiments import ExperimentPlan, Router, start_experiment, stop_experiment
-from models_registry.models import Exposure, Observation
+from models_registry.models import Exposure, Observation, Phase
 from tests.factories import AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
 
 pytestmark = pytest.mark.django_db
@@ -85,6 +85,20 @@ def test_feedback_after_the_attribution_window_does_not_count_and_rewrites_nothi
     FeedbackFactory(decision=in_time.decisions.get(), value="overridden")
     mature_outcomes(NOW + minutes(60))
     assert observed() == {"late": None, "in time": pytest.approx(0.75)}
+
+
+def test_a_later_unit_does_not_overtake_an_earlier_one(expose, experiment, agent):
+    """A new phase with a shorter window: its units mature first, and wait."""
+    expose("first phase", 25, "confirmed")
+    experiment.phases.update(ended_at=NOW)
+    Phase.objects.create(
+        workspace=agent.workspace, experiment=experiment, number=2, treatment_share=0.5, attribution_window_seconds=0
+    )
+    expose("second phase", 15, "confirmed")
+    mature_outcomes(NOW)
+    assert observed() == {}
+    mature_outcomes(NOW + minutes(10))
+    assert list(Observation.objects.values_list("position", "unit")) == [(1, "first phase"), (2, "second phase")]
 
 
 def test_a_failed_component_is_not_an_outcome(expose, agent, by):

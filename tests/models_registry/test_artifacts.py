@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,20 +18,27 @@ from models_registry.services import store_artifact
 from tests.factories import put_files
 
 ROOT = Path(__file__).resolve().parents[2]
-# A writer that is killed: it puts folders of its own, one after the other, and says when it begins each.
+# A writer that kills itself at its n-th step on the disk, as a power cut would.
 WRITER = """
-import sys, pathlib
+import os, pathlib, shutil, signal, sys
 from django.conf import settings
 settings.configure(ARTIFACTS=sys.argv[1])
 from models_registry import artifacts
-source = pathlib.Path(sys.argv[2])
-number = 0
-while True:
-    for part in range(6):
-        (source / f"part-{part}").write_bytes(f"{number} {part} ".encode() * 20000)
-    print("putting", flush=True)
-    artifacts.put_folder(source, kind="model", meta={"number": number})
-    number += 1
+steps = 0
+def counted(owner, name):
+    real = getattr(owner, name)
+    def step(*arguments, **options):
+        global steps
+        steps += 1
+        if steps == int(sys.argv[3]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
+    setattr(owner, name, step)
+for owner, name in ((os, "fsync"), (shutil, "copyfile"), (pathlib.Path, "rename"), (pathlib.Path, "mkdir"),
+                    (pathlib.Path, "write_bytes")):
+    counted(owner, name)
+artifacts.put_folder(pathlib.Path(sys.argv[2]), kind="model")
+print("done")
 """
 
 
@@ -149,24 +155,21 @@ def test_a_disk_that_fails_leaves_nothing(store, source, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_writer_killed_at_any_moment_leaves_no_half_artifact(store, tmp_path, settings):
-    rng, landed = random.Random(7), 0
-    (tmp_path / "source").mkdir()
-    for _ in range(12):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(store), str(tmp_path / "source")], cwd=ROOT, stdout=subprocess.PIPE
+def test_a_writer_killed_at_any_step_leaves_no_half_artifact(store, source):
+    whole = 0
+    for step in range(1, 60):
+        writer = subprocess.run(
+            [sys.executable, "-c", WRITER, str(store), str(source), str(step)], cwd=ROOT, capture_output=True, text=True
         )
-        writer.stdout.readline()
-        time.sleep(rng.uniform(0, 0.03))
-        writer.send_signal(signal.SIGKILL)
-        writer.communicate()
-        # Killed in mid-put: its temporary folder is still there.
-        landed += any((store / "incoming").iterdir())
         for folder in visible(store):
             artifacts.verify_artifact(folder.name)
-        for left in (store / "incoming").iterdir():
-            shutil.rmtree(left)
-    assert landed >= 3
+            whole += 1
+            shutil.rmtree(folder)
+        if writer.stdout == "done\n":
+            break
+        assert writer.returncode == -signal.SIGKILL, writer.stderr
+    assert step > 12  # it was killed at every one of its steps
+    assert 1 <= whole < step
 
 
 @pytest.mark.django_db
