@@ -36,6 +36,7 @@ LAST_WORDS = 2000
 # RECKONER_INSTANCE is the mark by which `manage.py up` finds what it must stop.
 PASSED_ON = (
     "RECKONER_INSTANCE",
+    "RECKONER_DEVICE",
     "PATH",
     "HOME",
     "LANG",

@@ -16,10 +16,10 @@ class RunState(enum.StrEnum):
 
 
 TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
-    # A lost attempt puts a run back in the queue; it resumes from the newest checkpoint.
     RunState.QUEUED: frozenset({RunState.RUNNING, RunState.CANCELLED, RunState.FAILED}),
+    # Running again: a lost attempt is taken up from its newest checkpoint.
     RunState.RUNNING: frozenset(
-        {RunState.RUNNING, RunState.QUEUED, RunState.STOPPING, RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED}
+        {RunState.RUNNING, RunState.STOPPING, RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED}
     ),
     # Cancelled while running: the engine has been told and leaves a checkpoint first.
     RunState.STOPPING: frozenset({RunState.CANCELLED, RunState.FAILED}),

@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.runs import METHODS
+from workspaces.serializers import StrictBody
 
 
 class DatasetSerializer(serializers.ModelSerializer[DatasetSnapshot]):
@@ -19,7 +20,7 @@ class DatasetSerializer(serializers.ModelSerializer[DatasetSnapshot]):
         fields = ["id", "name", "agent", "kind", "rows", "digest", "query", "statistics", "created_at"]
 
 
-class DatasetCreateSerializer(serializers.Serializer[Any]):
+class DatasetCreateSerializer(StrictBody):
     agent = serializers.SlugField()
     name = serializers.CharField(max_length=200)
 
@@ -63,7 +64,7 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
         return {"scores": evaluation.scores, "differences": evaluation.differences} if evaluation else None
 
 
-class RunStartSerializer(serializers.Serializer[Any]):
+class RunStartSerializer(StrictBody):
     """`settings` are fields of the engine's run spec (docs/engine.md)."""
 
     agent = serializers.SlugField()

@@ -1,0 +1,98 @@
+"""`manage.py import_labelled`: inputs with the right answer as a dataset, for pretraining, replay and held-out rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from django.core.management.base import BaseCommand, CommandParser
+from msgspec import Meta
+
+from decisions.models import Agent
+from training.datasets import import_labelled
+from workspaces.actors import system
+
+EXIT_BAD_INPUT = 2
+SHOWN = 20
+
+Filled = Annotated[str, Meta(min_length=1)]
+
+
+class Row(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of the file. `group` names the cluster that a row belongs to (user, document, module)."""
+
+    id: Filled
+    prompt: Filled
+    options: Annotated[list[Filled], Meta(min_length=2)]
+    answer: Filled
+    group: str | None = None
+
+
+class Command(BaseCommand):
+    help = (
+        "Imports JSON lines {id, prompt, options, answer, group?} as a labelled dataset. "
+        "Exit codes: 0 imported, 2 the file or the agent is not usable (every fault is named, nothing is written)."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, help="JSON lines, UTF-8")
+        parser.add_argument("--agent", required=True, help="slug of the agent")
+        parser.add_argument("--name", required=True, help="what the dataset is called")
+        parser.add_argument("--workspace", help="slug; may be left out where one agent only has this slug")
+        parser.add_argument("--json", action="store_true", help="report as one JSON line")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        agents = Agent.objects.filter(slug=options["agent"]).select_related("workspace")
+        if options["workspace"]:
+            agents = agents.filter(workspace__slug=options["workspace"])
+        found = list(agents[:2])
+        faults = [] if len(found) == 1 else [f"--agent: {len(found)} agents are called {options['agent']!r}; name one"]
+        rows, row_faults = read_rows(options["file"])
+        faults += row_faults
+        if faults:
+            for fault in faults[:SHOWN]:
+                self.stderr.write(fault)
+            if len(faults) > SHOWN:
+                self.stderr.write(f"and {len(faults) - SHOWN} more")
+            sys.exit(EXIT_BAD_INPUT)
+        dataset = import_labelled(
+            by=system(found[0].workspace),
+            agent=found[0],
+            name=options["name"],
+            rows=(msgspec.to_builtins(row) for row in rows),
+        )
+        if options["json"]:
+            self.stdout.write(json.dumps({"dataset": str(dataset.id), "rows": dataset.rows}))
+        else:
+            self.stdout.write(f"dataset {dataset.id}: {dataset.rows} rows")
+
+
+def read_rows(path: Path) -> tuple[list[Row], list[str]]:
+    """Every row of the file and every fault as `file:line: reason`."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        return [], [f"{path}: {error.strerror}"]
+    rows: list[Row] = []
+    faults: list[str] = []
+    seen: set[str] = set()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = msgspec.json.decode(line, type=Row)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            faults.append(f"{path}:{number}: {error}")
+            continue
+        if row.answer not in row.options:
+            faults.append(f"{path}:{number}: answer {row.answer!r} is not among the options")
+        if row.id in seen:
+            faults.append(f"{path}:{number}: id {row.id!r} stands twice")
+        seen.add(row.id)
+        rows.append(row)
+    if not rows and not faults:
+        faults.append(f"{path}: no rows")
+    return rows, faults
