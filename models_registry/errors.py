@@ -11,6 +11,12 @@ class ExperimentRunning(Conflict):
     code = "experiment_running"
 
 
+class GateNotPassed(Conflict):
+    """The version's newest gate verdict does not show that it is better."""
+
+    code = "gate_not_passed"
+
+
 class NoExperiment(Conflict):
     code = "experiment_not_running"
 

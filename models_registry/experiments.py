@@ -1,6 +1,6 @@
 """The life of an experiment: start, route, consume matured observations, decide.
 
-`decisions.gateway` routes through `current_route`; `decisions.outcomes` hands matured units to
+`decisions.gateway` routes through `Router`; `decisions.outcomes` hands matured units to
 `consume_observations`. The arithmetic is in `statistics` and `routing`, which know no database.
 """
 
@@ -16,7 +16,7 @@ from django.db.models import Count, Max, Q
 from django.utils import timezone
 
 from models_registry import routing
-from models_registry.errors import ExperimentRunning, NoExperiment
+from models_registry.errors import ExperimentRunning, GateNotPassed, NoExperiment
 from models_registry.guardrails import (
     DEFAULT_GUARDRAILS,
     GuardrailPlan,
@@ -32,6 +32,7 @@ from models_registry.models import (
     Experiment,
     ExperimentState,
     Exposure,
+    GateVerdict,
     ModelVersion,
     Observation,
     Phase,
@@ -109,7 +110,11 @@ def check_plan(plan: ExperimentPlan) -> None:
 
 @transaction.atomic
 def start_experiment(*, by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str = "") -> Experiment:
-    """Champion against `treatment` from now on. Raises InvalidInput, ExperimentRunning, NoChampion."""
+    """Champion against `treatment` from now on.
+
+    A version that no gate has judged may be tried; one that its newest gate verdict refuses may not.
+    Raises InvalidInput, ExperimentRunning, NoChampion, GateNotPassed.
+    """
     check_plan(plan)
     model = RegisteredModel.objects.select_for_update().get(id=treatment.registered_model_id)
     if Experiment.objects.filter(registered_model=model, state=ExperimentState.RUNNING).exists():
@@ -119,6 +124,12 @@ def start_experiment(*, by: Actor, treatment: ModelVersion, plan: ExperimentPlan
         raise InvalidInput(
             "A version cannot be tried against itself.",
             faults=[FieldFault("treatment", f"{treatment} is the champion", "another version of the same model")],
+        )
+    gate = GateVerdict.objects.filter(version=treatment).order_by("-created_at").first()
+    if gate is not None and not gate.passed:
+        raise GateNotPassed(
+            f"{treatment} is not shown to be better than {gate.against} on held-out inputs:"
+            f" {gate.estimate:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}]. Live traffic is left alone."
         )
     bounds = {
         bound: getattr(plan, bound)

@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from models_registry.guardrails import list_guardrails
 from models_registry.models import Experiment, GuardrailMeasure, ModelVersion, RegisteredModel
+from workspaces.serializers import StrictBody
 
 
 class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
@@ -120,7 +121,7 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
         ]
 
 
-class ExperimentStartSerializer(serializers.Serializer[Any]):
+class ExperimentStartSerializer(StrictBody):
     """Bounds that are left out take their defaults (docs/experiments.md)."""
 
     treatment = serializers.UUIDField(help_text="Id of the model version to try against the champion")

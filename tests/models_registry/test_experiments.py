@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from models_registry import routing
-from models_registry.errors import ExperimentRunning, NoChampion, NoExperiment
+from models_registry.errors import ExperimentRunning, GateNotPassed, NoChampion, NoExperiment
 from models_registry.experiments import (
     ExperimentPlan,
     MaturedUnit,
@@ -20,7 +20,7 @@ from models_registry.experiments import (
 from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Alias, Arm, Experiment, Exposure, Observation, Phase
 from models_registry.services import get_champion
-from tests.factories import AliasFactory, ModelVersionFactory, RegisteredModelFactory
+from tests.factories import AliasFactory, GateVerdictFactory, ModelVersionFactory, RegisteredModelFactory
 from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry
 
@@ -56,6 +56,21 @@ def start(by, challenger):
         return start_experiment(by=by, treatment=challenger, plan=plan)
 
     return run
+
+
+@pytest.mark.parametrize(("passed", "tried"), [(True, True), (False, False), (None, True)])
+def test_a_version_that_its_gate_refuses_gets_no_traffic(start, challenger, model, passed, tried):
+    champion = get_champion(model)
+    if passed is not None:
+        GateVerdictFactory(version=challenger, against=champion, passed=not passed)
+        GateVerdictFactory(version=challenger, against=champion, passed=passed)  # the newest counts
+    if tried:
+        assert start().state == "running"
+    else:
+        with pytest.raises(GateNotPassed):
+            start()
+        assert not Experiment.objects.exists()
+        assert Router(model).route("a unit").version == champion
 
 
 def matured(experiment, count, rate, seed=0, begin=0, measures=None):
