@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion, Decision, Feedback, Label, Reward
 from workspaces.openapi import FaultSerializer
+from workspaces.serializers import StrictBody
 
 
 class AgentVersionSerializer(serializers.ModelSerializer[AgentVersion]):
@@ -40,7 +41,7 @@ class AgentSerializer(serializers.ModelSerializer[Agent]):
         return max((version.number for version in agent.versions.all()), default=None)
 
 
-class AgentCreateSerializer(serializers.Serializer[Any]):
+class AgentCreateSerializer(StrictBody):
     slug = serializers.SlugField(max_length=63)
     name = serializers.CharField(max_length=200)
     kind = serializers.ChoiceField(choices=AgentKind.choices, default="CUSTOM")
