@@ -46,6 +46,8 @@ class ComponentSetup:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
+# Weights that keep sums and products far from the ends of a float8.
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
 DEFAULT_COMPONENTS = (ComponentSetup("verdict", 1.0),)
 
 
@@ -132,6 +134,15 @@ def create_reward_spec(*, by: Actor, agent: Agent, components: Sequence[Componen
             faults.append(FieldFault(f"components[{index}].name", f"{name} is for fresh decisions only", known))
         elif names.index(name) != index:
             faults.append(FieldFault(f"components[{index}].name", f"{name} stands twice", "each component once"))
+    for index, component in enumerate(components):
+        if component.weight != 0 and not SMALLEST_WEIGHT <= abs(component.weight) <= LARGEST_WEIGHT:
+            faults.append(
+                FieldFault(
+                    f"components[{index}].weight",
+                    f"{component.weight} is out of range",
+                    f"0, or {SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g} up or down",
+                )
+            )
     if faults:
         raise InvalidRewardSpec("The reward spec is not usable.", faults=faults)
     plain = [{"name": c.name, "weight": c.weight, "parameters": dict(c.parameters)} for c in components]

@@ -39,8 +39,9 @@ SQL_COMPONENTS: Mapping[str, SqlComponent] = {
     ),
     "calibration": SqlComponent(
         value=(
-            "CASE WHEN verdict <> 'ignored' THEN"
-            " -abs(confidence - CASE WHEN verdict = 'confirmed' THEN 1 ELSE 0 END) END"
+            # PostgreSQL refuses a product that underflows, and one such decision would stop the reckoning of all.
+            "CASE WHEN verdict <> 'ignored' THEN -abs(CASE WHEN confidence < 1e-12 THEN 0 ELSE confidence END"
+            " - CASE WHEN verdict = 'confirmed' THEN 1 ELSE 0 END) END"
         ),
         error="CASE WHEN verdict <> 'ignored' AND confidence IS NULL THEN 'the decision carries no confidence' END",
     ),

@@ -59,11 +59,11 @@ def expected(spec, verdict, confidence):
 
 
 CASES = st.lists(
-    st.tuples(st.sampled_from([*VERDICTS, "unheard of", None]), st.none() | st.floats(0, 1, allow_subnormal=False)),
+    st.tuples(st.sampled_from([*VERDICTS, "unheard of", None]), st.none() | st.floats(0, 1)),
     min_size=1,
     max_size=12,
 )
-WEIGHTS = st.floats(-8, 8, allow_subnormal=False)
+WEIGHTS = st.just(0.0) | st.floats(1e-6, 8) | st.floats(-8, -1e-6)
 
 
 @IN_ONE_TRANSACTION
@@ -99,6 +99,21 @@ def test_the_sql_equals_the_pure_components(agent, by, cases, weights, names):
             else:
                 assert reward.value == pytest.approx(value, abs=1e-12)
         transaction.set_rollback(True)
+
+
+def test_a_confidence_next_to_nothing_does_not_stop_the_reckoning(agent, by):
+    """PostgreSQL refuses products that underflow, for the whole statement."""
+    spec = create_reward_spec(by=by, agent=agent, components=[ComponentSetup("calibration", 0.1)])
+    for confidence in (5e-324, 0.5):
+        FeedbackFactory(decision=DecisionFactory(agent=agent, confidence=confidence), value="corrected")
+    assert reckon_rewards(spec) == 2
+
+
+@pytest.mark.parametrize("weight", [1e-7, -1e7, float("nan"), float("inf")])
+def test_a_weight_out_of_range_is_refused(agent, by, weight):
+    with pytest.raises(InvalidRewardSpec) as refused:
+        create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", weight)])
+    assert refused.value.faults[0].field == "components[0].weight"
 
 
 def test_every_component_that_the_ledger_can_pay_is_in_both_tables():
