@@ -1,7 +1,6 @@
 """Recording decisions and feedback over the API: kept, repeated, in conflict, or refused with the reason."""
 
 import datetime as dt
-import uuid
 
 import pytest
 from django.utils import timezone
@@ -12,6 +11,7 @@ from tests.factories import DecisionFactory, EpisodeFactory, ModelVersionFactory
 from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db
+NO_UUID7 = "3be670da-6f73-4e29-a4bd-f7bb5ffe2fd3"
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ class TestOneDecision:
             ({"surprise": 1}, "surprise"),
             ({"alternatives": [{"action": "health"}, {"action": "health", "probability": 2}]}, "alternatives"),
             ({"id": "not-an-id"}, "id"),
-            ({"id": str(uuid.uuid4())}, "id"),
+            ({"id": NO_UUID7}, "id"),
         ],
         ids=str,
     )
@@ -106,7 +106,7 @@ class TestOneDecision:
         assert faults(answer) == {"action": "is missing"}
 
     def test_every_fault_of_an_item_is_told_at_once(self, client):
-        answer = client.post("decisions", body(id=str(uuid.uuid4()), action="gardening", policy_name=None))
+        answer = client.post("decisions", body(id=NO_UUID7, action="gardening", policy_name=None))
         assert set(faults(answer)) == {"id", "action", "policy_name"}
 
     @pytest.mark.parametrize(
@@ -260,9 +260,9 @@ class TestFeedback:
             ({"value": {"a": 1}}, "value"),
             ({"unit": "ann"}, "decision_id"),
             ({"decision_id": None}, "decision_id"),
-            ({"decision_id": str(uuid.uuid4())}, "decision_id"),
+            ({"decision_id": NO_UUID7}, "decision_id"),
             ({"source": "oracle"}, "source"),
-            ({"supersedes": str(uuid7())}, "supersedes"),
+            ({"supersedes": "0195e1d8-1111-7111-8111-111111111111"}, "supersedes"),
             ({"metric": ""}, "metric"),
         ],
         ids=str,
