@@ -28,7 +28,7 @@ from decisions.ledger import DECISION_TABLE, AgentRoom, check_id, content_hash, 
 from decisions.models import ActionSpaceKind, Decision
 from decisions.prompts import PromptError, render_prompt
 from models_registry.backends.model_server import Score, ScoreItem, score
-from models_registry.errors import BackendUnavailable
+from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.experiments import Route, Router
 from models_registry.models import Arm, Exposure, ModelVersion
 from workspaces.actors import Actor
@@ -128,6 +128,13 @@ def _ask(room: AgentRoom, router: Router, items: Sequence[DecideItem], now: dt.d
 def _score_with_fallback(room: AgentRoom, questions: list[_Question]) -> tuple[list[_Question], list[Score]]:
     """One request for all; those whose treatment failed go to the control in a second one."""
     scores = score([_score_item(room, question) for question in questions])
+    refused = [
+        FieldFault("" if len(scores) == 1 else f"items[{index}]", answer.error or "", "a question that fits the model")
+        for index, answer in enumerate(scores)
+        if answer.refused
+    ]
+    if refused:
+        raise BackendRefused("The model server cannot score this.", faults=refused)
     failed = [
         index
         for index, (question, answer) in enumerate(zip(questions, scores, strict=True))

@@ -13,6 +13,7 @@ from django.conf import settings
 from models_registry.errors import BackendRefused, BackendUnavailable
 
 MAX_ITEMS = 256
+REFUSALS = frozenset({"invalid_request", "unsupported_parameter", "options_ambiguous", "context_length_exceeded"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,14 @@ class ScoreItem:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """`probabilities`, one per option, sum 1; or None with the reason in `error`."""
+    """`probabilities`, one per option, sum 1; or None with the reason in `error`.
+
+    `refused`: the question itself is wrong, and no other model would answer it either.
+    """
 
     probabilities: tuple[float, ...] | None
     error: str | None = None
+    refused: bool = False
 
 
 @lru_cache(maxsize=1)
@@ -87,7 +92,8 @@ def score(items: Sequence[ScoreItem]) -> list[Score]:
         )
         for result in answer["results"]:
             if "error" in result:
-                scores.append(Score(None, str(result["error"]["message"])))
+                error = result["error"]
+                scores.append(Score(None, str(error["message"]), refused=error["code"] in REFUSALS))
             else:
                 scores.append(Score(tuple(result["probabilities"])))
     return scores

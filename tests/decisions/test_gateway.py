@@ -225,3 +225,15 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_asked(api, agent, ba
 def test_an_agent_without_a_model_says_so(api, agent):
     answer = api("route:read").post("agents/filer/decide", json.loads('{"state": {"text": "x"}}'))
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "no_champion")
+
+
+def test_a_question_that_no_model_could_answer_is_the_askers_fault(api, agent, by, base_version, challenger):
+    setup = AgentSetup("{{ text }}", options=list(OPTIONS), max_prompt_tokens=5000)
+    create_agent_version(by=by, agent=agent, setup=setup)
+    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
+    short, long = {"state": {"text": "flight"}}, {"state": {"text": "flight " * 3000}}
+    answer = api("route:read").post("agents/filer/decide", [short, long])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "backend_refused")
+    assert [fault["field"] for fault in answer.json()["error"]["fields"]] == ["items[1]"]
+    assert not Decision.objects.exists()
+    assert not Exposure.objects.exists()
