@@ -292,4 +292,8 @@ class DemoLoop:
 
 def run_demo_loop(context: JobContext) -> dict[str, Any]:
     """The job's handler."""
-    return DemoLoop(context).advance()
+    report = DemoLoop(context).advance()
+    experiment = report["experiment"]
+    verdict = experiment["state"].replace("_", " ") if experiment else "not shown to be better"
+    context.progress(1.0, f"{report['trained']} {verdict}; champion {report['champion']}")
+    return report

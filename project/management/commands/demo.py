@@ -22,6 +22,7 @@ from workspaces.models import User
 EXIT_NOT_BETTER = 1
 EXIT_NO_RESULT = 2
 POLL_SECONDS = 0.5
+PIPE_WIDTH = 120
 
 
 class Command(BaseCommand):
@@ -50,7 +51,8 @@ class Command(BaseCommand):
         if as_json:
             self.stdout.write(json.dumps({**job.result, "loop_seconds": seconds}))
         else:
-            console = Console(file=sys.stdout)
+            # A pipe has no width of its own, and the table wants more than the 80 that is assumed then.
+            console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH)
             print_report(console, job.result)
             console.print(f"Loop         {seconds:.0f} s")
             password = settings.VAR / "secrets" / PASSWORD_FILE
