@@ -67,10 +67,7 @@ def _copy(table: Table, rows: Sequence[Row]) -> None:
         copy.set_types(list(table.columns.values()))
         for row in rows:
             copy.write_row(
-                [
-                    Jsonb(row[name]) if name in json_columns and row[name] is not None else row[name]
-                    for name in names
-                ]
+                [Jsonb(row[name]) if name in json_columns and row[name] is not None else row[name] for name in names]
             )
 
 

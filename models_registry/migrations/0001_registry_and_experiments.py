@@ -7,301 +7,603 @@ import workspaces.ids
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('workspaces', '0001_people_workspaces_keys'),
+        ("workspaces", "0001_people_workspaces_keys"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Artifact',
+            name="Artifact",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('model', 'Model'), ('adapter', 'Adapter'), ('dataset', 'Dataset')], max_length=16)),
-                ('digest', models.CharField(max_length=64)),
-                ('size_bytes', models.BigIntegerField()),
-                ('meta', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("model", "Model"), ("adapter", "Adapter"), ("dataset", "Dataset")], max_length=16
+                    ),
+                ),
+                ("digest", models.CharField(max_length=64)),
+                ("size_bytes", models.BigIntegerField()),
+                ("meta", models.JSONField(default=dict)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Experiment',
+            name="Experiment",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=200)),
-                ('state', models.CharField(choices=[('running', 'Running'), ('promoted', 'Promoted'), ('rolled_back', 'Rolled back'), ('stopped', 'Stopped')], default='running', max_length=16)),
-                ('salt', models.CharField(max_length=32)),
-                ('promote_e', models.FloatField(default=40.0, help_text='Promote at E⁺ of at least this')),
-                ('rollback_e', models.FloatField(default=20.0, help_text='Roll back at E⁻ of at least this')),
-                ('min_units_per_arm', models.PositiveIntegerField(default=500)),
-                ('min_seconds', models.FloatField(default=604800)),
-                ('exposure_window_seconds', models.FloatField(default=86400.0)),
-                ('missing', models.CharField(choices=[('exclude', 'Leave out units without a reward'), ('zero', 'Count units without a reward as 0')], default='exclude', max_length=16)),
-                ('units_control', models.PositiveIntegerField(default=0)),
-                ('units_treatment', models.PositiveIntegerField(default=0)),
-                ('log_e_plus', models.FloatField(default=0.0)),
-                ('log_e_minus', models.FloatField(default=0.0)),
-                ('estimate', models.FloatField(blank=True, null=True)),
-                ('low', models.FloatField(blank=True, null=True)),
-                ('high', models.FloatField(blank=True, null=True)),
-                ('sample_ratio_mismatch', models.BooleanField(default=False)),
-                ('verdict', models.CharField(blank=True, max_length=500)),
-                ('started_at', models.DateTimeField(auto_now_add=True)),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("name", models.CharField(max_length=200)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("running", "Running"),
+                            ("promoted", "Promoted"),
+                            ("rolled_back", "Rolled back"),
+                            ("stopped", "Stopped"),
+                        ],
+                        default="running",
+                        max_length=16,
+                    ),
+                ),
+                ("salt", models.CharField(max_length=32)),
+                ("promote_e", models.FloatField(default=40.0, help_text="Promote at E⁺ of at least this")),
+                ("rollback_e", models.FloatField(default=20.0, help_text="Roll back at E⁻ of at least this")),
+                ("min_units_per_arm", models.PositiveIntegerField(default=500)),
+                ("min_seconds", models.FloatField(default=604800)),
+                ("exposure_window_seconds", models.FloatField(default=86400.0)),
+                (
+                    "missing",
+                    models.CharField(
+                        choices=[
+                            ("exclude", "Leave out units without a reward"),
+                            ("zero", "Count units without a reward as 0"),
+                        ],
+                        default="exclude",
+                        max_length=16,
+                    ),
+                ),
+                ("units_control", models.PositiveIntegerField(default=0)),
+                ("units_treatment", models.PositiveIntegerField(default=0)),
+                ("log_e_plus", models.FloatField(default=0.0)),
+                ("log_e_minus", models.FloatField(default=0.0)),
+                ("estimate", models.FloatField(blank=True, null=True)),
+                ("low", models.FloatField(blank=True, null=True)),
+                ("high", models.FloatField(blank=True, null=True)),
+                ("sample_ratio_mismatch", models.BooleanField(default=False)),
+                ("verdict", models.CharField(blank=True, max_length=500)),
+                ("started_at", models.DateTimeField(auto_now_add=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='ModelVersion',
+            name="ModelVersion",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('number', models.PositiveIntegerField()),
-                ('state', models.CharField(choices=[('ready', 'Ready'), ('retired', 'Retired')], default='ready', max_length=16)),
-                ('method', models.CharField(help_text='How it came to be: a training method, or import', max_length=32)),
-                ('description', models.CharField(blank=True, max_length=500)),
-                ('metrics', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('artifact', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='versions', to='models_registry.artifact')),
-                ('base', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='adapters', to='models_registry.modelversion')),
-                ('parent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='children', to='models_registry.modelversion')),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("number", models.PositiveIntegerField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("ready", "Ready"), ("retired", "Retired")], default="ready", max_length=16
+                    ),
+                ),
+                (
+                    "method",
+                    models.CharField(help_text="How it came to be: a training method, or import", max_length=32),
+                ),
+                ("description", models.CharField(blank=True, max_length=500)),
+                ("metrics", models.JSONField(default=dict)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="versions",
+                        to="models_registry.artifact",
+                    ),
+                ),
+                (
+                    "base",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="adapters",
+                        to="models_registry.modelversion",
+                    ),
+                ),
+                (
+                    "parent",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="children",
+                        to="models_registry.modelversion",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-number'],
+                "ordering": ["-number"],
             },
         ),
         migrations.CreateModel(
-            name='GateVerdict',
+            name="GateVerdict",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('held_out', 'Paired difference on held-out inputs')], max_length=32)),
-                ('passed', models.BooleanField()),
-                ('estimate', models.FloatField()),
-                ('low', models.FloatField()),
-                ('high', models.FloatField()),
-                ('details', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
-                ('against', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='models_registry.modelversion')),
-                ('version', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='gate_verdicts', to='models_registry.modelversion')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "kind",
+                    models.CharField(choices=[("held_out", "Paired difference on held-out inputs")], max_length=32),
+                ),
+                ("passed", models.BooleanField()),
+                ("estimate", models.FloatField()),
+                ("low", models.FloatField()),
+                ("high", models.FloatField()),
+                ("details", models.JSONField(default=dict)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
+                (
+                    "against",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="models_registry.modelversion"
+                    ),
+                ),
+                (
+                    "version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="gate_verdicts",
+                        to="models_registry.modelversion",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Exposure',
+            name="Exposure",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('unit', models.CharField(max_length=200)),
-                ('arm', models.CharField(choices=[('control', 'Control'), ('treatment', 'Treatment')], max_length=16)),
-                ('assignment_probability', models.FloatField()),
-                ('served_arm', models.CharField(choices=[('control', 'Control'), ('treatment', 'Treatment')], max_length=16)),
-                ('fallback', models.BooleanField(default=False)),
-                ('exposed_at', models.DateTimeField()),
-                ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='exposures', to='models_registry.experiment')),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
-                ('version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='exposures', to='models_registry.modelversion')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("unit", models.CharField(max_length=200)),
+                ("arm", models.CharField(choices=[("control", "Control"), ("treatment", "Treatment")], max_length=16)),
+                ("assignment_probability", models.FloatField()),
+                (
+                    "served_arm",
+                    models.CharField(choices=[("control", "Control"), ("treatment", "Treatment")], max_length=16),
+                ),
+                ("fallback", models.BooleanField(default=False)),
+                ("exposed_at", models.DateTimeField()),
+                (
+                    "experiment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="exposures",
+                        to="models_registry.experiment",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
+                (
+                    "version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="exposures",
+                        to="models_registry.modelversion",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Observation',
+            name="Observation",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('unit', models.CharField(max_length=200)),
-                ('position', models.PositiveIntegerField()),
-                ('outcome', models.FloatField(null=True)),
-                ('log_e_plus', models.FloatField(null=True)),
-                ('log_e_minus', models.FloatField(null=True)),
-                ('matured_at', models.DateTimeField()),
-                ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='observations', to='models_registry.experiment')),
-                ('exposure', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='observation', to='models_registry.exposure')),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("unit", models.CharField(max_length=200)),
+                ("position", models.PositiveIntegerField()),
+                ("outcome", models.FloatField(null=True)),
+                ("log_e_plus", models.FloatField(null=True)),
+                ("log_e_minus", models.FloatField(null=True)),
+                ("matured_at", models.DateTimeField()),
+                (
+                    "experiment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="observations",
+                        to="models_registry.experiment",
+                    ),
+                ),
+                (
+                    "exposure",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="observation",
+                        to="models_registry.exposure",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['position'],
+                "ordering": ["position"],
             },
         ),
         migrations.CreateModel(
-            name='Phase',
+            name="Phase",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('number', models.PositiveIntegerField(default=1)),
-                ('treatment_share', models.FloatField()),
-                ('attribution_window_seconds', models.FloatField()),
-                ('started_at', models.DateTimeField(auto_now_add=True)),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='phases', to='models_registry.experiment')),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("number", models.PositiveIntegerField(default=1)),
+                ("treatment_share", models.FloatField()),
+                ("attribution_window_seconds", models.FloatField()),
+                ("started_at", models.DateTimeField(auto_now_add=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "experiment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="phases",
+                        to="models_registry.experiment",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
             ],
         ),
         migrations.AddField(
-            model_name='exposure',
-            name='phase',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='exposures', to='models_registry.phase'),
+            model_name="exposure",
+            name="phase",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="exposures", to="models_registry.phase"
+            ),
         ),
         migrations.CreateModel(
-            name='RegisteredModel',
+            name="RegisteredModel",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('name', models.SlugField(max_length=63)),
-                ('description', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("name", models.SlugField(max_length=63)),
+                ("description", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
             ],
         ),
         migrations.AddField(
-            model_name='modelversion',
-            name='registered_model',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='models_registry.registeredmodel'),
+            model_name="modelversion",
+            name="registered_model",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="versions",
+                to="models_registry.registeredmodel",
+            ),
         ),
         migrations.AddField(
-            model_name='experiment',
-            name='registered_model',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='experiments', to='models_registry.registeredmodel'),
+            model_name="experiment",
+            name="registered_model",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="experiments",
+                to="models_registry.registeredmodel",
+            ),
         ),
         migrations.CreateModel(
-            name='Alias',
+            name="Alias",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(choices=[('champion', 'Champion'), ('challenger', 'Challenger')], max_length=16)),
-                ('moved_at', models.DateTimeField(auto_now=True)),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
-                ('version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='aliases', to='models_registry.modelversion')),
-                ('registered_model', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='aliases', to='models_registry.registeredmodel')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "name",
+                    models.CharField(choices=[("champion", "Champion"), ("challenger", "Challenger")], max_length=16),
+                ),
+                ("moved_at", models.DateTimeField(auto_now=True)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
+                (
+                    "version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="aliases",
+                        to="models_registry.modelversion",
+                    ),
+                ),
+                (
+                    "registered_model",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="aliases",
+                        to="models_registry.registeredmodel",
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'aliases',
+                "verbose_name_plural": "aliases",
             },
         ),
         migrations.CreateModel(
-            name='Variant',
+            name="Variant",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('arm', models.CharField(choices=[('control', 'Control'), ('treatment', 'Treatment')], max_length=16)),
-                ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='variants', to='models_registry.experiment')),
-                ('version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='variants', to='models_registry.modelversion')),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("arm", models.CharField(choices=[("control", "Control"), ("treatment", "Treatment")], max_length=16)),
+                (
+                    "experiment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="variants",
+                        to="models_registry.experiment",
+                    ),
+                ),
+                (
+                    "version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="variants",
+                        to="models_registry.modelversion",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
             ],
         ),
         migrations.AddConstraint(
-            model_name='artifact',
-            constraint=models.UniqueConstraint(fields=('workspace', 'digest'), name='artifact_once'),
+            model_name="artifact",
+            constraint=models.UniqueConstraint(fields=("workspace", "digest"), name="artifact_once"),
         ),
         migrations.AddConstraint(
-            model_name='artifact',
-            constraint=models.CheckConstraint(condition=models.Q(('digest__regex', '^[0-9a-f]{64}$')), name='artifact_digest_is_sha256'),
+            model_name="artifact",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("digest__regex", "^[0-9a-f]{64}$")), name="artifact_digest_is_sha256"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='artifact',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['model', 'adapter', 'dataset'])), name='artifact_kind_known'),
+            model_name="artifact",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("kind__in", ["model", "adapter", "dataset"])), name="artifact_kind_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='gateverdict',
-            constraint=models.CheckConstraint(condition=models.Q(('estimate__lte', models.F('high')), ('low__lte', models.F('estimate'))), name='gate_interval_holds_estimate'),
+            model_name="gateverdict",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("estimate__lte", models.F("high")), ("low__lte", models.F("estimate"))),
+                name="gate_interval_holds_estimate",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='observation',
-            constraint=models.UniqueConstraint(fields=('experiment', 'unit'), name='observation_once_per_unit'),
+            model_name="observation",
+            constraint=models.UniqueConstraint(fields=("experiment", "unit"), name="observation_once_per_unit"),
         ),
         migrations.AddConstraint(
-            model_name='observation',
-            constraint=models.UniqueConstraint(fields=('experiment', 'position'), name='observation_position_once'),
+            model_name="observation",
+            constraint=models.UniqueConstraint(fields=("experiment", "position"), name="observation_position_once"),
         ),
         migrations.AddConstraint(
-            model_name='observation',
-            constraint=models.CheckConstraint(condition=models.Q(('outcome__isnull', True), models.Q(('outcome__gte', 0), ('outcome__lte', 1)), _connector='OR'), name='observation_outcome_in_range'),
+            model_name="observation",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("outcome__isnull", True), models.Q(("outcome__gte", 0), ("outcome__lte", 1)), _connector="OR"
+                ),
+                name="observation_outcome_in_range",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='phase',
-            constraint=models.UniqueConstraint(fields=('experiment', 'number'), name='phase_number_once'),
+            model_name="phase",
+            constraint=models.UniqueConstraint(fields=("experiment", "number"), name="phase_number_once"),
         ),
         migrations.AddConstraint(
-            model_name='phase',
-            constraint=models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('experiment',), name='phase_one_open_per_experiment'),
+            model_name="phase",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("ended_at__isnull", True)),
+                fields=("experiment",),
+                name="phase_one_open_per_experiment",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='phase',
-            constraint=models.CheckConstraint(condition=models.Q(('treatment_share__gt', 0), ('treatment_share__lt', 1)), name='phase_share_strictly_inside'),
+            model_name="phase",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("treatment_share__gt", 0), ("treatment_share__lt", 1)),
+                name="phase_share_strictly_inside",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='phase',
-            constraint=models.CheckConstraint(condition=models.Q(('attribution_window_seconds__gte', 0)), name='phase_window_not_negative'),
+            model_name="phase",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("attribution_window_seconds__gte", 0)), name="phase_window_not_negative"
+            ),
         ),
         migrations.AddIndex(
-            model_name='exposure',
-            index=models.Index(fields=['experiment', 'exposed_at'], name='exposure_in_order'),
+            model_name="exposure",
+            index=models.Index(fields=["experiment", "exposed_at"], name="exposure_in_order"),
         ),
         migrations.AddConstraint(
-            model_name='exposure',
-            constraint=models.UniqueConstraint(fields=('experiment', 'phase', 'unit'), name='exposure_once_per_phase'),
+            model_name="exposure",
+            constraint=models.UniqueConstraint(fields=("experiment", "phase", "unit"), name="exposure_once_per_phase"),
         ),
         migrations.AddConstraint(
-            model_name='exposure',
-            constraint=models.CheckConstraint(condition=models.Q(('assignment_probability__gt', 0), ('assignment_probability__lte', 1)), name='exposure_probability_in_range'),
+            model_name="exposure",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("assignment_probability__gt", 0), ("assignment_probability__lte", 1)),
+                name="exposure_probability_in_range",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='exposure',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('fallback', False), ('served_arm', models.F('arm'))), ('fallback', True), _connector='OR'), name='exposure_fallback_is_said'),
+            model_name="exposure",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("fallback", False), ("served_arm", models.F("arm"))), ("fallback", True), _connector="OR"
+                ),
+                name="exposure_fallback_is_said",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='registeredmodel',
-            constraint=models.UniqueConstraint(fields=('workspace', 'name'), name='registered_model_once'),
+            model_name="registeredmodel",
+            constraint=models.UniqueConstraint(fields=("workspace", "name"), name="registered_model_once"),
         ),
         migrations.AddConstraint(
-            model_name='modelversion',
-            constraint=models.UniqueConstraint(fields=('registered_model', 'number'), name='model_version_number_once'),
+            model_name="modelversion",
+            constraint=models.UniqueConstraint(fields=("registered_model", "number"), name="model_version_number_once"),
         ),
         migrations.AddConstraint(
-            model_name='modelversion',
-            constraint=models.CheckConstraint(condition=models.Q(('number__gte', 1)), name='model_version_numbers_from_one'),
+            model_name="modelversion",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("number__gte", 1)), name="model_version_numbers_from_one"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='modelversion',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['ready', 'retired'])), name='model_version_state_known'),
+            model_name="modelversion",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["ready", "retired"])), name="model_version_state_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='modelversion',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('base', models.F('id')), _negated=True), models.Q(('parent', models.F('id')), _negated=True)), name='model_version_not_own_base'),
+            model_name="modelversion",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("base", models.F("id")), _negated=True),
+                    models.Q(("parent", models.F("id")), _negated=True),
+                ),
+                name="model_version_not_own_base",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='experiment',
-            constraint=models.UniqueConstraint(condition=models.Q(('state', 'running')), fields=('registered_model',), name='experiment_one_running_per_model'),
+            model_name="experiment",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state", "running")),
+                fields=("registered_model",),
+                name="experiment_one_running_per_model",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='experiment',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['running', 'promoted', 'rolled_back', 'stopped'])), name='experiment_state_known'),
+            model_name="experiment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["running", "promoted", "rolled_back", "stopped"])),
+                name="experiment_state_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='experiment',
-            constraint=models.CheckConstraint(condition=models.Q(('missing__in', ['exclude', 'zero'])), name='experiment_missing_known'),
+            model_name="experiment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("missing__in", ["exclude", "zero"])), name="experiment_missing_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='experiment',
-            constraint=models.CheckConstraint(condition=models.Q(('salt__regex', '^[0-9a-f]{32}$')), name='experiment_salt_is_128_bits'),
+            model_name="experiment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("salt__regex", "^[0-9a-f]{32}$")), name="experiment_salt_is_128_bits"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='experiment',
-            constraint=models.CheckConstraint(condition=models.Q(('exposure_window_seconds__gte', 0), ('min_seconds__gte', 0), ('promote_e__gt', 1), ('rollback_e__gt', 1)), name='experiment_bounds_make_sense'),
+            model_name="experiment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("exposure_window_seconds__gte", 0),
+                    ("min_seconds__gte", 0),
+                    ("promote_e__gt", 1),
+                    ("rollback_e__gt", 1),
+                ),
+                name="experiment_bounds_make_sense",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='experiment',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', True), ('state', 'running')), models.Q(models.Q(('state', 'running'), _negated=True), ('ended_at__isnull', False)), _connector='OR'), name='experiment_ended_at_exactly_when_over'),
+            model_name="experiment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("ended_at__isnull", True), ("state", "running")),
+                    models.Q(models.Q(("state", "running"), _negated=True), ("ended_at__isnull", False)),
+                    _connector="OR",
+                ),
+                name="experiment_ended_at_exactly_when_over",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='alias',
-            constraint=models.UniqueConstraint(fields=('registered_model', 'name'), name='alias_once_per_model'),
+            model_name="alias",
+            constraint=models.UniqueConstraint(fields=("registered_model", "name"), name="alias_once_per_model"),
         ),
         migrations.AddConstraint(
-            model_name='alias',
-            constraint=models.CheckConstraint(condition=models.Q(('name__in', ['champion', 'challenger'])), name='alias_name_known'),
+            model_name="alias",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("name__in", ["champion", "challenger"])), name="alias_name_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='variant',
-            constraint=models.UniqueConstraint(fields=('experiment', 'arm'), name='variant_once_per_arm'),
+            model_name="variant",
+            constraint=models.UniqueConstraint(fields=("experiment", "arm"), name="variant_once_per_arm"),
         ),
         migrations.AddConstraint(
-            model_name='variant',
-            constraint=models.CheckConstraint(condition=models.Q(('arm__in', ['control', 'treatment'])), name='variant_arm_known'),
+            model_name="variant",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("arm__in", ["control", "treatment"])), name="variant_arm_known"
+            ),
         ),
     ]

@@ -7,174 +7,439 @@ import workspaces.ids
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('decisions', '0003_first_partitions'),
-        ('jobs', '0001_jobs_and_outbox'),
-        ('models_registry', '0001_registry_and_experiments'),
-        ('workspaces', '0002_audit_append_only'),
+        ("decisions", "0003_first_partitions"),
+        ("jobs", "0001_jobs_and_outbox"),
+        ("models_registry", "0001_registry_and_experiments"),
+        ("workspaces", "0002_audit_append_only"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='DatasetSnapshot',
+            name="DatasetSnapshot",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=200)),
-                ('kind', models.CharField(choices=[('logged', 'Decisions with propensity and reward'), ('labelled', 'Inputs with the right answer')], max_length=16)),
-                ('rows', models.PositiveIntegerField()),
-                ('query', models.JSONField(default=dict)),
-                ('statistics', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='datasets', to='decisions.agent')),
-                ('artifact', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='datasets', to='models_registry.artifact')),
-                ('reward_spec', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='decisions.rewardspec')),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("name", models.CharField(max_length=200)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("logged", "Decisions with propensity and reward"),
+                            ("labelled", "Inputs with the right answer"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("rows", models.PositiveIntegerField()),
+                ("query", models.JSONField(default=dict)),
+                ("statistics", models.JSONField(default=dict)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="datasets", to="decisions.agent"
+                    ),
+                ),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="datasets",
+                        to="models_registry.artifact",
+                    ),
+                ),
+                (
+                    "reward_spec",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="decisions.rewardspec",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='DatasetItem',
+            name="DatasetItem",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('reward_version', models.PositiveIntegerField()),
-                ('decision', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='dataset_items', to='decisions.decision')),
-                ('dataset', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='items', to='training.datasetsnapshot')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("reward_version", models.PositiveIntegerField()),
+                (
+                    "decision",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="dataset_items",
+                        to="decisions.decision",
+                    ),
+                ),
+                (
+                    "dataset",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="items", to="training.datasetsnapshot"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='ExportJob',
+            name="ExportJob",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('format', models.CharField(choices=[('merged', 'Merged weights (safetensors)')], default='merged', max_length=16)),
-                ('state', models.CharField(choices=[('queued', 'Queued'), ('ready', 'Ready'), ('failed', 'Failed')], default='queued', max_length=16)),
-                ('error', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('artifact', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='exports', to='models_registry.artifact')),
-                ('job', models.OneToOneField(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='export', to='jobs.job')),
-                ('version', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='exports', to='models_registry.modelversion')),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "format",
+                    models.CharField(
+                        choices=[("merged", "Merged weights (safetensors)")], default="merged", max_length=16
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("queued", "Queued"), ("ready", "Ready"), ("failed", "Failed")],
+                        default="queued",
+                        max_length=16,
+                    ),
+                ),
+                ("error", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="exports",
+                        to="models_registry.artifact",
+                    ),
+                ),
+                (
+                    "job",
+                    models.OneToOneField(
+                        null=True, on_delete=django.db.models.deletion.PROTECT, related_name="export", to="jobs.job"
+                    ),
+                ),
+                (
+                    "version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="exports",
+                        to="models_registry.modelversion",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='TrainingRun',
+            name="TrainingRun",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('method', models.CharField(max_length=32)),
-                ('state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('stopping', 'Stopping'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='queued', max_length=16)),
-                ('base_model', models.CharField(blank=True, help_text='Folder or hub id where no version is the base', max_length=300)),
-                ('spec', models.JSONField(help_text="The engine's run spec without its paths")),
-                ('progress', models.FloatField(default=0.0)),
-                ('message', models.CharField(blank=True, max_length=500)),
-                ('metrics', models.JSONField(default=dict)),
-                ('error', models.TextField(blank=True)),
-                ('requested_by', models.CharField(max_length=254)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='decisions.agent')),
-                ('base_version', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='runs_from', to='models_registry.modelversion')),
-                ('dataset', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='training.datasetsnapshot')),
-                ('heldout', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='training.datasetsnapshot')),
-                ('job', models.OneToOneField(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='training_run', to='jobs.job')),
-                ('produced_version', models.OneToOneField(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='produced_by', to='models_registry.modelversion')),
-                ('replay', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='training.datasetsnapshot')),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("method", models.CharField(max_length=32)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "Queued"),
+                            ("running", "Running"),
+                            ("stopping", "Stopping"),
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="queued",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "base_model",
+                    models.CharField(
+                        blank=True, help_text="Folder or hub id where no version is the base", max_length=300
+                    ),
+                ),
+                ("spec", models.JSONField(help_text="The engine's run spec without its paths")),
+                ("progress", models.FloatField(default=0.0)),
+                ("message", models.CharField(blank=True, max_length=500)),
+                ("metrics", models.JSONField(default=dict)),
+                ("error", models.TextField(blank=True)),
+                ("requested_by", models.CharField(max_length=254)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="runs", to="decisions.agent"
+                    ),
+                ),
+                (
+                    "base_version",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="runs_from",
+                        to="models_registry.modelversion",
+                    ),
+                ),
+                (
+                    "dataset",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="runs", to="training.datasetsnapshot"
+                    ),
+                ),
+                (
+                    "heldout",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="training.datasetsnapshot",
+                    ),
+                ),
+                (
+                    "job",
+                    models.OneToOneField(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="training_run",
+                        to="jobs.job",
+                    ),
+                ),
+                (
+                    "produced_version",
+                    models.OneToOneField(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="produced_by",
+                        to="models_registry.modelversion",
+                    ),
+                ),
+                (
+                    "replay",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="training.datasetsnapshot",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='RunMetric',
+            name="RunMetric",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('attempt', models.PositiveIntegerField()),
-                ('step', models.PositiveIntegerField()),
-                ('name', models.CharField(max_length=64)),
-                ('value', models.FloatField()),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='run_metrics', to='training.trainingrun')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("attempt", models.PositiveIntegerField()),
+                ("step", models.PositiveIntegerField()),
+                ("name", models.CharField(max_length=64)),
+                ("value", models.FloatField()),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="run_metrics",
+                        to="training.trainingrun",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='RunEvent',
+            name="RunEvent",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('attempt', models.PositiveIntegerField()),
-                ('sequence', models.PositiveIntegerField()),
-                ('kind', models.CharField(max_length=32)),
-                ('details', models.JSONField(default=dict)),
-                ('at', models.DateTimeField()),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='training.trainingrun')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("attempt", models.PositiveIntegerField()),
+                ("sequence", models.PositiveIntegerField()),
+                ("kind", models.CharField(max_length=32)),
+                ("details", models.JSONField(default=dict)),
+                ("at", models.DateTimeField()),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="events", to="training.trainingrun"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Evaluation',
+            name="Evaluation",
             fields=[
-                ('id', models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('rows', models.PositiveIntegerField()),
-                ('scores', models.JSONField(help_text='{base|trained: {accuracy, reward, valid_share: interval}}')),
-                ('differences', models.JSONField(help_text='{accuracy, reward: interval of trained − base, paired}')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('against', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='models_registry.modelversion')),
-                ('dataset', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='evaluations', to='training.datasetsnapshot')),
-                ('version', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='evaluations', to='models_registry.modelversion')),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workspaces.workspace')),
-                ('run', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='evaluation', to='training.trainingrun')),
+                (
+                    "id",
+                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("rows", models.PositiveIntegerField()),
+                ("scores", models.JSONField(help_text="{base|trained: {accuracy, reward, valid_share: interval}}")),
+                ("differences", models.JSONField(help_text="{accuracy, reward: interval of trained − base, paired}")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "against",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="models_registry.modelversion",
+                    ),
+                ),
+                (
+                    "dataset",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="evaluations",
+                        to="training.datasetsnapshot",
+                    ),
+                ),
+                (
+                    "version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="evaluations",
+                        to="models_registry.modelversion",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workspaces.workspace"
+                    ),
+                ),
+                (
+                    "run",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="evaluation",
+                        to="training.trainingrun",
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
+                "abstract": False,
             },
         ),
         migrations.AddConstraint(
-            model_name='datasetsnapshot',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['logged', 'labelled'])), name='dataset_kind_known'),
+            model_name="datasetsnapshot",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("kind__in", ["logged", "labelled"])), name="dataset_kind_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='datasetsnapshot',
-            constraint=models.CheckConstraint(condition=models.Q(('kind', 'labelled'), ('reward_spec__isnull', False), _connector='OR'), name='dataset_logged_has_reward_spec'),
+            model_name="datasetsnapshot",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("kind", "labelled"), ("reward_spec__isnull", False), _connector="OR"),
+                name="dataset_logged_has_reward_spec",
+            ),
         ),
         migrations.AddIndex(
-            model_name='datasetitem',
-            index=models.Index(fields=['decision'], name='dataset_item_decision'),
+            model_name="datasetitem",
+            index=models.Index(fields=["decision"], name="dataset_item_decision"),
         ),
         migrations.AddConstraint(
-            model_name='datasetitem',
-            constraint=models.UniqueConstraint(fields=('dataset', 'decision'), name='dataset_item_once'),
+            model_name="datasetitem",
+            constraint=models.UniqueConstraint(fields=("dataset", "decision"), name="dataset_item_once"),
         ),
         migrations.AddConstraint(
-            model_name='exportjob',
-            constraint=models.UniqueConstraint(condition=models.Q(('state', 'failed'), _negated=True), fields=('version', 'format'), name='export_once'),
+            model_name="exportjob",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state", "failed"), _negated=True), fields=("version", "format"), name="export_once"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='exportjob',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('artifact__isnull', False), ('state', 'ready')), models.Q(models.Q(('state', 'ready'), _negated=True), ('artifact__isnull', True)), _connector='OR'), name='export_artifact_exactly_when_ready'),
+            model_name="exportjob",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("artifact__isnull", False), ("state", "ready")),
+                    models.Q(models.Q(("state", "ready"), _negated=True), ("artifact__isnull", True)),
+                    _connector="OR",
+                ),
+                name="export_artifact_exactly_when_ready",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='trainingrun',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['queued', 'running', 'stopping', 'succeeded', 'failed', 'cancelled'])), name='run_state_known'),
+            model_name="trainingrun",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("state__in", ["queued", "running", "stopping", "succeeded", "failed", "cancelled"])
+                ),
+                name="run_state_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='trainingrun',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('finished_at__isnull', False), ('state__in', ['cancelled', 'failed', 'succeeded'])), models.Q(models.Q(('state__in', ['cancelled', 'failed', 'succeeded']), _negated=True), ('finished_at__isnull', True)), _connector='OR'), name='run_finished_at_exactly_when_terminal'),
+            model_name="trainingrun",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("finished_at__isnull", False), ("state__in", ["cancelled", "failed", "succeeded"])),
+                    models.Q(
+                        models.Q(("state__in", ["cancelled", "failed", "succeeded"]), _negated=True),
+                        ("finished_at__isnull", True),
+                    ),
+                    _connector="OR",
+                ),
+                name="run_finished_at_exactly_when_terminal",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='trainingrun',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('produced_version__isnull', False), ('state', 'succeeded')), models.Q(models.Q(('state', 'succeeded'), _negated=True), ('produced_version__isnull', True)), _connector='OR'), name='run_version_exactly_when_succeeded'),
+            model_name="trainingrun",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("produced_version__isnull", False), ("state", "succeeded")),
+                    models.Q(models.Q(("state", "succeeded"), _negated=True), ("produced_version__isnull", True)),
+                    _connector="OR",
+                ),
+                name="run_version_exactly_when_succeeded",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='trainingrun',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('base_model', ''), ('base_version__isnull', False)), models.Q(('base_version__isnull', True), models.Q(('base_model', ''), _negated=True)), _connector='OR'), name='run_one_base'),
+            model_name="trainingrun",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("base_model", ""), ("base_version__isnull", False)),
+                    models.Q(("base_version__isnull", True), models.Q(("base_model", ""), _negated=True)),
+                    _connector="OR",
+                ),
+                name="run_one_base",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='trainingrun',
-            constraint=models.CheckConstraint(condition=models.Q(('progress__gte', 0), ('progress__lte', 1)), name='run_progress_is_a_share'),
+            model_name="trainingrun",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("progress__gte", 0), ("progress__lte", 1)), name="run_progress_is_a_share"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='runmetric',
-            constraint=models.UniqueConstraint(fields=('run', 'attempt', 'name', 'step'), name='run_metric_once'),
+            model_name="runmetric",
+            constraint=models.UniqueConstraint(fields=("run", "attempt", "name", "step"), name="run_metric_once"),
         ),
         migrations.AddConstraint(
-            model_name='runevent',
-            constraint=models.UniqueConstraint(fields=('run', 'attempt', 'sequence'), name='run_event_once'),
+            model_name="runevent",
+            constraint=models.UniqueConstraint(fields=("run", "attempt", "sequence"), name="run_event_once"),
         ),
     ]
