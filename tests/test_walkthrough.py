@@ -7,21 +7,15 @@ worker does after a hint. The model is tiny and the text made up, so that it tak
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from django.utils import timezone
 
+from tests.model_server import running_model_server
 from tests.training.engine.engine_world import OPTIONS, labelled
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,35 +37,12 @@ def model_server(store: Path, settings: Any) -> Iterator[str]:
     """A model server over this test's store, and the client pointed at it; its address."""
     from models_registry.backends.model_server import client
 
-    store.mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "training.engine.server", "--port", str(port), "--artifacts", str(store)]
-    environment = os.environ | {"RECKONER_MODEL_SERVER_TOKEN": settings.MODEL_SERVER_TOKEN}
-    process = subprocess.Popen([*command, "--threads", "1"], cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
-    settings.MODEL_SERVER_URL = f"http://127.0.0.1:{port}"
-    client.cache_clear()
-    yield settings.MODEL_SERVER_URL
-    client().close()
-    client.cache_clear()
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        raise
-
-
-def wait_until_it_answers(address: str) -> None:
-    for _ in range(600):
-        try:
-            if httpx.get(f"{address}/readyz", trust_env=False).status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.1)
-    raise AssertionError("the model server did not start")
+    with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
+        settings.MODEL_SERVER_URL = address
+        client.cache_clear()
+        yield address
+        client().close()
+        client.cache_clear()
 
 
 class Walk:
@@ -312,7 +283,6 @@ def _fresh_id() -> str:
 def test_one_decision_walks_the_whole_loop(api: Any, by: Any, model_server: str) -> None:
     walk = Walk(api, by)
     walk.teach_base()
-    wait_until_it_answers(model_server)
     for step in STEPS:
         step(walk)
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -46,6 +47,7 @@ def react(seed: int, passage_id: str, topic: str, action: str) -> Reaction:
     return Reaction(when, "confirmed" if right else "corrected")
 
 
+@lru_cache(maxsize=2)
 def load_world(folder: Path, seed: int) -> World:
     """The world of this seed, read once from the installed packages and kept beside the ledger."""
     path = folder / f"world-{seed}.json"

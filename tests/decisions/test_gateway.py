@@ -1,16 +1,9 @@
 """Asking an agent to decide, with a real model server and a model that was really trained."""
 
 import json
-import os
 import random
 import shutil
-import socket
-import subprocess
-import sys
-import time
-from pathlib import Path
 
-import httpx
 import pytest
 
 from decisions.errors import IdConflict
@@ -26,9 +19,9 @@ from models_registry.models import Exposure
 from models_registry.services import NewVersion, move_alias, register_version, store_artifact
 from tests.engine_task import labelled
 from tests.factories import OPTIONS
+from tests.model_server import running_model_server
 from workspaces.ids import uuid7
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 
@@ -40,30 +33,8 @@ def shelf(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(shelf):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "training.engine.server", "--host", "127.0.0.1", "--port", str(port),
-         "--artifacts", str(shelf)],
-        cwd=ROOT,
-        env={**os.environ, "RECKONER_MODEL_SERVER_TOKEN": "for-this-test", "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
-    give_up = time.monotonic() + 90
-    while True:
-        try:
-            if httpx.get(f"{url}/readyz").status_code == 200:
-                break
-        except httpx.HTTPError:
-            assert process.poll() is None
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
-    yield url
-    process.terminate()
-    process.wait(30)
+    with running_model_server(shelf, "for-this-test") as address:
+        yield address
 
 
 @pytest.fixture

@@ -1,0 +1,107 @@
+"""The demo's loop on a small world: every stage by its job, with a real engine and a real model server."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from decisions.models import Agent, Decision, Feedback, Reward
+from jobs.models import Job, JobState
+from jobs.runner import run_job
+from jobs.services import enqueue_job
+from models_registry.backends.model_server import client
+from models_registry.experiments import ExperimentPlan
+from models_registry.models import Experiment, GateVerdict, Observation
+from models_registry.services import get_champion
+from project.demo import loop
+from project.demo.passages import Passage, World
+from project.demo.reader import react
+from tests.model_server import running_model_server
+from tests.training.engine.engine_world import OPTIONS, labelled
+from training.models import ExportJob
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+SEED = 3
+
+
+def passages(count: int, seed: int) -> tuple[Passage, ...]:
+    return tuple(
+        Passage(id=f"{seed}-{row['id']}", topic=row["answer"], module=f"m{number % 40}", title="", text=row["prompt"])
+        for number, row in enumerate(labelled(count, seed=seed))
+    )
+
+
+@pytest.fixture
+def world(monkeypatch, settings, store) -> Any:
+    """A made-up world in which seconds of training show, and windows that soon pass."""
+    small = World(train=passages(1400, 1), heldout=passages(300, 2), topics=OPTIONS)
+    monkeypatch.setattr(loop, "load_world", lambda folder, seed: small)
+    settings.DEMO_SEED_LABELS, settings.DEMO_DECISIONS, settings.DEMO_EXPERIMENT_UNITS = 120, 700, 580
+    monkeypatch.setattr(loop, "COMMON", {"max_prompt_tokens": 32, "threads": 1, "evaluate": {"free_rows": 30}})
+    optimiser = {"learning_rate": 3e-3, "epochs": 10, "batch_size": 32}
+    monkeypatch.setattr(
+        loop, "TINY", loop.Recipe(pretrain={"optimiser": optimiser}, posterior={"optimiser": optimiser})
+    )
+    windows = {"attribution_window_seconds": 1, "exposure_window_seconds": 0, "min_seconds": 0}
+    monkeypatch.setattr(loop, "EXPERIMENT_PLAN", ExperimentPlan(**windows, min_units_per_arm=60, guardrails=()))
+    with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
+        settings.MODEL_SERVER_URL = address
+        client.cache_clear()
+        yield small
+        client().close()
+        client.cache_clear()
+
+
+def work_until_over(job: Job) -> Job:
+    """What workers do, one job after the other, without a broker; deferred jobs are looked at again at once."""
+    for _ in range(4000):
+        job.refresh_from_db()
+        if job.is_terminal:
+            return job
+        Job.objects.filter(state=JobState.QUEUED).update(run_after=timezone.now())
+        for due in (
+            Job.objects.filter(state=JobState.QUEUED).order_by("queue", "created_at").values_list("id", flat=True)
+        ):
+            run_job(due)
+        time.sleep(0.02)
+    raise AssertionError(f"the loop does not end: {job.message}")
+
+
+def test_the_loop_goes_round_and_holds_its_promises(world, workspace):
+    job = work_until_over(enqueue_job(kind=loop.KIND, workspace=workspace, payload={"seed": SEED}, dedupe_key="demo"))
+    assert job.state == JobState.SUCCEEDED, job.error
+    report = job.result
+    # Trained, measured on what nobody trained on, tried, promoted, exported.
+    assert report["heldout_rows"] == 300
+    assert report["differences"]["accuracy"]["low"] > 0
+    assert report["gate_passed"] and report["better"]
+    assert report["champion"] == report["trained"] == str(get_champion(Agent.objects.get().registered_model))
+    assert ExportJob.objects.get().artifact.digest == report["export"]
+    # Decisions carry what a live system knows: no answer, no topic, a propensity.
+    first = Decision.objects.order_by("id").first()
+    assert set(first.state) == {"text"} and 0 < first.propensity <= 1
+    assert (first.temperature, first.epsilon) == (loop.TEMPERATURE, loop.EPSILON)
+    # The reader was prompt, late or silent, as it is made to be; what came late changed no observation.
+    topics = {passage.id: passage.topic for passage in world.train}
+    reactions = [react(SEED, d.external_id, topics[d.external_id], d.action) for d in Decision.objects.all()]
+    assert Feedback.objects.count() == sum(reaction.when != "never" for reaction in reactions)
+    assert Reward.objects.filter(value__isnull=False).count() == Feedback.objects.count()
+    silent = Observation.objects.filter(outcome__isnull=True).count()
+    tried = Experiment.objects.get()
+    assert silent and tried.units_control + tried.units_treatment + silent == Observation.objects.count()
+    # Enqueued again, it is the same job.
+    assert enqueue_job(kind=loop.KIND, workspace=workspace, payload={"seed": SEED}, dedupe_key="demo").id == job.id
+
+
+def test_a_model_that_is_not_shown_to_be_better_meets_no_traffic(world, workspace, monkeypatch):
+    standing_still = {"optimiser": {"learning_rate": 1e-9, "epochs": 1}}
+    monkeypatch.setattr(loop, "TINY", loop.Recipe(pretrain=loop.TINY.pretrain, posterior=standing_still))
+    job = work_until_over(enqueue_job(kind=loop.KIND, workspace=workspace, payload={"seed": SEED}))
+    assert job.state == JobState.SUCCEEDED, job.error
+    assert not job.result["better"] and job.result["experiment"] is None
+    assert not GateVerdict.objects.get().passed
+    assert job.result["champion"] == job.result["base"]
+    assert not Experiment.objects.exists()
