@@ -109,4 +109,10 @@ def _positive(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    # Threads of granian's runtime may still be leaving when the interpreter is torn down under them, which aborts the
+    # process now and then. Everything is closed and written by here: leave without the tearing down.
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
