@@ -75,7 +75,8 @@ class _Question:
 def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Random | None = None) -> list[Answer]:
     """Answers in order of `items`; all are recorded, or none.
 
-    Raises UnknownAgent, InvalidInput with every item's faults, NoChampion, BackendUnavailable, IdConflict.
+    Raises UnknownAgent, InvalidInput with every item's faults, NoChampion, BackendUnavailable, BackendRefused,
+    IdConflict.
     An item whose `id` was decided before gets the recorded answer back: a retry is harmless.
     """
     now = timezone.now()

@@ -28,12 +28,12 @@ def reckon_all_rewards(context: JobContext) -> dict[str, Any]:
     if "agent_id" in context.payload:
         agents = agents.filter(id=context.payload["agent_id"])
     written = 0
-    todo = list(agents)
-    for number, agent in enumerate(todo, start=1):
+    chosen = list(agents)
+    for number, agent in enumerate(chosen, start=1):
         with context.fenced():
             written += reckon_rewards(current_reward_spec(agent))
-        context.progress(number / len(todo), f"{agent.slug}: {written} rewards")
-    return {"agents": len(todo), "rewards": written}
+        context.progress(number / len(chosen), f"{agent.slug}: {written} rewards")
+    return {"agents": len(chosen), "rewards": written}
 
 
 @job_kind(MATURE_OUTCOMES)

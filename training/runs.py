@@ -107,7 +107,7 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
     }
     if not faults:
         try:
-            RunSpec.model_validate(engine_spec(spec, plan, run_id="check", paths=_placeholder_paths(plan)))
+            RunSpec.model_validate(engine_spec(spec, plan, run_id="check", paths=_paths_to_check(plan)))
         except pydantic.ValidationError as error:
             faults += [
                 FieldFault(".".join(map(str, fault["loc"])), str(fault["msg"]), "see docs/engine.md")
@@ -128,7 +128,7 @@ class EnginePaths:
     replay: str | None = None
 
 
-def _placeholder_paths(plan: RunPlan) -> EnginePaths:
+def _paths_to_check(plan: RunPlan) -> EnginePaths:
     return EnginePaths(
         base="base",
         train="data/train.jsonl",
