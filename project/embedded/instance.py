@@ -95,6 +95,7 @@ class _Instance:
     def __init__(self, layout: Layout, say: Say) -> None:
         self.layout, self.say = layout, say
         self.stopping = False
+        self.requested: int | None = None
         self.overseer: subprocess.Popen[bytes] | None = None
         self.steps: list[subprocess.Popen[str]] = []
         # How the run before this one ended: "clean" or "crashed".
@@ -113,6 +114,8 @@ class _Instance:
             self.say("stopping already; a moment")
             return
         self.stopping = True
+        # Raised in the middle of a destructor it would be printed and forgotten: `stay` looks at this as well.
+        self.requested = number
         raise StopRequested(number)
 
     # Start
@@ -291,6 +294,8 @@ class _Instance:
         elif self.plan.demo:
             demo = self._spawn_step(self.plan.demo)
         while True:
+            if self.requested is not None:
+                raise StopRequested(self.requested)
             if demo is not None and demo.poll() is not None and once:
                 return demo.returncode, output.read_text(encoding="utf-8")
             if self.overseer is not None and self.overseer.poll() is not None:

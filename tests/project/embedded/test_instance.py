@@ -12,8 +12,10 @@ import psutil
 import psycopg
 import pytest
 
+from project.embedded.instance import StopRequested, _Instance
 from project.embedded.layout import PROJECT_ROOT
 from project.embedded.processes import find_processes
+from project.embedded.programs import Plan
 from project.embedded.valkey import is_port_free, pick_port
 from tests.project.embedded.waiting import wait_for
 
@@ -211,3 +213,20 @@ def test_servers_given_from_outside_are_used_and_none_is_started(layout, port):
     assert {process.name() for process in find_processes(layout)}.isdisjoint({"postgres", "valkey-server"})
     up.process.terminate()
     assert up.end()[0] == 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_a_destructor_swallowed_stops_it_all_the_same(layout):
+    layout.create()
+    instance = _Instance(layout, lambda message: None)
+    instance.plan = Plan(url="http://nowhere", programs=())
+
+    class Leaving:
+        def __del__(self):
+            instance.on_signal(signal.SIGTERM, None)
+
+    leaving = Leaving()
+    del leaving  # what its destructor raises is printed and forgotten
+    with pytest.raises(StopRequested) as stopped:
+        instance.stay(once=False)
+    assert stopped.value.number == signal.SIGTERM
