@@ -84,7 +84,7 @@ def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
             exposure,
             outcomes.get(exposure.id),
             matures_at,
-            _measure(guardrails, decided.get(exposure.id, []), substitutes.get(exposure.arm)),
+            _measure(guardrails, decided.get(exposure.id, []), substitutes.get(exposure.arm), exposure.id in outcomes),
         )
         for exposure, matures_at in ripe
     ]
@@ -136,13 +136,15 @@ def _substitutes(experiment: Experiment) -> dict[str, uuid.UUID]:
 
 
 def _measure(
-    guardrails: Sequence[GuardrailPlan], decided: Sequence[_Decided], substitute: uuid.UUID | None
+    guardrails: Sequence[GuardrailPlan], decided: Sequence[_Decided], substitute: uuid.UUID | None, rewarded: bool
 ) -> dict[str, float]:
     """The unit's guardrail measures in [0, 1], higher is worse; one that no decision tells is left out."""
     measures = {}
     for guardrail in guardrails:
         if guardrail.measure == GuardrailMeasure.ERROR_RATE:
             bad = [substitute is not None and decision.version_id == substitute for decision in decided]
+        elif guardrail.measure == GuardrailMeasure.MISSING_FEEDBACK:
+            bad = [not rewarded] if decided else []
         else:
             budget = guardrail.budget_ms
             assert budget is not None  # `check_plan` refuses latency without a budget

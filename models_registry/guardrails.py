@@ -22,8 +22,9 @@ MAX_BUDGET_MS = 3_600_000.0
 class GuardrailPlan:
     """One measure in [0, 1], higher is worse, and the worsening of its mean that is tolerated.
 
-    measure: `error_rate`, the share of a unit's decisions that the arm assigned could not serve; or `latency`, the
-        share that took longer than `budget_ms`.
+    measure: `error_rate`, the share of a unit's decisions that the arm assigned could not serve; `latency`, the
+        share that took longer than `budget_ms`; or `missing_feedback`, 1 where nothing of the unit was rewarded in
+        time. Where such units are left out of the outcome, an arm must not win by silencing those that it serves badly.
     margin: in (0, 1); 0.01 is one point.
     """
 
@@ -39,6 +40,7 @@ class GuardrailPlan:
 DEFAULT_GUARDRAILS = (
     GuardrailPlan(GuardrailMeasure.ERROR_RATE.value, margin=0.01),
     GuardrailPlan(GuardrailMeasure.LATENCY.value, margin=0.02, budget_ms=1000.0),
+    GuardrailPlan(GuardrailMeasure.MISSING_FEEDBACK.value, margin=0.05),
 )
 
 
@@ -58,7 +60,7 @@ def find_guardrail_faults(guardrails: Sequence[GuardrailPlan]) -> list[FieldFaul
     for index, plan in enumerate(guardrails):
         path = f"guardrails[{index}]."
         if plan.measure not in GuardrailMeasure.values:
-            expected = " or ".join(GuardrailMeasure.values)
+            expected = ", ".join(GuardrailMeasure.values)
             faults.append(FieldFault(f"{path}measure", f"{plan.measure!r} is unknown", expected))
         elif plan.measure in seen:
             faults.append(FieldFault(f"{path}measure", f"{plan.measure} is watched twice", "each measure once"))

@@ -31,6 +31,7 @@ class GuardrailMeasure(models.TextChoices):
 
     ERROR_RATE = "error_rate", "Error rate"
     LATENCY = "latency", "Latency over budget"
+    MISSING_FEEDBACK = "missing_feedback", "Units without a reward"
 
 
 class Experiment(WorkspaceOwned):

@@ -44,10 +44,10 @@ MAX_PROMPT_TOKENS = 40
 TEMPERATURE = 0.5
 EPSILON = 0.1
 
-# The demo's shorter bounds: seconds for days, 150 units an arm for 500, margins of 5 points for 1 and 2. The e-values
+# The demo's shorter bounds: seconds for days, 150 units an arm for 500, wider margins. The e-values
 # needed are those of every experiment, so an error is no likelier here. Without any failure, non-inferiority by 5
 # points takes some 250 units at E = 20, by 1 point some 1,300 (statistics/guardrails.py). A passage waits for the
-# other 127 that are asked with it, hence the long budget.
+# other 127 that are asked with it, hence the long budget. A quarter of the passages gets no answer in time.
 EXPERIMENT_PLAN = ExperimentPlan(
     treatment_share=0.5,
     attribution_window_seconds=4.0,
@@ -57,6 +57,7 @@ EXPERIMENT_PLAN = ExperimentPlan(
     guardrails=(
         GuardrailPlan(GuardrailMeasure.ERROR_RATE.value, margin=0.05),
         GuardrailPlan(GuardrailMeasure.LATENCY.value, margin=0.05, budget_ms=10_000.0),
+        GuardrailPlan(GuardrailMeasure.MISSING_FEEDBACK.value, margin=0.15),
     ),
 )
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from decisions.gateway import decide
 from decisions.ingest.schemas import DecideItem
+from decisions.models import Decision
 from decisions.outcomes import mature_outcomes
 from models_registry import routing
 from models_registry.backends import model_server
@@ -18,7 +19,7 @@ from models_registry.experiments import ExperimentPlan, Router, start_experiment
 from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Exposure, Observation
 from models_registry.services import get_champion
-from tests.factories import AliasFactory, DecisionFactory, ModelVersionFactory
+from tests.factories import AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
@@ -83,6 +84,24 @@ def test_measures_are_shares_of_the_decisions_in_the_exposure_window(experiment,
     experiment.refresh_from_db()
     # Every decision is a request, whichever window it fell in.
     assert (experiment.requests_treatment, experiment.failed_treatment, experiment.requests_control) == (5, 2, 0)
+
+
+def test_a_unit_that_stays_silent_is_missing_and_one_that_nobody_decided_says_nothing(experiment, expose, agent, by):
+    experiment.guardrails = [GuardrailPlan("missing_feedback", 0.05).as_stored()]
+    experiment.save()
+    answered, silent, untouched = (expose(unit) for unit in ("a", "b", "c"))
+    for exposure in (answered, silent):
+        decided(agent, exposure, exposure.version, 10.0)
+    verdict = FeedbackFactory(decision=answered.decisions.get(), metric="verdict", value="corrected")
+    late = NOW + dt.timedelta(hours=2)
+    assert verdict.recorded_at < late
+    Exposure.objects.update(exposed_at=verdict.recorded_at - dt.timedelta(minutes=5))
+    Decision.objects.update(recorded_at=verdict.recorded_at - dt.timedelta(minutes=4))
+    mature_outcomes(late)
+    observed = {o.exposure_id: (o.outcome is None, o.guardrails) for o in Observation.objects.all()}
+    assert observed[answered.id] == (False, {"missing_feedback": 0.0})
+    assert observed[silent.id] == (True, {"missing_feedback": 1.0})
+    assert observed[untouched.id] == (True, {})
 
 
 def test_the_queries_do_not_grow_with_the_units(experiment, expose, agent):

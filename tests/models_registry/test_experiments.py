@@ -180,11 +180,12 @@ class TestStarting:
             "guardrails[3].measure",
         ]
 
-    def test_errors_and_latency_are_watched_unless_said_otherwise(self, by, challenger):
+    def test_errors_latency_and_silence_are_watched_unless_said_otherwise(self, by, challenger):
         experiment = start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
         assert experiment.guardrails == [
             {"measure": "error_rate", "margin": 0.01},
             {"measure": "latency", "margin": 0.02, "budget_ms": 1000.0},
+            {"measure": "missing_feedback", "margin": 0.05},
         ]
 
 
