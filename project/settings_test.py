@@ -10,7 +10,9 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent
 TEST_VAR = Path(os.environ.get("RECKONER_TEST_VAR") or PROJECT / "var" / "test")
 # Artifacts, runs and secrets of one session stay out of a developer's own instance.
-SESSION_VAR = Path(os.environ.setdefault("RECKONER_VAR", tempfile.mkdtemp(prefix="reckoner-test-")))
+if "RECKONER_VAR" not in os.environ:  # workers and subprocesses use the controller's
+    os.environ["RECKONER_VAR"] = tempfile.mkdtemp(prefix="reckoner-test-")
+SESSION_VAR = Path(os.environ["RECKONER_VAR"])
 
 if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
     from project.embedded.testing import ensure_test_services
