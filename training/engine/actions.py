@@ -175,7 +175,7 @@ class PromptEncoder:
     def encode(self, prompts: Sequence[str]) -> list[list[int]]:
         if not prompts:
             return []
-        texts = [self._harmless(prompt) for prompt in prompts]
+        texts = [self.harmless(prompt) for prompt in prompts]
         spans = self.tokenizer(
             texts,
             add_special_tokens=False,
@@ -198,7 +198,8 @@ class PromptEncoder:
         """The tokens of the prompt itself, without the template's."""
         return prompt_ids[self.head : len(prompt_ids) - self.tail]
 
-    def _harmless(self, text: str) -> str:
+    def harmless(self, text: str) -> str:
+        """The text with control tokens that it spells out broken up."""
         return text if self._control is None else self._control.sub(lambda found: " ".join(found[0]), text)
 
 

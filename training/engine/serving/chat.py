@@ -84,7 +84,7 @@ class Row:
 
 def prepare(base: LoadedBase, request: ChatRequest) -> Row:
     """The request as token ids. Raises Fault for messages the template refuses or that do not fit the model."""
-    messages = [message | {"content": base.harmless(message["content"])} for message in request.messages]
+    messages = [message | {"content": base.scorer.prompts.harmless(message["content"])} for message in request.messages]
     try:
         rendered = base.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     except Exception as error:

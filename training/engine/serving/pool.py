@@ -37,7 +37,6 @@ class LoadedBase:
     scorer: ActionScorer
     positions: int
     ends: frozenset[int]
-    control: tuple[str, ...]
     adapters: OrderedDict[str, None] = field(default_factory=OrderedDict)
     encoders: OrderedDict[int, PromptEncoder] = field(default_factory=OrderedDict)
 
@@ -46,12 +45,6 @@ class LoadedBase:
         if not isinstance(self.model, PeftModel):
             return None
         return [BASE if digest == self.artifact.digest else adapter_name(digest) for digest in digests]
-
-    def harmless(self, text: str) -> str:
-        """The text with control tokens spelled out in it broken up: a message cannot end its own turn."""
-        for token in self.control:
-            text = text.replace(token, " ".join(token))
-        return text
 
     def encoder(self, max_prompt_tokens: int) -> PromptEncoder:
         """Prompts are cut to a length that belongs to the agent; encoders are kept by it."""
@@ -136,10 +129,7 @@ class ModelPool:
             raise _unusable(digest, _brief(error)) from error
         log.info("loaded base %s", digest)
         positions = int(getattr(model.config, "max_position_embeddings", None) or 2048)
-        control = sorted(
-            (t.content for t in tokenizer.added_tokens_decoder.values() if t.special), key=len, reverse=True
-        )
-        return LoadedBase(artifact, model, tokenizer, scorer, positions, _end_tokens(model, tokenizer), tuple(control))
+        return LoadedBase(artifact, model, tokenizer, scorer, positions, _end_tokens(model, tokenizer))
 
     def _load_adapter(self, base: LoadedBase, digest: str, *, keep: Sequence[str]) -> None:
         artifact = self.store.find_served(digest)
