@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -117,11 +118,9 @@ class Instance:
         """True once the statement gives a true value; waits through a database that is away."""
         give_up = time.monotonic() + seconds
         while time.monotonic() < give_up:
-            try:
+            with contextlib.suppress(psycopg.OperationalError, OSError):  # restarting: look again
                 rows = self.query(statement, *values)
                 if rows and rows[0][0]:
                     return True
-            except (psycopg.OperationalError, OSError):
-                pass  # restarting: look again
             time.sleep(0.2)
         return False

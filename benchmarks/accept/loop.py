@@ -242,9 +242,9 @@ def ingest(report: Report, instance: Instance) -> None:
         passed=other.json()["error"]["code"] == "id_conflict",
     )
 
-    todo = [decision(f"decision {number}") for number in range(DECISIONS)]
+    decisions = [decision(f"decision {number}") for number in range(DECISIONS)]
     acknowledged: list[str] = []
-    lock, position = threading.Lock(), iter(todo)
+    lock, position = threading.Lock(), iter(decisions)
     broken = 0
 
     def send() -> None:
