@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 
+import psutil
+
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -32,6 +34,14 @@ def end_child(*_):
 
 child = os.fork()
 if child == 0:
-    Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+    port = int(sys.argv[1])
+    try:
+        server = Server(("127.0.0.1", port), Handler)
+    except OSError:
+        # Whoever holds the port is worth knowing when this fails once in a while.
+        holders = [held for held in psutil.net_connections("tcp") if held.laddr and held.laddr.port == port]
+        sys.stderr.write(f"port {port} is held by {holders}\n")
+        raise
+    server.serve_forever()
 signal.signal(signal.SIGTERM, end_child)
 os.waitpid(child, 0)

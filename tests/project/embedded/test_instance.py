@@ -23,6 +23,10 @@ SMALL_INSTANCE = Path(__file__).with_name("small_instance.py")
 OUTSIDE = ("DATABASE_URL", "REDIS_URL", "RECKONER_VAR", "RECKONER_MODEL_SERVER_URL")
 
 
+# One after the other on one worker: instances beside each other might pick each other's ports before they listen.
+pytestmark = pytest.mark.xdist_group("embedded")
+
+
 class Up:
     """A running small instance, in a process group of its own as in a terminal."""
 
