@@ -1,0 +1,210 @@
+"""A workspace in the middle of the loop, as pages show it: for the browser tests and for the pictures of the README."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import random
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import timezone
+
+from tests import factories
+from tests.factories import uuid7_at
+from training.models import RunMetric
+
+LAUNCH = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+TOPICS = ["machine learning", "symbolic maths", "tables", "graphs", "web", "queues", "terminals", "packaging"]
+PASSAGES = [
+    "Read rows into a frame: return the columns as arrays, and name the index after the first of them.",
+    "Return the shortest path between two nodes of a weighted graph, or raise when there is none.",
+    "Expand a polynomial and collect the terms by powers of the symbol.",
+    "Acknowledge a message after its handler has returned; a lost worker gives it back to the queue.",
+    "Render the prompt with its completions below the cursor and redraw on resize.",
+]
+
+
+def find_chromium() -> str | None:
+    """Path of the Chromium that the machine has."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@dataclass(frozen=True)
+class Scene:
+    agent: Any
+    decisions: list[Any]  # newest first
+    running: Any
+    finished: Any
+    version: Any
+    experiment: Any
+
+
+def make_scene(*, by: Any) -> Scene:
+    """Rows of the actor's workspace; nothing of it is random between two calls but the ids."""
+    from decisions.services import AgentSetup, create_agent
+
+    setup = AgentSetup(prompt_template="{{ text }}", options=TOPICS, temperature=0.5, epsilon=0.05)
+    agent = create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)
+    base, trained = _versions(agent, by)
+    running, finished = _runs(agent, base, trained)
+    experiment = _experiment(by, trained)
+    return Scene(agent, _decisions(agent, base, experiment), running, finished, trained, experiment)
+
+
+def _versions(agent: Any, by: Any) -> list[Any]:
+    from models_registry.services import NewVersion, register_version
+
+    made = []
+    for method in ("pretrain", "posterior"):
+        artifact = factories.ArtifactFactory(workspace=agent.workspace, size_bytes=2_640_000)
+        new = NewVersion(artifact=artifact, method=method, parent=made[0] if made else None, metrics={"loss": 0.5321})
+        made.append(register_version(by=by, model=agent.registered_model, new=new))
+    return made
+
+
+def _runs(agent: Any, base: Any, trained: Any) -> tuple[Any, Any]:
+    dataset = factories.DatasetSnapshotFactory(agent=agent, name="ledger of Filer", rows=4812)
+    heldout = factories.DatasetSnapshotFactory(agent=agent, name="held-out passages", rows=2400)
+    now = timezone.now()
+    common = {
+        "agent": agent,
+        "dataset": dataset,
+        "heldout": heldout,
+        "base_version": base,
+        "base_model": "",
+        "method": "posterior",
+        "requested_by": "owner@example.org",
+    }
+    finished = factories.TrainingRunFactory(
+        **common,
+        state="succeeded",
+        produced_version=trained,
+        progress=1.0,
+        message="filer:2",
+        started_at=now - dt.timedelta(minutes=3),
+        finished_at=now - dt.timedelta(minutes=1),
+    )
+    factories.EvaluationFactory(
+        run=finished,
+        version=trained,
+        against=base,
+        rows=2400,
+        scores={
+            "base": {"accuracy": _interval(0.562), "reward": _interval(0.551), "valid_share": _interval(1.0, 0.0)},
+            "trained": {"accuracy": _interval(0.781), "reward": _interval(0.748), "valid_share": _interval(1.0, 0.0)},
+        },
+        differences={"accuracy": _interval(0.219), "reward": _interval(0.197)},
+    )
+    factories.GateVerdictFactory(version=trained, against=base, estimate=0.219, low=0.198, high=0.24)
+    running = factories.TrainingRunFactory(
+        **common, state="running", progress=0.37, message="round 2 of 4", started_at=now - dt.timedelta(seconds=41)
+    )
+    for run, steps in ((running, 60), (finished, 160)):
+        for sequence, (kind, details) in enumerate(
+            [("started", {"device": "cpu", "threads": 2, "resumed_from": None}), ("checkpoint", {"step": 40})]
+        ):
+            factories.RunEventFactory(run=run, sequence=sequence, kind=kind, details=details)
+        curves = {
+            "loss": lambda step: 2.1 * math.exp(-step / 50) + 0.4 + 0.05 * math.sin(step * step),
+            "learning_rate": lambda step: 0.002 * math.sin(step / 55),
+        }
+        RunMetric.objects.bulk_create(
+            RunMetric(run=run, attempt=1, step=step, name=name, value=value(step))
+            for name, value in curves.items()
+            for step in range(1, steps)
+        )
+    return running, finished
+
+
+def _interval(mean: float, half: float = 0.02) -> dict[str, float]:
+    return {"mean": mean, "low": mean - half, "high": min(1.0, mean + half), "n": 2400, "clusters": 310}
+
+
+def _experiment(by: Any, trained: Any) -> Any:
+    from models_registry.experiments import ExperimentPlan, start_experiment
+
+    plan = ExperimentPlan(min_units_per_arm=200, min_seconds=60.0)
+    experiment = start_experiment(by=by, treatment=trained, plan=plan, name="posterior against the base")
+    phase = experiment.phases.get()
+    rng, plus = random.Random(3), 0.0
+    for position in range(1, 121):
+        plus += rng.gauss(0.02, 0.15)
+        arm = "treatment" if rng.random() < 0.5 else "control"
+        exposure = factories.ExposureFactory(phase=phase, version=trained, arm=arm)
+        factories.ObservationFactory(
+            exposure=exposure, position=position, log_e_plus=plus, log_e_minus=-plus - position / 200
+        )
+    type(experiment).objects.filter(id=experiment.id).update(
+        units_control=58,
+        units_treatment=62,
+        log_e_plus=plus,
+        log_e_minus=-plus - 0.6,
+        estimate=0.0712,
+        low=-0.0134,
+        high=0.1558,
+        verdict="log E⁺ is below its bound; 142 more units an arm",
+    )
+    return experiment
+
+
+def _decisions(agent: Any, base: Any, experiment: Any) -> list[Any]:
+    rng, now = random.Random(11), timezone.now()
+    exposures = list(experiment.exposures.all()[:30])
+    made = []
+    for number in range(30):
+        weights = [rng.random() ** 3 for _ in TOPICS]
+        shares = [weight / sum(weights) for weight in weights]
+        action = max(range(len(TOPICS)), key=shares.__getitem__)
+        moment = now - dt.timedelta(minutes=number)
+        made.append(
+            factories.DecisionFactory(
+                id=uuid7_at(moment),
+                agent=agent,
+                state={"text": PASSAGES[number % len(PASSAGES)]},
+                options=TOPICS,
+                action=TOPICS[action],
+                propensity=shares[action],
+                confidence=shares[action],
+                alternatives=[{"action": o, "probability": p} for o, p in zip(TOPICS, shares, strict=True)],
+                temperature=0.5,
+                epsilon=0.05,
+                policy_name=None,
+                model_version=base,
+                exposure=exposures[number],
+                latency_ms=8.31,
+                observed_at=moment,
+            )
+        )
+    for number, decision in enumerate(made[3:12]):
+        verdict = "confirmed" if number % 3 else "corrected"
+        factories.FeedbackFactory(decision=decision, value=verdict, source="human")
+        value = {"confirmed": 0.75, "corrected": 0.25}[verdict]
+        factories.RewardFactory(
+            decision=decision, value=value, components={"verdict": {"value": 1.0 if value > 0.5 else -1.0}}
+        )
+    return made
+
+
+def make_busy_job(*, workspace: Any) -> Any:
+    """A job under way, as the overview shows one."""
+    now = timezone.now()
+    return factories.JobFactory(
+        workspace=workspace,
+        kind="project.demo_loop",
+        state="running",
+        lease_until=now + dt.timedelta(minutes=1),
+        started_at=now - dt.timedelta(seconds=72),
+        progress=0.42,
+        message="training on 4,812 decisions",
+    )
