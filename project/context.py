@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.http import HttpRequest
 from django.urls import reverse
 
-from workspaces.models import Role
-from workspaces.pages import may
+from workspaces.models import Membership, Role
+from workspaces.pages import PageRequest, may
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +19,19 @@ class Place:
     title: str
     url: str
     here: bool
+    icon: str
+    key: str
+    """After g it leads here."""
 
 
 SECTIONS = (
-    ("Overview", "pages:overview", ()),
-    ("Decisions", "pages:decisions", ("decisions",)),
-    ("Runs", "pages:runs", ("runs",)),
-    ("Models", "pages:models", ("models",)),
-    ("Experiments", "pages:experiments", ("experiments",)),
+    ("Overview", "pages:overview", "", "house", "o"),
+    ("Decisions", "pages:decisions", "decisions", "list-checks", "d"),
+    ("Runs", "pages:runs", "runs", "activity", "r"),
+    ("Models", "pages:models", "models", "box", "m"),
+    ("Experiments", "pages:experiments", "experiments", "flask-conical", "e"),
 )
+"""The sidebar: title, URL name, the segment of the path below the workspace, icon, key. A new section is one line."""
 
 
 def navigation(request: HttpRequest) -> dict[str, Any]:
@@ -37,15 +41,18 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
     if workspace is None or role is None:
         return {}
     # /w/<slug>/<section>/…
-    section = request.path.split("/")[3:4]
+    section = "".join(request.path.split("/")[3:4])
     return {
         "workspace": workspace,
         "places": [
-            Place(
-                title, reverse(name, args=[workspace.slug]), section == list(below) or (not below and section == [""])
-            )
-            for title, name, below in SECTIONS
+            Place(title, reverse(name, args=[workspace.slug]), section == below, icon, key)
+            for title, name, below, icon, key in SECTIONS
         ],
+        # Read by whole pages only: a lazy queryset costs the polled parts nothing.
+        "memberships": Membership.objects.filter(user=cast(PageRequest, request).user)
+        .select_related("workspace")
+        .order_by("workspace__name"),
+        "role_name": Role(role).label,
         "may_label": may(role, Role.LABELLER),
         "is_admin": may(role, Role.ADMIN),
     }

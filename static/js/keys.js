@@ -1,7 +1,7 @@
 /* Judging by keyboard, on the list of decisions and on one decision.
 
    A key presses the element that says so: data-key="c" in the selected row (or on the page where there are no rows),
-   data-digit="3" among the options. Single keys can be turned off in the help (WCAG 2.1.4). */
+   data-digit="3" among the options. shell.js opens the help, where single keys can be turned off (WCAG 2.1.4). */
 "use strict";
 
 (() => {
@@ -54,11 +54,6 @@
     if (event.target.closest("input, textarea, select, [contenteditable]")) return;
     if (document.querySelector("dialog[open]")) return;
     if (event.key === "Escape") return close();
-    if (event.key === "?") {
-      document.getElementById("keys").showModal();
-      event.preventDefault();
-      return;
-    }
     if (!enabled()) return;
     let done = false;
     if (/^[1-9]$/.test(event.key)) {
@@ -75,7 +70,6 @@
   });
 
   document.addEventListener("click", (event) => {
-    if (event.target.closest("[data-key='?']")) document.getElementById("keys").showModal();
     const arm = event.target.closest("[data-arm]");
     if (arm) document.getElementById("judgement").toggleAttribute("data-armed");
   });
@@ -101,9 +95,4 @@
     if (advance && current()) step(1);
     advance = false;
   });
-
-  const box = document.getElementById("keys-on");
-  box.checked = enabled();
-  box.addEventListener("change", () => localStorage.setItem(STORED, box.checked ? "on" : "off"));
-  document.querySelector("[data-keys-hint]").hidden = false;
 })();

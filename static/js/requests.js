@@ -1,40 +1,62 @@
-/* Loaded by every page: says that scripts run, and tells when a request of htmx fails. */
+/* Loaded by every page: what htmx does is seen (a line at the top), and what fails is said (a toast). */
 "use strict";
 
-document.documentElement.classList.add("scripted");
+(() => {
+  const toasts = () => document.getElementById("toasts");
+  const STAYS = 8000;
 
-function notify(text) {
-  const notice = document.getElementById("notice");
-  notice.textContent = text;
-  notice.hidden = false;
-  clearTimeout(notify.timer);
-  notify.timer = setTimeout(() => { notice.hidden = true; }, 6000);
-}
-
-document.addEventListener("htmx:responseError", (event) => {
-  const status = event.detail.xhr.status;
-  if (status === 403) notify("This is not allowed for your role, or the page is too old: open it again.");
-  else if (status === 400 || status === 422) notify("Not done: the server did not accept it. Open the page again.");
-  else notify(`Not done: the server answered ${status}.`);
-});
-
-let away = false;
-document.addEventListener("htmx:sendError", () => {
-  if (!away) notify("The server does not answer. Trying again.");
-  away = true;
-});
-document.addEventListener("htmx:afterOnLoad", () => { away = false; });
-
-// A menu closes by Escape and by a press outside of it.
-document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape") return;
-  const menu = document.querySelector("details.menu[open]");
-  if (menu) {
-    menu.open = false;
-    menu.querySelector("summary").focus();
+  function dismissLater(toast) {
+    let timer = 0;
+    const start = () => { timer = setTimeout(() => toast.remove(), STAYS); };
+    const stop = () => clearTimeout(timer);
+    // Whoever reads it or has reached its button keeps it (WCAG 2.2.1).
+    toast.addEventListener("pointerenter", stop);
+    toast.addEventListener("focusin", stop);
+    toast.addEventListener("pointerleave", start);
+    toast.addEventListener("focusout", start);
+    start();
   }
-});
-document.addEventListener("click", (event) => {
-  const menu = document.querySelector("details.menu[open]");
-  if (menu && !menu.contains(event.target)) menu.open = false;
-});
+
+  function notify(text, kind = "error") {
+    for (const shown of toasts().querySelectorAll(".toast")) if (shown.querySelector("span").textContent === text) shown.remove();
+    const toast = document.getElementById("toast-template").content.firstElementChild.cloneNode(true);
+    toast.classList.add(kind);
+    toast.querySelector("span").textContent = text;
+    toasts().append(toast);
+    if (kind !== "error") dismissLater(toast);
+  }
+  window.notify = notify;
+
+  for (const toast of document.querySelectorAll("#toasts .toast.success, #toasts .toast.info")) dismissLater(toast);
+  document.addEventListener("click", (event) => event.target.closest("[data-dismiss]")?.closest(".toast")?.remove());
+
+  // Polling has no event that started it; only what a person asked for shows that it is under way.
+  let pending = 0;
+  const waiting = document.getElementById("waiting");
+  let soon = 0;
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (!event.detail.requestConfig.triggeringEvent) return;
+    event.detail.xhr.asked = true;
+    pending += 1;
+    clearTimeout(soon);
+    soon = setTimeout(() => { waiting.hidden = pending === 0; }, 150);
+  });
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (!event.detail.xhr.asked) return;
+    pending -= 1;
+    if (pending === 0) waiting.hidden = true;
+  });
+
+  document.addEventListener("htmx:responseError", (event) => {
+    const status = event.detail.xhr.status;
+    if (status === 403) notify("This is not allowed for your role, or the page is too old: open it again.");
+    else if (status === 400 || status === 422) notify("Not done: the server did not accept it. Open the page again.");
+    else notify(`Not done: the server answered ${status}.`);
+  });
+  let away = false;
+  document.addEventListener("htmx:sendError", () => {
+    if (!away) notify("The server does not answer. Trying again.");
+    away = true;
+  });
+  document.addEventListener("htmx:afterOnLoad", () => { away = false; });
+})();

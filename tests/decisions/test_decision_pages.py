@@ -103,7 +103,7 @@ class TestList:
             RewardFactory(decision=decision)
         client = page_client(viewer)
         client.get(path)
-        with django_assert_max_num_queries(10):
+        with django_assert_max_num_queries(11):
             assert len(client.get(path).context["rows"]) == 25
 
     def test_decisions_of_another_workspace_are_not_listed(

@@ -16,20 +16,20 @@ register = template.Library()
 
 NONE = "–"
 BADGES = {
-    "running": "busy",
-    "stopping": "busy",
+    "running": "info",
+    "stopping": "info",
     "queued": "calm",
-    "succeeded": "good",
-    "ready": "good",
-    "promoted": "good",
-    "confirmed": "good",
-    "passed": "good",
-    "champion": "good",
-    "challenger": "busy",
+    "succeeded": "ok",
+    "ready": "ok",
+    "promoted": "ok",
+    "confirmed": "ok",
+    "passed": "ok",
+    "champion": "ok",
+    "challenger": "info",
     "failed": "bad",
     "dead": "bad",
-    "corrected": "bad",
-    "overridden": "bad",
+    "corrected": "warn",
+    "overridden": "warn",
     "rolled_back": "bad",
 }
 """Tone of a state's badge. The word itself is always shown: colour is never the only sign."""
@@ -139,13 +139,14 @@ def bar(share: Any, tone: str = "") -> dict[str, str]:
 
 
 @register.inclusion_tag("partials/interval.html")
-def interval(mean: Any, low: Any, high: Any, left: float = 0.0, right: float = 1.0) -> dict[str, Any]:
+def interval(mean: Any, low: Any, high: Any, left: float = 0.0, right: float = 1.0, tone: str = "") -> dict[str, Any]:
     """A mean with its interval on an axis from `left` to `right`; a mark stands at 0 when the axis crosses it."""
     known = all(isinstance(value, int | float) for value in (mean, low, high))
     if not known:
         return {"known": False}
     return {
         "known": True,
+        "tone": tone,
         "mean": _place(mean, left, right),
         "low": _place(low, left, right),
         "high": _place(high, left, right),
