@@ -6,18 +6,22 @@ BIN := $(VENV)/bin
 ARGS ?=
 PART ?= loop
 WORKERS ?= 2
+SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix accept install clean
+.PHONY: help run test test-servers check fix accept install clean
 
 help: ## Lists the commands
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 run: $(VENV)/run.stamp ## Everything, with embedded databases; ARGS=--once runs the demo loop and stops
 	@exec $(BIN)/python manage.py up $(ARGS)
 
 test: $(VENV)/dev.stamp browser ## Installs what the tests need and runs all of them
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+test-servers: $(VENV)/dev.stamp ## The same tests against PostgreSQL 16 and redis-server over TCP; SERVERS=18,valkey for those
+	$(BIN)/python -m tests.servers $(SERVERS) -- -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, types, import contracts, migrations, OpenAPI, deployment: under a minute
 	@$(BIN)/python -m project.check

@@ -1,0 +1,81 @@
+"""Servers of one's own: started by tests.servers, reached over TCP by a plain role, migrated, bootstrapped, stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+import redis
+
+from project.embedded.layout import PROJECT_ROOT
+from project.embedded.valkey import is_port_free
+from tests.servers import Servers, main, serve
+
+# As with the instances: one after the other, so that none picks another's port before it listens.
+pytestmark = pytest.mark.xdist_group("embedded")
+
+needs_redis = pytest.mark.skipif(shutil.which("redis-server") is None, reason="no redis-server: make test-servers")
+
+
+def manage(servers: Servers, var: Path, *arguments: str) -> str:
+    """A management command of an instance that has nothing but these servers' addresses."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "RECKONER_VAR": str(var),
+        "DATABASE_URL": servers.database_url,
+        "REDIS_URL": servers.redis_url,
+    }
+    command = [sys.executable, "manage.py", *arguments]
+    done = subprocess.run(command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("version", "broker"), [pytest.param("16", "redis", marks=needs_redis), ("18", "valkey")])
+def test_an_instance_is_made_by_a_plain_role_over_tcp(version: str, broker: str, tmp_path: Path) -> None:
+    with serve(version, broker) as servers:
+        with psycopg.connect(servers.database_url) as connection:
+            assert connection.info.server_version // 10_000 == int(version)
+            assert connection.execute("SELECT inet_server_addr()::text").fetchone() == ("127.0.0.1/32",)
+            [superuser] = connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
+            assert not superuser
+        address = urlsplit(servers.database_url)
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(servers.database_url.replace(str(address.password), "wrong"))
+        with redis.Redis.from_url(servers.redis_url) as client:
+            assert ("server_name" in client.info("server")) == (broker == "valkey")
+        manage(servers, tmp_path, "migrate", "--no-input")
+        made = json.loads(manage(servers, tmp_path, "bootstrap", "--no-demo", "--json"))
+        assert made["workspace"] == "main" and made["one_time_password"]
+        assert json.loads(manage(servers, tmp_path, "bootstrap", "--no-demo", "--json"))["one_time_password"] is None
+    for url in (servers.database_url, servers.redis_url):
+        port = urlsplit(url).port
+        assert port and is_port_free("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("servers", ["15,redis", "16", "16,rabbitmq", ""])
+def test_other_servers_are_refused_before_any_starts(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refusal:
+        main([servers])
+    assert refusal.value.code == 2
+    assert "give one of 16,redis, 16,valkey, 18,redis, 18,valkey" in capsys.readouterr().err
+
+
+def test_pytest_gets_the_addresses_and_its_exit_code_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "test_probe.py").write_text(
+        "import os\n"
+        "def test_both():\n"
+        "    assert '@127.0.0.1:' in os.environ['DATABASE_URL'] and '@127.0.0.1:' in os.environ['REDIS_URL']\n"
+        "def test_fails():\n"
+        "    assert False\n"
+    )
+    run = ["18,valkey", "--", "-q", "-p", "no:cacheprovider", "--noconftest", f"--rootdir={tmp_path}"]
+    assert main([*run, f"{tmp_path}/test_probe.py::test_both"]) == 0
+    assert main([*run, f"{tmp_path}/test_probe.py::test_fails"]) == 1
