@@ -9,7 +9,7 @@ WORKERS ?= 2
 SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-servers check fix accept install clean
+.PHONY: help run test test-servers check fix accept env install clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,6 +36,14 @@ docs: $(VENV)/dev.stamp browser ## Draws the loop and takes the README's screens
 
 accept: $(VENV)/dev.stamp ## Runs all that an issue must show: make accept PART=loop
 	$(BIN)/python -m benchmarks.accept.$(PART) $(ARGS)
+
+# Longest words first, so that none is replaced within another. base64's letters, as a URL may hold them.
+env: ## Writes .env from .env.example with fresh secrets, for Docker Compose; an .env that is there stays
+	@test ! -e .env || { echo ".env is there already and stays: with a new pepper no API key would work" >&2; exit 1; }
+	@umask 077 && cp .env.example .env.new && for word in $$(grep -oE '\breplace-me-[a-z-]+' .env.example | sort -ru); do \
+	  secret=$$(head -c 48 /dev/urandom | base64 | tr -d '\n' | tr '+/' '-_') && \
+	  sed "s|$$word|$$secret|g" .env.new > .env.newer && mv .env.newer .env.new || exit 1; done && mv .env.new .env
+	@echo "made .env; next: docker compose up"
 
 install: $(VENV)/dev.stamp ## The virtual environment with everything for development
 

@@ -10,7 +10,7 @@ import dj_database_url
 from csp.constants import NONCE, NONE, SELF
 
 from project import logging as project_logging
-from project.embedded.secrets import load_secret
+from project.embedded.secrets import load_secret, refuse_placeholders
 
 
 def env(name: str, default: str) -> str:
@@ -32,6 +32,7 @@ def env_list(name: str, default: str) -> list[str]:
     return [item.strip() for item in env(name, default).split(",") if item.strip()]
 
 
+refuse_placeholders(os.environ)
 BASE_DIR = Path(__file__).resolve().parent.parent
 VAR = Path(env("RECKONER_VAR", str(BASE_DIR / "var"))).resolve()
 
@@ -143,7 +144,7 @@ STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = VAR / "static"
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)
-# The embedded default serves straight from the source tree; an image runs collectstatic and turns this off.
+# Straight from the source tree, in the image too; without finders, run collectstatic first.
 WHITENOISE_USE_FINDERS = env_flag("RECKONER_STATIC_FINDERS", True)
 WHITENOISE_AUTOREFRESH = DEBUG
 

@@ -1,8 +1,12 @@
-"""Secrets made once per instance, in var/secrets, mode 0600. Settings call `load_secret` for each one they need."""
+"""Secrets made once per instance, in var/secrets, mode 0600. Settings call `load_secret` for each one they need.
+
+Where .env gives them instead, settings first call `refuse_placeholders`.
+"""
 
 import os
 import re
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 from project.embedded.errors import EmbeddedError
@@ -10,6 +14,19 @@ from project.embedded.layout import Layout, locate_var
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 SECRET_BYTES = 48
+# What .env.example has in the place of every secret. Other programs' variables may hold such words as they like.
+PLACEHOLDER = "replace-me-"
+OURS = re.compile(r"RECKONER_\w+|POSTGRES_\w+|DATABASE_URL|REDIS_URL")
+
+
+def refuse_placeholders(environment: Mapping[str, str]) -> None:
+    """Raises ValueError, naming the variables, when one still has its word from .env.example: everybody knows that."""
+    left = sorted(name for name, value in environment.items() if OURS.fullmatch(name) and PLACEHOLDER in value)
+    if left:
+        raise ValueError(
+            f"{', '.join(left)}: still what .env.example says ({PLACEHOLDER}…). "
+            "Remove .env and run `make env`, or put secrets of your own there"
+        )
 
 
 def load_secret(name: str, env_var: str, var: Path | None = None) -> str:

@@ -1,0 +1,435 @@
+"""docker-compose.yml, Dockerfile and .env.example: the processes of `manage.py up`, different by environment alone."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import yaml
+
+from benchmarks.accept.compose import (
+    COMPOSE_FILE,
+    ENV_EXAMPLE,
+    OURS,
+    check_schema,
+    fill_in,
+    find_clients,
+    find_differences,
+    lay_out,
+    load_compose,
+    read_env,
+    read_environments,
+    rows,
+)
+from project.embedded.layout import PROJECT_ROOT, Layout
+from project.embedded.postgres import DURABLE, Postgres
+from project.embedded.programs import Program, plan_instance
+from project.embedded.secrets import PLACEHOLDER
+from project.embedded.valkey import find_server, pick_port
+from tests.model_server import running_model_server
+from tests.project.embedded.waiting import wait_for
+
+COMPOSE = load_compose()
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+VARIABLES = read_env()
+VAR = Path("/var/lib/reckoner")
+ONCE = {"check", "migrate", "bootstrap"}
+PROGRAMS = {"web", "worker", "trainer", "beat", "model-server"}
+SECRETS = {
+    "POSTGRES_PASSWORD", "RECKONER_VALKEY_PASSWORD", "RECKONER_SECRET_KEY", "RECKONER_API_KEY_PEPPER",
+    "RECKONER_MODEL_SERVER_TOKEN",
+}  # fmt: skip
+
+
+def words(command: str | list[str]) -> list[str]:
+    return command if isinstance(command, list) else shlex.split(fill_in(command, VARIABLES))
+
+
+# The file and its environment
+
+
+def test_it_follows_the_compose_specification(tmp_path: Path) -> None:
+    done = check_schema()
+    assert done.returncode == 0, done.stdout + done.stderr
+    wrong = tmp_path / "docker-compose.yml"
+    wrong.write_text(COMPOSE_FILE.read_text().replace("healthcheck:", "healthchek:", 1))
+    assert check_schema(wrong).returncode == 1
+
+
+@pytest.fixture
+def rendered(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """The file as Docker's own program reads it."""
+    clients = find_clients()
+    if not clients:
+        pytest.skip("neither `docker compose` nor docker-compose is here")
+    done = clients[0].config(lay_out(tmp_path))
+    assert done.returncode == 0, done.stderr
+    return yaml.safe_load(done.stdout)["services"]
+
+
+def test_docker_compose_takes_it_and_reads_the_same_environment(rendered: dict[str, Any]) -> None:
+    assert set(rendered) == set(SERVICES)
+    assert find_differences({name: service["environment"] for name, service in rendered.items()}, VARIABLES) == []
+    assert {name for name, service in rendered.items() if service["image"] == "reckoner:cuda"} == {
+        "trainer-gpu",
+        "model-server-gpu",
+    }
+
+
+def test_its_environment_is_that_of_env_example_and_a_difference_would_be_seen() -> None:
+    environments = read_environments(COMPOSE, VARIABLES)
+    assert find_differences(environments, VARIABLES) == []
+    changed = environments | {"valkey": {"RECKONER_VALKEY_PASSWORD": "other", "NEW": "1"}}
+    del changed["beat"]
+    assert find_differences(changed, VARIABLES) == [
+        "valkey: RECKONER_VALKEY_PASSWORD=other",
+        "valkey: NEW=1",
+        "beat is missing",
+    ]
+    del environments["web"]["REDIS_URL"]
+    assert find_differences(environments, VARIABLES) == ["web: no REDIS_URL"]
+
+
+def test_every_row_of_the_acceptance_run_passes() -> None:
+    assert [row for row in rows() if not row.passed] == []
+
+
+def test_the_model_server_and_the_databases_know_no_key() -> None:
+    environments = read_environments(COMPOSE, VARIABLES)
+    for name in set(SERVICES) - set(OURS):
+        assert not {"DATABASE_URL", "RECKONER_SECRET_KEY", "RECKONER_API_KEY_PEPPER"} & set(environments[name]), name
+
+
+SHOW_SETTINGS = """
+import json, pathlib
+from project import settings
+plain = lambda value: str(value) if isinstance(value, pathlib.Path) else type(value).__name__
+print(json.dumps({name: getattr(settings, name) for name in dir(settings) if name.isupper()}, default=plain))
+"""
+
+
+def show_settings(var: Path, **environment: str) -> dict[str, Any]:
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW_SETTINGS],
+        cwd=PROJECT_ROOT,
+        env={**kept, **environment, "RECKONER_VAR": str(var)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_settings_differ_from_the_embedded_default_in_addresses_and_secrets_alone(tmp_path: Path) -> None:
+    plain = show_settings(tmp_path)
+    given = show_settings(tmp_path, **read_env(make_env(tmp_path)))
+    assert set(plain) == set(given)
+    assert {name for name in plain if plain[name] != given[name]} == {
+        "SECRET_KEY", "API_KEY_PEPPER", "DATABASE_URL", "DATABASES", "REDIS_URL", "CELERY_BROKER_URL",
+        "MODEL_SERVER_URL", "MODEL_SERVER_TOKEN",
+    }  # fmt: skip
+    database = given["DATABASES"]["default"]
+    assert (database["HOST"], database["NAME"], database["USER"]) == ("postgres", "reckoner", "reckoner")
+
+
+# Secrets
+
+
+def make_env(folder: Path) -> Path:
+    """`make env` in a folder that holds what it needs."""
+    for name in ("Makefile", ".env.example"):
+        shutil.copy(PROJECT_ROOT / name, folder / name)
+    subprocess.run(["make", "--silent", "env"], cwd=folder, check=True, capture_output=True)
+    return folder / ".env"
+
+
+def test_make_env_writes_secrets_of_its_own_and_never_over_others(tmp_path: Path) -> None:
+    path = make_env(tmp_path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert sorted(found.name for found in tmp_path.iterdir()) == [".env", ".env.example", "Makefile"]
+    made = read_env(path)
+    assert list(made) == list(VARIABLES)
+    assert {name for name in made if made[name] != VARIABLES[name]} == SECRETS | {"DATABASE_URL", "REDIS_URL"}
+    secrets = [made[name] for name in SECRETS]
+    assert len(set(secrets)) == len(SECRETS)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{64}", secret) for secret in secrets)
+    assert made["POSTGRES_PASSWORD"] in made["DATABASE_URL"]
+    assert made["RECKONER_VALKEY_PASSWORD"] in made["REDIS_URL"]
+    before = path.read_bytes()
+    again = subprocess.run(["make", "--silent", "env"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert again.returncode != 0
+    assert ".env is there already" in again.stderr
+    assert path.read_bytes() == before
+
+
+def run_check(var: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """The service `check`, as a process."""
+    python, *arguments = words(SERVICES["check"]["command"])
+    assert python == "python"
+    kept = {"PATH": os.environ["PATH"]}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=PROJECT_ROOT,
+        env={**kept, **environment, "RECKONER_VAR": str(var)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_example_s_placeholders_are_refused_by_name_before_anything_is_made(tmp_path: Path) -> None:
+    var = tmp_path / "var"
+    done = run_check(var, VARIABLES)
+    assert done.returncode == 1
+    message = done.stderr.strip().splitlines()[-1]
+    assert "still what .env.example says" in message
+    assert "make env" in message
+    assert set(re.findall(r"[A-Z_]{5,}", message)) == SECRETS | {"DATABASE_URL", "REDIS_URL"}
+    assert not var.exists()
+    made = read_env(make_env(tmp_path))
+    assert run_check(var, made).returncode == 0
+    for name in SECRETS:
+        one_left = run_check(var, made | {name: VARIABLES[name]})
+        assert one_left.returncode == 1
+        assert f"ValueError: {name}: still" in one_left.stderr
+
+
+def test_nothing_starts_before_the_check_has_passed() -> None:
+    def before(name: str) -> set[str]:
+        direct = SERVICES[name].get("depends_on") or {}
+        return set(direct) | {far for near in direct for far in before(near)}
+
+    for name in set(SERVICES) - {"check"}:
+        assert "check" in before(name), name
+        for other, how in SERVICES[name]["depends_on"].items():
+            assert how["condition"] == ("service_completed_successfully" if other in ONCE else "service_healthy")
+    assert [line for line in COMPOSE_FILE.read_text().splitlines() if PLACEHOLDER in line] == []
+
+
+# The same processes
+
+
+def programs() -> dict[str, Program]:
+    plan = plan_instance(Layout(VAR), host="0.0.0.0", port=8000, model_port=8100, with_demo=True, once=False)
+    return {program.name: program for program in plan.programs}
+
+
+def in_container(command: tuple[str, ...]) -> list[str]:
+    renamed = {sys.executable: "python", str(PROJECT_ROOT / "manage.py"): "manage.py"}
+    return [renamed.get(word, word) for word in command]
+
+
+@pytest.mark.parametrize("name", sorted({*PROGRAMS, "trainer-gpu", "model-server-gpu"}))
+def test_a_service_runs_what_its_program_does_and_gets_as_long_to_stop(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RECKONER_ARTIFACTS", raising=False)
+    program = programs()[name.removesuffix("-gpu").replace("-", "")]
+    command = in_container(program.command)
+    if program.name == "modelserver":  # the web process is in another container
+        command[command.index("127.0.0.1")] = "0.0.0.0"
+    assert words(SERVICES[name]["command"]) == command
+    assert SERVICES[name]["stop_grace_period"] == f"{program.stop_seconds}s"
+    assert program.stop_signal == "TERM" and "stop_signal" not in SERVICES[name]
+
+
+def test_every_program_is_a_service_and_the_steps_are_the_plan_s() -> None:
+    assert {name.replace("-", "") for name in PROGRAMS} == set(programs())
+    assert set(SERVICES) == ONCE | PROGRAMS | {"postgres", "valkey", "trainer-gpu", "model-server-gpu"}
+    plan = plan_instance(Layout(VAR), host="0.0.0.0", port=8000, model_port=8100, with_demo=True, once=False)
+    assert plan.migrate and words(SERVICES["migrate"]["command"]) == in_container(plan.migrate)
+    assert plan.bootstrap and words(SERVICES["bootstrap"]["command"]) == in_container(plan.bootstrap)
+
+
+def test_postgresql_has_the_embedded_one_s_settings() -> None:
+    def settings(command: list[str]) -> set[str]:
+        return {value for flag, value in itertools.pairwise(command) if flag == "-c"}
+
+    embedded = settings(Postgres(VAR, VAR).command())
+    # Where it listens is the image's; fsync and synchronous_commit are on anyway.
+    outside = {"listen_addresses", "unix_socket_directories", "unix_socket_permissions", "logging_collector"}
+    expected = {value for value in embedded if value.split("=")[0] not in outside}
+    assert settings(words(SERVICES["postgres"]["command"])) == expected - {"fsync=on", "synchronous_commit=on"}
+    assert set(DURABLE) <= embedded
+    assert SERVICES["postgres"]["image"] == "postgres:18"
+    assert VARIABLES["DATABASE_URL"] == (
+        f"postgresql://{VARIABLES['POSTGRES_USER']}:{VARIABLES['POSTGRES_PASSWORD']}@postgres:5432"
+        f"/{VARIABLES['POSTGRES_DB']}"
+    )
+
+
+def test_every_service_that_stays_is_looked_at_and_every_volume_has_a_name() -> None:
+    for name, service in SERVICES.items():
+        assert ("healthcheck" in service) == (name not in ONCE), name
+        assert service["restart"] == ("no" if name in ONCE else "unless-stopped"), name
+        for volume in service.get("volumes", []):
+            assert volume.split(":")[0] in COMPOSE["volumes"], name
+    for name in ("web", "worker", "trainer", "trainer-gpu", "model-server", "model-server-gpu"):
+        assert SERVICES[name]["volumes"] == [f"instance:{VARIABLES['RECKONER_VAR']}"]
+    assert VARIABLES["RECKONER_VAR"] == str(VAR)
+
+
+def test_the_gpu_profile_changes_places_with_the_cpu_s() -> None:
+    for name in ("trainer", "model-server"):
+        cpu, gpu = SERVICES[name], SERVICES[f"{name}-gpu"]
+        assert (cpu["profiles"], gpu["profiles"]) == (["cpu"], ["gpu"])
+        assert cpu["build"]["args"] == {"TORCH": "cpu"} and gpu["build"]["args"] == {"TORCH": "cuda"}
+        [device] = gpu["deploy"]["resources"]["reservations"]["devices"]
+        assert device["capabilities"] == ["gpu"]
+        changed = {"image", "build", "deploy", "profiles", "networks"}
+        assert {key: value for key, value in gpu.items() if key not in changed} == {
+            key: value for key, value in cpu.items() if key not in changed
+        }
+    assert SERVICES["model-server-gpu"]["networks"]["default"]["aliases"] == ["model-server"]
+    assert VARIABLES["COMPOSE_PROFILES"] == "cpu"
+
+
+# What can run here without containers
+
+
+def test_valkey_starts_from_its_input_with_the_password_and_shows_it_to_no_list_of_processes(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "valkey-server").symlink_to(find_server())
+    port = pick_port(tmp_path / "port")
+    shell, flag, script = SERVICES["valkey"]["command"]
+    script = script.replace("$$", "$").replace('save ""', f'port {port}\nbind 127.0.0.1\nsave ""')
+    server = subprocess.Popen(
+        [shell, flag, script],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "RECKONER_VALKEY_PASSWORD": "pass-word_1"},
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(lambda: not _refuses(port))
+        with redis.Redis(port=port) as nobody, pytest.raises(redis.AuthenticationError):
+            nobody.ping()
+        with redis.Redis(port=port, password="pass-word_1") as client:
+            assert client.ping()
+            assert client.config_get("save", "appendonly", "maxmemory-policy") == {
+                "save": "", "appendonly": "no", "maxmemory-policy": "noeviction",
+            }  # fmt: skip
+        # exec: the shell is gone, so the container's stop signal reaches the server.
+        line = Path(f"/proc/{server.pid}/cmdline").read_bytes()
+        assert b"valkey-server" in line and b"pass-word" not in line
+    finally:
+        server.terminate()
+        assert server.wait(30) == 0
+
+
+def _refuses(port: int) -> bool:
+    try:
+        with redis.Redis(port=port) as client:
+            client.ping()
+    except redis.AuthenticationError:
+        return False
+    except redis.ConnectionError:
+        return True
+    return False
+
+
+def run_health_check(service: str, port: int) -> int:
+    """The service's own command against a server on another port."""
+    kind, python, *arguments = SERVICES[service]["healthcheck"]["test"]
+    assert (kind, python) == ("CMD", "python")
+    [container_port] = set(re.findall(r"127\.0\.0\.1:(\d+)", arguments[-1]))
+    code = arguments[-1].replace(f":{container_port}", f":{port}")
+    return subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("https", [False, True])
+def test_the_web_s_health_check_sees_a_ready_server_and_a_missing_one(
+    https: bool, live_server: Any, settings: Any, tmp_path: Path
+) -> None:
+    settings.ALLOWED_HOSTS = VARIABLES["RECKONER_ALLOWED_HOSTS"].split(",")
+    settings.SECURE_SSL_REDIRECT = https
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if https else None
+    assert run_health_check("web", int(live_server.url.rsplit(":", 1)[1])) == 0
+    assert run_health_check("web", pick_port(tmp_path / "port")) == 1
+
+
+def test_the_model_server_s_health_check_sees_a_ready_server_and_a_missing_one(tmp_path: Path) -> None:
+    with running_model_server(tmp_path / "artifacts", "token") as address:
+        assert run_health_check("model-server", int(address.rsplit(":", 1)[1])) == 0
+    assert run_health_check("model-server", pick_port(tmp_path / "port")) == 1
+
+
+# The image. It cannot be built in a test; what it copies and installs can be looked at.
+
+
+def dockerfile() -> list[list[str]]:
+    text = (PROJECT_ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def is_let_in(path: str) -> bool:
+    """.dockerignore, whose last line that fits decides."""
+    found = True
+    for line in (PROJECT_ROOT / ".dockerignore").read_text().splitlines():
+        pattern = line.removeprefix("!")
+        if not line or line.startswith("#"):
+            continue
+        here = any(fnmatch(part, pattern) for part in (path, path.split("/")[0]))
+        deep = pattern.startswith("**/") and any(fnmatch(part, pattern[3:]) for part in path.split("/"))
+        if here or deep:
+            found = line.startswith("!")
+    return found
+
+
+def test_the_image_copies_what_is_there_all_of_our_code_and_nothing_else() -> None:
+    copied = [source for words in dockerfile() if words[0] in {"COPY", "ADD"} for source in words[1:-1]]
+    assert [source for source in copied if not (PROJECT_ROOT / source).exists()] == []
+    assert [source for source in copied if not is_let_in(source)] == []
+    code = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
+    assert {*code, "templates", "static", "manage.py", "pyproject.toml", "constraints.txt"} <= set(copied)
+    allowed = (PROJECT_ROOT / ".dockerignore").read_text().splitlines()
+    assert {line[1:] for line in allowed if line.startswith("!")} == set(copied)
+
+
+@pytest.mark.parametrize(
+    "path", [".env", ".git/config", "var/secrets/secret_key", ".venv/bin/python", "tests/conftest.py"]
+)
+def test_what_is_an_instance_s_own_stays_out_of_the_image(path: str) -> None:
+    assert not is_let_in(path)
+    assert is_let_in("project/settings.py")
+    assert not is_let_in("project/__pycache__/settings.cpython-312.pyc")
+
+
+def test_the_image_installs_extras_that_exist_runs_as_nobody_special_and_holds_no_setting() -> None:
+    lines = dockerfile()
+    text = "\n".join(" ".join(words) for words in lines)
+    project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]
+    [extras] = re.findall(r"'\.\[([a-z,]+)\]'", text)
+    assert set(extras.split(",")) == {"train", "demo"} <= set(project["optional-dependencies"])
+    assert "-c constraints.txt" in text
+    version = re.match(r"FROM python:3\.(\d+)-slim", text)
+    assert version and int(version[1]) >= int(project["requires-python"].rsplit(".", 1)[1])
+    assert [words[1:] for words in lines if words[0] == "USER"] == [["reckoner"]]
+    assert lines[-1][0] == "USER"
+    # A container's settings come from .env alone.
+    assert not re.search(r"RECKONER_|DATABASE_URL|REDIS_URL|PASSWORD", text)
+    for folder in ("artifacts", "runs", "run", "secrets"):
+        assert f"{VAR}/{folder}" in text
+    arguments = {word.partition("=")[0] for words in lines if words[0] == "ARG" for word in words[1:]}
+    used = {name for service in SERVICES.values() for name in service.get("build", {}).get("args", {})}
+    assert used <= arguments
+
+
+def test_env_example_is_what_git_keeps_and_env_is_not() -> None:
+    assert ENV_EXAMPLE.exists()
+    assert ".env" in (PROJECT_ROOT / ".gitignore").read_text().splitlines()
