@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -42,6 +43,7 @@ from project.embedded.secrets import PLACEHOLDER
 from project.embedded.valkey import find_server, pick_port
 from tests.model_server import running_model_server
 from tests.project.embedded.waiting import wait_for
+from tests.servers import serve
 
 COMPOSE = load_compose()
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -367,6 +369,88 @@ def test_the_model_server_s_health_check_sees_a_ready_server_and_a_missing_one(t
     with running_model_server(tmp_path / "artifacts", "token") as address:
         assert run_health_check("model-server", int(address.rsplit(":", 1)[1])) == 0
     assert run_health_check("model-server", pick_port(tmp_path / "port")) == 1
+
+
+class Rehearsal:
+    """The services as plain processes: their own commands and environment, with other addresses and another folder."""
+
+    def __init__(self, folder: Path, database_url: str, redis_url: str) -> None:
+        self.var = folder / "var"
+        for name in ("artifacts", "runs", "run"):  # as the image makes them
+            (self.var / name).mkdir(parents=True)
+        self.ports = {port: str(pick_port(folder / port)) for port in ("8000", "8100")}
+        self.variables = read_env(make_env(folder)) | {
+            "DATABASE_URL": database_url,
+            "REDIS_URL": redis_url,
+            "RECKONER_MODEL_SERVER_URL": f"http://127.0.0.1:{self.ports['8100']}",
+            "RECKONER_VAR": str(self.var),
+            "HF_HOME": str(self.var / "huggingface"),
+            "BOOTSTRAP_FLAGS": "--no-demo",
+        }
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def translate(self, text: str) -> str:
+        text = fill_in(text, self.variables).replace("$$", "$").replace(str(VAR), str(self.var))
+        text = re.sub(r"^python\b", sys.executable, text).replace("0.0.0.0", "127.0.0.1")
+        return re.sub(r"\b(8000|8100)\b", lambda found: self.ports[found[1]], text)
+
+    def environment(self, name: str) -> dict[str, str]:
+        # A container has nothing else of the host's.
+        return {"PATH": os.environ["PATH"]} | read_environments(COMPOSE, self.variables)[name]
+
+    def run(self, name: str) -> str:
+        command = shlex.split(self.translate(SERVICES[name]["command"]))
+        done = subprocess.run(
+            command, cwd=PROJECT_ROOT, env=self.environment(name), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def start(self, name: str) -> None:
+        command = shlex.split(self.translate(SERVICES[name]["command"]))
+        with (self.var / f"{name}.log").open("w") as log:
+            self.running[name] = subprocess.Popen(
+                command, cwd=PROJECT_ROOT, env=self.environment(name), stdout=log, stderr=log, start_new_session=True
+            )
+
+    def is_healthy(self, name: str) -> bool:
+        assert self.running[name].poll() is None, (self.var / f"{name}.log").read_text()
+        test = SERVICES[name]["healthcheck"]["test"]
+        words = ["sh", "-c", self.translate(test)] if isinstance(test, str) else [self.translate(w) for w in test[1:]]
+        done = subprocess.run(
+            words, cwd=PROJECT_ROOT, env=self.environment(name), capture_output=True, check=False, timeout=60
+        )
+        return done.returncode == 0
+
+    def stop(self) -> None:
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            try:
+                process.wait(30)
+            finally:
+                if process.returncode is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("embedded")
+def test_the_services_run_as_processes_on_servers_of_their_own_and_are_healthy(tmp_path: Path) -> None:
+    with serve("18", "valkey") as servers:
+        rehearsal = Rehearsal(tmp_path, servers.database_url, servers.redis_url)
+        try:
+            rehearsal.run("check")
+            rehearsal.run("migrate")
+            for name in sorted(PROGRAMS):
+                rehearsal.start(name)
+            for name in sorted(PROGRAMS):
+                wait_for(lambda name=name: rehearsal.is_healthy(name), seconds=120)
+            assert "one-time password" in rehearsal.run("bootstrap")
+            assert "one-time password" not in rehearsal.run("bootstrap")
+        finally:
+            rehearsal.stop()
+    assert {name: process.returncode for name, process in rehearsal.running.items()} == dict.fromkeys(PROGRAMS, 0)
 
 
 # The image. It cannot be built in a test; what it copies and installs can be looked at.
