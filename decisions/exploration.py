@@ -37,6 +37,19 @@ def acting_policy(probabilities: Sequence[float], *, temperature: float, epsilon
     return tuple(weight * scale + uniform for weight in weights)
 
 
+def model_probabilities(policy: Sequence[float], *, temperature: float, epsilon: float) -> tuple[float, ...] | None:
+    """The inverse of `acting_policy`: what the model thought of each option; None where ε = 1 has hidden it.
+
+    p ∝ (μ − ε/K)^τ. What rounding has pushed below 0 counts as 0. Raises ValueError as `acting_policy` does.
+    """
+    if not policy or temperature <= 0 or not 0 <= epsilon <= 1:
+        raise ValueError(f"no policy, or temperature {temperature} or epsilon {epsilon} out of range")
+    uniform = epsilon / len(policy)
+    weights = [max(0.0, p - uniform) ** temperature for p in policy]
+    total = math.fsum(weights)
+    return tuple(weight / total for weight in weights) if epsilon < 1 and total > 0 else None
+
+
 def draw_action(policy: Sequence[float], rng: random.Random) -> Draw:
     """One action from the policy, with the probability that it really had."""
     index = rng.choices(range(len(policy)), weights=policy, k=1)[0]

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from decisions.exploration import model_probabilities
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.prompts import render_prompt
 from decisions.rewards.components import VERDICT_VALUES, normalise, total
@@ -24,11 +25,13 @@ from workspaces.services import record_audit
 
 ROWS_FILE = "rows.jsonl"
 FETCH = 2000
+PROBABILITY_DIGITS = 7
 
 # The newest version of the spec's reward, for decisions whose policy is known. Decisions without a value stay out:
 # nothing is known of them, or a component failed.
 LOGGED_ROWS = """
-SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.unit, r.value, r.version
+SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.unit,
+       d.alternatives, d.temperature, d.epsilon, r.value, r.version
   FROM decisions_decision d
   JOIN LATERAL (
     SELECT value, version FROM decisions_reward
@@ -104,8 +107,9 @@ def _read_logged(agent: Agent, spec: RewardSpec) -> Iterator[tuple[dict[str, Any
     with connection.chunked_cursor() as cursor:
         cursor.execute(LOGGED_ROWS, {"agent": agent.id, "spec": spec.id})
         while chunk := cursor.fetchmany(FETCH):
-            for decision, version_id, state, options, action, propensity, unit, value, version in chunk:
+            for decision, version_id, state, options, action, propensity, unit, *acting, value, version in chunk:
                 state, options, action = (_loaded(field) for field in (state, options, action))
+                thought = _thought(options, *acting)
                 yield (
                     {
                         "id": str(decision),
@@ -115,9 +119,24 @@ def _read_logged(agent: Agent, spec: RewardSpec) -> Iterator[tuple[dict[str, Any
                         "propensity": propensity,
                         "reward": training_scale(spec, value),
                         **({"group": unit} if unit else {}),
+                        **({"probabilities": thought} if thought else {}),
                     },
                     version,
                 )
+
+
+def _thought(
+    options: list[str], alternatives: Any, temperature: float | None, epsilon: float | None
+) -> list[float] | None:
+    """What the model that decided thought of each option, where the whole acting policy was logged."""
+    if temperature is None or epsilon is None or not alternatives:
+        return None
+    acting = {entry["action"]: entry.get("probability") for entry in _loaded(alternatives)}
+    policy = [acting.get(option) for option in options]
+    if any(probability is None for probability in policy):
+        return None
+    found = model_probabilities(policy, temperature=temperature, epsilon=epsilon)
+    return [round(p, PROBABILITY_DIGITS) for p in found] if found else None
 
 
 def _loaded(field: Any) -> Any:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decisions.actions import check_action, check_schema
-from decisions.exploration import acting_policy, draw_action
+from decisions.exploration import acting_policy, draw_action, model_probabilities
 from decisions.prompts import PromptError, render_prompt, template_fields
 from decisions.rewards.components import COMPONENTS, ComponentError, Observed, normalise, total
 
@@ -53,6 +53,17 @@ class TestExploration:
     def test_a_policy_that_was_not_meant_does_not_act(self, p, temperature, epsilon):
         with pytest.raises(ValueError, match=r".+"):
             acting_policy(p, temperature=temperature, epsilon=epsilon)
+
+    @given(PROBABILITIES, st.floats(0.2, 3), st.floats(0, 0.9))
+    def test_what_the_model_thought_comes_back_from_how_it_acted(self, p, temperature, epsilon):
+        policy = acting_policy(p, temperature=temperature, epsilon=epsilon)
+        found = model_probabilities(policy, temperature=temperature, epsilon=epsilon)
+        assert found == pytest.approx([x / math.fsum(p) for x in p], abs=1e-3)
+
+    def test_a_uniform_policy_hides_what_the_model_thought(self):
+        assert model_probabilities([0.5, 0.5], temperature=1, epsilon=1) is None
+        with pytest.raises(ValueError, match="temperature 0"):
+            model_probabilities([0.5, 0.5], temperature=0, epsilon=0)
 
     def test_the_propensity_is_the_probability_of_what_was_drawn(self):
         policy, rng = (0.2, 0.5, 0.3), random.Random(0)

@@ -6,6 +6,7 @@ import json
 import pytest
 from django.db import IntegrityError, transaction
 
+from decisions.exploration import acting_policy
 from decisions.rewards.reckoning import reckon_rewards
 from decisions.services import ComponentSetup, create_reward_spec, current_reward_spec
 from jobs.models import Job
@@ -276,6 +277,22 @@ class TestDatasets:
         }
         assert dataset.statistics["confirmed_share"] == 0.5
         artifacts.verify_artifact(dataset.artifact.digest)
+
+    def test_a_row_says_what_the_deciding_model_thought_where_it_is_known(self, agent, by, store):
+        acting = acting_policy([0.6, 0.3, 0.1], temperature=0.5, epsilon=0.1)
+        options = ["finance", "travel", "health"]
+        told = [{"action": option, "probability": p} for option, p in zip(options, acting, strict=True)]
+        known = DecisionFactory(agent=agent, alternatives=told[::-1], temperature=0.5, epsilon=0.1)
+        partly = DecisionFactory(agent=agent, alternatives=told[:2], temperature=0.5, epsilon=0.1)
+        outside = DecisionFactory(agent=agent, alternatives=told, temperature=None, epsilon=None)
+        for decision in (known, partly, outside):
+            FeedbackFactory(decision=decision, value="confirmed")
+        reckon_rewards(current_reward_spec(agent))
+        dataset = snapshot_ledger(by=by, agent=agent, name="told")
+        lines = (artifacts.artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
+        rows = {row["id"]: row for row in map(json.loads, lines)}
+        assert rows[str(known.id)]["probabilities"] == pytest.approx([0.6, 0.3, 0.1])
+        assert "probabilities" not in rows[str(partly.id)] | rows[str(outside.id)]
 
     def test_a_snapshot_does_not_change_when_the_ledger_does(self, agent, by, store):
         spec = current_reward_spec(agent)

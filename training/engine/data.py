@@ -17,6 +17,8 @@ import msgspec
 from training.engine.spec import LEARNS_FROM_LABELS, LEARNS_FROM_LOGS, LEARNS_ONLINE, RunSpec
 
 FAULTS_SHOWN = 20
+ROUNDING = 1e-3
+"""How far probabilities that were written down with few digits may be from adding up to 1."""
 
 
 class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,7 +37,11 @@ class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A decision that was taken. `propensity` = P(action | prompt) then; `reward` in [0, 1], null while unknown."""
+    """A decision that was taken. `propensity` = P(action | prompt) then; `reward` in [0, 1], null while unknown.
+
+    `probabilities`, one per option: what the model that decided thought of each, before temperature and ε. It had not
+    seen this row, which makes them the best first guess of what was right.
+    """
 
     id: str
     prompt: str
@@ -44,6 +50,7 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     propensity: float
     reward: float | None = None
     group: str | None = None
+    probabilities: tuple[float, ...] | None = None
 
     def faults(self) -> Iterator[str]:
         yield from _option_faults(self.options)
@@ -53,6 +60,8 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             yield f"propensity: {self.propensity} lies outside (0, 1]"
         if self.reward is not None and not 0.0 <= self.reward <= 1.0:
             yield f"reward: {self.reward} lies outside [0, 1]"
+        if self.probabilities is not None:
+            yield from _probability_faults(self.probabilities, len(self.options))
 
 
 class Row(Protocol):
@@ -185,6 +194,13 @@ def drop_tokens(prompt_ids: Sequence[int], head: int, tail: int, share: float, r
     end = len(prompt_ids) - tail
     kept = [token for token in prompt_ids[head:end] if rng.random() >= share]
     return [*prompt_ids[:head], *kept, *prompt_ids[end:]]
+
+
+def _probability_faults(probabilities: Sequence[float], options: int) -> Iterator[str]:
+    if len(probabilities) != options:
+        yield f"probabilities: {len(probabilities)} of them for {options} options"
+    elif not all(0.0 <= p <= 1.0 for p in probabilities) or abs(math.fsum(probabilities) - 1.0) > ROUNDING:
+        yield "probabilities: must lie in [0, 1] and add up to 1"
 
 
 def _option_faults(options: tuple[str, ...]) -> Iterator[str]:

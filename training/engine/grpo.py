@@ -46,7 +46,7 @@ def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
         kl = start.kl(batch, log_p)
         loss = clipped_surrogate(taken, trajectories.log_p, advantage, settings.clip) + settings.kl * kl
         text = actor.text_loss(batch, trajectories.actions[:, 0].tolist())
-        actor.learn(updates, loss + spec.text_weight * text)
+        actor.learn(updates, loss + spec.weight_of_text * text)
         return {
             "loss": loss.detach(),
             "reward": trajectories.rewards.mean(),

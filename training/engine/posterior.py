@@ -14,6 +14,7 @@ and a soft reward mixes the two: P(r | ·) = r · P(1 | ·) + (1 − r) · P(0 |
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ from training.engine.models import Loaded, trainable_parameters
 from training.engine.reward_model import MAX_COLUMNS, Feedback, bag_features, cross_fit, option_columns
 from training.engine.scoring import score_rows
 
+LOGGED_FLOOR = 1e-6
 FLOOR = 1e-4
 """Least probability q gives to an offered option: feedback must be able to overrule it."""
 
@@ -40,6 +42,16 @@ def posterior_targets(q: Tensor, offered: Tensor, action: Tensor, reward: Tensor
     likelihood = of_others.expand_as(q).scatter(1, action[:, None], of_action)
     weighted = q.clamp(min=FLOOR) * likelihood * offered
     return weighted / weighted.sum(1, keepdim=True)
+
+
+def take_logged_probabilities(log_p: Tensor, rows: Sequence[Logged]) -> None:
+    """Writes what the deciding model thought over the base's guess (n, K): often better, and it had not seen the row.
+
+    `rows` are the first of the n; K is at least the number of their options. Rows without it keep the base's guess.
+    """
+    for place, row in enumerate(rows):
+        if row.probabilities is not None:
+            log_p[place, : len(row.probabilities)] = torch.tensor(row.probabilities).clamp(min=LOGGED_FLOOR).log()
 
 
 def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[Labelled]) -> Outcome:
@@ -55,6 +67,7 @@ def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[L
     if targets is None:
         attempt.events.progress(0, 1, "fitting the reward model")
         base_log_p = score_rows(attempt, loaded.model, scorer, prompts, options).cpu()
+        take_logged_probabilities(base_log_p, rows)
         columns, offered, width = option_columns(options, base_log_p.shape[1])
         feedback = Feedback(columns, offered, torch.tensor(chosen), torch.tensor(rewards), base_log_p)
         if width > MAX_COLUMNS:
@@ -87,7 +100,7 @@ def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[L
             log_p = scorer.log_probabilities(loaded.model, ids, [options[i] for i in batch])
             text = text_loss(loaded.model, scorer, ids, [options[i] for i in batch], likeliest[batch].tolist())
         loss = -(on_device[batch, : log_p.shape[1]] * log_p).sum(1).mean()
-        updates.apply(loss + spec.text_weight * text)
+        updates.apply(loss + spec.weight_of_text * text)
         return {"loss": loss.detach(), "text_loss": text.detach()}
 
     loaded.model.train()

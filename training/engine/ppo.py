@@ -100,7 +100,7 @@ def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
                 value_loss = nn.functional.mse_loss(value(new.hidden.detach()), returns[on_device])
                 loss = surrogate + settings.kl * kl + 0.5 * value_loss
                 text = actor.text_loss(chosen, trajectories.actions[on_device, 0].tolist())
-                actor.learn(updates, loss + spec.text_weight * text)
+                actor.learn(updates, loss + spec.weight_of_text * text)
                 metrics |= {"loss": loss.detach(), "kl": kl.detach(), "value_loss": value_loss.detach()}
         return metrics
 

@@ -49,7 +49,7 @@ def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[L
             log_p = scorer.log_probabilities(loaded.model, ids, [options[i] for i in batch])
             text = text_loss(loaded.model, scorer, ids, [options[i] for i in batch], [chosen[i] for i in batch])
         loss = -(weights[batch] * log_p.gather(1, actions[batch, None])[:, 0]).mean()
-        updates.apply(loss + spec.text_weight * text)
+        updates.apply(loss + spec.weight_of_text * text)
         return {"loss": loss.detach(), "text_loss": text.detach()}
 
     loaded.model.train()

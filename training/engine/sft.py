@@ -2,14 +2,14 @@
 
 Loss for a row with prompt x and right option y (tokens y_1 … y_n, the last one end of sequence):
 
-    − log π(y | x)  −  1/n Σ_t log p(y_t | x, y_<t)
+    − log π(y | x)  −  w · 1/n Σ_t log p(y_t | x, y_<t),      w: the spec's text_weight, 1 by default
 
 π is constrained to the options (training.engine.actions) and is what decides; p is the plain language model,
 so that free generation gives an option as well. Both come from one teacher-forced forward: π branches
 only where y itself passes.
 
-Calibration (Guo et al. 2017): a fifth of the rows is never trained on; the temperature that minimises
-their − log π is divided into the final norm's weight. The model is then calibrated by its weights alone.
+Calibration (Guo et al. 2017): a share of the rows, a fifth by default, is never trained on; the temperature that
+minimises their − log π is divided into the final norm's weight. The model is then calibrated by its weights alone.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ EXACT = 1e-3
 
 
 def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
-    """Trains every weight of `loaded` in place on four fifths of the rows and calibrates on the last."""
+    """Trains every weight of `loaded` in place on most of the rows and calibrates on those it kept back."""
     spec = attempt.spec
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     shuffled = random.Random(f"{spec.seed}/held").sample(rows, len(rows))  # noqa: S311 - a split, not a secret
-    held, learned = shuffled[: len(rows) // 5], shuffled[len(rows) // 5 :]
+    kept_back = int(len(rows) * spec.pretrain.calibration_share)
+    held, learned = shuffled[:kept_back], shuffled[kept_back:]
     prompts = scorer.encode([row.prompt for row in learned])
     batches = Batches([len(ids) for ids in prompts], spec.optimiser.batch_size, spec.seed)
     total = batches.per_epoch * spec.optimiser.epochs
@@ -51,14 +52,16 @@ def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
         ids = [drop_tokens(prompts[i], head, tail, spec.optimiser.token_dropout, rng) for i in chosen]
         with autocast(attempt.device):
             choice, text = answer_losses(loaded.model, scorer, ids, [learned[i] for i in chosen])
-        updates.apply(choice + text)
-        return {"loss": (choice + text).detach(), "choice_loss": choice.detach(), "text_loss": text.detach()}
+        loss = choice + spec.weight_of_text * text
+        updates.apply(loss)
+        return {"loss": loss.detach(), "choice_loss": choice.detach(), "text_loss": text.detach()}
 
     loaded.model.train()
     metrics = fit(attempt, updates, total, take_step, "learning from labelled rows")
     loaded.model.eval()
-    temperature = calibrate(attempt, loaded.model, scorer, held)
-    return Outcome(total, len(rows), metrics | {"temperature": temperature})
+    if spec.pretrain.calibration_share > 0:
+        metrics = metrics | {"temperature": calibrate(attempt, loaded.model, scorer, held)}
+    return Outcome(total, len(rows), metrics)
 
 
 def answer_losses(

@@ -90,6 +90,15 @@ class Optimiser(Strict):
     token_dropout: float = Field(default=0.0, ge=0, lt=1, description="share of prompt tokens dropped as augmentation")
 
 
+class Pretrain(Strict):
+    """`calibration_share` of the rows is never trained on; the temperature that fits it best goes into the weights.
+
+    0 trains on every row and leaves the model as sure as it became.
+    """
+
+    calibration_share: float = Field(default=0.2, ge=0, le=0.5)
+
+
 class Posterior(Strict):
     """Targets are the posterior over the right option given what was tried (docs/learning.md).
 
@@ -163,11 +172,15 @@ class RunSpec(Strict):
     max_completion_tokens: int = Field(default=16, ge=1, le=32_768)
     lora: Lora | None = None
     optimiser: Optimiser = Optimiser()
+    pretrain: Pretrain = Pretrain()
     posterior: Posterior = Posterior()
     reward_weighted: RewardWeighted = RewardWeighted()
     online: Online = Online()
-    text_weight: float = Field(
-        default=0.3, ge=0, description="weight of the loss that keeps free generation valid (training.engine.answers)"
+    text_weight: float | None = Field(
+        default=None,
+        ge=0,
+        description="weight of the loss that makes free generation valid (training.engine.answers); "
+        "by default 1 for pretrain, which teaches it, and 0.3 for the others, which keep it",
     )
     reward: Annotated[list[RewardComponent], Field(max_length=64)] = []
     data: Data = Data()
@@ -175,6 +188,13 @@ class RunSpec(Strict):
     evaluate: Evaluate | None = None
     checkpoint_every_seconds: float = Field(default=30.0, gt=0, le=300)
     threads: int | None = Field(default=None, ge=1, le=1024)
+
+    @property
+    def weight_of_text(self) -> float:
+        """`text_weight`, or what holds for this method without one."""
+        if self.text_weight is not None:
+            return self.text_weight
+        return 1.0 if self.method == "pretrain" else 0.3
 
     @model_validator(mode="after")
     def _fits_its_method(self) -> RunSpec:

@@ -38,6 +38,9 @@ def test_rows_are_read(tmp_path: Path) -> None:
         ({"options": ["a", "a"]}, "options"),
         ({"options": ["a", ""]}, "options"),
         ({"rewrad": 1}, "rewrad"),
+        ({"probabilities": [1.0]}, "probabilities: 1 of them for 2 options"),
+        ({"probabilities": [0.5, 0.6]}, "probabilities"),
+        ({"probabilities": [1.5, -0.5]}, "probabilities"),
     ],
 )
 def test_a_fault_names_its_line_and_field(tmp_path: Path, change: dict[str, Any], fault: str) -> None:

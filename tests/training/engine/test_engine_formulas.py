@@ -12,14 +12,14 @@ from torch import nn
 from decisions.rewards.components import ComponentError, Observed
 from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
-from training.engine.data import Labelled
+from training.engine.data import Labelled, Logged
 from training.engine.evaluate import serving_probabilities
 from training.engine.events import Events
 from training.engine.fit import Diverged, Updates, fit
 from training.engine.grpo import group_advantages
 from training.engine.models import load_model, load_tokenizer, trainable_parameters
 from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
-from training.engine.posterior import posterior_targets
+from training.engine.posterior import posterior_targets, take_logged_probabilities
 from training.engine.ppo import generalised_advantages
 from training.engine.reward_model import Feedback, bag_features, cross_fit, option_columns
 from training.engine.spec import Data, ModelSource, Optimiser, RewardComponent, RunSpec, Serving, TinyShape
@@ -44,6 +44,17 @@ def test_posterior_gives_nothing_to_what_was_not_offered() -> None:
     q, offered = torch.tensor([[0.6, 0.4, 0.0]]), torch.tensor([[True, True, False]])
     targets = posterior_targets(q, offered, torch.tensor([1]), torch.tensor([0.0]), 0.05)
     assert targets[0, 2] == 0 and targets.sum() == pytest.approx(1.0)
+
+
+def test_what_the_deciding_model_thought_takes_the_place_of_the_base_s_guess() -> None:
+    plain = Logged(id="1", prompt="x", options=("a", "b"), action="a", propensity=0.5, reward=1.0)
+    told = Logged(
+        id="2", prompt="x", options=("a", "b"), action="a", propensity=0.5, reward=1.0, probabilities=(0.9, 0.1)
+    )
+    guess = torch.full((3, 3), -5.0)
+    take_logged_probabilities(guess, [plain, told])
+    assert guess[1].tolist() == pytest.approx([np.log(0.9), np.log(0.1), -5.0])
+    assert (guess[[0, 2]] == -5.0).all()
 
 
 def test_generalised_advantages_stop_where_an_episode_ends() -> None:
