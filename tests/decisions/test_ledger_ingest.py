@@ -2,9 +2,11 @@
 
 import datetime as dt
 
+import msgspec
 import pytest
 from django.utils import timezone
 
+from decisions.ingest.schemas import DecisionIn
 from decisions.models import Decision, Episode, Feedback
 from tests.decisions.conftest import body, verdict
 from tests.factories import DecisionFactory, EpisodeFactory, ModelVersionFactory, RegisteredModelFactory, uuid7_at
@@ -47,6 +49,8 @@ class TestOneDecision:
             cost=0.00012345,
             observed_at=moment,
         )
+        # Nothing of the schema is left out: a decision is ours or an outside policy's.
+        assert {field.name for field in msgspec.structs.fields(DecisionIn)} - set(sent) == {"model_version"}
         answer = client.post("decisions", sent)
         assert answer.status_code == 201, answer.content
         assert answer.json() == {"kept": [{"index": 0, "id": sent["id"], "duplicate": False}], "errors": []}
