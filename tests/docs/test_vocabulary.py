@@ -1,0 +1,153 @@
+"""docs/vocabulary.md: every word is met where the table says, and what it refuses is found nowhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.urls import URLPattern, URLResolver, get_resolver
+from drf_spectacular.generators import SchemaGenerator
+
+from tests.docs.blocks import DOCS, PAGES, ROOT
+
+PAGE = DOCS / "vocabulary.md"
+FLOORS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces")
+# The words of the house that may never get a second meaning, and so may not get lost from the table.
+HOUSE = (
+    *("decision", "episode", "trajectory", "rollout", "feedback", "label", "reward", "propensity", "policy"),
+    *("adapter", "checkpoint", "run", "experiment", "alias", "exposure", "assignment probability", "model version"),
+)
+
+
+def table(heading: str) -> list[list[str]]:
+    """Cells of the first table under a heading."""
+    text = PAGE.read_text(encoding="utf-8").partition(f"{heading}\n")[2]
+    rows = re.split(r"^#", text, maxsplit=1, flags=re.MULTILINE)[0]
+    cells = [
+        [cell.strip() for cell in line.replace(r"\|", "\0").strip("|").split("|")]
+        for line in rows.splitlines()
+        if line.startswith("|")
+    ]
+    assert cells[1] == ["---"] * 3, heading
+    return cells[2:]
+
+
+WORDS = table("# Vocabulary")
+REFUSED = {word: row[1] for row in table("## Words that are not used") for word in row[0].split(", ")}
+
+
+def url_names(patterns: Any = None, namespace: str = "") -> Iterator[str]:
+    for pattern in get_resolver().url_patterns if patterns is None else patterns:
+        if isinstance(pattern, URLResolver):
+            inner = f"{namespace}{pattern.namespace}:" if pattern.namespace else namespace
+            yield from url_names(pattern.url_patterns, inner)
+        elif isinstance(pattern, URLPattern) and pattern.name:
+            yield f"{namespace}{pattern.name}"
+
+
+def api_names() -> set[str]:
+    """Names of fields, parameters and schemas of the API, at any depth."""
+    found: set[str] = set()
+
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            if isinstance(node.get("properties"), dict):
+                found.update(node["properties"])
+            if "in" in node and isinstance(node.get("name"), str):
+                found.add(node["name"])
+            for inner in node.values():
+                walk(inner)
+        elif isinstance(node, list):
+            for inner in node:
+                walk(inner)
+
+    document = SchemaGenerator().get_schema(request=None, public=True)
+    walk(document)
+    return found | set(document["components"]["schemas"])
+
+
+def model_names() -> set[str]:
+    """`Decision`, `Decision.action` and `action`, for every model and column of ours."""
+    found = set()
+    for model in apps.get_models():
+        if model._meta.app_label in FLOORS:
+            fields = {field.name for field in model._meta.get_fields()}
+            found |= {model.__name__} | fields | {f"{model.__name__}.{field}" for field in fields}
+    return found
+
+
+def test_every_word_is_met_where_the_table_says() -> None:
+    known = set(url_names()) | api_names() | model_names()
+    for word, met, _ in WORDS:
+        places = re.findall(r"`([^`]+)`", met)
+        assert places, word
+        missing = [place for place in places if place not in known and not ("/" in place and (ROOT / place).is_file())]
+        assert missing == [], word
+
+
+def test_a_word_stands_once_and_the_house_s_words_are_all_there() -> None:
+    words = [word for row in WORDS for word in row[0].split(", ")]
+    assert len(words) == len(set(words))
+    assert [word for word in HOUSE if word not in words] == []
+    assert all(meaning.endswith(".") for *_, meaning in WORDS)
+
+
+def test_what_stands_in_for_a_refused_word_is_in_the_table() -> None:
+    words = {word for row in WORDS for word in row[0].split(", ")}
+    ordinary = {"serve", "decide", "answer", "reviewer", "champion"}
+    for refused, instead in REFUSED.items():
+        assert set(instead.split(", ")) <= words | ordinary, refused
+        assert refused not in words
+
+
+def found_in(text: str) -> list[str]:
+    """Refused words in a text: whole, in the plural, in any case, joined by a hyphen or an underscore too."""
+    return [
+        word
+        for word in REFUSED
+        if re.search(rf"(?<![a-z]){re.sub(' ', '[ _-]', word)}s?(?![a-z])", " ".join(text.split()), re.IGNORECASE)
+    ]
+
+
+def visible(template: Path) -> str:
+    """What a template shows: no comments, no tags of either kind, but the attributes that are read out."""
+    text = template.read_text(encoding="utf-8")
+    said = re.findall(r'(?:aria-label|title|placeholder|alt)="([^"]*)"', text)
+    text = re.sub(r"\{#.*?#\}|\{% comment.*?endcomment %\}|<svg.*?</svg>", " ", text, flags=re.DOTALL)
+    text = re.sub(r"\{%.*?%\}|\{\{.*?\}\}", " ", text, flags=re.DOTALL)
+    return re.sub(r"<[^>]*>", " ", text) + " ".join(said)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_documentation_uses_no_refused_word(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    if page == PAGE:
+        text = text.partition("## Words that are not used")[0]
+    assert found_in(text) == []
+
+
+def test_pages_show_no_refused_word() -> None:
+    templates = sorted((ROOT / "templates").rglob("*.html"))
+    assert len(templates) > 20
+    found = {str(path.relative_to(ROOT)): found_in(visible(path)) for path in templates}
+    assert {path: words for path, words in found.items() if words} == {}
+
+
+def test_the_api_names_no_refused_word() -> None:
+    names = api_names()
+    assert len(names) > 100
+    assert {name: found_in(name) for name in names if found_in(name)} == {}
+
+
+@pytest.mark.parametrize("text", ["The Trial ended.", "two trials", "reward_score", "ground\ntruth", "LIVE MODEL"])
+def test_a_refused_word_would_be_found(text: str) -> None:
+    assert found_in(text) != []
+
+
+@pytest.mark.parametrize("text", ["trialogue", "operating", "industrial", "grounds", "bracket"])
+def test_other_words_are_let_alone(text: str) -> None:
+    assert found_in(text) == []
