@@ -39,7 +39,7 @@ from models_registry.models import (
     RegisteredModel,
     Variant,
 )
-from models_registry.services import get_champion, move_alias
+from models_registry.services import drop_alias, get_champion, move_alias
 from models_registry.statistics.e_process import run_e_process
 from models_registry.statistics.intervals import display_interval
 from models_registry.statistics.promotion import Bounds, Evidence, Verdict, decide
@@ -261,11 +261,10 @@ def consume_observations(
         locked.requests_treatment, locked.failed_treatment = requests.treatment, requests.failed_treatment
     verdict = _reckon(locked, fresh)
     if verdict.action == "promote":
-        treatment = Variant.objects.select_related("version").get(experiment=locked, arm=Arm.TREATMENT).version
-        move_alias(by=system(locked.workspace), version=treatment, name=AliasName.CHAMPION)
-        _end(locked, ExperimentState.PROMOTED, "; ".join(verdict.reasons))
+        move_alias(by=system(locked.workspace), version=_treatment(locked), name=AliasName.CHAMPION)
+        _end(system(locked.workspace), locked, ExperimentState.PROMOTED, "; ".join(verdict.reasons))
     elif verdict.action == "roll_back":
-        _end(locked, ExperimentState.ROLLED_BACK, "; ".join(verdict.reasons))
+        _end(system(locked.workspace), locked, ExperimentState.ROLLED_BACK, "; ".join(verdict.reasons))
     return verdict
 
 
@@ -361,13 +360,20 @@ def stop_experiment(*, by: Actor, experiment: Experiment, reason: str = "stopped
     locked = Experiment.objects.select_for_update().get(id=experiment.id)
     if locked.state != ExperimentState.RUNNING:
         raise NoExperiment(f"The experiment is {locked.state}.")
-    _end(locked, ExperimentState.STOPPED, reason)
+    _end(by, locked, ExperimentState.STOPPED, reason)
     record_audit(by=by, action="experiment.stopped", target=f"experiment:{locked.id}", details={"reason": reason})
     return locked
 
 
-def _end(experiment: Experiment, state: ExperimentState, verdict: str) -> None:
+def _treatment(experiment: Experiment) -> ModelVersion:
+    found = Variant.objects.select_related("version__registered_model").get(experiment=experiment, arm=Arm.TREATMENT)
+    return found.version
+
+
+def _end(by: Actor, experiment: Experiment, state: ExperimentState, verdict: str) -> None:
+    """The version that was tried is nobody's challenger any more, whatever came of it."""
     now = timezone.now()
     experiment.state, experiment.ended_at, experiment.verdict = state, now, verdict[:500]
     experiment.save(update_fields=["state", "ended_at", "verdict"])
     Phase.objects.filter(experiment=experiment, ended_at__isnull=True).update(ended_at=now)
+    drop_alias(by=by, version=_treatment(experiment), name=AliasName.CHALLENGER)

@@ -88,6 +88,20 @@ def move_alias(*, by: Actor, version: ModelVersion, name: str) -> Alias:
     return alias
 
 
+@transaction.atomic
+def drop_alias(*, by: Actor, version: ModelVersion, name: str) -> bool:
+    """Takes the alias from the version; False when it points elsewhere or nowhere. Not for the champion, which has to
+    be somebody: that alias only moves. Raises ValueError for it."""
+    if name == AliasName.CHAMPION:
+        raise ValueError("the champion is replaced, never dropped")
+    dropped, _ = Alias.objects.filter(version=version, name=name).delete()
+    if dropped:
+        record_audit(
+            by=by, action=f"alias.{name}_dropped", target=f"model_version:{version.id}", details={"name": str(version)}
+        )
+    return bool(dropped)
+
+
 def get_champion(model: RegisteredModel) -> ModelVersion:
     """Raises NoChampion."""
     alias = (

@@ -19,7 +19,7 @@ from models_registry.experiments import (
 )
 from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Alias, Arm, Experiment, Exposure, Observation, Phase
-from models_registry.services import get_champion
+from models_registry.services import drop_alias, get_champion
 from tests.factories import AliasFactory, GateVerdictFactory, ModelVersionFactory, RegisteredModelFactory
 from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry
@@ -334,6 +334,49 @@ class TestDeciding:
         experiment = start()
         assert feed(experiment, {"control": 0.5, "treatment": 0.5}, seed=seed, batches=6).action == "continue"
         assert experiment.state == "running"
+
+
+def challengers(model):
+    return list(Alias.objects.filter(registered_model=model, name="challenger").values_list("version", flat=True))
+
+
+class TestChallenger:
+    """The alias stands exactly as long as the experiment runs."""
+
+    def test_it_stands_while_the_experiment_runs(self, start, model, challenger):
+        experiment = start()
+        assert feed(experiment, {"control": 0.5, "treatment": 0.5}, batches=1).action == "continue"
+        assert challengers(model) == [challenger.id]
+
+    @pytest.mark.parametrize(
+        ("state", "means"),
+        [("promoted", {"control": 0.4, "treatment": 0.75}), ("rolled_back", {"control": 0.75, "treatment": 0.4})],
+    )
+    def test_a_verdict_takes_it_away(self, start, model, challenger, state, means):
+        experiment = start()
+        feed(experiment, means)
+        assert (experiment.state, challengers(model)) == (state, [])
+        dropped = AuditEntry.objects.get(action="alias.challenger_dropped")
+        assert (dropped.actor, dropped.target) == ("system", f"model_version:{challenger.id}")
+
+    def test_stopping_takes_it_away_in_the_name_of_who_stopped(self, start, model, by):
+        experiment = start()
+        champion = get_champion(model)
+        stop_experiment(by=by, experiment=experiment)
+        assert (challengers(model), get_champion(model)) == ([], champion)
+        assert AuditEntry.objects.get(action="alias.challenger_dropped").actor == by.name
+
+    def test_another_models_challenger_is_left_alone(self, start, workspace, by):
+        other = RegisteredModelFactory(workspace=workspace, name="other")
+        alias = AliasFactory(version=ModelVersionFactory(registered_model=other), name="challenger")
+        stop_experiment(by=by, experiment=start())
+        assert challengers(other) == [alias.version_id]
+
+    def test_the_champion_cannot_be_dropped(self, model, by):
+        champion = get_champion(model)
+        with pytest.raises(ValueError, match="never dropped"):
+            drop_alias(by=by, version=champion, name="champion")
+        assert get_champion(model) == champion
 
 
 BETTER = {"control": 0.4, "treatment": 0.75}
