@@ -10,13 +10,13 @@ import base64
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-VIEWPORT = {"width": 1280, "height": 800}
+WIDTH, HEIGHT = 1280, 800
 QUALITY = 82
 
 
@@ -55,34 +55,38 @@ def seeded_site() -> Iterator[tuple[str, Any, Any]]:
     import django
 
     django.setup()
+    from django.conf import settings
     from django.contrib.staticfiles.handlers import StaticFilesHandler
     from django.test.testcases import LiveServerThread
     from django.test.utils import setup_databases, teardown_databases
 
     from project.settings_test import SESSION_VAR
 
-    before = setup_databases(verbosity=0, interactive=False)
-    server = LiveServerThread("127.0.0.1", StaticFilesHandler)
-    server.daemon = True
-    try:
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, SESSION_VAR, ignore_errors=True)
+        before = setup_databases(verbosity=0, interactive=False)
+        stack.callback(teardown_databases, before, verbosity=0)
         from tests import factories
         from tests.browser.scenes import make_busy_job, make_scene
+        from tests.model_server import running_model_server
         from workspaces.actors import system
 
-        workspace = factories.WorkspaceFactory(slug="notes", name="Notes")
-        person = factories.UserFactory(email="mira@example.org", name="Mira")
+        workspace: Any = factories.WorkspaceFactory(slug="notes", name="Notes")
+        person: Any = factories.UserFactory(email="mira@example.org", name="Mira")
         factories.MembershipFactory(workspace=workspace, user=person, role="admin")
         scene = make_scene(by=system(workspace))
         make_busy_job(workspace=workspace)
+        # The home page looks whether the model server answers.
+        serving = running_model_server(Path(settings.ARTIFACTS), settings.MODEL_SERVER_TOKEN)
+        settings.MODEL_SERVER_URL = stack.enter_context(serving)
+        server = LiveServerThread("127.0.0.1", StaticFilesHandler)
+        server.daemon = True
         server.start()
+        stack.callback(server.terminate)
         server.is_ready.wait()
         if server.error:
             raise server.error
         yield f"http://{server.host}:{server.port}", person, scene
-    finally:
-        server.terminate()
-        teardown_databases(before, verbosity=0)
-        shutil.rmtree(SESSION_VAR, ignore_errors=True)
 
 
 def take_screens(folder: Path = FOLDER) -> list[Path]:
@@ -98,7 +102,9 @@ def take_screens(folder: Path = FOLDER) -> list[Path]:
             raise RuntimeError("no Chromium on this machine: install the package 'chromium'")
         with sync_playwright() as playwright:
             chromium = playwright.chromium.launch(executable_path=found, args=LAUNCH)
-            tab = chromium.new_context(base_url=address, viewport=VIEWPORT, reduced_motion="reduce").new_page()
+            tab = chromium.new_context(
+                base_url=address, viewport={"width": WIDTH, "height": HEIGHT}, reduced_motion="reduce"
+            ).new_page()
             tab.goto("/log-in")
             tab.get_by_label("Email").fill(person.email)
             tab.get_by_label("Password").fill(PASSWORD)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from docs.pictures.screens import VIEWPORT, screens, take_screen
+from docs.pictures.screens import WIDTH, screens, take_screen
 
 
 def test_every_screen_of_the_readme_can_be_taken(
     open_tab: Any, admin: Any, scene: Any, log_in: Any, tmp_path: Path
 ) -> None:
-    tab = log_in(open_tab(width=VIEWPORT["width"]), admin)
+    tab = log_in(open_tab(width=WIDTH), admin)
     for screen in screens():
         taken = take_screen(tab, screen, scene, tmp_path).read_bytes()
         assert taken[8:12] == b"WEBP"
