@@ -11,9 +11,11 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from decisions.models import Decision
-from jobs.services import enqueue_job
+from jobs.models import Job
 from jobs.sweeper import resume_alone
 from project.demo.loop import KIND
+from project.demo.start import WorkspaceInUse, start_demo
+from workspaces.actors import system
 from workspaces.models import Membership, Role, User, Workspace
 from workspaces.services import create_workspace
 
@@ -56,7 +58,7 @@ class Command(BaseCommand):
         Membership.objects.get_or_create(workspace=workspace, user=admin, defaults={"role": Role.ADMIN})
         job = None
         if not options["no_demo"] and (workspace.slug == "demo" or not Decision.objects.exists()):
-            job = enqueue_job(kind=KIND, workspace=workspace, payload={"seed": settings.DEMO_SEED}, dedupe_key="demo")
+            job = Job.objects.filter(kind=KIND).order_by("created_at").first() or self._start_demo(workspace)
         report = {
             "admin": admin.email,
             "one_time_password": password,
@@ -67,6 +69,13 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(report))
         elif password is not None:
             self.stdout.write(f"first admin: {admin.email}   one-time password: {password}")
+
+    @staticmethod
+    def _start_demo(workspace: Workspace) -> Job | None:
+        try:
+            return start_demo(by=system(workspace))
+        except WorkspaceInUse:
+            return None  # someone set it up for an app of their own: the instance starts all the same
 
     @staticmethod
     def _keep(password: str) -> None:
