@@ -1,0 +1,154 @@
+"""Pages of connecting: start the demo world, make and revoke keys, and the programs that use them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import NoReverseMatch, reverse
+from django.utils.cache import add_never_cache_headers
+from django.views.decorators.http import require_POST, require_safe
+
+from decisions.models import Agent, AgentKind, Decision
+from project.connect import USUAL_SCOPES, Connection, NewAgent, Snippet, connect_app, is_served, write_snippets
+from project.demo.start import start_demo
+from workspaces.errors import InvalidInput
+from workspaces.ids import uuid7_bound, uuid7_time
+from workspaces.models import ApiKey, Role, Scope
+from workspaces.pages import STOP_POLLING, PageRequest, may, workspace_page
+from workspaces.services import revoke_api_key
+
+KEYS = 100
+PLACEHOLDER = "YOUR-KEY"
+NEW_AGENT = ""
+
+
+def rehearsals_url(request: PageRequest) -> str:
+    """The page of rehearsals, where this instance has one."""
+    try:
+        return reverse("pages:rehearsals", args=[request.workspace.slug])
+    except NoReverseMatch:
+        return ""
+
+
+@require_POST
+@workspace_page(role=Role.ADMIN)
+def demo_start(request: PageRequest) -> HttpResponse:
+    start_demo(by=request.actor)
+    messages.success(request, "The demo world is starting. This page shows how far it is.")
+    return redirect("pages:overview", request.workspace.slug)
+
+
+@require_safe
+@workspace_page()
+def connect(request: PageRequest) -> HttpResponse:
+    """Keys, and the programs with a placeholder for the key. Viewers read the programs and see no key."""
+    given = {"scopes": [scope.value for scope in USUAL_SCOPES], "kind": AgentKind.CUSTOM.value}
+    return render(request, "project/connect.html", _context(request, given))
+
+
+@require_POST
+@workspace_page(role=Role.ADMIN)
+def key_make(request: PageRequest) -> HttpResponse:
+    """The key and its programs, once: nothing keeps the secret, neither the session nor a cache.
+
+    A form that is not usable comes back as it was filled, with its faults and status 400.
+    """
+    post = request.POST
+    given: dict[str, Any] = {name: post.get(name, "") for name in ("name", "agent", "slug", "kind", "options")}
+    given["scopes"] = post.getlist("scopes")
+    try:
+        made = _make(request, given)
+    except InvalidInput as error:
+        faults = {fault.field: fault.reason for fault in error.faults} or {"form": error.message}
+        return render(request, "project/connect.html", {**_context(request, given), "faults": faults}, status=400)
+    given = {"scopes": [scope.value for scope in USUAL_SCOPES], "kind": AgentKind.CUSTOM.value}
+    context = _context(request, given, agent=made.agent)
+    context |= {
+        "made": made,
+        "samples": _samples(write_snippets(url=_url(request), token=made.made.token, agent=made.agent, asks=made.asks)),
+        "arrival": _arrival(request, made.made.key),
+    }
+    response = render(request, "project/connect.html", context, status=201)
+    add_never_cache_headers(response)
+    return response
+
+
+def _make(request: PageRequest, given: dict[str, Any]) -> Connection:
+    agent = new = None
+    if given["agent"] == NEW_AGENT:
+        options = [line.strip() for line in given["options"].splitlines() if line.strip()]
+        new = NewAgent(slug=given["slug"].strip(), name=given["slug"].strip(), kind=given["kind"], options=options)
+    else:
+        agent = Agent.objects.for_workspace(request.workspace).filter(slug=given["agent"]).first()
+    return connect_app(by=request.actor, name=given["name"], scopes=given["scopes"], agent=agent, new=new)
+
+
+def _url(request: PageRequest) -> str:
+    return request.build_absolute_uri("/").rstrip("/")
+
+
+def _samples(snippets: tuple[Snippet, ...]) -> list[tuple[str, str]]:
+    return [(snippet.language, snippet.text) for snippet in snippets]
+
+
+def _context(request: PageRequest, given: dict[str, Any], *, agent: Agent | None = None) -> dict[str, Any]:
+    agents = list(Agent.objects.for_workspace(request.workspace).order_by("created_at"))
+    shown = agent or (agents[0] if agents else None)
+    context: dict[str, Any] = {
+        "agents": agents,
+        "shown_agent": shown,
+        "kinds": AgentKind.choices,
+        "scopes": Scope.choices,
+        "given": given,
+        "rehearsals": rehearsals_url(request),
+        "samples": [],
+        "url": _url(request),
+    }
+    if shown is not None:
+        context["samples"] = _samples(
+            write_snippets(url=_url(request), token=PLACEHOLDER, agent=shown, asks=is_served(shown))
+        )
+    if may(request.role, Role.ADMIN):
+        context["keys"] = ApiKey.objects.for_workspace(request.workspace).order_by("-id")[:KEYS]
+    return context
+
+
+def _arrival(request: PageRequest, key: ApiKey) -> dict[str, Any]:
+    """Has the app called, and has a decision arrived since the key was made?"""
+    made_at = uuid7_time(key.id) or key.created_at
+    first = (
+        Decision.objects.for_workspace(request.workspace)
+        .filter(id__gte=uuid7_bound(made_at - dt.timedelta(minutes=1)), recorded_at__gte=key.created_at)
+        .select_related("agent")
+        .order_by("id")
+        .first()
+    )
+    return {"key": key, "decision": first}
+
+
+@require_safe
+@workspace_page()
+def key_arrival(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """The line that waits for the first decision: polled until it is there."""
+    key = ApiKey.objects.for_workspace(request.workspace).filter(pk=pk).first()
+    if key is None or not may(request.role, Role.ADMIN):
+        raise Http404("There is no such key.")
+    arrival = _arrival(request, key)
+    over = arrival["decision"] is not None or key.revoked_at is not None
+    return render(request, "project/_arrival.html", {"arrival": arrival}, status=STOP_POLLING if over else 200)
+
+
+@require_POST
+@workspace_page(role=Role.ADMIN)
+def key_revoke(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    key = ApiKey.objects.for_workspace(request.workspace).filter(pk=pk).first()
+    if key is None:
+        raise Http404("There is no such key.")
+    revoke_api_key(by=request.actor, key=key)
+    messages.success(request, f"The key {key.name} is revoked: it opens nothing from now on.")
+    return redirect("pages:connect", request.workspace.slug)

@@ -1,0 +1,296 @@
+"""Connecting an app: the key's form, who may, and the programs, each of them run against a live server."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from decisions.models import Agent, Decision, Feedback
+from models_registry.backends import model_server
+from models_registry.services import NewVersion, register_version, store_artifact
+from project.connect import Connection, NewAgent, connect_app, example_state, write_snippets
+from tests.factories import OPTIONS, AgentFactory, ApiKeyFactory, DecisionFactory
+from tests.model_server import running_model_server
+from workspaces.errors import InvalidInput
+from workspaces.models import ApiKey, AuditEntry
+from workspaces.services import find_key
+
+EVERY = ("route:read", "decisions:write", "feedback:write", "export:read")
+FORM = {
+    "name": "notes-app",
+    "scopes": list(EVERY),
+    "agent": "",
+    "slug": "sorter",
+    "kind": "CUSTOM",
+    "options": "a\nb\n",
+}
+
+
+@pytest.fixture
+def page(workspace: Any) -> str:
+    return reverse("pages:connect", args=[workspace.slug])
+
+
+@pytest.fixture
+def make(workspace: Any) -> str:
+    return reverse("pages:key-make", args=[workspace.slug])
+
+
+def token_of(answer: Any) -> str:
+    return str(answer.context["made"].made.token)
+
+
+class TestTheForm:
+    def test_it_makes_an_agent_and_a_key_and_shows_the_secret_once(
+        self, admin: Any, page: str, make: str, page_client: Any, workspace: Any
+    ) -> None:
+        client = page_client(admin)
+        answer = client.post(make, FORM)
+        text = answer.content.decode()
+        token = token_of(answer)
+        assert answer.status_code == 201 and "no-store" in answer["Cache-Control"]
+        assert text.count(token) == 4  # by itself, and in each program
+        key = find_key(token)
+        assert key is not None and (key.name, key.scopes, key.workspace) == ("notes-app", sorted(EVERY), workspace)
+        agent = Agent.objects.get(workspace=workspace)
+        assert (agent.slug, agent.versions.get().options) == ("sorter", ["a", "b"])
+        assert token not in client.get(page).content.decode()
+        assert AuditEntry.objects.filter(action="api_key.created", actor=admin.email).exists()
+
+    def test_an_agent_that_is_there_is_taken(self, admin: Any, agent: Any, make: str, page_client: Any) -> None:
+        answer = page_client(admin).post(make, {**FORM, "agent": agent.slug})
+        assert answer.status_code == 201 and Agent.objects.count() == 1
+        assert answer.context["made"].agent == agent and not answer.context["made"].lacking
+
+    @pytest.mark.parametrize(
+        "change, fault",
+        [
+            ({"name": "  "}, "name"),
+            ({"name": "n" * 201}, "name"),
+            ({"scopes": []}, "scopes"),
+            ({"scopes": ["root"]}, "scopes"),
+            ({"slug": "Not a slug"}, "slug"),
+            ({"slug": ""}, "slug"),
+            ({"options": "only one"}, "options"),
+            ({"options": "a\na"}, "options"),
+            ({"kind": "KING"}, "kind"),
+            ({"agent": "theirs"}, "agent"),
+        ],
+    )
+    def test_a_fault_comes_back_in_the_filled_form_and_makes_nothing(
+        self, admin: Any, make: str, page_client: Any, other_workspace: Any, change: dict[str, Any], fault: str
+    ) -> None:
+        AgentFactory(workspace=other_workspace, slug="theirs")
+        answer = page_client(admin).post(make, {**FORM, **change})
+        assert answer.status_code == 400 and fault in answer.context["faults"]
+        assert answer.context["given"]["kind"] == {**FORM, **change}["kind"]
+        assert ApiKey.objects.count() == 0 and Agent.objects.count() == 1
+
+    def test_what_the_programs_need_and_the_key_lacks_is_said(self, admin: Any, make: str, page_client: Any) -> None:
+        answer = page_client(admin).post(make, {**FORM, "scopes": ["route:read"]})
+        assert answer.context["made"].lacking == ("decisions:write", "feedback:write")
+        assert "decisions:write and feedback:write" in answer.content.decode()
+
+    def test_text_of_the_form_is_only_text(self, admin: Any, make: str, page_client: Any) -> None:
+        form = {**FORM, "name": "<script>alert(1)</script>", "options": "<b>a</b>\nb"}
+        text = page_client(admin).post(make, form).content.decode()
+        assert "<script>alert" not in text and "<b>a</b>" not in text
+
+
+class TestWhoMay:
+    @pytest.mark.parametrize("role", ["viewer", "labeller"])
+    def test_others_read_the_programs_and_see_no_key_and_no_form(
+        self, role: str, request: Any, page: str, page_client: Any, agent: Any
+    ) -> None:
+        ApiKeyFactory(workspace=agent.workspace, name="hidden-app")
+        text = page_client(request.getfixturevalue(role)).get(page).content.decode()
+        assert "YOUR-KEY" in text and "hidden-app" not in text and "Make the key" not in text
+
+    @pytest.mark.parametrize("role, status", [("viewer", 403), ("labeller", 403), ("outsider", 404)])
+    def test_only_an_admin_makes_and_revokes(
+        self, role: str, status: int, request: Any, make: str, page_client: Any, workspace: Any
+    ) -> None:
+        key = ApiKeyFactory(workspace=workspace)
+        client = page_client(request.getfixturevalue(role))
+        revoke = reverse("pages:key-revoke", args=[workspace.slug, key.pk])
+        arrival = reverse("pages:key-arrival", args=[workspace.slug, key.pk])
+        assert client.post(make, FORM).status_code == status
+        assert client.post(revoke).status_code == status
+        assert client.get(arrival).status_code == 404
+        key.refresh_from_db()
+        assert ApiKey.objects.count() == 1 and key.revoked_at is None and Agent.objects.count() == 0
+
+    def test_a_key_of_another_workspace_is_not_there(
+        self, admin: Any, other_workspace: Any, workspace: Any, page_client: Any
+    ) -> None:
+        key = ApiKeyFactory(workspace=other_workspace)
+        client = page_client(admin)
+        assert client.post(reverse("pages:key-revoke", args=[workspace.slug, key.pk])).status_code == 404
+        assert client.get(reverse("pages:key-arrival", args=[workspace.slug, key.pk])).status_code == 404
+        key.refresh_from_db()
+        assert key.revoked_at is None
+
+    def test_making_takes_a_post(self, admin: Any, make: str, page_client: Any) -> None:
+        assert page_client(admin).get(make).status_code == 405
+
+
+def test_revoking_closes_the_door(admin: Any, make: str, page_client: Any, workspace: Any) -> None:
+    client = page_client(admin)
+    token = token_of(client.post(make, FORM))
+    key = ApiKey.objects.get()
+    answer = client.post(reverse("pages:key-revoke", args=[workspace.slug, key.pk]), follow=True)
+    assert answer.status_code == 200 and "is revoked" in answer.content.decode()
+    assert find_key(token) is None
+    arrival = client.get(reverse("pages:key-arrival", args=[workspace.slug, key.pk]))
+    assert arrival.status_code == 286 and "hx-trigger" not in arrival.content.decode()
+
+
+def test_the_line_waits_for_a_decision_after_the_key(
+    admin: Any, make: str, page_client: Any, workspace: Any, api: Any
+) -> None:
+    client = page_client(admin)
+    assert client.post(make, FORM).status_code == 201
+    key = ApiKey.objects.get()
+    DecisionFactory(agent=Agent.objects.get(), recorded_at=key.created_at.replace(year=2020))  # it was there before
+    path = reverse("pages:key-arrival", args=[workspace.slug, key.pk])
+    waiting = client.get(path)
+    assert waiting.status_code == 200 and "Waiting for your first decision" in waiting.content.decode()
+    ApiKey.objects.filter(pk=key.pk).update(last_used_at=key.created_at)
+    assert "The key was used at" in client.get(path).content.decode()
+    item = {"agent": "sorter", "state": {"text": "x"}, "action": "a", "policy_name": "own"}
+    assert api("decisions:write").post("decisions", item).status_code == 201
+    arrived = client.get(path)
+    assert arrived.status_code == 286 and "sorter chose a" in arrived.content.decode()
+
+
+def test_the_example_state_has_every_field_of_the_template() -> None:
+    assert set(example_state("{{ text }} {{ options }}")) == {"text"}
+    nested = example_state("{{ item.title }}: {{ item.body }} by {{ user }}")
+    assert set(nested) == {"item", "user"} and set(nested["item"]) == {"title", "body"}
+    assert example_state("no field") != {}
+
+
+def test_a_key_without_a_usable_agent_is_not_made(by: Any) -> None:
+    with pytest.raises(InvalidInput):
+        connect_app(by=by, name="app", scopes=EVERY, agent=None)
+    with pytest.raises(InvalidInput):
+        connect_app(by=by, name="app", scopes=EVERY, agent=None, new=NewAgent("sorter", "Sorter", options=["one"]))
+    assert ApiKey.objects.count() == 0 and Agent.objects.count() == 0
+
+
+TYPESCRIPT = "typescript@5.9.3"
+TOOLS = Path(__file__).resolve().parents[2] / "var" / "test" / "typescript"
+
+
+@pytest.fixture(scope="session")
+def tsc() -> list[str]:
+    """TypeScript's compiler, fetched once. Skips where there is no node, or no way to the registry."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("no node and npm on this machine")
+    compiler = TOOLS / "node_modules" / "typescript" / "lib" / "tsc.js"
+    if not compiler.exists():
+        TOOLS.mkdir(parents=True, exist_ok=True)
+        command = [npm, "install", "--prefix", str(TOOLS), "--no-save", "--no-audit", "--no-fund", TYPESCRIPT]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if done.returncode != 0:
+            pytest.skip(f"npm cannot fetch {TYPESCRIPT}: {done.stderr.strip()[-200:]}")
+    return [node, str(compiler), "--strict", "--target", "es2022", "--lib", "es2022,dom", "--skipLibCheck"]
+
+
+@pytest.fixture
+def run(request: Any, tmp_path: Path) -> Any:
+    """`run(language, text)`: the program in an empty folder, as a reader would run it."""
+
+    def perform(language: str, text: str) -> subprocess.CompletedProcess[str]:
+        file = {"curl": "program.sh", "Python": "program.py", "TypeScript": "program.ts"}[language]
+        (tmp_path / file).write_text(text, encoding="utf-8")
+        if language == "curl":
+            missing = [tool for tool in ("sh", "curl", "sed") if shutil.which(tool) is None]
+            if missing:
+                pytest.skip(f"no {missing[0]} on this machine")
+            command = ["sh", file]
+        elif language == "Python":
+            command = [sys.executable, file]
+        else:
+            made = subprocess.run(
+                [*request.getfixturevalue("tsc"), file], cwd=tmp_path, capture_output=True, text=True, timeout=60
+            )
+            assert made.returncode == 0, made.stdout
+            command = ["node", "program.js"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    return perform
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("language", ["curl", "Python", "TypeScript"])
+class TestThePrograms:
+    """Copied from the page as they are shown, with the key that was just made."""
+
+    def copied(self, made: Connection, language: str, url: str) -> str:
+        snippets = write_snippets(url=url, token=made.made.token, agent=made.agent, asks=made.asks)
+        return next(snippet.text for snippet in snippets if snippet.language == language)
+
+    def test_it_records_a_decision_and_confirms_it(
+        self, language: str, live_server: Any, admin: Any, make: str, page_client: Any, run: Any
+    ) -> None:
+        form = {**FORM, "options": 'it\'s "urgent" & $HOME\nspäter 😀\nc'}
+        answer = page_client(admin).post(make, form, SERVER_NAME="127.0.0.1", SERVER_PORT=live_server.thread.port)
+        text = dict(answer.context["samples"])[language]
+        assert live_server.url.replace("localhost", "127.0.0.1") in text
+        done = run(language, text)
+        assert done.returncode == 0, done.stdout + done.stderr
+        decision = Decision.objects.get()
+        assert (decision.action, decision.policy_name) == ('it\'s "urgent" & $HOME', "my-own-rules")
+        assert [(f.decision_id, f.value) for f in Feedback.objects.all()] == [(decision.pk, "confirmed")]
+        assert str(decision.pk) in done.stdout
+
+    def test_it_fails_aloud_with_a_key_that_may_not(self, language: str, live_server: Any, by: Any, run: Any) -> None:
+        new = NewAgent("sorter", "Sorter", options=["a", "b"])
+        made = connect_app(by=by, name="app", scopes=["export:read"], agent=None, new=new)
+        done = run(language, self.copied(made, language, live_server.url))
+        assert done.returncode != 0 and "403" in done.stdout + done.stderr
+        assert Decision.objects.count() == 0 and Feedback.objects.count() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+class TestAsking:
+    """With a champion the programs ask the agent: a model that was really trained, a model server that really runs."""
+
+    @pytest.fixture
+    def served(self, tmp_path_factory: Any, settings: Any) -> Iterator[None]:
+        shelf = tmp_path_factory.mktemp("shelf")
+        with running_model_server(shelf, "for-this-test") as address:
+            settings.ARTIFACTS = str(shelf)
+            settings.MODEL_SERVER_URL = address
+            settings.MODEL_SERVER_TOKEN = "for-this-test"
+            model_server.client.cache_clear()
+            yield
+            model_server.client().close()
+            model_server.client.cache_clear()
+
+    def test_each_program_asks_and_confirms(
+        self, served: None, live_server: Any, agent: Any, by: Any, run: Any, tiny_run: Path
+    ) -> None:
+        artifact = store_artifact(
+            workspace=by.workspace, folder=tiny_run / "attempts" / "1" / "model", kind="model", meta={}
+        )
+        register_version(by=by, model=agent.registered_model, new=NewVersion(artifact=artifact, method="pretrain"))
+        made = connect_app(by=by, name="app", scopes=EVERY, agent=agent)
+        assert made.asks and made.lacking == ()
+        snippets = write_snippets(url=live_server.url, token=made.made.token, agent=agent, asks=made.asks)
+        for number, snippet in enumerate(snippets, start=1):
+            done = run(snippet.language, snippet.text)
+            assert done.returncode == 0, snippet.language + done.stdout + done.stderr
+            assert Decision.objects.count() == Feedback.objects.count() == number
+            newest = Decision.objects.latest("id")
+            assert newest.action in OPTIONS and newest.propensity and str(newest.pk) in done.stdout
