@@ -1,0 +1,278 @@
+"""How much the ledger's three large tables hold, moved today, and wait for: bounded work whatever their size.
+
+The home page asks this at every look, and while something moves every few seconds. No statement here reads a large
+table from end to end: today is a range of uuid7 ids or of `recorded_at`, waiting is looked for among the newest rows,
+and a total beyond what is quickly counted is the planner's own estimate, which `Count.approximate` says.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.cache import cache
+from django.db import connection
+from django.utils import timezone
+
+from decisions.tasks import RECKON_REWARDS
+from workspaces.ids import uuid7_bound
+from workspaces.models import Workspace
+
+DAYS = 14
+LOOK = 2_000
+"""What waits is looked for among this many of the newest decisions, and of the newest feedback."""
+QUICK_BYTES = 32 * 1024 * 1024
+"""A table of at most this size (all partitions, without indexes) is counted; a larger one is estimated."""
+MOST_TODAY = 100_000
+MOST_WAITING = 5_000
+QUICK_DAY = 5_000
+CACHE_SECONDS = 3_600
+# A reward is reckoned in the night after its feedback: newer rewards than a dataset stem from feedback since then.
+RECKONED_WITHIN = dt.timedelta(days=2)
+# Feedback may be early; an hour later its decision should be there.
+EARLY = dt.timedelta(hours=1)
+
+_DECISION, _FEEDBACK, _REWARD = "decisions_decision", "decisions_feedback", "decisions_reward"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """`more`: counting stopped at `value`. `approximate`: an estimate. At most one of them."""
+
+    value: int
+    more: bool = False
+    approximate: bool = False
+
+    @classmethod
+    def up_to(cls, most: int, found: int) -> Count:
+        return cls(min(found, most), more=found > most)
+
+    def __bool__(self) -> bool:
+        return self.value > 0
+
+    def __str__(self) -> str:
+        """As a page writes it: 1,234, 5,000+, or two significant digits of an estimate: ≈ 1,200,000."""
+        if self.approximate:
+            return f"≈ {round(self.value, min(0, 2 - len(str(self.value)))):,}"
+        return f"{self.value:,}{'+' if self.more else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCounts:
+    """Numbers of one workspace. Series have DAYS entries, today last; None where a day is not counted yet."""
+
+    decisions: Count
+    feedback: Count
+    rewards: Count
+    decisions_today: Count
+    served_today: Count
+    feedback_today: Count
+    rewards_today: Count
+    looked_at: int  # of the newest decisions, at most LOOK
+    unanswered: int  # of those, without any feedback
+    most_uncertain: uuid.UUID | None  # of those again: the decision of the lowest confidence
+    unreckoned: Count  # feedback that no reckoning has read yet
+    orphans: int  # feedback older than EARLY whose decision is not there
+    orphan_since: dt.datetime | None
+    unfrozen: Count  # rewards since the agent's newest dataset
+    last_decision: dt.datetime | None  # by the server's clock
+    last_served: bool
+    last_feedback: dt.datetime | None
+    last_reward: dt.datetime | None
+    decision_series: tuple[int | None, ...]
+    feedback_series: tuple[int | None, ...]
+
+    @property
+    def look_ended(self) -> bool:
+        """There may be more decisions than were looked at."""
+        return self.looked_at >= LOOK
+
+
+def midnight(now: dt.datetime) -> dt.datetime:
+    """The start of `now`'s day, UTC."""
+    return now.astimezone(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def count_ledger(workspace: Workspace, now: dt.datetime | None = None) -> LedgerCounts:
+    """Nine statements, and up to four more while the series of a fresh process fill."""
+    now = now or timezone.now()
+    today = midnight(now)
+    known = {"workspace": workspace.id, "today": today, "today_id": uuid7_bound(today), "now": now}
+    totals = _totals(workspace.id)
+    decisions_today = _bounded(_DECISION, "id >= %(today_id)s", known, MOST_TODAY)
+    feedback_today = _bounded(_FEEDBACK, "recorded_at >= %(today)s", known, MOST_TODAY)
+    looked_at, unanswered, made_today, served_today, last_decision, last_served, uncertain = _row(_NEWEST, known)
+    if made_today == looked_at == LOOK:  # the look ends within today: its share stands for the day
+        served = Count(round(decisions_today.value * served_today / LOOK), approximate=True)
+    else:
+        served = Count(served_today)
+    read, unreckoned, orphans, orphan_since, last_feedback = _row(_UNRECKONED, known)
+    rewards_today, unfrozen, last_reward = _row(_REWARDED, known)
+    return LedgerCounts(
+        decisions=totals[_DECISION],
+        feedback=totals[_FEEDBACK],
+        rewards=totals[_REWARD],
+        decisions_today=decisions_today,
+        served_today=served,
+        feedback_today=feedback_today,
+        rewards_today=Count.up_to(MOST_WAITING, rewards_today),
+        looked_at=looked_at,
+        unanswered=unanswered,
+        most_uncertain=uncertain,
+        unreckoned=Count(unreckoned, more=unreckoned == read == LOOK),
+        orphans=orphans,
+        orphan_since=orphan_since,
+        unfrozen=Count.up_to(MOST_WAITING, unfrozen),
+        last_decision=last_decision,
+        last_served=bool(last_served),
+        last_feedback=last_feedback,
+        last_reward=last_reward,
+        decision_series=(*_past_days(_DECISION, workspace.id, today), decisions_today.value),
+        feedback_series=(*_past_days(_FEEDBACK, workspace.id, today), feedback_today.value),
+    )
+
+
+def _row(statement: str, parameters: Mapping[str, Any]) -> Sequence[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return cursor.fetchone()
+
+
+def _bounded(table: str, condition: str, parameters: Mapping[str, Any], most: int) -> Count:
+    statement = (  # names and conditions are this module's own
+        f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE workspace_id = %(workspace)s AND {condition}"  # noqa: S608
+        " LIMIT %(limit)s) found"
+    )
+    return Count.up_to(most, _row(statement, {**parameters, "limit": most + 1})[0])
+
+
+_SIZES = """
+SELECT i.inhparent::regclass::text, sum(pg_relation_size(i.inhrelid))::bigint
+  FROM pg_inherits i
+ WHERE i.inhparent IN ('decisions_decision'::regclass, 'decisions_feedback'::regclass, 'decisions_reward'::regclass)
+ GROUP BY 1
+"""
+
+
+def _totals(workspace_id: uuid.UUID) -> dict[str, Count]:
+    """Rows of the workspace by table: counted where the table is small, else what the planner expects."""
+    found = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_SIZES)
+        for table, size in cursor.fetchall():
+            rows = f"FROM {table} WHERE workspace_id = %s"
+            if size <= QUICK_BYTES:
+                cursor.execute(f"SELECT count(*) {rows}", [workspace_id])
+                found[table] = Count(cursor.fetchone()[0])
+            else:
+                cursor.execute(f"EXPLAIN (FORMAT JSON) SELECT 1 {rows}", [workspace_id])
+                plan = cursor.fetchone()[0]
+                plan = json.loads(plan) if isinstance(plan, str) else plan
+                found[table] = Count(int(plan[0]["Plan"]["Plan Rows"]), approximate=True)
+    return found
+
+
+# LIMIT inside the lateral keeps the planner from hashing all feedback: each newest decision is one index probe.
+_NEWEST = f"""
+SELECT count(*), count(*) - count(answered), count(*) FILTER (WHERE id >= %(today_id)s),
+       count(model_version_id) FILTER (WHERE id >= %(today_id)s),
+       max(recorded_at), (array_agg(model_version_id IS NOT NULL ORDER BY id DESC))[1],
+       (array_agg(id ORDER BY confidence, id DESC) FILTER (WHERE answered IS NULL))[1]
+  FROM (SELECT id, model_version_id, recorded_at, confidence FROM decisions_decision
+         WHERE workspace_id = %(workspace)s ORDER BY id DESC LIMIT {LOOK}) newest
+  LEFT JOIN LATERAL (SELECT true AS answered FROM decisions_feedback f
+                      WHERE f.decision_id = newest.id LIMIT 1) f ON true
+"""  # noqa: S608 - LOOK is a number of this module
+
+# How far each agent's current spec has read: its newest reward's watermark, or the start of the newest reckoning of
+# every agent that ended well, where the spec was there already. Feedback that gives no reward moves no watermark.
+_MARKS = f"""
+WITH spec AS (
+  SELECT DISTINCT ON (agent_id) id, agent_id, created_at FROM decisions_rewardspec
+   WHERE workspace_id = %(workspace)s ORDER BY agent_id, number DESC
+), reckoning AS (
+  SELECT max(started_at) AS started_at FROM jobs_job
+   WHERE kind = '{RECKON_REWARDS}' AND state = 'succeeded' AND NOT payload ? 'agent_id'
+), mark AS (
+  SELECT spec.id, spec.agent_id,
+         greatest((SELECT max(r.feedback_until) FROM decisions_reward r WHERE r.spec_id = spec.id),
+                  CASE WHEN spec.created_at <= reckoning.started_at THEN reckoning.started_at END) AS until
+    FROM spec, reckoning
+)
+"""  # noqa: S608 - a name of ours
+_UNRECKONED = f"""
+{_MARKS}, fresh AS (
+  SELECT f.decision_id, f.recorded_at FROM decisions_feedback f
+   WHERE f.workspace_id = %(workspace)s AND f.recorded_at > %(now)s::timestamptz - interval '30 days'
+   ORDER BY f.recorded_at DESC LIMIT {LOOK}
+)
+SELECT count(*),
+       count(*) FILTER (WHERE d.id IS NOT NULL AND (mark.until IS NULL OR fresh.recorded_at > mark.until)),
+       count(*) FILTER (WHERE fresh.decision_id IS NOT NULL AND d.id IS NULL
+                          AND fresh.recorded_at < %(now)s::timestamptz - interval '{EARLY.total_seconds()} seconds'),
+       min(fresh.recorded_at) FILTER (WHERE fresh.decision_id IS NOT NULL AND d.id IS NULL
+                          AND fresh.recorded_at < %(now)s::timestamptz - interval '{EARLY.total_seconds()} seconds'),
+       max(fresh.recorded_at)
+  FROM fresh
+  LEFT JOIN LATERAL (SELECT d.id, d.agent_id FROM decisions_decision d WHERE d.id = fresh.decision_id LIMIT 1) d ON true
+  LEFT JOIN mark ON mark.agent_id = d.agent_id
+"""  # noqa: S608 - numbers and names of this module
+_REWARDED = f"""
+{_MARKS}, frozen AS (
+  SELECT mark.id AS spec_id, max(s.created_at) AS at
+    FROM mark LEFT JOIN training_datasetsnapshot s ON s.agent_id = mark.agent_id AND s.kind = 'logged'
+   GROUP BY 1
+)
+SELECT (SELECT count(*) FROM (
+          SELECT 1 FROM frozen JOIN decisions_reward r ON r.spec_id = frozen.spec_id
+           WHERE r.feedback_until > %(today)s::timestamptz - interval '{RECKONED_WITHIN.days} days'
+             AND r.computed_at >= %(today)s AND r.value IS NOT NULL LIMIT {MOST_WAITING + 1}) a),
+       (SELECT count(*) FROM (
+          SELECT 1 FROM frozen JOIN decisions_reward r ON r.spec_id = frozen.spec_id
+           WHERE r.feedback_until > coalesce(frozen.at - interval '{RECKONED_WITHIN.days} days', '-infinity')
+             AND r.computed_at > coalesce(frozen.at, '-infinity') AND r.value IS NOT NULL
+           LIMIT {MOST_WAITING + 1}) b),
+       (SELECT max(newest.computed_at) FROM frozen
+          CROSS JOIN LATERAL (SELECT r.computed_at FROM decisions_reward r WHERE r.spec_id = frozen.spec_id
+                               ORDER BY r.feedback_until DESC LIMIT 1) newest)
+"""  # noqa: S608 - numbers of this module
+
+
+def _past_days(table: str, workspace_id: uuid.UUID, today: dt.datetime) -> list[int | None]:
+    """Counts of the DAYS − 1 days before today, oldest first. What has passed hardly changes, so it is remembered for
+    an hour; of days with more rows than QUICK_DAY one is counted at each look, and is None until then."""
+    key = f"home:{table}:{workspace_id}"
+    known: dict[str, int] = cache.get(key) or {}
+    days = [today - dt.timedelta(days=back) for back in range(DAYS - 1, 0, -1)]
+    missing = [day for day in days if day.isoformat() not in known]
+    if missing:
+        quick = _count_days(table, workspace_id, missing, QUICK_DAY + 1)
+        full = [day for day, found in quick.items() if found > QUICK_DAY]
+        known |= {day.isoformat(): found for day, found in quick.items() if found <= QUICK_DAY}
+        if full:
+            [(day, found)] = _count_days(table, workspace_id, full[-1:], None).items()
+            known[day.isoformat()] = found
+        cache.set(
+            key, {day.isoformat(): known[day.isoformat()] for day in days if day.isoformat() in known}, CACHE_SECONDS
+        )
+    return [known.get(day.isoformat()) for day in days]
+
+
+def _count_days(
+    table: str, workspace_id: uuid.UUID, days: Sequence[dt.datetime], limit: int | None
+) -> dict[dt.datetime, int]:
+    """One statement, a bounded range of an index for each day."""
+    part = f"(SELECT count(*) FROM (SELECT 1 FROM {table} WHERE workspace_id = %s AND {{}} LIMIT %s) one)"  # noqa: S608
+    conditions, parameters = [], []
+    for day in days:
+        after = day + dt.timedelta(days=1)
+        by_id = table == _DECISION
+        conditions.append(part.format("id >= %s AND id < %s" if by_id else "recorded_at >= %s AND recorded_at < %s"))
+        parameters += [workspace_id, *((uuid7_bound(day), uuid7_bound(after)) if by_id else (day, after)), limit]
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(conditions)}", parameters)
+        return dict(zip(days, cursor.fetchone(), strict=True))

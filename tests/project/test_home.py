@@ -1,0 +1,506 @@
+"""The home page's numbers against rows made for them: what waits where, what moved, what is stuck, who is needed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.utils import timezone
+
+from decisions.rewards.reckoning import reckon_rewards
+from decisions.services import ComponentSetup, create_reward_spec, current_reward_spec
+from project import attention, ledger_counts
+from project.home import Home, Station, read_home
+from project.ledger_counts import Count, count_ledger
+from tests.factories import (
+    AgentFactory,
+    AliasFactory,
+    ApiKeyFactory,
+    DatasetSnapshotFactory,
+    DecisionFactory,
+    EvaluationFactory,
+    ExperimentFactory,
+    ExposureFactory,
+    FeedbackFactory,
+    GateVerdictFactory,
+    JobFactory,
+    MembershipFactory,
+    ModelVersionFactory,
+    ObservationFactory,
+    OutboxFactory,
+    PhaseFactory,
+    RewardFactory,
+    RunEventFactory,
+    TrainingRunFactory,
+    UserFactory,
+    VariantFactory,
+    uuid7_at,
+)
+from training.models import TrainingRun
+from workspaces.services import create_api_key, record_audit
+
+MINUTE, HOUR, DAY = dt.timedelta(minutes=1), dt.timedelta(hours=1), dt.timedelta(days=1)
+NOW = (timezone.now() + DAY).replace(hour=15, minute=0, second=0, microsecond=0)
+"""An afternoon to come: hours back are still that day, and rows made by the test itself are never of that day."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    cache.clear()
+
+
+def at(home: Home, key: str) -> Station:
+    return next(station for station in home.stations if station.key == key)
+
+
+def decide(agent: Any, moment: dt.datetime, **fields: Any) -> Any:
+    return DecisionFactory(agent=agent, id=uuid7_at(moment), observed_at=moment, **fields)
+
+
+def say(decision: Any, moment: dt.datetime, **fields: Any) -> Any:
+    return FeedbackFactory(decision=decision, observed_at=moment, **fields)
+
+
+def backdate(row: Any, moment: dt.datetime, field: str = "created_at") -> Any:
+    type(row).objects.filter(pk=row.pk).update(**{field: moment})
+    return row
+
+
+def whats(items: Any) -> list[str]:
+    return [item.what for item in items]
+
+
+def test_an_empty_workspace_is_a_first_run_and_everything_is_idle(workspace: Any) -> None:
+    home = read_home(workspace, NOW)
+    assert home.first_run and not home.busy
+    assert {station.state for station in home.stations} == {"idle"}
+    assert [station.key for station in home.stations] == [
+        "serve", "record", "feedback", "reward", "dataset", "train", "evaluate", "register", "experiment",
+    ]  # fmt: skip
+    assert home.stuck == () and home.moved == () and whats(home.needs) == ["No app is connected"]
+
+
+def test_the_ledger_s_stations_count_this_workspace_and_this_day(agent: Any, other_workspace: Any) -> None:
+    version = ModelVersionFactory(registered_model=agent.registered_model)
+    AliasFactory(version=version)
+    own = [decide(agent, NOW - number * HOUR) for number in (1, 2)]
+    served = decide(agent, NOW - 3 * HOUR, policy_name=None, model_version=version)
+    old = [decide(agent, NOW - number * DAY) for number in (1, 1, 3)]
+    decide(AgentFactory(workspace=other_workspace), NOW - HOUR)
+    for decision, moment in ((own[0], NOW - HOUR), (old[0], NOW - DAY), (old[1], NOW - HOUR)):
+        say(decision, moment)
+    say(decide(AgentFactory(workspace=other_workspace), NOW - HOUR), NOW - HOUR)
+    home = read_home(agent.workspace, NOW)
+    record, feedback = at(home, "record"), at(home, "feedback")
+    assert (record.total, record.today) == (Count(6), Count(3))
+    assert record.series[-4:] == (1, 0, 2, 3)
+    assert (feedback.total, feedback.today) == (Count(3), Count(2))
+    assert feedback.series[-2:] == (1, 2)
+    assert (at(home, "serve").today, at(home, "serve").waiting) == (Count(1), Count(0))
+    assert (feedback.waiting, feedback.waits, feedback.state) == (Count(3), "decisions without any", "waiting")
+    assert served.id and not home.first_run and not home.approximate
+
+
+def test_an_agent_without_a_version_waits_for_one(agent: Any, other_workspace: Any) -> None:
+    AgentFactory(workspace=other_workspace)
+    serve = at(read_home(agent.workspace, NOW), "serve")
+    assert (serve.total, serve.waiting, serve.waits, serve.state) == (Count(1), Count(1), "without a model", "waiting")
+
+
+class TestFeedbackToReckon:
+    def waiting(self, agent: Any) -> int:
+        return count_ledger(agent.workspace, NOW).unreckoned.value
+
+    def test_what_lies_past_the_watermark_waits(self, agent: Any) -> None:
+        for number in (3, 2, 1):
+            say(decide(agent, NOW - DAY), NOW - number * HOUR)
+        assert self.waiting(agent) == 3  # nothing was ever reckoned
+        RewardFactory(decision=decide(agent, NOW - DAY), feedback_until=NOW - 2 * HOUR)
+        assert self.waiting(agent) == 1
+
+    def test_a_reckoning_reads_it_all_and_a_new_spec_wants_it_again(self, agent: Any, by: Any) -> None:
+        moment = timezone.now()
+        FeedbackFactory(decision=DecisionFactory(agent=agent), recorded_at=moment)
+        assert count_ledger(agent.workspace).unreckoned == Count(1)
+        assert reckon_rewards(current_reward_spec(agent)) == 1
+        assert count_ledger(agent.workspace).unreckoned == Count(0)
+        create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", 2.0)])
+        assert count_ledger(agent.workspace).unreckoned == Count(1)
+
+    def test_feedback_that_gives_no_reward_does_not_wait_after_a_reckoning_of_all(self, agent: Any) -> None:
+        say(decide(agent, NOW - DAY), NOW - 3 * HOUR, metric="clicks", value=3)
+        assert self.waiting(agent) == 1
+        ended = {"state": "succeeded", "started_at": NOW - 2 * HOUR, "finished_at": NOW - 2 * HOUR}
+        JobFactory(workspace=None, kind="decisions.reckon_rewards", payload={"agent_id": "other"}, **ended)
+        assert self.waiting(agent) == 1  # that one read another agent only
+        JobFactory(workspace=None, kind="decisions.reckon_rewards", **ended)
+        assert self.waiting(agent) == 0
+
+    def test_the_look_is_bounded_and_says_so(self, agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert str(Count.up_to(5, 6)) == "5+" and str(Count.up_to(5, 5)) == "5"
+        monkeypatch.setattr(ledger_counts, "LOOK", 2)
+        monkeypatch.setattr(ledger_counts, "_UNRECKONED", ledger_counts._UNRECKONED.replace("LIMIT 2000", "LIMIT 2"))
+        for _ in range(3):
+            say(decide(agent, NOW - DAY), NOW - HOUR)
+        assert count_ledger(agent.workspace, NOW).unreckoned == Count(2, more=True)
+
+
+def test_rewards_wait_for_the_agent_s_next_dataset(agent: Any) -> None:
+    for moment in (NOW - 5 * HOUR, NOW - HOUR):
+        RewardFactory(decision=decide(agent, NOW - DAY), feedback_until=moment, computed_at=moment)
+    RewardFactory(
+        decision=decide(agent, NOW - DAY), value=None, raw=None, feedback_until=NOW - HOUR, computed_at=NOW - HOUR
+    )
+    home = read_home(agent.workspace, NOW)
+    assert (at(home, "dataset").waiting, at(home, "reward").today) == (Count(2), Count(2))
+    spec = current_reward_spec(agent)
+    snapshot = DatasetSnapshotFactory(agent=agent, kind="logged", reward_spec=spec)
+    backdate(snapshot, NOW - 2 * HOUR)
+    assert at(read_home(agent.workspace, NOW), "dataset").waiting == Count(1)
+    backdate(snapshot, NOW)
+    assert at(read_home(agent.workspace, NOW), "dataset").waiting == Count(0)
+    backdate(DatasetSnapshotFactory(agent=agent, kind="labelled"), NOW)  # no snapshot of the ledger
+
+
+def test_runs_versions_and_experiments_wait_where_they_stand(agent: Any) -> None:
+    model = agent.registered_model
+    champion, untried, unmeasured = (ModelVersionFactory(registered_model=model) for _ in range(3))
+    AliasFactory(version=champion)
+    run = TrainingRunFactory(agent=agent)
+    EvaluationFactory(run=run, version=untried, against=champion)
+    GateVerdictFactory(version=untried, against=champion)
+    home = read_home(agent.workspace, NOW)
+    assert at(home, "train").waiting == Count(1)
+    assert (at(home, "evaluate").waiting, at(home, "evaluate").total) == (Count(1), Count(1))
+    assert (at(home, "register").waiting, at(home, "register").total) == (Count(1), Count(3))
+    assert unmeasured.pk and at(home, "experiment").waiting == Count(0)
+    experiment = backdate(ExperimentFactory(registered_model=model), NOW - MINUTE, "started_at")
+    VariantFactory(experiment=experiment, arm="treatment", version=untried)
+    home = read_home(agent.workspace, NOW)
+    assert at(home, "register").waiting == Count(0)
+    assert (at(home, "experiment").waiting, at(home, "experiment").state) == (Count(1), "moving")
+    assert home.poll_seconds == 3  # the run
+
+
+class TestMoving:
+    @pytest.mark.parametrize("age, state, polls", [(5, "moving", 3), (600, "waiting", None)])
+    def test_a_station_moves_while_its_last_row_is_fresh(
+        self, agent: Any, age: int, state: str, polls: int | None
+    ) -> None:
+        moment = NOW - dt.timedelta(seconds=age)
+        decide(agent, moment)
+        say(decide(agent, moment), moment)
+        home = read_home(agent.workspace, NOW)
+        assert (at(home, "feedback").state, home.poll_seconds) == (state, polls)
+        assert at(home, "record").state == ("moving" if polls else "idle")
+
+    def test_an_experiment_alone_is_looked_at_slowly(self, agent: Any) -> None:
+        backdate(ExperimentFactory(registered_model=agent.registered_model), NOW - MINUTE, "started_at")
+        assert read_home(agent.workspace, NOW + 9 * MINUTE).poll_seconds == 15
+
+    def test_a_job_under_way_is_shown_and_polled_and_another_workspace_s_is_not(
+        self, workspace: Any, other_workspace: Any
+    ) -> None:
+        JobFactory(workspace=other_workspace, kind="secret.work", state="running", lease_until=NOW + HOUR)
+        assert read_home(workspace, NOW).working == ()
+        job = JobFactory(workspace=workspace, kind="project.demo_loop", state="running", lease_until=NOW + HOUR)
+        home = read_home(workspace, NOW)
+        assert (home.working, home.poll_seconds, home.first_run) == ((job,), 3, False)
+        type(job).objects.filter(pk=job.pk).update(state="succeeded", lease_until=None, finished_at=NOW)
+        home = read_home(workspace, NOW)
+        assert ([one.state for one in home.working], home.poll_seconds) == (["succeeded"], None)
+        assert read_home(workspace, NOW + 2 * DAY).working == ()
+
+
+def make_failed_run(agent: Any) -> Any:
+    finished = {"started_at": NOW - HOUR, "finished_at": NOW - HOUR}
+    return TrainingRunFactory(agent=agent, state="failed", error="Traceback\nValueError: no rows", **finished)
+
+
+def make_dead_job(agent: Any) -> Any:
+    ended = {"state": "dead", "finished_at": NOW - HOUR, "error": "KeyError: 'x'"}
+    return JobFactory(workspace=agent.workspace, kind="decisions.mature_outcomes", id=uuid7_at(NOW - HOUR), **ended)
+
+
+def make_lost_job(agent: Any) -> Any:
+    return JobFactory(workspace=agent.workspace, kind="k", state="running", attempts=1, lease_until=NOW - MINUTE)
+
+
+def make_retried_job(agent: Any) -> Any:
+    return JobFactory(
+        workspace=agent.workspace,
+        kind="k",
+        attempts=1,
+        error="OSError: disk full",
+        run_after=NOW,
+        started_at=NOW - MINUTE,
+    )
+
+
+def make_waiting_job(agent: Any) -> Any:
+    return JobFactory(workspace=agent.workspace, kind="k", run_after=NOW - HOUR)
+
+
+def make_unsent_hint(agent: Any) -> Any:
+    return OutboxFactory(job=JobFactory(workspace=agent.workspace, kind="k", run_after=NOW - 5 * MINUTE), sent_at=None)
+
+
+def make_still_run(agent: Any) -> Any:
+    run = TrainingRunFactory(agent=agent, state="running", started_at=NOW - HOUR)
+    RunEventFactory(run=run, at=NOW - 20 * MINUTE)
+    return run
+
+
+def make_experiment(agent: Any, **fields: Any) -> Any:
+    experiment = ExperimentFactory(
+        registered_model=agent.registered_model, name="try", exposure_window_seconds=60, **fields
+    )
+    PhaseFactory(experiment=experiment, attribution_window_seconds=60)
+    return backdate(experiment, NOW - HOUR, "started_at")
+
+
+def make_unbalanced_experiment(agent: Any) -> Any:
+    experiment = make_experiment(agent, sample_ratio_mismatch=True)
+    return ObservationFactory(exposure=ExposureFactory(phase=experiment.phases.get()))
+
+
+def make_rolled_back_experiment(agent: Any) -> Any:
+    return make_experiment(agent, state="rolled_back", ended_at=NOW - HOUR, verdict="E⁻ reached 20")
+
+
+STUCK: list[tuple[Callable[[Any], Any], str, str, str]] = [
+    (make_failed_run, "train", "failed", "ValueError: no rows"),
+    (make_still_run, "train", "does not move", "No word from its engine."),
+    (make_dead_job, "experiment", "decisions.mature_outcomes is dead", "KeyError: 'x'"),
+    (make_lost_job, "record", "lost its worker", "attempt 1 of 3"),
+    (make_retried_job, "record", "is being retried", "disk full"),
+    (make_waiting_job, "record", "waits", "No worker has taken it."),
+    (make_unsent_hint, "record", "1 due jobs that no worker knows of", "broker"),
+    (make_experiment, "experiment", "has no matured unit", "No unit has met it"),
+    (make_unbalanced_experiment, "experiment", "Sample ratio alarm", "cannot be trusted"),
+    (make_rolled_back_experiment, "experiment", "was rolled back", "E⁻ reached 20"),
+]
+
+
+class TestStuck:
+    @pytest.mark.parametrize(
+        "make, station, what, why", STUCK, ids=[case[0].__name__.removeprefix("make_") for case in STUCK]
+    )
+    def test_it_says_what_and_why_and_since_when(
+        self, agent: Any, other_workspace: Any, make: Callable[[Any], Any], station: str, what: str, why: str
+    ) -> None:
+        make(AgentFactory(workspace=other_workspace))
+        assert read_home(agent.workspace, NOW).stuck == ()
+        make(agent)
+        [item] = read_home(agent.workspace, NOW).stuck
+        assert item.station == station and what in item.what and why in item.why
+        assert item.since is not None and item.since <= NOW
+        assert at(read_home(agent.workspace, NOW), station).state == "stuck"
+
+    def test_a_run_that_speaks_moves_and_a_failure_that_was_made_good_is_over(self, agent: Any) -> None:
+        RunEventFactory(run=make_still_run(agent), attempt=2, sequence=1, at=NOW - MINUTE)
+        make_failed_run(agent)
+        version = ModelVersionFactory(registered_model=agent.registered_model)
+        TrainingRunFactory(agent=agent, state="succeeded", produced_version=version, finished_at=NOW - MINUTE)
+        assert read_home(agent.workspace, NOW).stuck == ()
+
+    def test_units_that_met_it_and_none_matured_is_said_otherwise(self, agent: Any) -> None:
+        ExposureFactory(phase=make_experiment(agent).phases.get())
+        [item] = read_home(agent.workspace, NOW).stuck
+        assert item.why == "Units met it, but none has matured."
+
+    def test_a_shared_job_s_error_is_not_shown_to_a_workspace(self, workspace: Any) -> None:
+        ended = {"state": "dead", "finished_at": NOW - HOUR, "error": "row of elsewhere: secret"}
+        JobFactory(workspace=None, kind="decisions.reckon_rewards", id=uuid7_at(NOW - HOUR), **ended)
+        [item] = read_home(workspace, NOW).stuck
+        assert item.station == "reward" and "secret" not in item.why + item.what
+
+    def test_feedback_whose_decision_never_came_is_stuck(self, agent: Any) -> None:
+        decision = decide(agent, NOW - DAY)
+        say(decision, NOW - 2 * HOUR)
+        early = decide(agent, NOW - DAY)
+        say(early, NOW - 10 * MINUTE)
+        type(decision).objects.filter(pk__in=[decision.pk, early.pk]).delete()
+        [item] = read_home(agent.workspace, NOW).stuck
+        assert item.station == "feedback" and item.what.startswith("1 ") and item.since == NOW - 2 * HOUR
+
+
+class Answering(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def answering() -> Iterator[str]:
+    """The address of something that answers."""
+    server = HTTPServer(("127.0.0.1", 0), Answering)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_model_server_that_does_not_answer_stops_the_serving(agent: Any, answering: str, settings: Any) -> None:
+    settings.MODEL_SERVER_URL = "http://127.0.0.1:9"  # the discard port: nobody listens
+    assert read_home(agent.workspace, NOW).stuck == ()  # no version serves: nobody asks
+    AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
+    assert whats(read_home(agent.workspace, NOW).stuck) == ["The model server does not answer"]
+    settings.MODEL_SERVER_URL = answering
+    assert read_home(agent.workspace, NOW).stuck == ()
+
+
+class TestNeedsAPerson:
+    @pytest.fixture(autouse=True)
+    def key(self, workspace: Any) -> Any:
+        return ApiKeyFactory(workspace=workspace)
+
+    def test_the_least_certain_unjudged_decision_comes_first(self, agent: Any) -> None:
+        say(decide(agent, NOW - HOUR, confidence=0.01), NOW)
+        for number, confidence in enumerate((0.9, 0.2, None, 0.7)):
+            decide(agent, NOW - number * MINUTE, confidence=confidence)
+        unsure = agent.decisions.get(confidence=0.2)
+        [item] = read_home(agent.workspace, NOW).needs
+        assert item.what == "4 decisions to judge"
+        assert str(unsure.pk) in item.url and item.role == "labeller"
+
+    def test_a_version_that_passed_and_was_not_tried(self, agent: Any) -> None:
+        champion, passed, failed = (ModelVersionFactory(registered_model=agent.registered_model) for _ in range(3))
+        GateVerdictFactory(version=passed, against=champion, estimate=0.1, low=0.05, high=0.15)
+        GateVerdictFactory(version=failed, against=champion, passed=False)
+        [item] = read_home(agent.workspace, NOW).needs
+        assert str(passed) in item.what and "+10.0 points" in item.why and str(passed.pk) in item.url
+
+    def test_the_newest_verdict_of_a_gate_counts(self, agent: Any) -> None:
+        champion, version = (ModelVersionFactory(registered_model=agent.registered_model) for _ in range(2))
+        backdate(GateVerdictFactory(version=version, against=champion), NOW - HOUR)
+        backdate(GateVerdictFactory(version=version, against=champion, passed=False), NOW)
+        assert read_home(agent.workspace, NOW).needs == ()
+
+    def test_an_experiment_that_is_decided_and_one_that_never_is(self, agent: Any) -> None:
+        ExperimentFactory(
+            registered_model=agent.registered_model, name="won", state="promoted", ended_at=NOW - HOUR, verdict="E⁺"
+        )
+        slow = make_experiment(agent, min_units_per_arm=10, min_seconds=60, units_control=40, units_treatment=41)
+        ObservationFactory(exposure=ExposureFactory(phase=slow.phases.get()))
+        found = read_home(agent.workspace, NOW).needs
+        assert whats(found) == ["try stays undecided", "won is decided: promoted"]
+        type(slow).objects.filter(pk=slow.pk).update(units_control=39)
+        assert whats(read_home(agent.workspace, NOW).needs) == ["won is decided: promoted"]
+        assert read_home(agent.workspace, NOW + 8 * DAY).needs == ()
+
+    def test_a_key_and_one_time_passwords(self, workspace: Any, other_workspace: Any, key: Any) -> None:
+        MembershipFactory(workspace=other_workspace, user=UserFactory(must_change_password=True))
+        assert read_home(workspace, NOW).needs == ()
+        MembershipFactory(workspace=workspace, user=UserFactory(name="Kim", must_change_password=True))
+        assert whats(read_home(workspace, NOW).needs) == ["Kim still has a one-time password"]
+        type(key).objects.filter(pk=key.pk).update(expires_at=NOW - HOUR)
+        assert "No app is connected" in whats(read_home(workspace, NOW).needs)
+
+
+def test_moved_today_tells_in_order_and_of_today_only(agent: Any, by: Any, other_workspace: Any) -> None:
+    now = timezone.now()
+    version = ModelVersionFactory(registered_model=agent.registered_model)
+    record_audit(by=by, action="version.registered", target=f"model_version:{version.pk}", details={"name": "filer:1"})
+    record_audit(by=by, action="reward_spec.created", target="reward_spec:1")
+    TrainingRunFactory(agent=agent, state="succeeded", produced_version=version, finished_at=now)
+    make_failed_run(AgentFactory(workspace=other_workspace))
+    ExperimentFactory(registered_model=agent.registered_model, name="won", state="promoted", ended_at=now)
+    RewardFactory(decision=DecisionFactory(agent=agent), computed_at=now)
+    home = read_home(agent.workspace, now + dt.timedelta(seconds=1))
+    told = [event.what for event in home.moved]
+    assert "filer:1 registered" in told and "won: promoted" in told and "1 rewards reckoned" in told
+    assert any("succeeded: " in one for one in told) and not any("failed" in one for one in told)
+    assert not any("reward_spec" in one for one in told)
+    assert list(home.moved) == sorted(home.moved, key=lambda event: event.at, reverse=True)
+    later = read_home(agent.workspace, now + DAY)
+    assert later.moved == ()
+
+
+def test_every_told_action_can_be_told(workspace: Any, by: Any) -> None:
+    for action in attention.TOLD:
+        record_audit(by=by, action=action, target="model:1")
+    create_api_key(by=by, name="app", scopes=["admin"])
+    home = read_home(workspace, timezone.now())
+    assert len(home.moved) == len(attention.TOLD) + 1
+
+
+def test_the_champion_s_curve_is_of_its_model_and_in_order(agent: Any) -> None:
+    versions = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(3)]
+    AliasFactory(version=versions[1])
+    for version, mean in zip(versions, (0.5, 0.7, 0.6), strict=True):
+        score = {"mean": mean, "low": mean - 0.1, "high": mean + 0.1, "n": 9, "clusters": 9}
+        scores = {"trained": {"accuracy": score, "reward": score}}
+        EvaluationFactory(run=TrainingRunFactory(agent=agent), version=version, scores=scores)
+    home = read_home(agent.workspace, NOW)
+    assert home.curve == [0.5, 0.7, 0.6]
+    assert home.champion_measured is not None and home.champion_measured.number == versions[1].number
+
+
+class TestLargeTables:
+    def test_totals_become_estimates_and_say_so(self, agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        for _ in range(60):
+            decide(agent, NOW - HOUR)
+        exact = read_home(agent.workspace, NOW)
+        assert (at(exact, "record").total, exact.approximate) == (Count(60), False)
+        monkeypatch.setattr(ledger_counts, "QUICK_BYTES", -1)
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE decisions_decision")
+        estimated = read_home(agent.workspace, NOW)
+        total = at(estimated, "record").total
+        assert total.approximate and estimated.approximate and 30 <= total.value <= 120
+        assert str(Count(1_234_567, approximate=True)) == "≈ 1,200,000"
+
+    def test_today_beyond_the_look_is_the_look_s_share(self, agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        version = ModelVersionFactory(registered_model=agent.registered_model)
+        monkeypatch.setattr(ledger_counts, "LOOK", 4)
+        monkeypatch.setattr(ledger_counts, "_NEWEST", ledger_counts._NEWEST.replace("LIMIT 2000", "LIMIT 4"))
+        for number in range(8):
+            by = {"policy_name": None, "model_version": version} if number % 2 else {}
+            decide(agent, NOW - number * MINUTE, **by)
+        counts = count_ledger(agent.workspace, NOW)
+        assert counts.served_today == Count(4, approximate=True) and counts.decisions_today == Count(8)
+        home = read_home(agent.workspace, NOW)
+        assert at(home, "feedback").waits == "of the newest 4 decisions without any"
+        assert "4 of the newest 4 decisions to judge" in whats(home.needs)
+
+    def test_busy_days_are_counted_one_at_a_look_and_remembered(
+        self, agent: Any, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+    ) -> None:
+        monkeypatch.setattr(ledger_counts, "QUICK_DAY", 1)
+        for days, many in ((1, 3), (2, 2), (3, 1)):
+            for _ in range(many):
+                decide(agent, NOW - days * DAY)
+        looks = [count_ledger(agent.workspace, NOW).decision_series[-4:] for _ in range(3)]
+        assert looks == [(1, None, 3, 0), (1, 2, 3, 0), (1, 2, 3, 0)]
+        with django_assert_num_queries(9):
+            count_ledger(agent.workspace, NOW)
+
+    def test_the_statements_are_as_many_whatever_there_is(
+        self, agent: Any, django_assert_max_num_queries: Any, other_workspace: Any
+    ) -> None:
+        for number in range(12):
+            version = ModelVersionFactory(registered_model=AgentFactory(workspace=agent.workspace).registered_model)
+            AliasFactory(version=version)
+            make_failed_run(agent)
+            make_still_run(agent)
+            make_dead_job(agent)
+            say(decide(agent, NOW - number * HOUR), NOW)
+        for _ in range(6):
+            make_experiment(AgentFactory(workspace=agent.workspace))
+        read_home(agent.workspace, NOW)
+        with django_assert_max_num_queries(26):
+            home = read_home(agent.workspace, NOW)
+        assert len(home.stuck) > 30 and TrainingRun.objects.count() == 24
