@@ -23,7 +23,7 @@ import pytest
 import yaml
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
-from django.db import connection
+from django.db import DatabaseError, connection
 
 from project.demo.passages import TOPICS
 from tests.docs.blocks import PAGES, ROOT, Block, blocks
@@ -292,6 +292,10 @@ def test_every_marked_answer_follows_a_call_and_every_check_is_known() -> None:
             before = block
 
 
+def of(language: str, code: str, mark: str = "", line: int = 1) -> Block:
+    return Block(ROOT / "README.md", line, language, mark, code)
+
+
 class TestTheChecksThemselves:
     """Each kind of broken block is found."""
 
@@ -308,7 +312,7 @@ class TestTheChecksThemselves:
         ],
     )
     def test_a_broken_block_is_found(self, language: str, code: str) -> None:
-        block = Block(ROOT / "README.md", 1, language, "", code)
+        block = of(language, code)
         with pytest.raises((AssertionError, ValueError, SyntaxError, yaml.YAMLError)):
             CHECKS[language](block)
 
@@ -317,13 +321,38 @@ class TestTheChecksThemselves:
         with pytest.raises(AssertionError):
             JSON_CHECKS["the labelled row"](row)
 
-    def test_shell_blocks_share_variables_and_stop_at_a_failure(self, tmp_path: Path) -> None:
+    @pytest.fixture
+    def page(self, tmp_path: Path) -> Page:
         folder = tmp_path / "copy"
         folder.mkdir()
-        page = Page(folder, dict(os.environ), "http://127.0.0.1:1")
-        block = Block(ROOT / "README.md", 1, "sh", "", f"A=1 B={USUAL_ADDRESS}/x; C='two words'")
-        page.sh(block)
-        page.sh(Block(ROOT / "README.md", 5, "sh", "", 'echo "$A $B $C"'))
+        return Page(folder, dict(os.environ), "http://127.0.0.1:1")
+
+    def test_shell_blocks_share_variables_and_stop_at_a_failure(self, page: Page) -> None:
+        page.sh(of("sh", f"A=1 B={USUAL_ADDRESS}/x; C='two words'"))
+        page.sh(of("sh", 'echo "$A $B $C"'))
         assert page.printed == "1 http://127.0.0.1:1/x two words\n"
         with pytest.raises(AssertionError, match=r"README\.md:9"):
-            page.sh(Block(ROOT / "README.md", 9, "sh", "", "false | cat; echo on"))
+            page.sh(of("sh", "false | cat; echo on", line=9))
+
+    def test_an_answer_of_another_shape_is_found(self, page: Page) -> None:
+        page.printed = '{"kept": [{"index": 0, "duplicate": false}], "errors": []}'
+        page.answer(of("json", '{"kept": [{"index": 7, "duplicate": true}], "errors": []}'))
+        for other in (
+            '{"kept": [{"index": "7", "duplicate": true}], "errors": []}',
+            '{"kept": [], "errors": []}',
+            "[]",
+        ):
+            with pytest.raises(AssertionError):
+                page.answer(of("json", other))
+
+    def test_an_error_that_the_page_does_not_show_is_a_failure(self, page: Page) -> None:
+        refused = of("sh", """echo '{"error": {"code": "not_found"}}'""")
+        page.perform(refused, of("json", '{"error": {"code": "x"}}', "the answer"))
+        with pytest.raises(AssertionError, match="not_found"):
+            page.perform(refused, None)
+
+    @pytest.mark.django_db
+    def test_sql_is_planned_by_the_database(self, page: Page) -> None:
+        page.sql(of("sql", "SELECT count(*) FROM decisions_decision; SELECT 1;"))
+        with pytest.raises(DatabaseError):
+            page.sql(of("sql", "SELECT no_such_column FROM decisions_decision"))
