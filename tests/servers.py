@@ -34,7 +34,7 @@ from project.embedded.valkey import Valkey, find_server, pick_port
 ROOT = Path(__file__).resolve().parents[1]
 BINARIES = {"16": "pginstall", "18": "pginstall18"}
 BROKERS = ("redis", "valkey")
-START_SECONDS = 60.0
+START_SECONDS = STOP_SECONDS = 60.0
 
 
 class NoServerError(Exception):
@@ -159,6 +159,20 @@ def _wait(folder, name, server, ask):
         time.sleep(0.05)
 
 
+def run_to_its_end(command: list[str], environment: dict[str, str]) -> int:
+    """Its exit code. Told to stop, pytest gets Ctrl-C and the time to end what its tests have started."""
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as pytest:
+        try:
+            return pytest.wait()
+        except (KeyboardInterrupt, SystemExit):
+            pytest.send_signal(signal.SIGINT)
+            try:
+                pytest.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                pytest.kill()
+            raise
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """pytest's exit code; 2 when the servers are not to be had."""
     parser = argparse.ArgumentParser(prog="python -m tests.servers", description=__doc__.partition("\n")[0])
@@ -168,20 +182,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     version, _, broker = options.servers.partition(",")
     if version not in BINARIES or broker not in BROKERS:
         parser.error(f"{options.servers}: give one of {', '.join(f'{v},{b}' for v in BINARIES for b in BROKERS)}")
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # A shell's background jobs ignore Ctrl-C, and pytest would inherit that.
+    handlers = {signal.SIGTERM: lambda *_: sys.exit(128 + signal.SIGTERM), signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         with serve(version, broker) as servers:
             sys.stderr.write(f"PostgreSQL {version} and {broker} answer on 127.0.0.1\n")
             environment = {**os.environ, "DATABASE_URL": servers.database_url, "REDIS_URL": servers.redis_url}
             command = [sys.executable, "-m", "pytest", *options.pytest]
-            return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+            return run_to_its_end(command, environment)
     except NoServerError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

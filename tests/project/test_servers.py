@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import redis
 
 from project.embedded.layout import PROJECT_ROOT
 from project.embedded.valkey import is_port_free
+from tests.project.embedded.waiting import wait_for
 from tests.servers import Servers, main, serve
 
 # As with the instances: one after the other, so that none picks another's port before it listens.
@@ -79,3 +81,32 @@ def test_pytest_gets_the_addresses_and_its_exit_code_is_ours(tmp_path: Path) -> 
     run = ["18,valkey", "--", "-q", "-p", "no:cacheprovider", "--noconftest", f"--rootdir={tmp_path}"]
     assert main([*run, f"{tmp_path}/test_probe.py::test_both"]) == 0
     assert main([*run, f"{tmp_path}/test_probe.py::test_fails"]) == 1
+
+
+def test_told_to_stop_it_ends_pytest_as_ctrl_c_does_and_then_the_servers(tmp_path: Path) -> None:
+    (tmp_path / "test_probe.py").write_text(
+        "import os, pathlib, time\n"
+        "HERE = pathlib.Path(__file__).parent\n"
+        "def test_long():\n"
+        "    try:\n"
+        "        (HERE / 'begun.part').write_text(os.environ['DATABASE_URL'] + ' ' + os.environ['REDIS_URL'])\n"
+        "        (HERE / 'begun.part').rename(HERE / 'begun')\n"
+        "        time.sleep(600)\n"
+        "    finally:\n"
+        "        (HERE / 'tidied').touch()\n"
+    )
+    run = ["-q", "-p", "no:cacheprovider", "--noconftest", f"--rootdir={tmp_path}", str(tmp_path / "test_probe.py")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.servers", "18,valkey", "--", *run],
+        cwd=PROJECT_ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    begun = tmp_path / "begun"
+    wait_for(lambda: begun.exists() or process.poll() is not None)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) == 128 + signal.SIGTERM
+    assert (tmp_path / "tidied").exists()
+    for url in begun.read_text().split():
+        port = urlsplit(url).port
+        assert port and is_port_free("127.0.0.1", port)
