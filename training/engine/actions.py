@@ -8,16 +8,17 @@ logged as propensities, trained on, and evaluated. Called by every training meth
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from training.engine.adapters import adapters_by_row
 
 NO_OPTION = -1e4
 """Log-probability in the columns beyond a row's own options: finite, so that 0 · it is 0, and exp(it) is 0."""
@@ -122,26 +123,6 @@ class Head:
 def causal_of(model: nn.Module) -> Any:
     """The causal language model itself, out of its peft wrapper if it has one."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
-
-
-@contextlib.contextmanager
-def adapters_by_row(model: nn.Module, adapter_names: Sequence[str] | None) -> Iterator[None]:
-    """Gives row i of the next forward the adapter `adapter_names[i]`; "__base__" is none. Needs eval mode.
-
-    peft offers this on the whole model's forward only, which would compute the logits of every token; the
-    hooks behind it serve the backbone as well. They are not removed when the body raises, hence the detour.
-    """
-    if adapter_names is None:
-        yield
-        return
-    raised: Exception | None = None
-    with model._enable_peft_forward_hooks(adapter_names=list(adapter_names)):  # type: ignore[operator]
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - raised again below, once the hooks are gone
-            raised = error
-    if raised is not None:
-        raise raised
 
 
 def pad_right(sequences: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -265,8 +246,8 @@ class ActionScorer:
     ) -> Scores:
         """One forward. `prompt_ids[i]` comes from `encode`, `options[i]` are the texts offered in row i.
 
-        With `adapter_names` (peft model in eval mode) row i is scored under its own adapter. Gradients flow
-        unless the caller turned them off. Raises OptionError.
+        With `adapter_names` (see `adapters_by_row`) row i is scored under its own adapter. Gradients flow unless
+        the caller turned them off. Raises OptionError.
         """
         states = self.states(model, prompt_ids, options, adapter_names)
         return Scores(self.read(model, states, options), states[:, 0].float())

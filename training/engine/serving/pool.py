@@ -6,6 +6,7 @@ adapters share a batch. Used by the model thread alone; nothing here is safe to 
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -17,13 +18,13 @@ from peft import LoraConfig, PeftConfig, PeftModel
 from safetensors import safe_open
 
 from training.engine.actions import ActionScorer, PromptEncoder, causal_of
+from training.engine.adapters import BASE
 from training.engine.models import attach_adapter, load_model, load_tokenizer
 from training.engine.serving.artifacts import Artifact, ArtifactStore
 from training.engine.serving.faults import Fault
 
 log = logging.getLogger(__name__)
 
-BASE = "__base__"  # peft's own word for "no adapter" in adapter_names
 ENCODERS_KEPT = 16
 
 
@@ -41,7 +42,7 @@ class LoadedBase:
     encoders: OrderedDict[int, PromptEncoder] = field(default_factory=OrderedDict)
 
     def rows(self, digests: Sequence[str]) -> list[str] | None:
-        """peft's adapter_names for rows asked under these digests; None where no adapter is loaded."""
+        """`adapters_by_row`'s names for rows asked under these digests; None where no adapter is loaded."""
         if not isinstance(self.model, PeftModel):
             return None
         return [BASE if digest == self.artifact.digest else adapter_name(digest) for digest in digests]
@@ -95,6 +96,7 @@ class ModelPool:
             while len(self._bases) >= self.max_bases:
                 gone, _ = self._bases.popitem(last=False)
                 log.info("let go of base %s", gone)
+                gc.collect()  # its modules refer to each other, and would hold their memory until then
             self._bases[digest] = loaded
         self._bases.move_to_end(digest)
         return loaded
