@@ -21,7 +21,7 @@ from peft import LoraConfig, get_peft_model
 from training.engine.actions import ActionScorer
 from training.engine.models import Loaded, attach_adapter, build_tiny, build_tokenizer, load_model, load_tokenizer, save
 from training.engine.serving.artifacts import ArtifactStore
-from training.engine.serving.chat import ChatRequest, Generation, draw
+from training.engine.serving.chat import NO_TOKEN, ChatRequest, Generation, draw
 from training.engine.serving.faults import Fault
 from training.engine.serving.pool import ModelPool
 from training.engine.serving.scoring import Question, score
@@ -591,10 +591,17 @@ def test_more_adapters_than_fit_are_scored_in_parts(pool, shelf):
 def test_nucleus_sampling_keeps_the_fewest_tokens_that_hold_the_mass():
     generator = torch.Generator().manual_seed(0)
     logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
-    drawn = [draw(logits, 1.0, 0.75, generator) for _ in range(2000)]
+    drawn = [int(draw(logits, 1.0, 0.75, generator)) for _ in range(2000)]
     assert set(drawn) == {0, 1}
     assert drawn.count(0) / 2000 == pytest.approx(0.625, abs=0.04)
-    assert {draw(logits, 1.0, 1.0, generator) for _ in range(500)} == {0, 1, 2, 3}
-    assert {draw(logits, 0.0, 1.0, generator), draw(logits, 1.0, 0.4, generator)} == {0}
-    with pytest.raises(Fault, match="no probabilities"):
-        draw(torch.tensor([0.0, float("nan")]), 1.0, 1.0, generator)
+    assert {int(draw(logits, 1.0, 1.0, generator)) for _ in range(500)} == {0, 1, 2, 3}
+    assert {int(draw(logits, 0.0, 1.0, generator)), int(draw(logits, 1.0, 0.4, generator))} == {0}
+    for temperature in (0.0, 1.0):
+        assert int(draw(torch.tensor([0.0, float("nan")]), temperature, 0.9, generator)) == NO_TOKEN
+
+
+def test_a_token_is_drawn_as_torch_would():
+    logits = torch.randn(300, generator=torch.Generator().manual_seed(1))
+    ours, theirs = torch.Generator().manual_seed(2), torch.Generator().manual_seed(2)
+    for _ in range(50):
+        assert draw(logits, 0.7, 1.0, ours) == torch.multinomial((logits / 0.7).softmax(-1), 1, generator=theirs)

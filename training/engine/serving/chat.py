@@ -14,12 +14,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from training.engine.actions import adapters_by_row, causal_of
+from training.engine.actions import causal_of
+from training.engine.adapters import adapters_by_row
 from training.engine.serving.faults import Fault
 from training.engine.serving.pool import LoadedBase
 
 DEFAULT_MAX_TOKENS = 256
 COLD = 1e-3
+NO_TOKEN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def prepare(base: LoadedBase, request: ChatRequest) -> Row:
             f"{len(ids)} tokens of messages and {wanted} to generate; the model's context is {base.positions} tokens",
             "messages" if room < 1 else "max_tokens",
         )
-    generator = torch.Generator()
+    generator = torch.Generator(base.scorer.device)
     if request.seed is None:
         generator.seed()
     else:
@@ -126,7 +128,8 @@ class Generation:
         cache: Any = None
         while True:
             logits, cache = self._forward(ids, mask, cache)
-            chosen = [self._advance(row, logits[index]) for index, row in enumerate(self.rows)]
+            drawn = torch.stack([self._draw(row, logits[index]) for index, row in enumerate(self.rows)]).tolist()
+            chosen = [self._advance(row, logits[index], drawn[index]) for index, row in enumerate(self.rows)]
             yield
             if all(row.finish_reason for row in self.rows):
                 return
@@ -145,17 +148,22 @@ class Generation:
                 use_cache=True,
                 logits_to_keep=1,
             )
-        return out.logits[:, -1].float().cpu(), out.past_key_values
+        return out.logits[:, -1].float(), out.past_key_values
 
-    def _advance(self, row: Row, logits: Tensor) -> int:
-        """Draws the row's next token, unless it is finished, and returns what to feed next."""
+    def _draw(self, row: Row, logits: Tensor) -> Tensor:
+        """The row's next token, left where it was drawn: the batch's are read together, waiting for a GPU once."""
+        if row.finish_reason:
+            return logits.new_full((), NO_TOKEN, dtype=torch.long)
+        return draw(logits, row.request.temperature, row.request.top_p, row.generator)
+
+    def _advance(self, row: Row, logits: Tensor, token: int) -> int:
+        """Writes down the row's next token, unless it is finished, and returns what to feed next."""
         if row.finish_reason:
             return int(self.base.tokenizer.pad_token_id)
         request = row.request
-        try:
-            token = draw(logits, request.temperature, request.top_p, row.generator)
-        except Fault as fault:  # this row's adapter may be broken; its neighbours' are not
-            row.fault, row.finish_reason = fault, "stop"
+        if token == NO_TOKEN:  # this row's adapter may be broken; its neighbours' are not
+            row.fault = Fault("artifact_unusable", "the model's weights give no probabilities", "model")
+            row.finish_reason = "stop"
             return int(self.base.tokenizer.pad_token_id)
         row.tokens.append(token)
         if request.top_logprobs is not None:
@@ -172,7 +180,7 @@ class Generation:
         return token
 
     def _token_scores(self, logits: Tensor, token: int, alternatives: int) -> tuple[TokenScore, list[TokenScore]]:
-        log_p = logits.log_softmax(-1)
+        log_p = logits.cpu().log_softmax(-1)
         best = log_p.topk(min(alternatives, len(log_p)))
         return self._token_score(token, float(log_p[token])), [
             self._token_score(other, value)
@@ -183,18 +191,27 @@ class Generation:
         return TokenScore(self.base.tokenizer.decode([token]), log_p)
 
 
-def draw(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:
-    """`logits` (V,) → a token. Nucleus sampling (Holtzman et al. 2020): the fewest tokens holding `top_p` of the mass.
+def draw(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> Tensor:
+    """`logits` (V,) → a token (), on their device. Nucleus sampling (Holtzman et al. 2020): the fewest tokens holding
+    `top_p` of the mass.
 
-    Below COLD the likeliest token is taken: dividing by less leaves the range of floats. Raises Fault for NaN logits.
+    Below COLD the likeliest token is taken: dividing by less leaves the range of floats. NO_TOKEN for NaN logits.
     """
-    if bool(logits.isnan().any()):
-        raise Fault("artifact_unusable", "the model's weights give no probabilities", "model")
     if temperature < COLD:
-        return int(logits.argmax())
-    p = (logits / temperature).softmax(-1)
-    if top_p >= 1:
-        return int(torch.multinomial(p, 1, generator=generator))
-    ordered, tokens = p.sort(descending=True)
-    ordered[ordered.cumsum(0) - ordered >= top_p] = 0  # the first token over the line stays
-    return int(tokens[torch.multinomial(ordered, 1, generator=generator)])
+        token = logits.argmax()
+    else:
+        p = (logits / temperature).softmax(-1)
+        if top_p >= 1:
+            token = _race(p, generator)
+        else:
+            ordered, tokens = p.sort(descending=True)
+            # The first token over the line stays.
+            token = tokens[_race(ordered.masked_fill(ordered.cumsum(0) - ordered >= top_p, 0), generator)]
+    return token.masked_fill(logits.isnan().any(), NO_TOKEN)
+
+
+def _race(p: Tensor, generator: torch.Generator) -> Tensor:
+    """One draw from weights `p` (V,): the first of independent exponential clocks. torch.multinomial does the same and,
+    on a GPU, ends the process where a weight is no number.
+    """
+    return (p / torch.empty_like(p).exponential_(generator=generator)).argmax()

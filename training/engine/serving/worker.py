@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.004
 SCORE_ITEMS = 64  # gathered into one pass; one request may hold more
-CHAT_ROWS = 16
+CHAT_ROWS = 32
 WAITING_JOBS = 1024  # beyond it the server says so instead of letting callers time out
 
 INTERNAL = Fault("internal_error", "the request failed; the server's log has the reason")
@@ -176,7 +176,7 @@ class ModelThread:
 
     def _serve_chats(self) -> None:
         by_base: dict[str, list[ChatJob]] = defaultdict(list)
-        for job in _take(self._chats, CHAT_ROWS):
+        for job in self._gather_chats():
             try:
                 by_base[self.pool.base_of(job.payload.model)].append(job)
             except Fault as fault:
@@ -185,6 +185,16 @@ class ModelThread:
             # Distinct adapters of one batch have to fit in memory together.
             for start in range(0, len(jobs), self.pool.max_adapters):
                 self._generate(digest, jobs[start : start + self.pool.max_adapters])
+
+    def _gather_chats(self) -> list[ChatJob]:
+        """Waiting chats, up to CHAT_ROWS. Who comes later than this short wait waits for the others' whole answers."""
+        deadline = time.monotonic() + GATHER_SECONDS
+        with self._changed:
+            while self._chats and len(self._chats) < CHAT_ROWS and not self._stopping:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    break
+        return _take(self._chats, CHAT_ROWS)
 
     def _generate(self, digest: str, jobs: Sequence[ChatJob]) -> None:
         try:
