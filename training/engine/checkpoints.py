@@ -73,7 +73,9 @@ def newest_checkpoint(attempts: Path, spec: RunSpec, events: Events) -> Checkpoi
         elif damaged:
             events.warn(f"checkpoint {name} is damaged and is left alone")
         else:
-            return Checkpoint(path, marker["step"], torch.load(path / "state.pt", weights_only=True))
+            # Into the computer's memory: a GPU's has no room for the weights and their moments twice.
+            state = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
+            return Checkpoint(path, marker["step"], state)
     return None
 
 

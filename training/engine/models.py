@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import safe_open
-from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers import models as token_models
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -32,6 +33,7 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+MANY_OPTIONS = 32
 ADAPTER = "default"
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
@@ -55,7 +57,8 @@ class Loaded:
 
 
 def build_tokenizer(texts: Iterable[str], options: Sequence[str], vocabulary: int) -> Any:
-    """Byte-level BPE trained on the spot. Options are repeated so that each becomes few tokens.
+    """Byte-level BPE trained on the spot. Options are repeated so that each becomes few tokens; very many become one
+    token each, on top of `vocabulary`: a trie of hundreds of nodes behind every prompt would cost more than the prompt.
 
     Normaliser and splitting are Qwen2's own: a folder that says Qwen2 is opened with them, whatever its
     tokenizer.json holds, and so the ids stay those of the training.
@@ -76,6 +79,8 @@ def build_tokenizer(texts: Iterable[str], options: Sequence[str], vocabulary: in
         tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, extra_special_tokens=list(ROLES), padding_side="left"
     )
     wrapped.chat_template = CHAT_TEMPLATE
+    if len(options) > MANY_OPTIONS:
+        wrapped.add_tokens([AddedToken(option, single_word=True, normalized=False) for option in options])
     return wrapped
 
 
@@ -151,7 +156,7 @@ def load_for_training(source: ModelSource, lora: Lora | None, device: torch.devi
         return Loaded(model, tokenizer)
     model = load_model(source.path, device)
     if source.adapter is not None:
-        return Loaded(attach_adapter(model, source.adapter, ADAPTER, trainable=True), tokenizer)
+        return Loaded(_without_casts(attach_adapter(model, source.adapter, ADAPTER, trainable=True)), tokenizer)
     config = LoraConfig(
         r=lora.r,
         lora_alpha=lora.alpha,
@@ -159,7 +164,15 @@ def load_for_training(source: ModelSource, lora: Lora | None, device: torch.devi
         target_modules="all-linear" if lora.targets == "all-linear" else list(ATTENTION),
         task_type="CAUSAL_LM",
     )
-    return Loaded(get_peft_model(model, config, adapter_name=ADAPTER).eval(), tokenizer)
+    return Loaded(_without_casts(get_peft_model(model, config, adapter_name=ADAPTER).eval()), tokenizer)
+
+
+def _without_casts(model: PeftModel) -> PeftModel:
+    """Keeps peft from widening each layer's input to the adapter's precision, which autocast would narrow again."""
+    for module in model.modules():
+        if isinstance(module, BaseTunerLayer):
+            module.cast_input_dtype_enabled = False
+    return model
 
 
 def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -186,6 +199,15 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def fingerprint(tensors: Mapping[str, Tensor]) -> str:
+    """A hash of float32 tensors that is quick on their own device: the sum of all their bits as whole numbers.
+
+    It tells weights before an update from those after it; where others may have meddled, `hash_tensors` is the one.
+    """
+    bits = torch.cat([tensor.detach().reshape(-1) for tensor in tensors.values()]).view(torch.int32)
+    return f"{int(bits.sum(dtype=torch.int64)) % 2**64:016x}"
 
 
 def weights_sha256(folder: Path) -> str:

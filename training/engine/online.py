@@ -20,7 +20,7 @@ from training.engine.attempt import Attempt
 from training.engine.data import Batches, Labelled
 from training.engine.fit import Updates
 from training.engine.hardware import autocast
-from training.engine.models import hash_tensors
+from training.engine.models import fingerprint
 from training.engine.scoring import score_rows
 from training.engine.spec import RewardComponent
 
@@ -41,7 +41,7 @@ class Trajectories:
     actions: Tensor
     log_p: Tensor
     rewards: Tensor
-    weights_sha256: str
+    weights_hash: str
 
 
 class RewardFunction:
@@ -87,10 +87,10 @@ class Actor:
         self._hash = None
 
     @property
-    def weights_sha256(self) -> str:
+    def weights_hash(self) -> str:
         """Hash of the trained weights as they are now; reckoned once between two updates."""
         if self._hash is None:
-            self._hash = hash_tensors(self._parameters)
+            self._hash = fingerprint(self._parameters)
         return self._hash
 
     def learn(self, updates: Updates, loss: Tensor) -> None:
@@ -122,15 +122,13 @@ class Actor:
             actions,
             taken,
             torch.tensor(rewards, device=log_p.device),
-            self.weights_sha256,
+            self.weights_hash,
         )
 
     def refuse_foreign(self, trajectories: Trajectories) -> None:
         """Raises ForeignTrajectories unless they were made by the weights as they are now."""
-        if trajectories.weights_sha256 != self.weights_sha256:
-            raise ForeignTrajectories(
-                f"made by weights {trajectories.weights_sha256[:12]}, not by {self.weights_sha256[:12]}"
-            )
+        if trajectories.weights_hash != self.weights_hash:
+            raise ForeignTrajectories(f"made by weights {trajectories.weights_hash}, not by {self.weights_hash}")
 
     def _reward(self, row: Labelled, place: int, confidence: float) -> float:
         confidence = min(confidence, 1.0)  # an exponential may round above 1

@@ -83,10 +83,14 @@ def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
             values = value(old.hidden)
         actor.refuse_foreign(trajectories)
         rewards = trajectories.rewards[:, 0]
-        ends = torch.ones_like(rewards, dtype=torch.bool)  # a decision is an episode of one step
-        advantages, returns = generalised_advantages(rewards, values, ends, settings.gamma, settings.gae_lambda)
+        ends = torch.ones(len(batch), dtype=torch.bool)  # a decision is an episode of one step
+        # Step by step, which is no work for a GPU.
+        advantages, returns = generalised_advantages(
+            rewards.cpu(), values.cpu(), ends, settings.gamma, settings.gae_lambda
+        )
         if len(batch) > 1:
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-6)
+        advantages, returns = advantages.to(attempt.device), returns.to(attempt.device)
         metrics: dict[str, Tensor] = {"reward": rewards.mean()}
         for _ in range(settings.inner_epochs):
             for part in torch.randperm(len(batch)).split(minibatch):  # type: ignore[no-untyped-call]
