@@ -21,6 +21,7 @@ urlpatterns = [
     path("metrics", health.metrics, name="metrics"),
     path("api/v1/", include(api_v1)),
     path("", include("workspaces.page_urls")),
+    path("", include("project.components_page")),
     path("w/<slug:slug>/", include((workspace_pages, "pages"))),
 ]
 

@@ -1,93 +1,323 @@
-/* Live charts by uPlot. An element with data-chart="curves" or "evidence" names in data-url where its numbers are and
-   in data-every how often to ask again (milliseconds) until they are final. */
+/* Charts by uPlot, coloured from the tokens, drawn again when the theme changes.
+
+   <div class="charts" data-chart="plot" data-source="ID">      a figure from json_script
+   <div class="charts" data-chart="plot" data-url="…" data-every="5000">   fetched, and again until `terminal` is true
+   data-chart="evidence" translates what the experiment's address answers into figures.
+
+   A figure: {title, says?, height?, x: {label, log?, whole?, values: [number]}, y: {label?, log?, min?, max?}, series: [...],
+              lines: [{label, y, tone?}], marks: [{label, x}]}   (marks: places on the x axis, dashed from top to bottom)
+   A series: {label, values: [number|null], kind?: "line" | "step" | "bars" | "dots", low?, high?: [number|null],
+              tone?: "ok" | "warn" | "bad" | "info" | "muted", dash?: true}
+   low and high draw a band behind a line and error bars behind dots. A plot is a figure, or {figures: [...], terminal?}.
+   charts.draw(box, plot) draws what a page's own script has gathered (js/curves.js).
+   Every figure has its numbers as a table for whoever cannot see it. Elements that htmx swaps in are drawn, too. */
 "use strict";
 
 (() => {
-  const HEIGHT = 200;
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const figures = (value) => (value == null ? "–" : Number(value.toPrecision(3)).toString());
+  const SERIES = 6;
+  const ROWS = 400; // of the table of numbers: more is read from the address
+  const probe = document.createElement("span");
+  probe.hidden = true;
+  document.body.append(probe);
 
-  function options(width, height, labels, lines) {
-    const axis = () => ({
+  /* light-dark() is resolved by the browser only in a real property. */
+  function colour(token, alpha = 1) {
+    probe.style.color = `var(${token})`;
+    const rgb = getComputedStyle(probe).color;
+    return alpha === 1 ? rgb : rgb.replace(/^rgb\((.*)\)$/, `rgb($1 / ${alpha})`).replaceAll(",", " ");
+  }
+  const figures = (value) => (value == null ? "–" : Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en-GB") : String(Number(value.toPrecision(3))).replace("-", "−"));
+  const element = (name, className = "", text = "") => {
+    const made = document.createElement(name);
+    if (className) made.className = className;
+    if (text) made.textContent = text;
+    return made;
+  };
+
+  /* A sign of the series in words' company: line, dashed line or dot, so that colour is not alone. */
+  function sign(line) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("viewBox", "0 0 14 8");
+    svg.setAttribute("aria-hidden", "true");
+    const dot = line.kind === "dots" || line.kind === "bars";
+    const shape = document.createElementNS(svg.namespaceURI, dot ? "circle" : "line");
+    for (const [name, value] of Object.entries(dot ? { cx: 7, cy: 4, r: 3 } : { x1: 0, x2: 14, y1: 4, y2: 4, "stroke-width": 2 })) shape.setAttribute(name, value);
+    if (line.dash) shape.setAttribute("stroke-dasharray", "3 2");
+    shape.style[dot ? "fill" : "stroke"] = `var(${line.token})`;
+    svg.append(shape);
+    return svg;
+  }
+
+  /* What is drawn: the series, then the lines at one height. */
+  function lines(figure) {
+    const level = figure.x.values.map(() => null);
+    let next = 0;
+    return [
+      ...figure.series.map((one) => ({ ...one, kind: one.kind ?? "line", token: one.tone ? `--${one.tone}` : `--series-${(next++ % SERIES) + 1}` })),
+      ...(figure.lines ?? []).map((one) => ({ label: one.label, kind: "line", level: true, dash: true, token: `--${one.tone ?? "control"}`, values: level.map(() => one.y) })),
+    ];
+  }
+
+  /* Bands behind lines, bars of error behind dots: under the series, in its own colour. */
+  const intervals = (drawn) => ({
+    hooks: {
+      drawAxes: (plot) => {
+        const { ctx } = plot;
+        for (const [number, line] of drawn().entries()) {
+          if (!line.low || !plot.series[number + 1].show) continue;
+          const at = (value, scale) => plot.valToPos(value, scale, true);
+          const known = plot.data[0].map((x, index) => [x, line.low[index], line.high[index]]).filter(([, low, high]) => low != null && high != null);
+          ctx.save();
+          ctx.beginPath();
+          ctx.rect(plot.bbox.left, plot.bbox.top, plot.bbox.width, plot.bbox.height);
+          ctx.clip();
+          ctx.beginPath();
+          if (line.kind === "dots" || line.kind === "bars") {
+            ctx.strokeStyle = colour(line.token);
+            ctx.lineWidth = 1.5 * devicePixelRatio;
+            for (const [x, low, high] of known) {
+              ctx.moveTo(at(x, "x"), at(low, "y"));
+              ctx.lineTo(at(x, "x"), at(high, "y"));
+            }
+            ctx.stroke();
+          } else {
+            ctx.fillStyle = colour(line.token, 0.16);
+            for (const [x, low] of known) ctx.lineTo(at(x, "x"), at(low, "y"));
+            for (const [x, , high] of known.reverse()) ctx.lineTo(at(x, "x"), at(high, "y"));
+            ctx.fill();
+          }
+          ctx.restore();
+        }
+      },
+    },
+  });
+
+  /* Places on the x axis, named at the top: where an attempt began. */
+  const marked = (now) => ({
+    hooks: {
+      drawAxes: (plot) => {
+        const { ctx } = plot;
+        for (const mark of now().marks ?? []) {
+          const x = Math.round(plot.valToPos(mark.x, "x", true)) + 0.5;
+          if (x < plot.bbox.left || x > plot.bbox.left + plot.bbox.width) continue;
+          ctx.save();
+          ctx.strokeStyle = colour("--control");
+          ctx.fillStyle = colour("--muted");
+          ctx.font = `${11 * devicePixelRatio}px ${getComputedStyle(document.body).fontFamily}`;
+          ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+          ctx.beginPath();
+          ctx.moveTo(x, plot.bbox.top);
+          ctx.lineTo(x, plot.bbox.top + plot.bbox.height);
+          ctx.stroke();
+          const right = x + ctx.measureText(mark.label).width + 8 * devicePixelRatio < plot.bbox.left + plot.bbox.width;
+          ctx.textAlign = right ? "left" : "right";
+          ctx.textBaseline = "top";
+          ctx.fillText(mark.label, x + (right ? 4 : -4) * devicePixelRatio, plot.bbox.top);
+          ctx.restore();
+        }
+      },
+    },
+  });
+
+  const tooltip = (drawn, figure) => {
+    const tip = element("div", "chart-tip");
+    tip.hidden = true;
+    return {
+      hooks: {
+        init: (plot) => plot.over.append(tip),
+        setCursor: (plot) => {
+          const { idx, left, top } = plot.cursor;
+          if (idx == null || left < 0) { tip.hidden = true; return; }
+          const list = element("dl");
+          for (const [number, line] of drawn().entries()) {
+            const value = plot.data[number + 1][idx];
+            if (value == null) continue;
+            const range = line.low?.[idx] == null ? "" : ` [${figures(line.low[idx])}, ${figures(line.high[idx])}]`;
+            const mark = element("dt");
+            mark.append(sign(line));
+            list.append(mark, element("dt", "", line.label), element("dd", "", figures(value) + range));
+          }
+          tip.replaceChildren(element("p", "", `${figure().x.label} ${figures(plot.data[0][idx])}`), list);
+          tip.hidden = false;
+          // Beside the cursor, and never out of the plot: a phone has no room to the right.
+          const room = plot.over.clientWidth;
+          const wide = tip.offsetWidth;
+          const x = left + 12 + wide <= room ? left + 12 : Math.max(0, Math.min(left - 12 - wide, room - wide));
+          tip.style.transform = `translate(${x}px, ${Math.max(0, Math.min(top - 8, plot.over.clientHeight - tip.offsetHeight))}px)`;
+        },
+      },
+    };
+  };
+
+  function options(figure, drawn, now, width, height) {
+    const font = `11px ${getComputedStyle(document.body).fontFamily}`;
+    const axis = (log) => ({
       stroke: () => colour("--muted"),
-      grid: { stroke: () => colour("--line"), width: 1 },
-      ticks: { stroke: () => colour("--line"), width: 1 },
-      font: "12px system-ui, sans-serif",
-      size: 64,
-      values: (_, splits) => splits.map((value) => (value == null ? "" : value.toLocaleString("en-GB", { maximumSignificantDigits: 6 }))),
+      // Of a decade's ten lines only the first one.
+      grid: { stroke: () => colour("--line"), width: 1, ...(log ? { filter: (_, splits) => splits.map((value) => (Number.isInteger(Math.round(Math.log10(value) * 1e6) / 1e6) ? value : null)) } : {}) },
+      ticks: { show: false },
+      border: { show: false },
+      font,
+      gap: 6,
+      values: (_, splits) => splits.map((value) => (value == null ? "" : value.toLocaleString("en-GB", log ? { maximumSignificantDigits: 3, notation: "compact" } : { maximumSignificantDigits: 4, notation: Math.abs(value) >= 10000 ? "compact" : "standard" }))),
     });
+    const paths = { step: uPlot.paths.stepped({ align: 1 }), bars: uPlot.paths.bars({ size: [0.7, 48], radius: 0.1 }), line: uPlot.paths.linear() };
+    const range = (plot, low, high) => {
+      for (const line of drawn()) {
+        for (const value of [...(line.low ?? []), ...(line.high ?? [])]) if (value != null) { low = Math.min(low, value); high = Math.max(high, value); }
+      }
+      if (drawn().some((line) => line.kind === "bars")) { low = Math.min(low, 0); high = Math.max(high, 0); }
+      const [from, to] = uPlot.rangeNum(low, high, 0.08, true);
+      return [now().y?.min ?? from, now().y?.max ?? to];
+    };
+    const pad = drawn().some((line) => line.kind === "bars" || line.kind === "dots");
     return {
       width,
       height,
-      scales: { x: { time: false } },
-      axes: [{ ...axis(), size: 32 }, axis()],
-      cursor: { points: { size: 6 } },
+      legend: { show: false },
+      padding: [8, 12, 0, 0],
+      scales: {
+        x: { time: false, distr: figure.x.log ? 3 : 1, ...(pad && !figure.x.log ? { range: (_, low, high) => { const space = (high - low || 1) * 0.06; return [low - space, high + space]; } } : {}) },
+        y: figure.y?.log ? { distr: 3 } : { range },
+      },
+      axes: [{ ...axis(figure.x.log), size: 28, space: 56, ...(figure.x.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}) }, { ...axis(figure.y?.log), size: (_, values) => 14 + 6.6 * Math.max(2, ...(values ?? []).map((value) => value.length)) , space: 36 }],
+      cursor: { points: { size: 7 }, drag: { x: false, y: false }, y: false },
+      plugins: [intervals(drawn), marked(now), tooltip(drawn, now)],
       series: [
-        { label: labels.x, value: (plot, value) => String(value ?? plot.data[0].at(-1) ?? "–") },
-        ...lines.map((line) => ({
+        {},
+        ...drawn().map((line, number) => ({
           label: line.label,
-          stroke: () => colour(line.colour),
-          width: line.dash ? 1 : 2,
-          dash: line.dash,
-          points: { show: line.points },
-          // Away from the cursor the legend shows where the curve ends.
-          value: (plot, value, index) => figures(value ?? plot.data[index].at(-1)),
+          stroke: () => colour(drawn()[number].token),
+          fill: line.kind === "bars" ? () => colour(drawn()[number].token, 0.75) : undefined,
+          width: line.level ? 1.25 : line.kind === "bars" ? 0 : 1.75,
+          dash: line.dash ? [5, 4] : undefined,
+          paths: line.kind === "dots" ? () => null : paths[line.kind],
+          points: { show: line.kind === "dots" || (line.kind !== "bars" && !line.level && figure.x.values.length < 3), size: 7, fill: () => colour(drawn()[number].token), width: 0 },
+          spanGaps: true,
         })),
       ],
     };
   }
 
-  /* One figure: made on first sight, fed afterwards. */
-  function plot(box, key, caption, says, labels, lines, data) {
-    box.plots ??= new Map();
-    let drawn = box.plots.get(key);
-    if (!drawn) {
-      const figure = document.createElement("figure");
-      figure.className = "chart";
-      const title = document.createElement("figcaption");
-      title.textContent = caption;
-      const room = document.createElement("div");
-      room.setAttribute("role", "img");
-      figure.append(title, room);
-      box.append(figure);
-      drawn = { room, chart: new uPlot(options(room.clientWidth || 300, HEIGHT, labels, lines), data, room) };
-      box.plots.set(key, drawn);
-      new ResizeObserver(() => {
-        if (room.clientWidth) drawn.chart.setSize({ width: room.clientWidth, height: HEIGHT });
-      }).observe(room);
-    } else {
-      drawn.chart.setData(data);
+  function keysOf(figure, drawn) {
+    const list = element("ul", "chart-keys");
+    if (drawn.length === 1) {
+      list.append(element("li", "", `last ${figures(drawn[0].values.findLast((value) => value != null))}`));
+      return list;
     }
-    drawn.room.setAttribute("aria-label", says);
+    for (const line of drawn) {
+      const item = element("li");
+      item.append(sign(line), element("span", "", line.kind === "line" && !line.level ? `${line.label} ${figures(line.values.findLast((value) => value != null))}` : line.level ? `${line.label} ${figures(line.values[0])}` : line.label));
+      list.append(item);
+    }
+    return list;
   }
 
-  const kinds = {
-    curves(box, found) {
-      for (const curve of found.curves) {
-        const last = curve.y.at(-1);
-        plot(box, curve.name, curve.name.replaceAll("_", " "), `${curve.name} over steps, last ${figures(last)} at step ${curve.x.at(-1)}`,
-          { x: "step" }, [{ label: curve.name.replaceAll("_", " "), colour: "--accent", points: curve.x.length < 3 }], [curve.x, curve.y]);
+  /* The numbers, for whoever cannot see the picture; written only when they are opened. */
+  function numbers(now, drawn) {
+    const box = element("details", "chart-numbers");
+    box.append(element("summary", "", "Numbers"));
+    box.addEventListener("toggle", () => {
+      if (!box.open) return;
+      const figure = now();
+      const room = element("div");
+      room.tabIndex = 0;
+      room.setAttribute("role", "region");
+      room.setAttribute("aria-label", `Numbers of ${figure.title}`);
+      const table = element("table");
+      const head = table.createTHead().insertRow();
+      for (const label of [figure.x.label, ...drawn().map((line) => line.label)]) {
+        const cell = element("th", "", label);
+        cell.scope = "col";
+        head.append(cell);
       }
-      return found.curves.length;
-    },
-    evidence(box, found) {
-      if (!found.x.length) return 0;
-      const level = (value) => found.x.map(() => value);
-      plot(box, "evidence", "log E over matured units",
-        `log E plus ${figures(found.log_e_plus.at(-1))}, log E minus ${figures(found.log_e_minus.at(-1))} after ${found.x.at(-1)} units`,
-        { x: "units" },
-        [
-          { label: "log E⁺", colour: "--good", points: found.x.length < 3 },
-          { label: "log E⁻", colour: "--bad", points: found.x.length < 3 },
-          { label: "promote at", colour: "--good", dash: [6, 4], points: false },
-          { label: "roll back at", colour: "--bad", dash: [2, 4], points: false },
-        ],
-        [found.x, found.log_e_plus, found.log_e_minus, level(found.promote_at), level(found.rollback_at)]);
-      return found.x.length;
-    },
+      const body = table.createTBody();
+      const every = Math.ceil(figure.x.values.length / ROWS);
+      for (const [index, x] of figure.x.values.entries()) {
+        if (index % every && index !== figure.x.values.length - 1) continue;
+        const row = body.insertRow();
+        row.insertCell().textContent = figures(x);
+        for (const line of drawn()) row.insertCell().textContent = figures(line.values[index]) + (line.low?.[index] == null ? "" : ` [${figures(line.low[index])}, ${figures(line.high[index])}]`);
+      }
+      if (every > 1) table.createCaption().textContent = `Every ${every}th row.`;
+      room.append(table);
+      box.querySelector("div")?.remove();
+      box.append(room);
+    });
+    return box;
+  }
+
+  /* One figure: made on first sight, fed afterwards. */
+  function plot(box, key, figure) {
+    box.plots ??= new Map();
+    let made = box.plots.get(key);
+    const last = figure.series.map((one) => `${one.label} last ${figures(one.values.at(-1))}`).join(", ");
+    const says = figure.says ?? `${figure.title}: ${last} at ${figure.x.label} ${figures(figure.x.values.at(-1))}`;
+    const shape = (of, lines) => [of.x.log, of.y?.log, ...lines.map((line) => line.label + line.kind + line.token)].join("|");
+    if (made && shape(made.figure, made.drawn) !== shape(figure, lines(figure))) {
+      made.chart.destroy();
+      made.holder.remove();
+      made = undefined;
+    }
+    if (!made) {
+      made = { figure, drawn: lines(figure), holder: element("figure", "chart") };
+      const title = element("figcaption");
+      title.append(element("span", "", figure.title));
+      made.room = element("div", "chart-room");
+      made.room.setAttribute("role", "img");
+      made.holder.append(title, made.room, numbers(() => made.figure, () => made.drawn));
+      box.append(made.holder);
+      const height = figure.height ?? 200;
+      made.chart = new uPlot(options(figure, () => made.drawn, () => made.figure, made.room.clientWidth || 300, height), [figure.x.values, ...made.drawn.map((line) => line.values)], made.room);
+      new ResizeObserver(() => {
+        if (made.room.clientWidth) made.chart.setSize({ width: made.room.clientWidth, height });
+      }).observe(made.room);
+      box.plots.set(key, made);
+    } else {
+      made.figure = figure;
+      made.drawn = lines(figure);
+      made.chart.setData([figure.x.values, ...made.drawn.map((line) => line.values)]);
+    }
+    const title = made.holder.querySelector("figcaption");
+    title.querySelector("ul")?.remove();
+    title.append(keysOf(figure, made.drawn));
+    made.room.setAttribute("aria-label", says);
+  }
+
+  /* What an address answers, as figures. */
+  const kinds = {
+    plot: (found) => found.figures ?? [found],
+    evidence: (found) => [{
+      title: "log E over matured units",
+      says: `log E plus ${figures(found.log_e_plus.at(-1))}, log E minus ${figures(found.log_e_minus.at(-1))} after ${found.x.at(-1)} units`,
+      height: 240,
+      x: { label: "units", values: found.x },
+      series: [
+        { label: "log E⁺", values: found.log_e_plus, tone: "ok" },
+        { label: "log E⁻", values: found.log_e_minus, tone: "bad" },
+      ],
+      lines: [{ label: "promote at", y: found.promote_at, tone: "ok" }, { label: "roll back at", y: found.rollback_at, tone: "bad" }],
+    }, ...(found.difference?.mean.some((value) => value != null) ? [{
+      title: "treatment − control, reward a unit",
+      says: `the difference is ${figures(found.difference.mean.at(-1))}, its interval from ${figures(found.difference.low.at(-1))} to ${figures(found.difference.high.at(-1))} after ${found.x.at(-1)} units`,
+      height: 240,
+      x: { label: "units", values: found.x },
+      series: [{ label: "difference", values: found.difference.mean, low: found.difference.low, high: found.difference.high }],
+      lines: [{ label: "no difference", y: 0 }],
+    }] : [])],
   };
 
+  const draw = (box, found) => drawFigures(box, kinds[box.dataset.chart](found));
+
+  function drawFigures(box, wanted) {
+    const drawable = wanted.filter((figure) => figure.x.values.length);
+    for (const [number, figure] of drawable.entries()) plot(box, `${number} ${figure.title}`, figure);
+    box.toggleAttribute("data-drawn", drawable.length > 0);
+    return drawable.length;
+  }
+
   async function follow(box) {
+    if (!box.isConnected) return;
     const says = box.querySelector("[data-chart-says]");
     let found = null;
     try {
@@ -95,22 +325,43 @@
       if (!answer.ok || answer.redirected) throw new Error(`the server answered ${answer.status}`);
       found = await answer.json();
     } catch (error) {
-      says.hidden = false;
-      says.textContent = `The numbers cannot be read: ${error.message}. Trying again.`;
+      if (says) {
+        says.hidden = false;
+        says.textContent = `The numbers cannot be read: ${error.message}. Trying again.`;
+      }
     }
     if (found) {
-      const drawn = kinds[box.dataset.chart](box, found);
-      says.hidden = drawn > 0;
-      if (!drawn && found.terminal) says.textContent = "It ended without a number to draw.";
-      box.toggleAttribute("data-drawn", drawn > 0);
+      const drawn = draw(box, found);
+      if (says) {
+        says.hidden = drawn > 0;
+        if (!drawn && found.terminal) says.textContent = "It ended without a number to draw.";
+      }
       if (found.terminal) return;
     }
-    setTimeout(() => follow(box), Number(box.dataset.every));
+    if (box.dataset.every) setTimeout(() => follow(box), Number(box.dataset.every));
   }
 
-  const boxes = [...document.querySelectorAll("[data-chart]")];
-  boxes.forEach(follow);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  let boxes = [];
+  function start() {
+    for (const box of boxes) if (!box.isConnected) for (const { chart } of box.plots?.values() ?? []) chart.destroy();
+    boxes = [...document.querySelectorAll("[data-chart]")].filter((box) => kinds[box.dataset.chart] || box.plots);
+    for (const box of boxes) {
+      if (box.started || !kinds[box.dataset.chart]) continue;
+      box.started = true;
+      if (box.dataset.source) draw(box, JSON.parse(document.getElementById(box.dataset.source).textContent));
+      else follow(box);
+    }
+  }
+  start();
+  window.charts = {
+    draw: (box, found) => {
+      if (!boxes.includes(box)) boxes.push(box);
+      return drawFigures(box, kinds.plot(found));
+    },
+    figures,
+  };
+  document.addEventListener("htmx:afterSettle", start);
+  document.addEventListener("themechange", () => {
     for (const box of boxes) for (const { chart } of box.plots?.values() ?? []) chart.redraw();
   });
 })();

@@ -138,6 +138,37 @@
     });
   }
 
+  /* A button with data-open opens its dialog; data-notify says something; data-tip is a tooltip beside the name. */
+  document.addEventListener("click", (event) => {
+    const opener = event.target.closest("[data-open]");
+    if (opener) document.getElementById(opener.dataset.open).showModal();
+    const speaker = event.target.closest("[data-notify]");
+    if (speaker) notify(speaker.dataset.notify, "success");
+  });
+  const tip = document.createElement("div");
+  tip.className = "tip-body";
+  tip.hidden = true;
+  tip.setAttribute("aria-hidden", "true"); // the control has its name already; this is for eyes
+  document.body.append(tip);
+  const hideTip = () => { tip.hidden = true; };
+  const showTip = (event) => {
+    const target = event.target.closest?.("[data-tip]");
+    if (!target) return hideTip();
+    if (event.type === "focusin" && !target.matches(":focus-visible")) return;
+    tip.textContent = target.dataset.tip;
+    tip.hidden = false;
+    const at = target.getBoundingClientRect();
+    const left = Math.max(4, Math.min(at.left + at.width / 2 - tip.offsetWidth / 2, innerWidth - tip.offsetWidth - 4));
+    const below = at.bottom + 6 + tip.offsetHeight < innerHeight;
+    tip.style.left = `${left}px`;
+    tip.style.top = `${below ? at.bottom + 6 : at.top - tip.offsetHeight - 6}px`;
+  };
+  document.addEventListener("pointerover", showTip);
+  document.addEventListener("focusin", showTip);
+  document.addEventListener("focusout", hideTip);
+  document.addEventListener("scroll", hideTip, true);
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
+
   /* Keys of every page. Pages with keys of their own (keys.js) use other letters. */
   let going = 0;
   document.addEventListener("keydown", (event) => {

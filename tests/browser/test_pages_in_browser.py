@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 
 from decisions.models import Feedback, Label
 from jobs.models import Job
+from tests.browser.accessibility import axe_findings, keyboard_findings
 from tests.factories import PASSWORD, RunMetricFactory
 
 SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
@@ -190,7 +191,7 @@ def test_an_experiments_chart_draws_its_evidence(tab: Any, viewer: Any, scene: A
     log_in(tab, viewer).goto(at("experiment", scene.experiment))
     expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
     assert drawn_pixels(tab) > 500
-    expect(tab.locator(".u-legend")).to_contain_text("promote at")
+    expect(tab.locator(".chart-keys")).to_contain_text("promote at")
 
 
 def test_the_overview_follows_the_demo_loop_to_its_end(
@@ -217,6 +218,7 @@ def test_every_page_fits_its_width_and_complains_of_nothing(
     tab = open_tab(width=width, dark=dark)
     tab.goto("/log-in")
     tab.screenshot(path=SHOTS / f"log-in-{look}.png", full_page=True)
+    problems = {"log-in": axe_findings(tab)}
     log_in(tab, admin)
     pages = {
         "overview": reverse("pages:overview", args=[workspace.slug]),
@@ -230,16 +232,18 @@ def test_every_page_fits_its_width_and_complains_of_nothing(
         "experiment": at("experiment", scene.experiment),
         "promote": at("version-promote", scene.version),
         "change-password": reverse("change-password"),
+        "components": reverse("components"),
     }
-    too_wide = {}
     for name, path in pages.items():
         tab.goto(path)
         if tab.locator("[data-chart]").count():
             expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
         tab.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
+        problems[name] = axe_findings(tab) + keyboard_findings(tab)
         if (over := tab.evaluate(OVERFLOW)) > 0:
-            too_wide[name] = over
-    assert too_wide == {}
+            problems[name].append(f"{over} px wider than the window")
+    lines = [f"{name}: {found}" for name, every in problems.items() for found in every]
+    assert not lines, "\n".join(lines)
 
 
 def test_dark_is_dark_and_light_is_light(open_tab: Any) -> None:
