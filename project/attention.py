@@ -276,14 +276,13 @@ def _model_server_answers() -> bool:
     return answers
 
 
-def find_needs(workspace: Workspace, rows: Rows, now: dt.datetime, *, of: str, unanswered: int,
-               most_uncertain: Any) -> list[Item]:  # fmt: skip
+def find_needs(workspace: Workspace, rows: Rows, now: dt.datetime, *, of: str, unanswered: int) -> list[Item]:
     """What a person should do, the most valuable first. `of` says what the unanswered are counted among."""
     slug = workspace.slug
     found = [*_gates_passed(slug, rows), *_experiments_to_read(slug, rows.experiments, now)]
-    if unanswered and most_uncertain is not None:
+    if unanswered:
         why = "Nothing has said yet whether they were right. The least certain one comes first: c confirms, x corrects."
-        url = reverse("pages:decision", args=[slug, most_uncertain])
+        url = reverse("pages:label", args=[slug])
         found.append(Item("feedback", f"{unanswered:,}{of} decisions to judge", why, None, "Judge", url, Role.LABELLER))
     if not ApiKey.objects.for_workspace(workspace).filter(revoked_at=None).filter(
         Q(expires_at=None) | Q(expires_at__gt=now)
@@ -306,7 +305,7 @@ def _gates_passed(slug: str, rows: Rows) -> list[Item]:
     found = []
     for version in passed_untried(rows.versions):
         why = f"{version.gained * 100:+.1f} points of accuracy on held-out inputs, its whole interval above 0."
-        url = reverse("pages:version", args=[slug, version.pk])
+        url = reverse("pages:version-try", args=[slug, version.pk])
         found.append(
             Item(
                 "register",

@@ -119,9 +119,10 @@ def write_snippets(*, url: str, token: str, agent: Agent, asks: bool) -> tuple[S
         "token": token,
         "asks": asks,
         "path": f"/api/v1/agents/{agent.slug}/decide" if asks else "/api/v1/decisions",
-        # JSON is a literal of Python and TypeScript as well, as long as it holds text and numbers only.
-        "item": json.dumps(item, ensure_ascii=True, indent=2),
-        "item_line": json.dumps(item, ensure_ascii=True),
+        # JSON is a literal of Python and TypeScript as well, as long as it holds text only.
+        "line": json.dumps(item, ensure_ascii=False),
+        "python": json.dumps(item, ensure_ascii=False, indent=4),
+        "typescript": json.dumps(item, ensure_ascii=False, indent=2).replace("\n", "\n  "),
     }
     # A rendered template counts as safe HTML, which a program with an agent's options in it is not: strip() makes it
     # plain text again, so that the page escapes it.

@@ -144,7 +144,6 @@ def read_home(workspace: Workspace, now: dt.datetime | None = None) -> Home:
             now,
             of=f" of the newest {ledger.looked_at:,}" if ledger.look_ended else "",
             unanswered=ledger.unanswered,
-            most_uncertain=ledger.most_uncertain,
         )
     )
     count = ledger.rewards_today
@@ -170,7 +169,7 @@ def read_home(workspace: Workspace, now: dt.datetime | None = None) -> Home:
         stuck=stuck,
         moved=tuple(moved),
         working=tuple(working),
-        experiment=rows.experiments[0] if rows.experiments else None,
+        experiment=min(rows.experiments, key=lambda one: one.state != ExperimentState.RUNNING, default=None),
         approximate=any(s.total.approximate or s.today.approximate for s in stations),
         poll_seconds=_poll(ledger, rows, running, now),
     )
@@ -286,7 +285,7 @@ def _ledger_stations(sight: _Sight) -> tuple[Station, ...]:
     unserved, unanswered = Count(sight.unserved), Count(ledger.unanswered)
     decisions = sight.page("decisions")
     reckoning = sight.works(RECKON_REWARDS) or _just(ledger.last_reward, now)
-    of = f"of the newest {ledger.looked_at:,} " if ledger.look_ended else ""
+    of = f"of {ledger.looked_at:,} " if ledger.look_ended else ""
     return (
         Station(
             "serve",
@@ -318,7 +317,7 @@ def _ledger_stations(sight: _Sight) -> tuple[Station, ...]:
             "observations",
             ledger.feedback_today,
             unanswered,
-            f"{of}decisions without any",
+            f"{of}without any",
             sight.state("feedback", moving=_just(ledger.last_feedback, now), waiting=unanswered),
             decisions,
             ledger.feedback_series,
@@ -330,7 +329,7 @@ def _ledger_stations(sight: _Sight) -> tuple[Station, ...]:
             "rewards",
             ledger.rewards_today,
             ledger.unreckoned,
-            "feedback to reckon",
+            "to reckon",
             sight.state("reward", moving=reckoning, waiting=ledger.unreckoned),
             decisions,
         ),
@@ -353,7 +352,7 @@ def _model_stations(sight: _Sight) -> tuple[Station, ...]:
         )
 
     return (
-        station("dataset", "Dataset", "datasets", ledger.unfrozen, "rewards since the last", runs, moving=False),
+        station("dataset", "Dataset", "datasets", ledger.unfrozen, "new rewards", runs, moving=False),
         station(
             "train",
             "Train",
@@ -368,11 +367,11 @@ def _model_stations(sight: _Sight) -> tuple[Station, ...]:
             "Evaluate",
             "evaluations",
             unevaluated,
-            "versions not measured",
+            "not measured",
             sight.page("models"),
             moving=False,
         ),
-        station("register", "Register", "versions", tryable, "passed, not tried", sight.page("models"), moving=False),
+        station("register", "Register", "versions", tryable, "to try", sight.page("models"), moving=False),
         station(
             "experiment",
             "Experiment",
@@ -393,14 +392,21 @@ def _measured(champions: Sequence[Alias]) -> tuple[Measured, ...]:
     found = (
         Evaluation.objects.filter(version__registered_model=champion.registered_model_id)
         .order_by("-version__number")
-        .values_list("version_id", "version__number", "scores")[:CURVE]
+        .values_list("version_id", "version__number", "against_id", "against__number", "scores")[:CURVE]
     )
-    measured = [
-        Measured(number, scores["trained"]["accuracy"], scores["trained"]["reward"], version == champion.version_id)
-        for version, number, scores in found
-        if {"accuracy", "reward"} <= scores.get("trained", {}).keys()
-    ]
-    return tuple(reversed(measured))
+    measured: dict[int, Measured] = {}
+
+    def keep(version: Any, number: int, scores: Mapping[str, Any]) -> None:
+        if {"accuracy", "reward"} <= scores.keys() and number not in measured:
+            measured[number] = Measured(number, scores["accuracy"], scores["reward"], version == champion.version_id)
+
+    evaluations = list(found)
+    for version, number, _, _, scores in evaluations:
+        keep(version, number, scores.get("trained", {}))
+    for _, _, against, number, scores in evaluations:  # what served before was measured on the same rows
+        if against is not None:
+            keep(against, number, scores.get("base", {}))
+    return tuple(measured[number] for number in sorted(measured))
 
 
 __all__ = ["Event", "Home", "Item", "Measured", "Station", "read_home"]

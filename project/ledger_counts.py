@@ -25,14 +25,13 @@ from workspaces.models import Workspace
 DAYS = 14
 LOOK = 2_000
 """What waits is looked for among this many of the newest decisions, and of the newest feedback."""
-QUICK_BYTES = 32 * 1024 * 1024
-"""A table of at most this size (all partitions, without indexes) is counted; a larger one is estimated."""
+QUICK_BYTES = 8 * 1024 * 1024
+"""Feedback and rewards are counted while their table (all partitions, without indexes) is at most this large."""
+QUICK_ROWS = 10_000
+"""Decisions are counted by their index up to this many."""
 MOST_TODAY = 100_000
-MOST_WAITING = 5_000
 QUICK_DAY = 5_000
 CACHE_SECONDS = 3_600
-# A reward is reckoned in the night after its feedback: newer rewards than a dataset stem from feedback since then.
-RECKONED_WITHIN = dt.timedelta(days=2)
 # Feedback may be early; an hour later its decision should be there.
 EARLY = dt.timedelta(hours=1)
 
@@ -74,7 +73,6 @@ class LedgerCounts:
     rewards_today: Count
     looked_at: int  # of the newest decisions, at most LOOK
     unanswered: int  # of those, without any feedback
-    most_uncertain: uuid.UUID | None  # of those again: the decision of the lowest confidence
     unreckoned: Count  # feedback that no reckoning has read yet
     orphans: int  # feedback older than EARLY whose decision is not there
     orphan_since: dt.datetime | None
@@ -98,20 +96,20 @@ def midnight(now: dt.datetime) -> dt.datetime:
 
 
 def count_ledger(workspace: Workspace, now: dt.datetime | None = None) -> LedgerCounts:
-    """Nine statements, and up to four more while the series of a fresh process fill."""
+    """Ten statements or so, and up to four more while the series of a fresh process fill."""
     now = now or timezone.now()
     today = midnight(now)
     known = {"workspace": workspace.id, "today": today, "today_id": uuid7_bound(today), "now": now}
     totals = _totals(workspace.id)
     decisions_today = _bounded(_DECISION, "id >= %(today_id)s", known, MOST_TODAY)
     feedback_today = _bounded(_FEEDBACK, "recorded_at >= %(today)s", known, MOST_TODAY)
-    looked_at, unanswered, made_today, served_today, last_decision, last_served, uncertain = _row(_NEWEST, known)
+    looked_at, unanswered, made_today, served_today, last_decision, last_served = _row(_NEWEST, known)
     if made_today == looked_at == LOOK:  # the look ends within today: its share stands for the day
         served = Count(round(decisions_today.value * served_today / LOOK), approximate=True)
     else:
         served = Count(served_today)
     read, unreckoned, orphans, orphan_since, last_feedback = _row(_UNRECKONED, known)
-    rewards_today, unfrozen, last_reward = _row(_REWARDED, known)
+    rewards_today, more_today, unfrozen, more_unfrozen, last_reward = _row(_REWARDED, known)
     return LedgerCounts(
         decisions=totals[_DECISION],
         feedback=totals[_FEEDBACK],
@@ -119,14 +117,13 @@ def count_ledger(workspace: Workspace, now: dt.datetime | None = None) -> Ledger
         decisions_today=decisions_today,
         served_today=served,
         feedback_today=feedback_today,
-        rewards_today=Count.up_to(MOST_WAITING, rewards_today),
+        rewards_today=Count(rewards_today, more=more_today),
         looked_at=looked_at,
         unanswered=unanswered,
-        most_uncertain=uncertain,
         unreckoned=Count(unreckoned, more=unreckoned == read == LOOK),
         orphans=orphans,
         orphan_since=orphan_since,
-        unfrozen=Count.up_to(MOST_WAITING, unfrozen),
+        unfrozen=Count(unfrozen, more=more_unfrozen),
         last_decision=last_decision,
         last_served=bool(last_served),
         last_feedback=last_feedback,
@@ -151,38 +148,40 @@ def _bounded(table: str, condition: str, parameters: Mapping[str, Any], most: in
 
 
 _SIZES = """
-SELECT i.inhparent::regclass::text, sum(pg_relation_size(i.inhrelid))::bigint
-  FROM pg_inherits i
- WHERE i.inhparent IN ('decisions_decision'::regclass, 'decisions_feedback'::regclass, 'decisions_reward'::regclass)
- GROUP BY 1
+SELECT i.inhparent::regclass::text, sum(pg_relation_size(i.inhrelid))::bigint FROM pg_inherits i
+ WHERE i.inhparent IN ('decisions_feedback'::regclass, 'decisions_reward'::regclass) GROUP BY 1
 """
 
 
 def _totals(workspace_id: uuid.UUID) -> dict[str, Count]:
-    """Rows of the workspace by table: counted where the table is small, else what the planner expects."""
-    found = {}
+    """Rows of the workspace by table: counted where that is quick, else what the planner expects."""
+    quick = _bounded(_DECISION, "true", {"workspace": workspace_id}, QUICK_ROWS)
+    found = {_DECISION: _estimate(_DECISION, workspace_id) if quick.more else quick}
     with connection.cursor() as cursor:
         cursor.execute(_SIZES)
-        for table, size in cursor.fetchall():
-            rows = f"FROM {table} WHERE workspace_id = %s"
-            if size <= QUICK_BYTES:
-                cursor.execute(f"SELECT count(*) {rows}", [workspace_id])
-                found[table] = Count(cursor.fetchone()[0])
-            else:
-                cursor.execute(f"EXPLAIN (FORMAT JSON) SELECT 1 {rows}", [workspace_id])
-                plan = cursor.fetchone()[0]
-                plan = json.loads(plan) if isinstance(plan, str) else plan
-                found[table] = Count(int(plan[0]["Plan"]["Plan Rows"]), approximate=True)
+        sizes = dict(cursor.fetchall())
+    for table in (_FEEDBACK, _REWARD):
+        if sizes[table] <= QUICK_BYTES:
+            rows = _row(f"SELECT count(*) FROM {table} WHERE workspace_id = %(id)s", {"id": workspace_id})  # noqa: S608
+            found[table] = Count(rows[0])
+        else:
+            found[table] = _estimate(table, workspace_id)
     return found
+
+
+def _estimate(table: str, workspace_id: uuid.UUID) -> Count:
+    statement = f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {table} WHERE workspace_id = %(id)s"  # noqa: S608
+    plan = _row(statement, {"id": workspace_id})[0]
+    plan = json.loads(plan) if isinstance(plan, str) else plan
+    return Count(int(plan[0]["Plan"]["Plan Rows"]), approximate=True)
 
 
 # LIMIT inside the lateral keeps the planner from hashing all feedback: each newest decision is one index probe.
 _NEWEST = f"""
 SELECT count(*), count(*) - count(answered), count(*) FILTER (WHERE id >= %(today_id)s),
        count(model_version_id) FILTER (WHERE id >= %(today_id)s),
-       max(recorded_at), (array_agg(model_version_id IS NOT NULL ORDER BY id DESC))[1],
-       (array_agg(id ORDER BY confidence, id DESC) FILTER (WHERE answered IS NULL))[1]
-  FROM (SELECT id, model_version_id, recorded_at, confidence FROM decisions_decision
+       max(recorded_at), (array_agg(model_version_id IS NOT NULL ORDER BY id DESC))[1]
+  FROM (SELECT id, model_version_id, recorded_at FROM decisions_decision
          WHERE workspace_id = %(workspace)s ORDER BY id DESC LIMIT {LOOK}) newest
   LEFT JOIN LATERAL (SELECT true AS answered FROM decisions_feedback f
                       WHERE f.decision_id = newest.id LIMIT 1) f ON true
@@ -221,24 +220,25 @@ SELECT count(*),
   LEFT JOIN LATERAL (SELECT d.id, d.agent_id FROM decisions_decision d WHERE d.id = fresh.decision_id LIMIT 1) d ON true
   LEFT JOIN mark ON mark.agent_id = d.agent_id
 """  # noqa: S608 - numbers and names of this module
+# The newest rewards of each spec, by the feedback they know: those reckoned last are among the first.
 _REWARDED = f"""
 {_MARKS}, frozen AS (
   SELECT mark.id AS spec_id, max(s.created_at) AS at
     FROM mark LEFT JOIN training_datasetsnapshot s ON s.agent_id = mark.agent_id AND s.kind = 'logged'
    GROUP BY 1
+), by_spec AS (
+  SELECT count(*) AS looked_at, count(*) FILTER (WHERE r.computed_at >= %(today)s) AS today,
+         count(*) FILTER (WHERE r.computed_at > coalesce(frozen.at, '-infinity')) AS unfrozen,
+         max(r.computed_at) AS last
+    FROM frozen
+    CROSS JOIN LATERAL (SELECT r.computed_at FROM decisions_reward r
+                         WHERE r.spec_id = frozen.spec_id AND r.value IS NOT NULL
+                         ORDER BY r.feedback_until DESC LIMIT {LOOK}) r
+   GROUP BY frozen.spec_id
 )
-SELECT (SELECT count(*) FROM (
-          SELECT 1 FROM frozen JOIN decisions_reward r ON r.spec_id = frozen.spec_id
-           WHERE r.feedback_until > %(today)s::timestamptz - interval '{RECKONED_WITHIN.days} days'
-             AND r.computed_at >= %(today)s AND r.value IS NOT NULL LIMIT {MOST_WAITING + 1}) a),
-       (SELECT count(*) FROM (
-          SELECT 1 FROM frozen JOIN decisions_reward r ON r.spec_id = frozen.spec_id
-           WHERE r.feedback_until > coalesce(frozen.at - interval '{RECKONED_WITHIN.days} days', '-infinity')
-             AND r.computed_at > coalesce(frozen.at, '-infinity') AND r.value IS NOT NULL
-           LIMIT {MOST_WAITING + 1}) b),
-       (SELECT max(newest.computed_at) FROM frozen
-          CROSS JOIN LATERAL (SELECT r.computed_at FROM decisions_reward r WHERE r.spec_id = frozen.spec_id
-                               ORDER BY r.feedback_until DESC LIMIT 1) newest)
+SELECT coalesce(sum(today), 0)::bigint, coalesce(bool_or(today = {LOOK}), false),
+       coalesce(sum(unfrozen), 0)::bigint, coalesce(bool_or(unfrozen = {LOOK}), false), max(last)
+  FROM by_spec
 """  # noqa: S608 - numbers of this module
 
 

@@ -15,7 +15,7 @@ from workspaces.api_errors import json_error
 from workspaces.errors import InvalidInput, NotAllowed, NotFound, ReckonerError
 from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
 
-REHEARSE = "manage.py rehearse FILE --text-field TEXT --label-field LABEL"
+REHEARSE = ".venv/bin/python manage.py rehearse FILE --text-field TEXT --label-field LABEL"
 
 
 def _context(request: PageRequest) -> dict[str, Any]:

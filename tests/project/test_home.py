@@ -6,16 +6,18 @@ import datetime as dt
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 from django.db import connection
+from django.urls import reverse
 from django.utils import timezone
 
 from decisions.rewards.reckoning import reckon_rewards
 from decisions.services import ComponentSetup, create_reward_spec, current_reward_spec
-from project import attention, ledger_counts
+from project import attention, ledger_counts, page_urls
 from project.home import Home, Station, read_home
 from project.ledger_counts import Count, count_ledger
 from tests.factories import (
@@ -103,7 +105,7 @@ def test_the_ledger_s_stations_count_this_workspace_and_this_day(agent: Any, oth
     assert (feedback.total, feedback.today) == (Count(3), Count(2))
     assert feedback.series[-2:] == (1, 2)
     assert (at(home, "serve").today, at(home, "serve").waiting) == (Count(1), Count(0))
-    assert (feedback.waiting, feedback.waits, feedback.state) == (Count(3), "decisions without any", "waiting")
+    assert (feedback.waiting, feedback.waits, feedback.state) == (Count(3), "without any", "waiting")
     assert served.id and not home.first_run and not home.approximate
 
 
@@ -367,14 +369,13 @@ class TestNeedsAPerson:
     def key(self, workspace: Any) -> Any:
         return ApiKeyFactory(workspace=workspace)
 
-    def test_the_least_certain_unjudged_decision_comes_first(self, agent: Any) -> None:
-        say(decide(agent, NOW - HOUR, confidence=0.01), NOW)
-        for number, confidence in enumerate((0.9, 0.2, None, 0.7)):
-            decide(agent, NOW - number * MINUTE, confidence=confidence)
-        unsure = agent.decisions.get(confidence=0.2)
+    def test_decisions_that_nobody_judged(self, agent: Any) -> None:
+        say(decide(agent, NOW - HOUR), NOW)
+        for number in range(4):
+            decide(agent, NOW - number * MINUTE)
         [item] = read_home(agent.workspace, NOW).needs
-        assert item.what == "4 decisions to judge"
-        assert str(unsure.pk) in item.url and item.role == "labeller"
+        assert (item.what, item.role) == ("4 decisions to judge", "labeller")
+        assert item.url == reverse("pages:label", args=[agent.workspace.slug])
 
     def test_a_version_that_passed_and_was_not_tried(self, agent: Any) -> None:
         champion, passed, failed = (ModelVersionFactory(registered_model=agent.registered_model) for _ in range(3))
@@ -455,6 +456,7 @@ class TestLargeTables:
             decide(agent, NOW - HOUR)
         exact = read_home(agent.workspace, NOW)
         assert (at(exact, "record").total, exact.approximate) == (Count(60), False)
+        monkeypatch.setattr(ledger_counts, "QUICK_ROWS", 50)
         monkeypatch.setattr(ledger_counts, "QUICK_BYTES", -1)
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE decisions_decision")
@@ -473,7 +475,7 @@ class TestLargeTables:
         counts = count_ledger(agent.workspace, NOW)
         assert counts.served_today == Count(4, approximate=True) and counts.decisions_today == Count(8)
         home = read_home(agent.workspace, NOW)
-        assert at(home, "feedback").waits == "of the newest 4 decisions without any"
+        assert at(home, "feedback").waits == "of 4 without any"
         assert "4 of the newest 4 decisions to judge" in whats(home.needs)
 
     def test_busy_days_are_counted_one_at_a_look_and_remembered(
@@ -504,3 +506,10 @@ class TestLargeTables:
         with django_assert_max_num_queries(26):
             home = read_home(agent.workspace, NOW)
         assert len(home.stuck) > 30 and TrainingRun.objects.count() == 24
+
+
+def test_the_documentation_names_every_station_and_page(workspace: Any) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "home.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1].strip() for line in text.split("## Stuck")[0].splitlines() if line.startswith("| ")]
+    assert rows[1:] == [station.title for station in read_home(workspace, NOW).stations]
+    assert [route.name for route in page_urls.urlpatterns if f"`{route.name}`" not in text] == []

@@ -1,0 +1,238 @@
+"""The home page and connecting an app, in a real browser: every state of the loop, wide, narrow and dark."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from decisions.models import Decision, Feedback
+from jobs.models import Job
+from tests import factories
+
+SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+LOOKS = [("wide", 1280, False), ("narrow", 360, False), ("dark", 1280, True)]
+looks = pytest.mark.parametrize(("look", "width", "dark"), LOOKS, ids=[look for look, _, _ in LOOKS])
+COVERED = """() => {
+  const boxes = [...document.querySelectorAll(".station, .hub")].map((one) => [one, one.getBoundingClientRect()]);
+  const found = [];
+  for (const [a, p] of boxes) for (const [b, q] of boxes)
+    if (a !== b && p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 1 && q.top < p.bottom - 1)
+      found.push(`${a.id || "hub"} on ${b.id || "hub"}`);
+  return found;
+}"""
+
+
+class Answering(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Silent."""
+
+
+@pytest.fixture(autouse=True)
+def model_server(settings: Any) -> Iterator[None]:
+    """Something that answers where the model server would."""
+    cache.clear()
+    server = HTTPServer(("127.0.0.1", 0), Answering)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    settings.MODEL_SERVER_URL = f"http://127.0.0.1:{server.server_port}"
+    yield
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def show(tab: Any, name: str, look: str) -> None:
+    """A picture of the page, which fits its width."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    tab.wait_for_timeout(150)
+    tab.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
+    assert tab.evaluate(OVERFLOW) <= 0
+
+
+@looks
+def test_the_first_run(
+    look: str, width: int, dark: bool, open_tab: Any, admin: Any, workspace: Any, log_in: Any
+) -> None:
+    tab = log_in(open_tab(width=width, dark=dark), admin)
+    expect(tab.get_by_role("heading", name="Choose how to begin")).to_be_visible()
+    show(tab, "home-first-run", look)
+    tab.get_by_role("button", name="Start the demo world").click()
+    expect(tab.get_by_text("The demo loop", exact=True)).to_be_visible()
+    expect(tab.locator("#loop")).to_have_attribute("hx-trigger", "every 3s")
+    show(tab, "home-demo-starting", look)
+    assert Job.objects.get().kind == "project.demo_loop"
+
+
+@looks
+def test_a_key_its_program_and_the_first_decision(
+    look: str,
+    width: int,
+    dark: bool,
+    open_tab: Any,
+    admin: Any,
+    workspace: Any,
+    log_in: Any,
+    live_server: Any,
+    tmp_path: Path,
+) -> None:
+    tab = log_in(open_tab(width=width, dark=dark), admin)
+    tab.get_by_role("link", name="Make a key").click()
+    tab.get_by_label("Name of the app").fill("notes-app")
+    tab.get_by_label("Name of the new agent").fill("sorter")
+    tab.get_by_label("Options, one a line").fill("work\nhome")
+    show(tab, "connect-form", look)
+    tab.get_by_role("button", name="Make the key").click()
+    expect(tab.get_by_text("Waiting for your first decision")).to_be_visible()
+    tab.get_by_role("tab", name="Python").click()
+    show(tab, "connect-key", look)
+    program = tab.locator("#program-2").inner_text()
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    expect(tab.locator("#arrival.arrived")).to_contain_text("sorter chose work")
+    show(tab, "connect-arrived", look)
+    tab.locator("#first-decision").click()
+    tab.wait_for_url(f"**{Decision.objects.get().pk}*")
+    assert Feedback.objects.get().decision_id == Decision.objects.get().pk
+
+
+def test_a_key_is_revoked_in_the_list(tab: Any, admin: Any, workspace: Any, log_in: Any) -> None:
+    key = factories.ApiKeyFactory(workspace=workspace, name="old-app")
+    log_in(tab, admin).goto(reverse("pages:connect", args=[workspace.slug]))
+    tab.get_by_role("button", name="Revoke old-app").click()
+    expect(tab.get_by_text("The key old-app is revoked")).to_be_visible()
+    expect(tab.get_by_role("button", name="Revoke old-app")).to_have_count(0)
+    key.refresh_from_db()
+    assert key.revoked_at is not None
+
+
+@looks
+def test_the_loop_while_it_moves(
+    look: str, width: int, dark: bool, open_tab: Any, admin: Any, scene: Any, busy_job: Any, log_in: Any
+) -> None:
+    tab = log_in(open_tab(width=width, dark=dark), admin)
+    for key in ("record", "serve", "train", "experiment"):
+        expect(tab.locator(f"#station-{key}")).to_have_class(f"station at-{key} is-moving")
+    assert tab.evaluate(COVERED) == []
+    expect(tab.locator(".track")).to_be_visible() if width > 1000 else expect(tab.locator(".track")).to_be_hidden()
+    show(tab, "home-moving", look)
+
+
+def stick(workspace: Any, agent: Any) -> None:
+    now = timezone.now()
+    factories.JobFactory(
+        workspace=workspace,
+        kind="decisions.reckon_rewards",
+        state="dead",
+        finished_at=now - dt.timedelta(hours=2),
+        error="OperationalError: could not extend file: No space left on device",
+    )
+    factories.TrainingRunFactory(
+        agent=agent,
+        state="failed",
+        error="ValueError: row 17 names an option that was not offered",
+        started_at=now - dt.timedelta(hours=1),
+        finished_at=now - dt.timedelta(minutes=50),
+    )
+    factories.ExperimentFactory(
+        registered_model=factories.RegisteredModelFactory(workspace=workspace),
+        name="terse prompts against the base",
+        state="rolled_back",
+        ended_at=now - dt.timedelta(hours=3),
+        verdict="E⁻ reached 20.7 after 812 units: the treatment is worse",
+    )
+
+
+@looks
+def test_the_loop_with_something_stuck(
+    look: str,
+    width: int,
+    dark: bool,
+    open_tab: Any,
+    labeller: Any,
+    scene: Any,
+    workspace: Any,
+    log_in: Any,
+    settings: Any,
+) -> None:
+    stick(workspace, scene.agent)
+    settings.MODEL_SERVER_URL = "http://127.0.0.1:9"
+    tab = log_in(open_tab(width=width, dark=dark), labeller)
+    for key in ("serve", "reward", "experiment"):
+        expect(tab.locator(f"#station-{key}")).to_have_class(f"station at-{key} is-stuck")
+    expect(tab.get_by_text("No space left on device")).to_be_visible()
+    assert tab.evaluate(COVERED) == []
+    show(tab, "home-stuck", look)
+    tab.get_by_role("link", name="Judge").click()
+    tab.wait_for_url("**/decisions/label")
+
+
+@looks
+def test_the_loop_at_rest(
+    look: str, width: int, dark: bool, open_tab: Any, viewer: Any, agent: Any, log_in: Any
+) -> None:
+    old = timezone.now() - dt.timedelta(days=3)
+    for number in range(6):
+        moment = old + dt.timedelta(hours=8 * number)
+        decision = factories.DecisionFactory(agent=agent, id=factories.uuid7_at(moment), observed_at=moment)
+        factories.FeedbackFactory(decision=decision, observed_at=moment)
+    tab = log_in(open_tab(width=width, dark=dark), viewer)
+    expect(tab.locator("#loop[hx-trigger]")).to_have_count(0)
+    assert tab.evaluate(COVERED) == []
+    show(tab, "home-rest", look)
+
+
+def test_it_follows_what_moves_keeps_the_focus_and_stops(
+    tab: Any, viewer: Any, agent: Any, busy_job: Any, log_in: Any
+) -> None:
+    old = timezone.now() - dt.timedelta(days=3)
+    factories.DecisionFactory(agent=agent, id=factories.uuid7_at(old), observed_at=old)
+    log_in(tab, viewer)
+    expect(tab.get_by_role("progressbar")).to_have_attribute("value", "0.4200")
+    tab.locator("#go-dataset").focus()
+    tab.evaluate("() => { document.querySelector('.track').dataset.first = 'here'; }")
+    Job.objects.filter(id=busy_job.id).update(progress=0.9, message="the experiment runs")
+    expect(tab.get_by_text("the experiment runs")).to_be_visible()
+    expect(tab.locator("#go-dataset")).to_be_focused()
+    expect(tab.locator(".track[data-first]")).to_have_count(1)  # never swapped: what flows goes on flowing
+    Job.objects.filter(id=busy_job.id).update(
+        state="succeeded", progress=1.0, lease_until=None, finished_at=timezone.now()
+    )
+    expect(tab.get_by_role("progressbar")).to_have_count(0)
+    expect(tab.locator("#loop[hx-trigger]")).to_have_count(0)
+
+
+def test_nothing_moves_for_who_wants_no_motion(
+    browser: Any, live_server: Any, viewer: Any, scene: Any, log_in: Any
+) -> None:
+    context = browser.new_context(base_url=live_server.url, reduced_motion="reduce")
+    try:
+        tab = log_in(context.new_page(), viewer)
+        expect(tab.locator("#station-record.is-moving")).to_be_visible()
+        tab.wait_for_timeout(100)
+        assert tab.evaluate("() => document.getAnimations().filter((one) => one.playState === 'running').length") == 0
+    finally:
+        context.close()
+
+
+def test_a_station_leads_to_its_page(tab: Any, viewer: Any, scene: Any, log_in: Any) -> None:
+    log_in(tab, viewer)
+    tab.locator("#station-train").click(position={"x": 20, "y": 60})
+    tab.wait_for_url("**/runs/")
