@@ -44,10 +44,12 @@ from training.models import (
     DatasetSnapshot,
     Evaluation,
     ExportJob,
+    Rehearsal,
     RunEvent,
     RunMetric,
     TrainingRun,
 )
+from training.rehearsal.plan import Plan
 from workspaces.ids import uuid7, uuid7_bound
 from workspaces.models import ApiKey, AuditEntry, Membership, Role, Scope, User, Workspace
 
@@ -490,3 +492,18 @@ MODEL_FACTORIES: dict[type[Any], type[DjangoModelFactory[Any]]] = {
     if isinstance(found, type) and issubclass(found, DjangoModelFactory) and found is not DjangoModelFactory
 }
 __all__ = ["MODEL_FACTORIES", "OPTIONS", "PASSWORD", "put_files", "put_rows", "uuid7", "uuid7_at"]
+
+
+class RehearsalFactory(DjangoModelFactory[Rehearsal]):
+    """One that was asked for and has no job yet; `start_rehearsal` makes the whole."""
+
+    class Meta:
+        model = Rehearsal
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    name = factory.Sequence(lambda n: f"Rehearsal of notes-{n}.csv")
+    digest = factory.Sequence(lambda n: f"{n:064x}")
+    source = factory.SubFactory(ArtifactFactory, workspace=factory.SelfAttribute("..workspace"), kind="dataset")
+    plan = factory.LazyFunction(lambda: Plan().as_plain())
+    about = factory.LazyFunction(lambda: {"file": "notes.csv", "text_field": "body", "label_field": "folder"})
+    requested_by = "system"

@@ -37,7 +37,8 @@ SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.u
     SELECT value, version FROM decisions_reward
      WHERE decision_id = d.id AND spec_id = %(spec)s ORDER BY version DESC LIMIT 1
   ) r ON true
- WHERE d.agent_id = %(agent)s AND r.value IS NOT NULL AND d.propensity IS NOT NULL AND d.options IS NOT NULL
+ WHERE d.agent_id = %(agent)s AND (%(version)s::uuid IS NULL OR d.agent_version_id = %(version)s)
+   AND r.value IS NOT NULL AND d.propensity IS NOT NULL AND d.options IS NOT NULL
  ORDER BY d.id
 """
 
@@ -57,14 +58,16 @@ def training_scale(spec: RewardSpec, value: float) -> float:
     return max(0.0, min(1.0, (value - wrong) / (right - wrong)))
 
 
-def snapshot_ledger(*, by: Actor, agent: Agent, name: str) -> DatasetSnapshot:
-    """Every rewarded decision of the agent with a logged propensity. Raises EmptyDataset."""
+def snapshot_ledger(
+    *, by: Actor, agent: Agent, name: str, agent_version: AgentVersion | None = None
+) -> DatasetSnapshot:
+    """Every rewarded decision of the agent, or of one version of it, with a logged propensity. Raises EmptyDataset."""
     spec = current_reward_spec(agent)
     items: list[tuple[Any, int]] = []
     rewards: list[float] = []
 
     def rows() -> Iterator[dict[str, Any]]:
-        for row, version in _read_logged(agent, spec):
+        for row, version in _read_logged(agent, spec, agent_version):
             items.append((row["id"], version))
             rewards.append(row["reward"])
             yield row
@@ -86,7 +89,11 @@ def snapshot_ledger(*, by: Actor, agent: Agent, name: str) -> DatasetSnapshot:
             reward_spec=spec,
             artifact=artifact,
             rows=len(items),
-            query={"agent": agent.slug, "reward_spec": spec.number},
+            query={
+                "agent": agent.slug,
+                "reward_spec": spec.number,
+                **({"agent_version": agent_version.number} if agent_version is not None else {}),
+            },
             statistics={"mean_reward": sum(rewards) / len(rewards), "confirmed_share": _share(rewards)},
         )
         DatasetItem.objects.bulk_create(
@@ -101,11 +108,14 @@ def _share(rewards: list[float]) -> float:
     return sum(reward >= 0.5 for reward in rewards) / len(rewards)
 
 
-def _read_logged(agent: Agent, spec: RewardSpec) -> Iterator[tuple[dict[str, Any], int]]:
+def _read_logged(
+    agent: Agent, spec: RewardSpec, agent_version: AgentVersion | None
+) -> Iterator[tuple[dict[str, Any], int]]:
     """Streams, so that memory does not grow with the ledger."""
     templates: Mapping[Any, str] = dict(AgentVersion.objects.filter(agent=agent).values_list("id", "prompt_template"))
     with connection.chunked_cursor() as cursor:
-        cursor.execute(LOGGED_ROWS, {"agent": agent.id, "spec": spec.id})
+        only = agent_version.id if agent_version is not None else None
+        cursor.execute(LOGGED_ROWS, {"agent": agent.id, "spec": spec.id, "version": only})
         while chunk := cursor.fetchmany(FETCH):
             for decision, version_id, state, options, action, propensity, unit, *acting, value, version in chunk:
                 state, options, action = (_loaded(field) for field in (state, options, action))

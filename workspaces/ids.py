@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import uuid
 
 import uuid_utils.compat
 
-__all__ = ["uuid7", "uuid7_bound", "uuid7_time"]
+__all__ = ["uuid7", "uuid7_bound", "uuid7_of", "uuid7_time"]
 
 
 def uuid7() -> uuid.UUID:
@@ -26,3 +27,10 @@ def uuid7_time(value: uuid.UUID) -> dt.datetime | None:
 def uuid7_bound(moment: dt.datetime) -> uuid.UUID:
     """The smallest value that any uuid7 of `moment` or later can have: a bound for ranges, not an id."""
     return uuid.UUID(int=int(moment.timestamp() * 1000) << 80)
+
+
+def uuid7_of(moment: dt.datetime, content: bytes) -> uuid.UUID:
+    """The id of this content at this moment (to the millisecond): the same twice, so that a repeat is harmless."""
+    drawn = int.from_bytes(hashlib.sha256(content).digest()[:10], "big")
+    high, low = drawn >> 68, drawn & ((1 << 62) - 1)  # 12 bits beside the version, 62 beside the variant
+    return uuid.UUID(int=int(moment.timestamp() * 1000) << 80 | 7 << 76 | high << 64 | 2 << 62 | low)

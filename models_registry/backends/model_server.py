@@ -48,6 +48,14 @@ def client() -> httpx.Client:
     )
 
 
+def is_reachable() -> bool:
+    """Whether a model server answers; asked before work that would be in vain without one."""
+    try:
+        return client().get("/readyz").is_success
+    except httpx.HTTPError:
+        return False
+
+
 def call(path: str, body: dict[str, Any]) -> dict[str, Any]:
     """Raises BackendUnavailable (nobody answers, or 5xx) or BackendRefused (4xx).
 

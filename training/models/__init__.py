@@ -3,6 +3,7 @@
 from training.models.dataset import DatasetItem, DatasetKind, DatasetSnapshot
 from training.models.evaluation import Evaluation
 from training.models.export import ExportFormat, ExportJob
+from training.models.rehearsal import Rehearsal
 from training.models.run import RunEvent, RunMetric, TrainingRun
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Evaluation",
     "ExportFormat",
     "ExportJob",
+    "Rehearsal",
     "RunEvent",
     "RunMetric",
     "TrainingRun",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from decisions.models import Agent, Decision, Feedback, Reward
-from jobs.models import Job, JobState
-from jobs.runner import run_job
+from jobs.models import JobState
 from jobs.services import enqueue_job
 from models_registry.backends.model_server import client
 from models_registry.experiments import ExperimentPlan
@@ -21,6 +18,7 @@ from project.demo.passages import Passage, World
 from project.demo.reader import react
 from tests.model_server import running_model_server
 from tests.training.engine.engine_world import OPTIONS, labelled
+from tests.work import work_until_over
 from training.models import ExportJob
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -53,21 +51,6 @@ def world(monkeypatch, settings, store) -> Any:
         yield small
         client().close()
         client.cache_clear()
-
-
-def work_until_over(job: Job) -> Job:
-    """What workers do, one job after the other, without a broker; deferred jobs are looked at again at once."""
-    for _ in range(4000):
-        job.refresh_from_db()
-        if job.is_terminal:
-            return job
-        Job.objects.filter(state=JobState.QUEUED).update(run_after=timezone.now())
-        for due in (
-            Job.objects.filter(state=JobState.QUEUED).order_by("queue", "created_at").values_list("id", flat=True)
-        ):
-            run_job(due)
-        time.sleep(0.02)
-    raise AssertionError(f"the loop does not end: {job.message}")
 
 
 def test_the_loop_goes_round_and_holds_its_promises(world, workspace):

@@ -1,0 +1,203 @@
+"""A whole rehearsal on a small made-up file: real engine, real model server, the job by its handler."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from decisions.models import Agent, Decision, Feedback
+from jobs.models import Job, JobState
+from jobs.runner import run_job
+from models_registry.backends.model_server import client
+from models_registry.services import get_champion
+from tests.model_server import running_model_server
+from tests.training.engine.engine_world import labelled
+from tests.work import work_until_over
+from training.models import Rehearsal, TrainingRun
+from training.rehearsal import recipe, services
+from training.rehearsal.loop import GATE_LOG, HELDOUT, SeedLoop, round_name
+from training.rehearsal.plan import Plan, split_rows
+from training.rehearsal.services import cancel_rehearsal, read_stored_source, start_rehearsal
+from training.rehearsal.source import Source, read_source
+from training.run_states import RunState
+from workspaces.actors import system
+from workspaces.models import AuditEntry, Membership, Workspace
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+ASKED = ("--text-field", "body", "--label-field", "folder", "--seed-share", "0.08", "--rounds", "2")
+ASKED += ("--noise", "0.03", "--late", "0.1", "--missing", "0.1")
+PLAN = Plan(seed_share=0.08, rounds=2, noise=0.03, late=0.1, missing=0.1)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    path = tmp_path / "notes.jsonl"
+    rows = [{"body": row["prompt"], "folder": row["answer"]} for row in labelled(1500, seed=7)]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return path
+
+
+@pytest.fixture
+def source(notes: Path) -> Source:
+    return read_source(notes, text_field="body", label_field="folder")
+
+
+@pytest.fixture
+def served(settings: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A model server, and passes that are short enough for a test."""
+
+    def passes(*_: Any, last: bool = True) -> dict[str, Any]:
+        return {"optimiser": {"learning_rate": 3e-3, "epochs": 8 if last else 6, "batch_size": 32}, "threads": 1}
+
+    monkeypatch.setattr(recipe, "base_settings", passes)
+    monkeypatch.setattr(recipe, "round_settings", passes)
+    with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
+        settings.MODEL_SERVER_URL = address
+        client.cache_clear()
+        yield address
+        client().close()
+        client.cache_clear()
+
+
+def start(source: Source, **changes: Any) -> Rehearsal:
+    asked = {"source": source, "plan": PLAN, "text_field": "body", "label_field": "folder", "owners": []}
+    return start_rehearsal(**{**asked, "requested_by": "test", "again": False, **changes})
+
+
+def test_a_rehearsal_tells_what_the_loop_would_do(
+    served: str, notes: Path, source: Source, owner: Any, capsys: Any
+) -> None:
+    call_command("rehearse", str(notes), *ASKED, "--owner", owner.email, "--detach", "--json", stdout=io.StringIO())
+    rehearsal = Rehearsal.objects.get()
+    job = work_until_over(rehearsal.job)
+    assert job.state == JobState.SUCCEEDED, job.error
+    rehearsal.refresh_from_db()
+    report = rehearsal.report
+    (seed,) = report["seeds"]
+    # Better than the base by a clear margin, below what every label gives.
+    assert report["better"] and seed["difference"]["low"] > 0
+    assert 0 < seed["gap_closed"] < 1.3 and seed["final"]["mean"] > seed["base"]["mean"]
+    assert [entry["decisions"] for entry in seed["rounds"]] == split_rows(source, PLAN, 0).round_ends(2)
+    # In a workspace of its own, that only its owner sees.
+    assert Membership.objects.get(workspace=rehearsal.workspace).user == owner
+    assert rehearsal.workspace.slug == "rehearsal-notes"
+    agent = Agent.objects.get(workspace=rehearsal.workspace)
+    split = split_rows(source, PLAN, 0)
+    decided = Decision.objects.filter(agent=agent)
+    assert decided.count() == len(split.stream) + len(split.gate)
+    # Decisions carry what a live system knows; feedback comes from most of them, and none was decided twice.
+    assert {tuple(decision.state) for decision in decided} == {("text",)}
+    assert decided.values("external_id").distinct().count() == decided.count()
+    share = Feedback.objects.filter(decision__in=decided).count() / decided.count()
+    assert 0.8 < share < 0.97
+    # What comes late in the last round comes after its training, and seeds, gate and held-out rows stay apart.
+    loop = SeedLoop(None, rehearsal, read_stored_source(rehearsal), 0)  # type: ignore[arg-type]
+    last = loop.dataset(round_name(2))
+    assert last is not None and last.rows < len(split.stream) * 0.95
+    trained_on = set(last.items.values_list("decision__external_id", flat=True))
+    assert trained_on <= {row.id for row in split.stream}
+    assert loop.dataset(HELDOUT).rows == len(split.heldout)
+    assert loop.dataset(GATE_LOG).rows <= len(split.gate)
+    # The estimate from the log stands beside the truth.
+    found = seed["off_policy"]
+    assert abs(found["doubly_robust"]["mean"] - found["truth"]) < 0.2
+    assert found["gate"]["refusals"] == [] or not found["gate"]["passed"]
+    assert get_champion(agent.registered_model) == loop.final_version()
+    # Asked for again it is the kept one, as text and as JSON; nothing is done twice.
+    runs = TrainingRun.objects.count()
+    code, told, _ = run_command(capsys, str(notes), *ASKED, "--json")
+    kept = json.loads(told)
+    assert code == 0 and kept["workspace"] == "rehearsal-notes" and kept["seeds"] == report["seeds"]
+    code, text, _ = run_command(capsys, str(notes), *ASKED)
+    assert code == 0
+    for word in ("held-out accuracy", "Of ceiling", "Log alone", "It takes", "Experiment", "rehearsal-notes"):
+        assert word in text
+    assert (Rehearsal.objects.count(), TrainingRun.objects.count()) == (1, runs)
+
+
+def test_a_cancelled_rehearsal_goes_on_where_it_was(served: str, source: Source) -> None:
+    rehearsal = start(source)
+    for _ in range(200):
+        run_job(rehearsal.job.id)
+        base = TrainingRun.objects.filter(workspace=rehearsal.workspace).first()
+        if base is not None:
+            break
+    assert base is not None and base.state == RunState.QUEUED
+    cancel_rehearsal(by=system(rehearsal.workspace), rehearsal=rehearsal)
+    base.refresh_from_db()
+    assert base.state == RunState.CANCELLED
+    assert AuditEntry.objects.filter(action="rehearsal.cancelled").count() == 1
+    again = start(source)
+    assert again.id == rehearsal.id and again.job_id != rehearsal.job_id
+    for _ in range(200):
+        Job.objects.filter(id=again.job.id).update(run_after=timezone.now())
+        run_job(again.job.id)
+        if TrainingRun.objects.count() == 2:
+            break
+    # The base is taught anew, from the same rows; nothing else was made a second time.
+    assert len(set(TrainingRun.objects.values_list("dataset", flat=True))) == 1
+    assert (Agent.objects.count(), Workspace.objects.filter(slug__startswith="rehearsal").count()) == (1, 1)
+
+
+def test_a_run_that_fails_ends_the_rehearsal_with_its_reason(
+    served: str, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "SeedLoop", BrokenBase)
+    job = work_until_over(start(source).job)
+    assert job.state == JobState.DEAD and "seed 0: the pretrain run" in job.error
+    assert Rehearsal.objects.get().report is None
+
+
+class BrokenBase(SeedLoop):
+    """Its first run is told to start from a folder that is not there."""
+
+    def _start(self, plan: Any) -> TrainingRun:
+        return super()._start(replace(plan, base_model="/nowhere"))
+
+
+def test_another_plan_or_file_is_another_rehearsal(source: Source, store: Path) -> None:
+    first, other = start(source), start(source, plan=Plan(rounds=3))
+    assert first.id != other.id and other.workspace.slug == "rehearsal-notes-2"
+    assert start(source).id == first.id
+    assert start(source, again=True).id not in {first.id, other.id}
+
+
+def run_command(capsys: Any, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    with pytest.raises(SystemExit) as ended:
+        call_command("rehearse", *arguments, stdout=(out := io.StringIO()), stderr=(err := io.StringIO()))
+    return int(str(ended.value.code)), out.getvalue() + capsys.readouterr().out, err.getvalue()
+
+
+class TestCommand:
+    @pytest.mark.parametrize(
+        ("arguments", "told"),
+        [
+            (["--text-field", "subject", "--label-field", "folder"], "text field 'subject'"),
+            (["--text-field", "body", "--label-field", "folder", "--rounds", "0"], "rounds: 0"),
+            (["--text-field", "body", "--label-field", "folder", "--decisions", "9999"], "decisions: 9999"),
+            (["--text-field", "body", "--label-field", "folder", "--owner", "x@y.org"], "owner: nobody"),
+        ],
+    )
+    def test_what_cannot_be_rehearsed_writes_nothing(
+        self, capsys: Any, notes: Path, arguments: list[str], told: str
+    ) -> None:
+        before = Workspace.objects.count()
+        code, out, err = run_command(capsys, str(notes), *arguments, "--json")
+        assert code == 2 and told in err
+        assert any(told in fault for fault in json.loads(out)["faults"])
+        assert (Workspace.objects.count(), Rehearsal.objects.count()) == (before, 0)
+
+    def test_without_an_instance_it_says_what_to_start(self, capsys: Any, notes: Path, settings: Any) -> None:
+        settings.MODEL_SERVER_URL = "http://127.0.0.1:9"
+        client.cache_clear()
+        code, _, err = run_command(capsys, str(notes), "--text-field", "body", "--label-field", "folder")
+        client.cache_clear()
+        assert code == 3 and "make run" in err and not Rehearsal.objects.exists()

@@ -1,0 +1,171 @@
+"""`manage.py rehearse FILE`: the loop on a team's own labelled texts, before anything goes live."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+from django.db import OperationalError, close_old_connections
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from jobs.errors import AlreadyFinished
+from models_registry.backends.model_server import is_reachable
+from training.models import Rehearsal
+from training.rehearsal.plan import Plan, PlanError, check_plan
+from training.rehearsal.services import cancel_rehearsal, start_rehearsal
+from training.rehearsal.source import Source, SourceError, read_source
+from training.rehearsal.text import print_report, print_split
+from workspaces.actors import system
+from workspaces.models import Role, User
+
+EXIT_NOT_BETTER, EXIT_BAD_INPUT, EXIT_NO_RESULT, EXIT_INTERRUPTED = 1, 2, 3, 130
+POLL_SECONDS = 0.5
+PIPE_WIDTH = 120
+
+
+class Command(BaseCommand):
+    help = (
+        "Rehearses the loop on labelled texts: a base taught from a few labels decides, learns from feedback on its "
+        "own decisions alone, and is compared with what every label would have given. Kept in a workspace of its own. "
+        "Needs a running instance (make run). The same file with the same settings goes on where it was cut off. "
+        "Exit codes: 0 better with every seed, 1 not shown to be better, 2 the file or the settings are not usable "
+        "(every fault is named, nothing is written), 3 it did not end with a result, 130 interrupted and cancelled."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, help="CSV (with a line of names), JSON lines, or a JSON list; UTF-8")
+        parser.add_argument("--text-field", required=True, help="what is to be decided on")
+        parser.add_argument("--label-field", required=True, help="the right decision; 2 to 200 different ones")
+        parser.add_argument("--seed-share", type=float, default=0.05, help="share of labels that warm the base (0.05)")
+        parser.add_argument("--decisions", type=int, help="how many to make; as many as there are, up to 10,000")
+        parser.add_argument("--rounds", type=int, default=4, help="times of training (4)")
+        parser.add_argument("--seeds", type=int, default=1, help="times all of it is done, each drawn anew (1)")
+        parser.add_argument("--noise", type=float, default=0.0, help="share of feedback that says the opposite (0)")
+        parser.add_argument("--late", type=float, default=0.0, help="share of feedback that comes a round late (0)")
+        parser.add_argument("--missing", type=float, default=0.0, help="share of decisions without feedback (0)")
+        parser.add_argument("--temperature", type=float, default=0.5, help="of the acting policy (0.5)")
+        parser.add_argument("--epsilon", type=float, default=0.05, help="its share of uniform exploration (0.05)")
+        parser.add_argument(
+            "--owner", action="append", default=[], metavar="EMAIL", help="who may see it; by default every admin"
+        )
+        parser.add_argument("--again", action="store_true", help="do it anew, also if it was done before")
+        parser.add_argument("--detach", action="store_true", help="start it and do not wait")
+        parser.add_argument("--json", action="store_true", help="the report as one JSON line on standard output")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        source, plan, owners = self._read(options)
+        errors = Console(stderr=True, highlight=False)
+        if not is_reachable():
+            self._end(options, "No model server answers: start the instance first (make run).", EXIT_NO_RESULT)
+        rehearsal = start_rehearsal(
+            source=source,
+            plan=plan,
+            text_field=options["text_field"],
+            label_field=options["label_field"],
+            owners=owners,
+            requested_by="manage.py rehearse",
+            again=options["again"],
+        )
+        print_split(errors, source, plan)
+        errors.print(f"Workspace    {rehearsal.workspace.slug}")
+        if options["detach"]:
+            if options["json"]:
+                self.stdout.write(json.dumps({"rehearsal": str(rehearsal.id), "workspace": rehearsal.workspace.slug}))
+            return
+        try:
+            rehearsal = self._follow(errors, rehearsal, plan)
+        except KeyboardInterrupt:
+            self._cancel(rehearsal)
+            self._end(options, "Cancelled; the same command goes on from here.", EXIT_INTERRUPTED)
+        if rehearsal.report is None:
+            assert rehearsal.job is not None
+            reason = rehearsal.job.error or rehearsal.job.message
+            self._end(options, f"The rehearsal is {rehearsal.job.state}: {reason}", EXIT_NO_RESULT)
+        self._report(rehearsal, as_json=options["json"])
+
+    def _read(self, options: dict[str, Any]) -> tuple[Source, Plan, list[User]]:
+        """Everything that is asked, checked whole before anything is written."""
+        faults: list[str] = []
+        plan = Plan(
+            **{name: options[name] for name in ("seed_share", "decisions", "rounds", "seeds", "noise", "late")},
+            **{name: options[name] for name in ("missing", "temperature", "epsilon")},
+        )
+        source = None
+        try:
+            source = read_source(options["file"], text_field=options["text_field"], label_field=options["label_field"])
+            check_plan(plan, source)
+        except (SourceError, PlanError) as error:
+            faults += error.faults
+        owners = list(User.objects.filter(email__in=[email.lower() for email in options["owner"]]))
+        known = {owner.email for owner in owners}
+        faults += [f"owner: nobody is called {email}" for email in options["owner"] if email.lower() not in known]
+        if faults or source is None:
+            if options["json"]:
+                self.stdout.write(json.dumps({"error": "not usable", "faults": faults}, ensure_ascii=False))
+            for fault in faults:
+                self.stderr.write(fault)
+            sys.exit(EXIT_BAD_INPUT)
+        admins = User.objects.filter(is_active=True, memberships__role=Role.ADMIN).distinct()
+        return source, plan, owners or list(admins)
+
+    def _follow(self, console: Console, rehearsal: Rehearsal, plan: Plan) -> Rehearsal:
+        """Progress on standard error: a bar on a terminal, a line per stage elsewhere."""
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        last = ""
+        with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+            bar = progress.add_task("rehearsal", total=1.0)
+            while True:
+                rehearsal = self._look(rehearsal)
+                job = rehearsal.job
+                assert job is not None
+                if rehearsal.report is not None or job.is_terminal:
+                    return rehearsal
+                progress.update(bar, completed=job.progress, description=job.message or "starting")
+                stage = job.message.split(" (")[0].rsplit(":", 1)[0]
+                if not console.is_terminal and stage != last:
+                    last = stage
+                    console.print(f"{job.progress:4.0%}  {job.message}")
+                time.sleep(POLL_SECONDS)
+
+    @staticmethod
+    def _look(rehearsal: Rehearsal) -> Rehearsal:
+        """The rehearsal now; a database that is restarting is waited for."""
+        while True:
+            try:
+                close_old_connections()
+                return Rehearsal.objects.select_related("job", "workspace").get(id=rehearsal.id)
+            except OperationalError:
+                time.sleep(POLL_SECONDS)
+
+    @staticmethod
+    def _cancel(rehearsal: Rehearsal) -> None:
+        try:
+            cancel_rehearsal(by=system(rehearsal.workspace), rehearsal=rehearsal)
+        except AlreadyFinished:
+            return  # it was over before the request came
+
+    def _report(self, rehearsal: Rehearsal, *, as_json: bool) -> None:
+        job, report = rehearsal.job, rehearsal.report
+        assert job is not None and job.started_at is not None and job.finished_at is not None and report is not None
+        seconds = round((job.finished_at - job.started_at).total_seconds(), 1)
+        if as_json:
+            named = {"rehearsal": str(rehearsal.id), "workspace": rehearsal.workspace.slug, "seconds": seconds}
+            self.stdout.write(json.dumps({**report, **named}, ensure_ascii=False))
+        else:
+            # A pipe has no width of its own, and the table wants more than the 80 that is assumed then.
+            console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+            print_report(console, report)
+            console.print(f"Took         {seconds:.0f} s; kept in workspace {rehearsal.workspace.slug}")
+        sys.exit(0 if report["better"] else EXIT_NOT_BETTER)
+
+    def _end(self, options: dict[str, Any], reason: str, code: int) -> None:
+        if options["json"]:
+            self.stdout.write(json.dumps({"error": reason}))
+        else:
+            self.stderr.write(reason)
+        sys.exit(code)

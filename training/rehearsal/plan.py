@@ -1,0 +1,144 @@
+"""How a rehearsal is to go, and which rows of the file play which part. PURE."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from training.rehearsal.source import Example, Source
+
+MOST_DECISIONS = 10_000
+HELDOUT_SHARE, MOST_HELDOUT = 0.15, 3_000
+GATE_SHARE, MOST_GATE = 0.10, 2_000
+FEWEST_A_ROUND = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was asked for.
+
+    `seed_share`: share of the rows whose labels warm the base, in (0, 0.5]. `decisions`: how many are made, None for
+    as many as the file allows up to 10,000. `rounds`: times of training, 1 to 20. `seeds`: how often all of it is done,
+    with other splits, weights and draws. `noise`: chance that feedback says the opposite of the truth, in [0, 0.5).
+    `late`: share of the feedback that arrives a round late; `missing`: share that never arrives.
+    `temperature` and `epsilon`: how the acting policy explores.
+    """
+
+    seed_share: float = 0.05
+    decisions: int | None = None
+    rounds: int = 4
+    seeds: int = 1
+    noise: float = 0.0
+    late: float = 0.0
+    missing: float = 0.0
+    temperature: float = 0.5
+    epsilon: float = 0.05
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        return cls(**{field.name: plain[field.name] for field in fields(cls)})
+
+    def as_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class PlanError(ValueError):
+    """`faults` are whole sentences, all that were found."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One seed's division of the rows; no row stands in two parts.
+
+    `seed_rows` warm the base, `stream` is decided in order, `gate` is decided by the base once more at the end, for the
+    off-policy estimate, `heldout` is only ever measured on.
+    """
+
+    seed_rows: tuple[Example, ...]
+    stream: tuple[Example, ...]
+    gate: tuple[Example, ...]
+    heldout: tuple[Example, ...]
+
+    def round_ends(self, rounds: int) -> list[int]:
+        """Up to which decision each round goes: equal parts of the stream."""
+        return [len(self.stream) * (number + 1) // rounds for number in range(rounds)]
+
+
+def check_plan(plan: Plan, source: Source) -> None:
+    """Raises PlanError with every fault."""
+    faults = list(_range_faults(plan))
+    if not faults:
+        allowed = _sizes(plan, source).stream
+        wanted = plan.decisions if plan.decisions is not None else min(allowed, MOST_DECISIONS)
+        if wanted > allowed:
+            faults.append(
+                f"decisions: {wanted} asked for, but beside the seed labels and the held-out rows {source.name} "
+                f"leaves {max(0, allowed)}"
+            )
+        elif wanted < plan.rounds * FEWEST_A_ROUND:
+            faults.append(f"rounds: {plan.rounds} rounds of {wanted} decisions leave fewer than {FEWEST_A_ROUND} each")
+    if faults:
+        raise PlanError(faults)
+
+
+def split_rows(source: Source, plan: Plan, seed: int) -> Split:
+    """A pure function of its arguments. Every label is among the seed rows. Raises PlanError."""
+    check_plan(plan, source)
+    rng = random.Random(f"{seed}/split")  # noqa: S311 - a split, not a secret
+    rows = rng.sample(source.examples, len(source.examples))
+    firsts: dict[str, Example] = {}
+    for example in rows:
+        firsts.setdefault(example.label, example)
+    chosen = {example.id for example in firsts.values()}
+    rest = [example for example in rows if example.id not in chosen]
+    sizes = _sizes(plan, source)
+    decisions = plan.decisions if plan.decisions is not None else min(sizes.stream, MOST_DECISIONS)
+    ends = [sizes.heldout, sizes.heldout + sizes.gate]
+    ends.append(ends[-1] + sizes.seed_rows - len(firsts))
+    ends.append(ends[-1] + decisions)
+    heldout, gate, more, stream = (rest[at:to] for at, to in zip([0, *ends], ends, strict=False))
+    seed_rows = rng.sample([*firsts.values(), *more], len(firsts) + len(more))
+    return Split(tuple(seed_rows), tuple(stream), tuple(gate), tuple(heldout))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    seed_rows: int
+    gate: int
+    heldout: int
+    stream: int
+
+
+def _sizes(plan: Plan, source: Source) -> _Sizes:
+    rows = len(source.examples)
+    seed_rows = max(len(source.labels), round(plan.seed_share * rows))
+    heldout = min(MOST_HELDOUT, round(HELDOUT_SHARE * rows))
+    gate = min(MOST_GATE, round(GATE_SHARE * rows))
+    return _Sizes(seed_rows, gate, heldout, rows - seed_rows - gate - heldout)
+
+
+def _range_faults(plan: Plan) -> Iterator[str]:
+    if not 0 < plan.seed_share <= 0.5:
+        yield f"seed-share: {plan.seed_share} lies outside (0, 0.5]"
+    if plan.decisions is not None and plan.decisions < 1:
+        yield f"decisions: {plan.decisions} is not a positive number"
+    if not 1 <= plan.rounds <= 20:
+        yield f"rounds: {plan.rounds} lies outside 1 to 20"
+    if not 1 <= plan.seeds <= 20:
+        yield f"seeds: {plan.seeds} lies outside 1 to 20"
+    if not 0 <= plan.noise < 0.5:
+        yield f"noise: {plan.noise} lies outside [0, 0.5)"
+    if not 0 <= plan.late <= 1:
+        yield f"late: {plan.late} lies outside [0, 1]"
+    if not 0 <= plan.missing < 1:
+        yield f"missing: {plan.missing} lies outside [0, 1)"
+    if not 0.05 <= plan.temperature <= 20:
+        yield f"temperature: {plan.temperature} lies outside 0.05 to 20"
+    if not 0 <= plan.epsilon <= 1:
+        yield f"epsilon: {plan.epsilon} lies outside [0, 1]"

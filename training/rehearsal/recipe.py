@@ -1,0 +1,49 @@
+"""How the engine is told to train in a rehearsal: settings of its spec. PURE. Measured in docs/results.md.
+
+The tiny model is taught from scratch and trained in full; a real base is nudged and then gets an adapter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from training.rehearsal.source import Example
+
+TINY = "tiny"
+SHORTEST_PROMPT, LONGEST_PROMPT = 40, 160
+TOKENS_PER_WORD = 1.6
+LAST_EPOCHS, EARLIER_EPOCHS = 3, 1
+FREE_ROWS = 300
+
+
+def prompt_tokens(examples: Sequence[Example]) -> int:
+    """Room for nineteen texts in twenty, in tokens; what is longer is cut."""
+    words = sorted(len(example.text.split()) for example in examples)
+    enough = words[min(len(words) - 1, int(0.95 * len(words)))] * TOKENS_PER_WORD
+    return max(SHORTEST_PROMPT, min(LONGEST_PROMPT, 8 * math.ceil(enough / 8)))
+
+
+def base_settings(base_model: str, rows: int) -> Mapping[str, Any]:
+    """Teaching the base from `rows` seed labels: enough passes for some hundred steps, however few there are."""
+    if base_model == TINY:
+        passes = max(8, min(40, math.ceil(6000 / rows)))
+        return {"optimiser": {"learning_rate": 3e-3, "epochs": passes}}
+    return {"optimiser": {"learning_rate": 2e-5, "epochs": 1, "batch_size": 16}}
+
+
+def round_settings(base_model: str, rows: int, *, last: bool) -> Mapping[str, Any]:
+    """Training on the log so far, from the base. Fewer rows are passed over more often."""
+    passes = (LAST_EPOCHS if last else EARLIER_EPOCHS) * (4 if rows < 1500 else 2 if rows < 4000 else 1)
+    if base_model == TINY:
+        return {"optimiser": {"learning_rate": 2e-3, "epochs": passes}}
+    lora = {"r": 16, "alpha": 32}
+    return {"lora": lora, "optimiser": {"learning_rate": 2e-4, "epochs": passes, "batch_size": 16}}
+
+
+def ceiling_settings(base_model: str, rows: int) -> Mapping[str, Any]:
+    """The last round's training with every label known: the same model, passes and losses, and all rows."""
+    same = dict(round_settings(base_model, rows, last=True))
+    same.pop("lora", None)  # labelled training is in full
+    return {**same, "pretrain": {"calibration_share": 0.0}, "text_weight": 0.3}

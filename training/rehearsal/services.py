@@ -1,0 +1,156 @@
+"""Starting, running, cancelling and finding rehearsals."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.db import transaction
+from django.utils.text import slugify
+
+from jobs.context import JobContext
+from jobs.errors import Defer, JobCancelled
+from jobs.models import Job
+from jobs.services import enqueue_job, request_cancel
+from models_registry.artifacts import artifact_path
+from models_registry.models import ArtifactKind
+from models_registry.services import store_artifact
+from training.errors import RunOver
+from training.models import Rehearsal, TrainingRun
+from training.rehearsal.loop import SeedLoop
+from training.rehearsal.plan import Plan, check_plan
+from training.rehearsal.report import report_all, report_seed
+from training.rehearsal.source import Example, Source
+from training.run_states import TERMINAL_STATES
+from training.runs import cancel_run
+from workspaces.actors import Actor, system
+from workspaces.models import Membership, Role, User, Workspace
+from workspaces.services import create_workspace, record_audit
+
+KIND = "training.rehearse"
+SOURCE_FILE = "source.json"
+
+
+def start_rehearsal(
+    *, source: Source, plan: Plan, text_field: str, label_field: str, owners: list[User], requested_by: str, again: bool
+) -> Rehearsal:
+    """Takes up the rehearsal of the same rows and plan if there is one, else makes its workspace and starts it.
+
+    `again` starts a new one in any case. One that succeeded is returned as it is. Raises PlanError before anything is
+    written.
+    """
+    check_plan(plan, source)
+    digest = _digest(source, plan, text_field, label_field)
+    with transaction.atomic():
+        found = None if again else Rehearsal.objects.filter(digest=digest).order_by("-created_at").first()
+        rehearsal = found or _create(source, plan, (text_field, label_field), digest, requested_by)
+        for owner in owners:
+            Membership.objects.get_or_create(workspace=rehearsal.workspace, user=owner, defaults={"role": Role.ADMIN})
+        if rehearsal.report is None and (rehearsal.job is None or rehearsal.job.is_terminal):
+            rehearsal.job = enqueue_job(
+                kind=KIND, workspace=rehearsal.workspace, payload={"rehearsal_id": str(rehearsal.id)}
+            )
+            rehearsal.save(update_fields=["job"])
+            by = system(rehearsal.workspace)
+            record_audit(by=by, action="rehearsal.started", target=f"rehearsal:{rehearsal.id}")
+    return rehearsal
+
+
+def _digest(source: Source, plan: Plan, text_field: str, label_field: str) -> str:
+    told = [source.digest, text_field, label_field, plan.as_plain()]
+    return hashlib.sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
+
+
+def _create(source: Source, plan: Plan, named: tuple[str, str], digest: str, requested_by: str) -> Rehearsal:
+    name = f"Rehearsal of {source.name}"
+    workspace = create_workspace(slug=_free_slug(source.name), name=name)
+    with tempfile.TemporaryDirectory(prefix="reckoner-rehearsal-") as folder:
+        (Path(folder) / SOURCE_FILE).write_text(json.dumps(asdict(source), ensure_ascii=False), encoding="utf-8")
+        artifact = store_artifact(workspace=workspace, folder=Path(folder), kind=ArtifactKind.DATASET)
+    about = {
+        "file": source.name,
+        "text_field": named[0],
+        "label_field": named[1],
+        "rows": len(source.examples),
+        "labels": len(source.labels),
+        "unusable": source.unusable,
+        "repeated": source.repeated,
+        "contradicted": source.contradicted,
+    }
+    return Rehearsal.objects.create(
+        workspace=workspace,
+        name=name,
+        digest=digest,
+        source=artifact,
+        plan=plan.as_plain(),
+        about=about,
+        requested_by=requested_by,
+    )
+
+
+def _free_slug(file_name: str) -> str:
+    """`rehearsal-tickets`, then `rehearsal-tickets-2` and so on."""
+    stem = f"rehearsal-{slugify(Path(file_name).stem) or 'file'}"[:50].rstrip("-")
+    taken = set(Workspace.objects.filter(slug__startswith=stem).values_list("slug", flat=True))
+    return next(slug for slug in (stem, *(f"{stem}-{n}" for n in range(2, len(taken) + 3))) if slug not in taken)
+
+
+def read_stored_source(rehearsal: Rehearsal) -> Source:
+    plain = json.loads((artifact_path(rehearsal.source.digest) / SOURCE_FILE).read_text(encoding="utf-8"))
+    examples = tuple(Example(**example) for example in plain.pop("examples"))
+    return Source(**{**plain, "examples": examples, "labels": tuple(plain["labels"])})
+
+
+def rehearse(context: JobContext) -> dict[str, Any]:
+    """The job's handler: the first seed that is not done goes on; the report is written after the last."""
+    rehearsal = Rehearsal.objects.select_related("workspace", "source").get(id=context.payload["rehearsal_id"])
+    if context.cancel_requested():
+        raise JobCancelled
+    source, plan = read_stored_source(rehearsal), Plan.from_plain(rehearsal.plan)
+    results: list[Mapping[str, Any]] = rehearsal.results
+    while len(results) < plan.seeds:
+        done = len(results)
+        loop = SeedLoop(context, rehearsal, source, done)
+        try:
+            loop.advance()
+        except Defer as later:
+            raise Defer(
+                later.seconds, progress=(done + (later.progress or 0.0)) / plan.seeds, message=later.message
+            ) from None
+        results = [*results, report_seed(loop)]
+        with context.fenced():
+            Rehearsal.objects.filter(id=rehearsal.id).update(results=results)
+    report = report_all(rehearsal.about, rehearsal.plan, results)
+    with context.fenced():
+        Rehearsal.objects.filter(id=rehearsal.id).update(report=report)
+        context.progress(1.0, _said(report))
+        context.complete({"rehearsal": str(rehearsal.id), "better": report["better"]})
+    return {}
+
+
+def _said(report: Mapping[str, Any]) -> str:
+    return f"held-out accuracy {report['base']['mean']:.3f} → {report['final']['mean']:.3f}"
+
+
+def end_with_job(job: Job) -> None:
+    """A rehearsal that ends early takes its runs with it; what was decided stays, and a new job goes on from there."""
+    unfinished = TrainingRun.objects.filter(workspace_id=job.workspace_id).exclude(state__in=TERMINAL_STATES)
+    for run in unfinished.select_related("workspace"):
+        with suppress(RunOver):  # it ended by itself in this moment
+            cancel_run(by=system(run.workspace), run=run)
+
+
+def cancel_rehearsal(*, by: Actor, rehearsal: Rehearsal) -> Job:
+    """Raises AlreadyFinished."""
+    assert rehearsal.job is not None
+    with transaction.atomic():
+        job = request_cancel(job_id=rehearsal.job.id)
+        record_audit(by=by, action="rehearsal.cancelled", target=f"rehearsal:{rehearsal.id}")
+    return job

@@ -1,0 +1,101 @@
+"""A rehearsal's report for people at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from training.rehearsal.plan import Plan, split_rows
+from training.rehearsal.source import Source
+
+
+def print_split(console: Console, source: Source, plan: Plan) -> None:
+    """What plays which part, before anything begins."""
+    split = split_rows(source, plan, 0)
+    left_out = [
+        f"{count:,} {what}"
+        for count, what in (
+            (source.unusable, "without text or label"),
+            (source.repeated, "repeated"),
+            (source.contradicted, "repeated with another label"),
+        )
+        if count
+    ]
+    console.print(f"{source.name}: {len(source.examples):,} usable records, {len(source.labels)} labels")
+    if left_out:
+        console.print(f"Left out     {', '.join(left_out)}")
+    share = len(split.seed_rows) / len(source.examples)
+    console.print(f"Seed labels  {len(split.seed_rows):,} ({share:.1%}) warm the base; nothing below has seen them")
+    console.print(f"Decisions    {len(split.stream):,} in {plan.rounds} rounds, feedback on the chosen action only")
+    console.print(f"Gate's log   {len(split.gate):,} more by the base, for the off-policy estimate")
+    console.print(f"Held out     {len(split.heldout):,}, only ever measured on")
+
+
+def print_report(console: Console, report: Mapping[str, Any]) -> None:
+    """A line a seed, then all of them, what the log alone said, and what it would take."""
+    about = report["about"]
+    table = Table(title=f"{about['file']}: held-out accuracy with 95 % intervals")
+    for name in ("seed", "base", "after", "after − base, paired", "every label", "of it", "gap closed"):
+        table.add_column(name, justify="right")
+    for seed in report["seeds"]:
+        table.add_row(
+            str(seed["seed"]),
+            _cell(seed["base"]),
+            _cell(seed["final"]),
+            _cell(seed["difference"], signed=True),
+            _cell(seed["ceiling"]),
+            f"{seed['of_ceiling']:.3f}",
+            "–" if seed["gap_closed"] is None else f"{seed['gap_closed']:.3f}",
+        )
+    console.print(table)
+    seeds = len(report["seeds"])
+    rounds = [
+        [seed["rounds"][place]["accuracy"]["mean"] for seed in report["seeds"]]
+        for place in range(len(report["seeds"][0]["rounds"]))
+    ]
+    ends = [entry["decisions"] for entry in report["seeds"][0]["rounds"]]
+    curve = ", ".join(f"{sum(r) / len(r):.3f} after {n:,}" for n, r in zip(ends, rounds, strict=True))
+    console.print(f"Decisions    {curve}")
+    console.print(f"Of ceiling   {_spread(report['of_ceiling'])} over {seeds} {_plural(seeds, 'seed')}")
+    verdict = "better" if report["better"] else "not shown to be better"
+    console.print(f"Verdict      {verdict}: {report['better_seeds']} of {seeds} with the whole interval above 0")
+    for seed in report["seeds"]:
+        console.print(f"Log alone    seed {seed['seed']}: {_off_policy(seed['off_policy'])}")
+    for entry in report["needed"]:
+        console.print(f"It takes     {_needed(entry)} for {entry['share']:.0%} of what every label gives")
+    units = report["experiment_units"]
+    told = "more than 20,000 units" if units is None else f"about {units['mean']:,.0f} units"
+    console.print(f"Experiment   {told} until an even experiment would promote it")
+
+
+def _off_policy(found: Mapping[str, Any]) -> str:
+    estimate = found["doubly_robust"]
+    said = f"doubly robust {_cell(estimate)}, truth {found['truth']:.3f}"
+    gate = found["gate"]
+    if gate["refusals"]:
+        return f"{said}; the gate refuses: {' '.join(gate['refusals'])}"
+    return f"{said}; the gate {'passes' if gate['passed'] else 'does not pass'}"
+
+
+def _needed(entry: Mapping[str, Any]) -> str:
+    if entry["decisions"] is None:
+        return "more than ten times these decisions, or never,"
+    return f"{entry['decisions']:,} decisions{' (extrapolated)' if entry['extrapolated'] else ''}"
+
+
+def _cell(interval: Mapping[str, Any], *, signed: bool = False) -> str:
+    form = "+.3f" if signed else ".3f"
+    if interval["low"] is None:
+        return f"{interval['mean']:{form}}"
+    return f"{interval['mean']:{form}} [{interval['low']:{form}}, {interval['high']:{form}}]"
+
+
+def _spread(values: Mapping[str, float]) -> str:
+    return f"{values['mean']:.3f} ({values['low']:.3f} to {values['high']:.3f})"
+
+
+def _plural(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"
