@@ -30,7 +30,7 @@ QUICK_BYTES = 8 * 1024 * 1024
 QUICK_ROWS = 10_000
 """Decisions are counted by their index up to this many."""
 MOST_TODAY = 100_000
-QUICK_DAY = 5_000
+QUICK_DAY = 1_000
 CACHE_SECONDS = 3_600
 # Feedback may be early; an hour later its decision should be there.
 EARLY = dt.timedelta(hours=1)

@@ -20,6 +20,7 @@ from playwright.sync_api import expect
 from decisions.models import Decision, Feedback
 from jobs.models import Job
 from tests import factories
+from tests.browser.accessibility import axe_findings, keyboard_findings
 
 SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -60,11 +61,12 @@ def model_server(settings: Any) -> Iterator[None]:
 
 
 def show(tab: Any, name: str, look: str) -> None:
-    """A picture of the page, which fits its width."""
+    """A picture of the page, which fits its width and is held to WCAG 2.2 AA."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     tab.wait_for_timeout(150)
     tab.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
     assert tab.evaluate(OVERFLOW) <= 0
+    assert axe_findings(tab) == []
 
 
 @looks
@@ -99,6 +101,7 @@ def test_a_key_its_program_and_the_first_decision(
     tab.get_by_label("Name of the new agent").fill("sorter")
     tab.get_by_label("Options, one a line").fill("work\nhome")
     show(tab, "connect-form", look)
+    assert keyboard_findings(tab) == []
     tab.get_by_role("button", name="Make the key").click()
     expect(tab.get_by_text("Waiting for your first decision")).to_be_visible()
     tab.get_by_role("tab", name="Python").click()
@@ -197,6 +200,7 @@ def test_the_loop_at_rest(
     expect(tab.locator("#loop[hx-trigger]")).to_have_count(0)
     assert tab.evaluate(COVERED) == []
     show(tab, "home-rest", look)
+    assert keyboard_findings(tab) == []
 
 
 def test_it_follows_what_moves_keeps_the_focus_and_stops(

@@ -12,7 +12,6 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from decisions.models import Feedback, Label
-from jobs.models import Job
 from tests.browser.accessibility import axe_findings, keyboard_findings
 from tests.factories import PASSWORD, RunMetricFactory
 
@@ -194,20 +193,6 @@ def test_an_experiments_chart_draws_its_evidence(tab: Any, viewer: Any, scene: A
     expect(tab.locator(".chart-keys")).to_contain_text("promote at")
 
 
-def test_the_overview_follows_the_demo_loop_to_its_end(
-    tab: Any, viewer: Any, scene: Any, busy_job: Any, log_in: Any
-) -> None:
-    log_in(tab, viewer)
-    expect(tab.get_by_role("progressbar")).to_have_attribute("value", "0.4200")
-    Job.objects.filter(id=busy_job.id).update(progress=0.9, message="the experiment runs")
-    expect(tab.get_by_text("the experiment runs")).to_be_visible()
-    Job.objects.filter(id=busy_job.id).update(
-        state="succeeded", progress=1.0, lease_until=None, finished_at=timezone.now()
-    )
-    expect(tab.get_by_role("progressbar")).to_have_count(0)
-    expect(tab.locator("#loop[hx-trigger]")).to_have_count(0)
-
-
 @pytest.mark.parametrize(
     ("look", "width", "dark"), [("wide", 1280, False), ("narrow", 360, False), ("dark", 1280, True)]
 )
@@ -258,7 +243,7 @@ def test_dark_is_dark_and_light_is_light(open_tab: Any) -> None:
 
 def test_an_empty_workspace_says_what_to_do(open_tab: Any, admin: Any, workspace: Any, log_in: Any) -> None:
     tab = log_in(open_tab(width=360), admin)
-    expect(tab.get_by_role("heading", name="Begin with an agent")).to_be_visible()
+    expect(tab.get_by_role("heading", name="Choose how to begin")).to_be_visible()
     tab.screenshot(path=SHOTS / "empty-overview-narrow.png", full_page=True)
     for name in ("decisions", "runs", "models", "experiments"):
         tab.goto(reverse(f"pages:{name}", args=[workspace.slug]))
