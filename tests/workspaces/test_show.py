@@ -65,3 +65,17 @@ def test_intervals_stay_on_their_axis() -> None:
     drawn = show.interval(0.2, -0.1, 2.0, -0.5, 0.5)
     assert (drawn["low"], drawn["mean"], drawn["high"], drawn["zero"]) == ("40.00%", "70.00%", "100.00%", "50.00%")
     assert show.interval(None, None, None) == {"known": False}
+
+
+@pytest.mark.parametrize(("share", "shown"), [(0.8341, "83"), (0.004, "< 1"), (0.0, "0"), (1.0, "100")])
+def test_a_whole_percent_never_rounds_something_to_nothing(share: float, shown: str) -> None:
+    assert show.whole_percent(share) == shown
+
+
+def test_an_events_details_are_one_line_without_what_is_not_known() -> None:
+    assert show.told({"device": "cpu", "resumed_from": None, "at_step": 0, "path": ""}) == "device cpu, at step 0"
+
+
+def test_a_status_says_its_state_in_a_word_and_escapes_it() -> None:
+    assert show.status("rolled_back") == '<span class="status bad">rolled back</span>'
+    assert "<b>" not in show.status("<b>", "<b>")

@@ -121,6 +121,27 @@ def indented(value: Any) -> str:
 
 
 @register.filter
+def whole_percent(value: float) -> str:
+    """A share in [0, 1] as whole percent without its sign, for a table that says so: 0.8341 → 83, 0.004 → < 1."""
+    return "< 1" if 0 < value < 0.005 else f"{value * 100:.0f}"
+
+
+@register.filter
+def told(details: dict[str, Any]) -> str:
+    """An event's details in one line: {"device": "cpu", "threads": 2} → device cpu, threads 2. What is not known is
+    left out."""
+    return ", ".join(
+        f"{name.replace('_', ' ')} {plain(value)}" for name, value in details.items() if value not in (None, "", [], {})
+    )
+
+
+@register.filter
+def at(values: Any, index: int) -> Any:
+    """The element at a place, of a list that is walked along another."""
+    return values[index]
+
+
+@register.filter
 def short(value: Any) -> str:
     """The first twelve characters of a digest."""
     return str(value)[:12]
@@ -130,6 +151,13 @@ def short(value: Any) -> str:
 def badge(state: Any, text: str = "") -> dict[str, str]:
     """A state as a word with a tone."""
     return {"tone": BADGES.get(str(state), "calm"), "text": text or str(state).replace("_", " ")}
+
+
+@register.simple_tag
+def status(state: Any, text: str = "") -> SafeString:
+    """A state as a dot and a word, for tables: quieter than a badge."""
+    tone = BADGES.get(str(state), "")
+    return format_html('<span class="status {}">{}</span>', tone, text or str(state).replace("_", " "))
 
 
 @register.inclusion_tag("partials/bar.html")
