@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, t
 
 DISPLAY_MIN_UNITS_PER_ARM = 50
@@ -125,6 +125,31 @@ def display_interval(
     reach = float(x.std(ddof=1)) * math.sqrt(2.0 * scaled / (n * n * rho2) * math.log(math.sqrt(scaled) / alpha))
     mean = float(x.mean())
     return Interval(mean, mean - reach, mean + reach, n, n)
+
+
+def display_band(
+    contrasts: ArrayLike, arms: ArrayLike, alpha: float = 0.05, plan: int = DISPLAY_PLAN
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """(mean, low, high) of `display_interval` after each unit, (n,) each; nan where it gives none.
+
+    Arguments as there. The whole band holds the truth at once with probability 1 - alpha: that is what makes it a
+    confidence sequence and not a row of intervals.
+    """
+    x = np.asarray(contrasts, dtype=np.float64)
+    arm = np.asarray(arms)
+    if x.ndim != 1 or arm.shape != x.shape:
+        raise ValueError(f"contrasts {x.shape} and arms {arm.shape} must both have the shape (n,)")
+    n = np.arange(1, x.size + 1, dtype=np.float64)
+    treated = (arm == 1).cumsum()
+    shown = np.minimum(treated, n - treated) >= DISPLAY_MIN_UNITS_PER_ARM
+    mean = x.cumsum() / n
+    with np.errstate(invalid="ignore", divide="ignore"):
+        deviation = np.sqrt(np.maximum(np.square(x).cumsum() - n * np.square(mean), 0.0) / (n - 1.0))
+    rho2 = (-2.0 * math.log(alpha) + math.log(1.0 - 2.0 * math.log(alpha))) / plan
+    scaled = n * rho2 + 1.0
+    reach = deviation * np.sqrt(2.0 * scaled / (n * n * rho2) * np.log(np.sqrt(scaled) / alpha))
+    mean = np.where(shown, mean, np.nan)
+    return mean, mean - reach, mean + reach
 
 
 def _check_confidence(confidence: float) -> None:

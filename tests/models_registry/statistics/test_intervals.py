@@ -11,6 +11,7 @@ from scipy.stats import ttest_1samp
 from models_registry.statistics.e_process import run_e_process
 from models_registry.statistics.intervals import (
     clustered_mean,
+    display_band,
     display_interval,
     paired_difference,
     share_interval,
@@ -119,3 +120,19 @@ def test_the_display_interval_waits_for_fifty_units_an_arm():
 def test_impossible_input_is_refused(call):
     with pytest.raises(ValueError):
         call()
+
+
+def test_the_band_is_the_display_interval_after_each_unit():
+    rng = np.random.default_rng(8)
+    arms = rng.integers(0, 2, 400)
+    x = rng.normal(0.1, 1.0, 400)
+    mean, low, high = display_band(x, arms)
+    for n in (1, 60, 99, 100, 130, 257, 400):
+        found = display_interval(x[:n], arms[:n])
+        if found is None:
+            assert np.isnan([mean[n - 1], low[n - 1], high[n - 1]]).all()
+        else:
+            assert [mean[n - 1], low[n - 1], high[n - 1]] == pytest.approx([found.mean, found.low, found.high])
+    assert np.isfinite(mean).any() and np.isnan(mean).any()
+    with pytest.raises(ValueError, match="shape"):
+        display_band(x, arms[:-1])
