@@ -286,7 +286,7 @@ def _reckon(experiment: Experiment, fresh: list[Observation]) -> Verdict:
     units = [MeasuredUnit(arm == Arm.TREATMENT, share, measures) for _, arm, share, measures in rows]
     experiment.guardrail_evidence = reckon_guardrails(read_guardrails(experiment.guardrails), units)
     Observation.objects.bulk_create(fresh, batch_size=1000)
-    experiment.sample_ratio_mismatch = check_sample_ratio(_phase_counts(experiment)).mismatch
+    experiment.sample_ratio_mismatch = check_sample_ratio(count_exposures(experiment)).mismatch
     verdict = _judge(experiment)
     experiment.verdict = "; ".join(verdict.reasons)[:500]
     experiment.save()
@@ -341,7 +341,8 @@ def _judge(experiment: Experiment) -> Verdict:
     return decide(evidence, bounds)
 
 
-def _phase_counts(experiment: Experiment) -> list[PhaseCount]:
+def count_exposures(experiment: Experiment) -> list[PhaseCount]:
+    """Units that met each arm, by treatment share: what the sample-ratio test reads."""
     counts = (
         Exposure.objects.filter(experiment=experiment)
         .values("phase__treatment_share")

@@ -1,21 +1,25 @@
-"""Pages of the registry: models with their versions, and experiments with their evidence."""
+"""Pages of the registry: promoting a version by hand, trying one, and experiments with their evidence."""
 
 from __future__ import annotations
 
 import math
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Avg, QuerySet
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from models_registry.experiments import stop_experiment
+from models_registry.experiments import count_exposures, start_experiment, stop_experiment
+from models_registry.forms import ExperimentForm
 from models_registry.guardrails import list_guardrails
 from models_registry.models import (
+    Alias,
     AliasName,
     Arm,
     Experiment,
@@ -23,44 +27,40 @@ from models_registry.models import (
     GuardrailMeasure,
     ModelVersion,
     Observation,
-    RegisteredModel,
 )
 from models_registry.services import move_alias
+from models_registry.statistics.e_process import compute_contrasts
+from models_registry.statistics.intervals import display_band
+from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
+from models_registry.verdicts import Headline, list_moments, list_needs, write_headline
+from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
 
-MODELS, VERSIONS, EXPERIMENTS = 50, 20, 50
+MARGIN = 1.15
+"""An axis ends this much beyond the furthest end that stands on it."""
+EXPERIMENTS = 50
+LOOKED_BACK = 6
+"""How many of a model's versions the page of an empty list names as candidates."""
 CHART_POINTS = 1500
 """A chart is at most this many points wide; more are thinned, the last one stays."""
+STATE_TONES = {"running": "info", "promoted": "ok", "rolled_back": "bad", "stopped": ""}
 
 
-@require_safe
-@workspace_page()
-def model_list(request: PageRequest) -> HttpResponse:
-    """Each model with who serves and its newest versions."""
-    newest = ModelVersion.objects.select_related("registered_model", "artifact").prefetch_related(
-        "aliases", "gate_verdicts"
+def _get_version(request: PageRequest, pk: uuid.UUID) -> ModelVersion:
+    version: ModelVersion | None = (
+        ModelVersion.objects.for_workspace(request.workspace).select_related("registered_model").filter(pk=pk).first()
     )
-    models = (
-        RegisteredModel.objects.for_workspace(request.workspace)
-        .prefetch_related(
-            "aliases__version__registered_model",
-            Prefetch("versions", queryset=newest.order_by("-number")[:VERSIONS], to_attr="newest"),
-        )
-        .order_by("name")[:MODELS]
-    )
-    return render(request, "models_registry/models.html", {"models": models, "versions_shown": VERSIONS})
+    if version is None:
+        raise Http404("There is no such version.")
+    return version
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def version_promote(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """GET asks, POST makes the version champion; the audit says who did."""
-    version = (
-        ModelVersion.objects.for_workspace(request.workspace).select_related("registered_model").filter(pk=pk).first()
-    )
-    if version is None:
-        raise Http404("There is no such version.")
+    version = _get_version(request, pk)
     back = reverse("pages:version", args=[request.workspace.slug, pk])
     if request.method == "POST":
         move_alias(by=request.actor, version=version, name=AliasName.CHAMPION)
@@ -97,40 +97,125 @@ def _get_experiment(request: PageRequest, pk: uuid.UUID) -> Experiment:
 @require_safe
 @workspace_page()
 def experiment_list(request: PageRequest) -> HttpResponse:
-    experiments = _experiments(request).order_by("-id")[:EXPERIMENTS]
-    return render(request, "models_registry/experiments.html", {"experiments": experiments, "most": EXPERIMENTS})
+    """Newest first, the differences on one axis."""
+    experiments = list(_experiments(request).order_by("-id")[:EXPERIMENTS])
+    ends = [abs(end) for one in experiments for end in (one.low, one.high) if end is not None]
+    reach = max(ends, default=1.0) * MARGIN or 1.0
+    lines = [
+        {
+            "experiment": one,
+            "headline": _headline(one),
+            "tone": STATE_TONES[one.state],
+            "interval_tone": _tone(one),
+            "share": one.log_e_plus / math.log(one.promote_e),
+            "promote_at": math.log(one.promote_e),
+        }
+        for one in experiments
+    ]
+    passed = ModelVersion.objects.for_workspace(request.workspace).filter(
+        gate_verdicts__passed=True, aliases__isnull=True
+    )
+    context = {
+        "lines": lines,
+        "reach": reach,
+        "left": -reach,
+        "most": EXPERIMENTS,
+        # Asked only where the list is empty.
+        "candidates": passed.select_related("registered_model").order_by("-id").distinct()[:LOOKED_BACK],
+    }
+    return render(request, "models_registry/experiments.html", context)
+
+
+def _headline(experiment: Experiment) -> Headline | None:
+    versions = _versions(experiment)
+    if len(versions) < len(Arm):
+        return None
+    return write_headline(experiment, versions[Arm.TREATMENT], versions[Arm.CONTROL])
+
+
+def _tone(experiment: Experiment) -> str:
+    if experiment.low is None or experiment.high is None:
+        return ""
+    return "ok" if experiment.low > 0 else "bad" if experiment.high < 0 else ""
+
+
+def _versions(experiment: Experiment) -> dict[str, ModelVersion]:
+    return {variant.arm: variant.version for variant in experiment.variants.all()}
+
+
+def _arms(experiment: Experiment, counts: Sequence[PhaseCount]) -> list[dict[str, Any]]:
+    """Control, then treatment: what each was given, what it met, and the mean reward of its matured units."""
+    means = dict(
+        Observation.objects.filter(experiment=experiment, outcome__isnull=False)
+        .order_by()
+        .values_list("exposure__arm")
+        .annotate(Avg("outcome"))
+    )
+    met = {
+        Arm.CONTROL: sum(phase.control for phase in counts),
+        Arm.TREATMENT: sum(phase.treatment for phase in counts),
+    }
+    phases = sorted(experiment.phases.all(), key=lambda phase: phase.number)
+    planned = phases[-1].treatment_share if phases else None
+    shares = {Arm.CONTROL: 1 - planned if planned is not None else None, Arm.TREATMENT: planned}
+    versions = _versions(experiment)
+    return [
+        {
+            "arm": arm,
+            "version": versions.get(arm),
+            "planned": shares[arm],
+            "met": met[arm],
+            "share": met[arm] / sum(met.values()) if sum(met.values()) else None,
+            "matured": getattr(experiment, f"units_{arm.value}"),
+            "mean": means.get(arm),
+            "requests": getattr(experiment, f"requests_{arm.value}"),
+            "failed": getattr(experiment, f"failed_{arm.value}"),
+        }
+        for arm in (Arm.CONTROL, Arm.TREATMENT)
+    ]
 
 
 def _evidence(experiment: Experiment) -> dict[str, Any]:
     """What the status part shows beside the row itself. Logarithms are natural."""
     reach = max((abs(value) for value in (experiment.low, experiment.high) if value is not None), default=0.0)
-    counts = {
-        Arm.CONTROL: (experiment.units_control, experiment.requests_control, experiment.failed_control),
-        Arm.TREATMENT: (experiment.units_treatment, experiment.requests_treatment, experiment.failed_treatment),
-    }
+    versions = _versions(experiment)
+    non_inferior_at = math.log(experiment.guardrail_e)
+    counts = count_exposures(experiment)
+    ratio = check_sample_ratio(counts)
+    needs = list_needs(experiment, timezone.now())
     return {
         "experiment": experiment,
-        "arms": [
-            (variant, *counts[Arm(variant.arm)]) for variant in sorted(experiment.variants.all(), key=lambda v: v.arm)
-        ],
+        "headline": _headline(experiment),
+        "needs": needs,
+        "lacking": sum(not need.met for need in needs),
+        "treatment": versions.get(Arm.TREATMENT),
+        "control": versions.get(Arm.CONTROL),
+        "arms": _arms(experiment, counts),
+        "ratio": ratio,
+        "ratio_at": math.log(HALT_BAYES_FACTOR),
+        "ratio_share": ratio.log_bayes_factor / math.log(HALT_BAYES_FACTOR),
         "guardrails": [
             {
                 "name": GuardrailMeasure(plan.measure).label,
                 "plan": plan,
                 "evidence": evidence,
+                "sound_share": evidence["log_e_non_inferior"] / non_inferior_at,
                 "harm_at": math.log(harm_e),
+                "harm_share": evidence["log_e_harm"] / math.log(harm_e),
             }
             for plan, evidence, harm_e in list_guardrails(experiment)
         ],
-        "non_inferior_at": math.log(experiment.guardrail_e),
+        "non_inferior_at": non_inferior_at,
         "phases": sorted(experiment.phases.all(), key=lambda phase: phase.number),
-        "left": -(reach * 1.15 or 1.0),
-        "reach": reach * 1.15 or 1.0,
+        "tone": _tone(experiment),
+        "left": -(reach * MARGIN or 1.0),
+        "reach": reach * MARGIN or 1.0,
         "promote_at": math.log(experiment.promote_e),
         "rollback_at": math.log(experiment.rollback_e),
         "promote_share": experiment.log_e_plus / math.log(experiment.promote_e),
         "rollback_share": experiment.log_e_minus / math.log(experiment.rollback_e),
         "running": experiment.state == ExperimentState.RUNNING,
+        "timeline": list_moments(experiment),
     }
 
 
@@ -143,34 +228,91 @@ def experiment_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @require_safe
 @workspace_page()
 def experiment_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """The part that htmx polls while units mature."""
-    context = _evidence(_get_experiment(request, pk))
-    status = 200 if context["running"] else STOP_POLLING
-    return render(request, "models_registry/_experiment_status.html", context, status=status)
+    """The part that htmx polls until the experiment is over."""
+    experiment = _get_experiment(request, pk)
+    over = experiment.state != ExperimentState.RUNNING
+    status = STOP_POLLING if over else 200
+    return render(request, "models_registry/_experiment_status.html", _evidence(experiment), status=status)
 
 
 @require_safe
 @workspace_page()
 def experiment_evidence(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """JSON for the chart: log E⁺ and log E⁻ (natural) over consumed units, and the thresholds."""
+    """JSON for the charts over consumed units: log E⁺ and log E⁻ (natural) with the thresholds, and the difference
+    treatment − control with its confidence sequence, null below 50 units an arm."""
     experiment = _get_experiment(request, pk)
     rows = list(
         Observation.objects.filter(experiment=experiment, log_e_plus__isnull=False, log_e_minus__isnull=False)
         .order_by("position")
-        .values_list("position", "log_e_plus", "log_e_minus")
+        .values_list(
+            "position", "log_e_plus", "log_e_minus", "outcome", "exposure__arm", "exposure__phase__treatment_share"
+        )
     )
+    band = _band([(outcome, arm, share) for *_, outcome, arm, share in rows])
     step = max(1, math.ceil(len(rows) / CHART_POINTS))
-    thinned = rows[::step] + ([rows[-1]] if rows and (len(rows) - 1) % step else [])
+    kept = list(range(0, len(rows), step)) + ([len(rows) - 1] if rows and (len(rows) - 1) % step else [])
     return JsonResponse(
         {
             "terminal": experiment.state != ExperimentState.RUNNING,
-            "x": [position for position, _, _ in thinned],
-            "log_e_plus": [plus for _, plus, _ in thinned],
-            "log_e_minus": [minus for _, _, minus in thinned],
+            "x": [rows[index][0] for index in kept],
+            "log_e_plus": [rows[index][1] for index in kept],
+            "log_e_minus": [rows[index][2] for index in kept],
             "promote_at": math.log(experiment.promote_e),
             "rollback_at": math.log(experiment.rollback_e),
+            "difference": {
+                name: [None if math.isnan(values[index]) else values[index] for index in kept]
+                for name, values in band.items()
+            },
         }
     )
+
+
+def _band(rows: Sequence[tuple[float, str, float]]) -> dict[str, list[float]]:
+    """{mean, low, high} after each of `rows` of (outcome, arm, P(treatment)); nan where there is none."""
+    if not rows:
+        return {"mean": [], "low": [], "high": []}
+    arms = [float(arm == Arm.TREATMENT) for _, arm, _ in rows]
+    contrasts, _ = compute_contrasts(arms, [share for *_, share in rows], [outcome for outcome, *_ in rows])
+    return {
+        name: values.tolist()
+        for name, values in zip(("mean", "low", "high"), display_band(contrasts, arms), strict=True)
+    }
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """GET shows the bounds with their defaults, POST starts the experiment against the champion."""
+    version = _get_version(request, pk)
+    verdict = version.gate_verdicts.order_by("-created_at").first()
+    status = 200
+    form = ExperimentForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                experiment = start_experiment(
+                    by=request.actor, treatment=version, plan=form.read_plan(), name=form.cleaned_data["name"]
+                )
+            except InvalidInput as error:
+                form.add_faults(error.faults)
+            except Conflict as error:
+                form.add_error(None, error.message)
+                status = error.status
+            else:
+                messages.success(request, "The experiment runs.")
+                return redirect("pages:experiment", request.workspace.slug, experiment.pk)
+    champion = Alias.objects.filter(registered_model=version.registered_model_id, name=AliasName.CHAMPION).first()
+    context = {
+        "form": form,
+        "version": version,
+        "verdict": verdict,
+        "champion": champion.version if champion is not None else None,
+        "running": Experiment.objects.filter(
+            registered_model=version.registered_model_id, state=ExperimentState.RUNNING
+        ).first(),
+    }
+    return render(request, "models_registry/experiment_form.html", context, status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -1,16 +1,20 @@
-"""The training floor's pages under /w/<workspace>/. A version's page stands here: it shows evaluations and exports."""
+"""The training floor's pages under /w/<workspace>/. Models and versions stand here: their pages show evaluations."""
 
 from django.urls import path
 
-from training import views
+from training import version_views, views
 
 urlpatterns = [
     path("runs/", views.run_list, name="runs"),
+    path("runs/new", views.run_start, name="run-start"),
     path("runs/<uuid:pk>", views.run_detail, name="run"),
+    path("runs/<uuid:pk>/row", views.run_row, name="run-row"),
     path("runs/<uuid:pk>/status", views.run_status, name="run-status"),
     path("runs/<uuid:pk>/curves", views.run_curves, name="run-curves"),
+    path("runs/<uuid:pk>/predictions", views.run_predictions, name="run-predictions"),
     path("runs/<uuid:pk>/cancel", views.run_cancel, name="run-cancel"),
-    path("models/versions/<uuid:pk>", views.version_detail, name="version"),
-    path("models/versions/<uuid:pk>/exports", views.version_exports, name="version-exports"),
-    path("models/versions/<uuid:pk>/export", views.version_export, name="version-export"),
+    path("models/", version_views.model_list, name="models"),
+    path("models/versions/<uuid:pk>", version_views.version_detail, name="version"),
+    path("models/versions/<uuid:pk>/exports", version_views.version_exports, name="version-exports"),
+    path("models/versions/<uuid:pk>/export", version_views.version_export, name="version-export"),
 ]

@@ -1,68 +1,50 @@
-"""Pages of the training floor: runs with live curves, and a model version with its evaluations and exports."""
+"""Pages of runs: the list, one run with live curves, some beside each other, and the form that starts one."""
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
-from models_registry.models import ModelVersion
-from training.exports import start_export
-from training.models import Evaluation, ExportJob, RunEvent, RunMetric, TrainingRun
-from training.models.export import ExportState
+from decisions.models import Agent
+from models_registry.models import Experiment
+from training.comparison import FEWEST, MOST, compare_scores, find_differences, overlay_curves
+from training.curves import estimate_left, read_curves, read_sparklines
+from training.errors import InvalidRun
+from training.forms import RunForm, first_values
+from training.measures import find_reach, measure_evaluation, tone_of
+from training.models import RunEvent, TrainingRun
+from training.predictions import draw_reliability, read_predictions
 from training.run_states import RunState
-from training.runs import cancel_run
+from training.runs import METHODS, cancel_run, start_run
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
 
 PAGE = 25
 EVENTS = 40
-CURVE_POINTS = 1000
+AGENTS = 100
 QUIET_EVENTS = ("progress", "metric")
 """Kinds that the bar and the curves already show."""
-MEASURES = (
-    ("accuracy", "Accuracy", "share"),
-    ("reward", "Reward", "number"),
-    ("valid_share", "Valid actions", "share"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One line of an evaluation: {mean, low, high, n, clusters} of base, trained and their paired difference."""
-
-    title: str
-    kind: str
-    base: dict[str, Any] | None
-    trained: dict[str, Any] | None
-    difference: dict[str, Any] | None
-    reach: float
-
-    @property
-    def left(self) -> float:
-        return -self.reach
-
-
-def measure_evaluation(evaluation: Evaluation) -> list[Measured]:
-    """The measures that the evaluation holds, in the order of MEASURES. `reach` scales the difference's axis."""
-    lines = []
-    for name, title, kind in MEASURES:
-        base = evaluation.scores.get("base", {}).get(name)
-        trained = evaluation.scores.get("trained", {}).get(name)
-        difference = evaluation.differences.get(name)
-        if base is None and trained is None:
-            continue
-        ends = [abs(difference[end]) for end in ("low", "high")] if difference else [1.0]
-        lines.append(Measured(title, kind, base, trained, difference, max(ends) * 1.15 or 1.0))
-    return lines
+EVENT_TONES = {
+    "started": "info",
+    "running": "info",
+    "warning": "warn",
+    "stopping": "warn",
+    "stopped": "warn",
+    "cancelled": "warn",
+    "failed": "bad",
+    "finished": "ok",
+    "succeeded": "ok",
+}
 
 
 def _runs(request: PageRequest) -> QuerySet[TrainingRun]:
@@ -85,34 +67,102 @@ def _get_run(request: PageRequest, pk: uuid.UUID) -> TrainingRun:
     return run
 
 
+def _lines(runs: Sequence[TrainingRun]) -> list[dict[str, Any]]:
+    """What the list shows of each run beside the row itself, the gains on one axis."""
+    sparks = read_sparklines([run.id for run in runs])
+    evaluations = [getattr(run, "evaluation", None) for run in runs]
+    gains = [one.differences.get("accuracy") if one is not None else None for one in evaluations]
+    reach = find_reach(*gains)
+    return [
+        {"run": run, "gained": gain, "tone": tone_of(gain), "reach": reach, "left": -reach, "loss": sparks.get(run.id)}
+        for run, gain in zip(runs, gains, strict=True)
+    ]
+
+
 @require_safe
 @workspace_page()
 def run_list(request: PageRequest) -> HttpResponse:
-    """Newest first, read by cursor."""
+    """Newest first, read by cursor; with `compare`, those runs beside each other."""
+    if "compare" in request.GET:
+        return _compare(request)
     runs = _runs(request).order_by("-id")
+    chosen = {name: request.GET[name] for name in ("agent", "method", "state") if request.GET.get(name)}
+    fields = {"agent": "agent__slug", "method": "method", "state": "state"}
+    runs = runs.filter(**{fields[name]: value for name, value in chosen.items()})
     before = request.GET.get("before", "")
     if before:
-        try:
-            runs = runs.filter(id__lt=uuid.UUID(before))
-        except ValueError as error:
-            raise InvalidInput(
-                "The place in the list is not usable.", faults=[FieldFault("before", "is not an id", "a run's id")]
-            ) from error
+        runs = runs.filter(id__lt=_as_id(before, "before"))
     page = list(runs[: PAGE + 1])
-    older = f"before={page[PAGE - 1].id}" if len(page) > PAGE else ""
-    context = {"runs": page[:PAGE], "older": older, "before": before}
+    older = urlencode({**chosen, "before": page[PAGE - 1].id}) if len(page) > PAGE else ""
+    context = {
+        "runs": page[:PAGE],
+        "lines": _lines(page[:PAGE]),
+        "older": older,
+        "newest": urlencode(chosen),
+        "before": before,
+        "chosen": chosen,
+        "agents": Agent.objects.for_workspace(request.workspace).order_by("name")[:AGENTS],
+        "methods": METHODS,
+        "states": list(RunState),
+    }
     return render(request, "training/runs.html", context)
 
 
+def _as_id(text: str, field: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError as error:
+        raise InvalidInput(
+            "The address is not usable.", faults=[FieldFault(field, "is not an id", "a run's id")]
+        ) from error
+
+
+def _compare(request: PageRequest) -> HttpResponse:
+    """`compare` may be given more than once, or as a list with commas."""
+    asked = [part for value in request.GET.getlist("compare") for part in value.split(",") if part]
+    wanted = list(dict.fromkeys(_as_id(part, "compare") for part in asked))
+    if not FEWEST <= len(wanted) <= MOST:
+        raise InvalidInput(
+            "Choose two or three runs to compare.",
+            faults=[FieldFault("compare", f"{len(wanted)} chosen", f"{FEWEST} to {MOST} runs")],
+        )
+    found = {run.id: run for run in _runs(request).filter(id__in=wanted)}
+    if len(found) < len(wanted):
+        raise Http404("There is no such run.")
+    runs = [found[pk] for pk in wanted]
+    context = {
+        "runs": runs,
+        "scores": compare_scores(runs),
+        "differences": find_differences(runs),
+        "curves": overlay_curves(runs),
+        "same_rows": len({run.heldout_id for run in runs}) == 1,
+    }
+    return render(request, "training/compare.html", context)
+
+
+@require_safe
+@workspace_page()
+def run_row(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """One row of the list, which htmx polls until its run is over."""
+    run = _get_run(request, pk)
+    (line,) = _lines([run])
+    return render(request, "training/_run_row.html", {"line": line}, status=STOP_POLLING if run.is_terminal else 200)
+
+
 def _progress(run: TrainingRun) -> dict[str, Any]:
-    events = RunEvent.objects.filter(run=run).exclude(kind__in=QUIET_EVENTS).order_by("-at", "-id")[:EVENTS]
+    events = list(RunEvent.objects.filter(run=run).exclude(kind__in=QUIET_EVENTS).order_by("-at", "-id")[:EVENTS])
     evaluation = getattr(run, "evaluation", None)
+    left = estimate_left(run)
     return {
         "run": run,
-        "events": events,
+        "events": [(event, EVENT_TONES.get(event.kind, "")) for event in events],
         "evaluation": evaluation,
         "measured": measure_evaluation(evaluation) if evaluation is not None else [],
         "cancellable": not run.is_terminal and run.state != RunState.STOPPING,
+        "left": left.total_seconds() if left is not None else None,
+        "experiments": Experiment.objects.filter(variants__version=run.produced_version, variants__arm="treatment")
+        if run.produced_version_id
+        else [],
     }
 
 
@@ -133,28 +183,45 @@ def run_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @require_safe
 @workspace_page()
 def run_curves(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """JSON for the chart: each curve's steps and values; of a resumed run, the newest attempt's value of a step."""
+    """JSON for the chart: all points, or with `after` those that came since the answer that said so."""
+    given = request.GET.get("after", "0")
+    if not given.isdecimal() or len(given) > 18:
+        raise InvalidInput("The address is not usable.", faults=[FieldFault("after", "is no number", "as answered")])
     run = _get_run(request, pk)
-    curves: dict[str, dict[int, float]] = {}
-    rows = RunMetric.objects.filter(run=run).order_by("attempt", "step").values_list("name", "step", "value")
-    for name, step, value in rows:
-        curves.setdefault(name, {})[step] = value
-    return JsonResponse(
-        {
-            "terminal": run.is_terminal,
-            "state": run.state,
-            "curves": [_thinned(name, curves[name]) for name in sorted(curves)],
-        }
-    )
+    return JsonResponse({"terminal": run.is_terminal, "state": run.state, **read_curves(run, after=int(given))})
 
 
-def _thinned(name: str, values: dict[int, float]) -> dict[str, Any]:
-    steps = sorted(values)
-    every = -(-len(steps) // CURVE_POINTS) or 1
-    kept = steps[::every]
-    if steps and kept[-1] != steps[-1]:
-        kept.append(steps[-1])
-    return {"name": name, "x": kept, "y": [values[step] for step in kept]}
+@require_safe
+@workspace_page()
+def run_predictions(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """The part with reliability and confusion, read from the attempt's files when somebody looks."""
+    run = _get_run(request, pk)
+    seen = read_predictions(run)
+    context = {"run": run, "seen": seen, "reliability": draw_reliability(seen) if seen is not None else None}
+    return render(request, "training/_predictions.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def run_start(request: PageRequest) -> HttpResponse:
+    """GET shows the form, with `like` filled in as that run was; POST starts what it asks for."""
+    like = _get_run(request, _as_id(request.GET["like"], "like")) if request.GET.get("like") else None
+    status = 200
+    if request.method == "POST":
+        form = RunForm(request.POST, workspace=request.workspace)
+        if form.is_valid():
+            agent, plan = form.read_plan()
+            try:
+                run = start_run(by=request.actor, agent=agent, plan=plan)
+            except InvalidRun as error:
+                form.add_faults(error.faults)
+            else:
+                messages.success(request, f"The {run} is in the queue.")
+                return redirect("pages:run", request.workspace.slug, run.pk)
+        status = 400
+    else:
+        form = RunForm(initial=first_values(like), workspace=request.workspace)
+    return render(request, "training/run_form.html", {"form": form, "like": like}, status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -175,57 +242,3 @@ def run_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "dangerous": True,
     }
     return render(request, "partials/confirm.html", context)
-
-
-def _get_version(request: PageRequest, pk: uuid.UUID) -> ModelVersion:
-    version: ModelVersion | None = (
-        ModelVersion.objects.for_workspace(request.workspace)
-        .select_related("registered_model", "artifact", "base__registered_model", "parent__registered_model")
-        .prefetch_related("aliases", "gate_verdicts__against__registered_model")
-        .filter(pk=pk)
-        .first()
-    )
-    if version is None:
-        raise Http404("There is no such version.")
-    return version
-
-
-def _exports(version: ModelVersion) -> dict[str, Any]:
-    exports = list(ExportJob.objects.filter(version=version).select_related("artifact", "job").order_by("-id"))
-    return {
-        "version": version,
-        "exports": exports,
-        "exporting": any(export.state == ExportState.QUEUED for export in exports),
-        "may_export": all(export.state == ExportState.FAILED for export in exports),
-    }
-
-
-@require_safe
-@workspace_page()
-def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    version = _get_version(request, pk)
-    evaluation = Evaluation.objects.filter(version=version).select_related("dataset", "run").order_by("-id").first()
-    context = {
-        **_exports(version),
-        "evaluation": evaluation,
-        "measured": measure_evaluation(evaluation) if evaluation is not None else [],
-        "run": TrainingRun.objects.filter(produced_version=version).select_related("agent").first(),
-        "aliases": [alias.name for alias in version.aliases.all()],
-    }
-    return render(request, "training/version.html", context)
-
-
-@require_safe
-@workspace_page()
-def version_exports(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """The part that htmx polls while an export is under way."""
-    context = _exports(_get_version(request, pk))
-    return render(request, "training/_exports.html", context, status=200 if context["exporting"] else STOP_POLLING)
-
-
-@require_POST
-@workspace_page(role=Role.ADMIN)
-def version_export(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    start_export(by=request.actor, version=_get_version(request, pk))
-    messages.success(request, "The export is in the queue.")
-    return redirect("pages:version", request.workspace.slug, pk)

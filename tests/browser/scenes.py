@@ -74,7 +74,9 @@ def _versions(agent: Any, by: Any) -> list[Any]:
 
 
 def _runs(agent: Any, base: Any, trained: Any) -> tuple[Any, Any]:
-    dataset = factories.DatasetSnapshotFactory(agent=agent, name="ledger of Filer", rows=4812)
+    dataset = factories.DatasetSnapshotFactory(
+        agent=agent, name="ledger of Filer", rows=4812, kind="logged", reward_spec=agent.reward_specs.first()
+    )
     heldout = factories.DatasetSnapshotFactory(agent=agent, name="held-out passages", rows=2400)
     now = timezone.now()
     common = {
@@ -84,6 +86,7 @@ def _runs(agent: Any, base: Any, trained: Any) -> tuple[Any, Any]:
         "base_version": base,
         "base_model": "",
         "method": "posterior",
+        "spec": {"method": "posterior", "optimiser": {"learning_rate": 0.002}, "seed": 7},
         "requested_by": "owner@example.org",
     }
     finished = factories.TrainingRunFactory(
@@ -99,6 +102,7 @@ def _runs(agent: Any, base: Any, trained: Any) -> tuple[Any, Any]:
         run=finished,
         version=trained,
         against=base,
+        dataset=heldout,
         rows=2400,
         scores={
             "base": {"accuracy": _interval(0.562), "reward": _interval(0.551), "valid_share": _interval(1.0, 0.0)},
@@ -117,6 +121,7 @@ def _runs(agent: Any, base: Any, trained: Any) -> tuple[Any, Any]:
             factories.RunEventFactory(run=run, sequence=sequence, kind=kind, details=details)
         curves = {
             "loss": lambda step: 2.1 * math.exp(-step / 50) + 0.4 + 0.05 * math.sin(step * step),
+            "accuracy": lambda step: 0.82 - 0.6 * math.exp(-step / 40) + 0.01 * math.sin(step * step),
             "learning_rate": lambda step: 0.002 * math.sin(step / 55),
         }
         RunMetric.objects.bulk_create(
@@ -132,29 +137,32 @@ def _interval(mean: float, half: float = 0.02) -> dict[str, float]:
 
 
 def _experiment(by: Any, trained: Any) -> Any:
-    from models_registry.experiments import ExperimentPlan, start_experiment
+    """Really consumed, so that every number on its page is the one that its rows give."""
+    from models_registry.experiments import (
+        ExperimentPlan,
+        MaturedUnit,
+        RequestCounts,
+        consume_observations,
+        start_experiment,
+    )
 
     plan = ExperimentPlan(min_units_per_arm=200, min_seconds=60.0)
     experiment = start_experiment(by=by, treatment=trained, plan=plan, name="posterior against the base")
     phase = experiment.phases.get()
-    rng, plus = random.Random(3), 0.0
-    for position in range(1, 121):
-        plus += rng.gauss(0.02, 0.15)
+    began = timezone.now() - dt.timedelta(hours=3)
+    type(experiment).objects.filter(id=experiment.id).update(started_at=began)
+    type(phase).objects.filter(id=phase.id).update(started_at=began)
+    rng, matured = random.Random(3), []
+    for number in range(160):
         arm = "treatment" if rng.random() < 0.5 else "control"
-        exposure = factories.ExposureFactory(phase=phase, version=trained, arm=arm)
-        factories.ObservationFactory(
-            exposure=exposure, position=position, log_e_plus=plus, log_e_minus=-plus - position / 200
-        )
-    type(experiment).objects.filter(id=experiment.id).update(
-        units_control=58,
-        units_treatment=62,
-        log_e_plus=plus,
-        log_e_minus=-plus - 0.6,
-        estimate=0.0712,
-        low=-0.0134,
-        high=0.1558,
-        verdict="log E⁺ is below its bound; 142 more units an arm",
-    )
+        met = began + dt.timedelta(minutes=number)
+        exposure = factories.ExposureFactory(phase=phase, version=trained, arm=arm, exposed_at=met)
+        outcome = float(rng.random() < (0.66 if arm == "treatment" else 0.55))
+        measures = {"error_rate": 0.0, "latency": float(rng.random() < 0.02), "missing_feedback": 0.0}
+        matured.append(MaturedUnit(exposure, outcome, met + dt.timedelta(minutes=5), measures))
+    requests = RequestCounts(control=312, failed_control=1, treatment=298, failed_treatment=2)
+    consume_observations(experiment=experiment, matured=matured, requests=requests)
+    experiment.refresh_from_db()
     return experiment
 
 

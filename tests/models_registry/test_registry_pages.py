@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from models_registry.experiments import ExperimentPlan, start_experiment
-from models_registry.models import Alias, Experiment
+from models_registry.experiments import (
+    ExperimentPlan,
+    MaturedUnit,
+    RequestCounts,
+    consume_observations,
+    start_experiment,
+)
+from models_registry.forms import DurationField, write_duration
+from models_registry.models import Alias, Experiment, Observation
 from models_registry.services import NewVersion, register_version
 from tests.factories import (
     ArtifactFactory,
     ExposureFactory,
     GateVerdictFactory,
-    ModelVersionFactory,
     ObservationFactory,
 )
 from workspaces.models import AuditEntry
+from workspaces.templatetags.show import signed
 
 
 @pytest.fixture
@@ -51,39 +59,25 @@ def observe(experiment: Experiment, count: int) -> None:
         )
 
 
+def consume(experiment: Experiment, count: int) -> None:
+    """Really consumed, in turns of the arms, the treatment a little better."""
+    phase = experiment.phases.get()
+    rng, matured = random.Random(4), []
+    for number in range(count):
+        arm = ("control", "treatment")[number % 2]
+        exposure = ExposureFactory(phase=phase, arm=arm)
+        outcome = float(rng.random() < (0.6 if arm == "treatment" else 0.5))
+        matured.append(MaturedUnit(exposure, outcome, timezone.now(), {"error_rate": 0.0}))
+    requests = RequestCounts(control=20, treatment=20, failed_treatment=1)
+    consume_observations(experiment=experiment, matured=matured, requests=requests)
+
+
 def at(name: str, row: Any, slug: str | None = None) -> str:
     return reverse(f"pages:{name}", args=[slug or row.workspace.slug, row.pk])
 
 
 def champion(versions: list[Any]) -> int:
     return Alias.objects.get(registered_model=versions[0].registered_model, name="champion").version.number
-
-
-class TestModels:
-    @pytest.fixture
-    def path(self, workspace: Any) -> str:
-        return reverse("pages:models", args=[workspace.slug])
-
-    def test_it_says_who_serves_and_who_passed(
-        self, experiment: Experiment, versions: list[Any], viewer: Any, path: str, page_client: Any
-    ) -> None:
-        GateVerdictFactory(version=versions[1], against=versions[0], estimate=0.123)
-        page = page_client(viewer).get(path).content.decode()
-        assert "champion" in page and "challenger" in page and "+12.3 pts" in page
-
-    def test_an_empty_registry_says_what_to_do(self, viewer: Any, path: str, page_client: Any) -> None:
-        assert "No model yet" in page_client(viewer).get(path).content.decode()
-
-    def test_the_queries_do_not_grow_with_the_versions(
-        self, versions: list[Any], viewer: Any, path: str, page_client: Any, django_assert_max_num_queries: Any
-    ) -> None:
-        for _ in range(30):
-            version = ModelVersionFactory(registered_model=versions[0].registered_model)
-            GateVerdictFactory(version=version, against=versions[0])
-        client = page_client(viewer)
-        with django_assert_max_num_queries(11):
-            shown = client.get(path).context["models"][0].newest
-        assert [version.number for version in shown] == list(range(32, 12, -1))
 
 
 class TestPromote:
@@ -135,6 +129,87 @@ class TestExperiments:
         over = client.get(at("experiment-status", experiment))
         assert over.status_code == 286 and "hx-trigger" not in over.content.decode()
 
+    def test_every_number_is_the_one_in_the_database(
+        self, experiment: Experiment, versions: list[Any], viewer: Any, page_client: Any
+    ) -> None:
+        consume(experiment, 240)
+        experiment.refresh_from_db()
+        shown = page_client(viewer).get(at("experiment", experiment)).context
+        control, treatment = shown["arms"]
+        rows = list(Observation.objects.values_list("exposure__arm", "outcome"))
+        for arm, one in (("control", control), ("treatment", treatment)):
+            outcomes = [outcome for of, outcome in rows if of == arm]
+            assert (one["met"], one["matured"]) == (len(outcomes), len(outcomes))
+            assert one["mean"] == pytest.approx(sum(outcomes) / len(outcomes))
+            assert one["share"] == pytest.approx(len(outcomes) / len(rows))
+        assert (control["version"], treatment["version"]) == tuple(versions)
+        assert (treatment["requests"], treatment["failed"]) == (20, 1)
+        units, lacking = next(need for need in shown["needs"] if "matured units" in need.title), 500
+        assert units.says == f"{lacking - min(control['matured'], treatment['matured'])} more in the smaller arm"
+        assert [need.met for need in shown["needs"]].count(False) == shown["lacking"]
+        text = page_client(viewer).get(at("experiment", experiment)).content.decode()
+        assert signed(experiment.estimate) in text and f"[{signed(experiment.low)}, {signed(experiment.high)}]" in text
+
+    def test_the_band_ends_where_the_stored_interval_does(
+        self, experiment: Experiment, viewer: Any, page_client: Any
+    ) -> None:
+        consume(experiment, 240)
+        experiment.refresh_from_db()
+        found = page_client(viewer).get(at("experiment-evidence", experiment)).json()["difference"]
+        assert found["mean"][0] is None and found["mean"][-1] == pytest.approx(experiment.estimate)
+        assert found["low"][-1] == pytest.approx(experiment.low)
+        assert found["high"][-1] == pytest.approx(experiment.high)
+
+    def test_the_queries_do_not_grow_with_the_units(
+        self, experiment: Experiment, viewer: Any, page_client: Any, django_assert_max_num_queries: Any
+    ) -> None:
+        consume(experiment, 160)
+        client = page_client(viewer)
+        with django_assert_max_num_queries(18):
+            client.get(at("experiment", experiment))
+        with django_assert_max_num_queries(15):
+            client.get(at("experiment-status", experiment))
+        with django_assert_max_num_queries(9):
+            client.get(reverse("pages:experiments", args=[experiment.workspace.slug]))
+
+    @pytest.mark.parametrize(
+        ("changes", "says"),
+        [
+            ({}, "Waiting for the first units"),
+            ({"units_control": 9, "units_treatment": 9}, "Too early to tell."),
+            ({"estimate": 0.1, "low": 0.01, "high": 0.2}, "filer:2 looks better than filer:1."),
+            ({"estimate": -0.1, "low": -0.2, "high": -0.01}, "filer:2 looks worse than filer:1."),
+            ({"estimate": 0.1, "low": -0.1, "high": 0.3}, "No difference shown yet; filer:2 is ahead."),
+            ({"sample_ratio_mismatch": True}, "The split is broken"),
+            ({"state": "promoted"}, "filer:2 is better and was promoted."),
+            ({"state": "rolled_back"}, "filer:2 was rolled back; filer:1 serves everyone."),
+            ({"state": "stopped"}, "Stopped without a winner."),
+        ],
+    )
+    def test_the_verdict_comes_first_in_plain_words(
+        self, changes: dict[str, Any], says: str, experiment: Experiment, viewer: Any, page_client: Any
+    ) -> None:
+        if "estimate" in changes:
+            changes = {**changes, "units_control": 60, "units_treatment": 60}
+        if "state" in changes:
+            changes = {**changes, "ended_at": timezone.now()}
+        Experiment.objects.update(**changes)
+        assert says in page_client(viewer).get(at("experiment", experiment)).content.decode()
+        listed = page_client(viewer).get(reverse("pages:experiments", args=[experiment.workspace.slug]))
+        assert says in listed.content.decode()
+
+    def test_the_timeline_says_who_started_and_stopped_it(
+        self, experiment: Experiment, admin: Any, page_client: Any
+    ) -> None:
+        consume(experiment, 160)
+        client = page_client(admin)
+        client.post(at("experiment-stop", experiment))
+        moments = client.get(at("experiment", experiment)).context["timeline"]
+        titles = [moment.title for moment in moments]
+        assert titles[0] == "Stopped" and admin.email in moments[0].more
+        assert set(titles) == {"Stopped", "Last unit matured", "Interval shown", "First unit matured", "Started"}
+        assert [moment.at for moment in moments] == sorted((moment.at for moment in moments), reverse=True)
+
     def test_the_chart_reads_the_evidence_and_the_thresholds(
         self, experiment: Experiment, viewer: Any, page_client: Any
     ) -> None:
@@ -178,3 +253,111 @@ class TestExperiments:
         assert client.post(at("experiment-stop", experiment)).status_code == 403
         experiment.refresh_from_db()
         assert experiment.state == "running"
+
+
+class TestTry:
+    """The form that starts an experiment."""
+
+    @pytest.fixture
+    def given(self, versions: list[Any], admin: Any, page_client: Any) -> dict[str, Any]:
+        """What the form shows first."""
+        form = page_client(admin).get(at("version-try", versions[1])).context["form"]
+        return {name: form[name].value() or "" for name in form.fields}
+
+    def test_its_first_values_are_the_defaults_of_the_api(
+        self, given: dict[str, Any], versions: list[Any], admin: Any, page_client: Any
+    ) -> None:
+        answer = page_client(admin).post(at("version-try", versions[1]), given)
+        experiment = Experiment.objects.get()
+        assert answer["Location"] == at("experiment", experiment)
+        plan = ExperimentPlan()
+        for name in ("promote_e", "rollback_e", "min_units_per_arm", "min_seconds", "exposure_window_seconds"):
+            assert getattr(experiment, name) == getattr(plan, name), name
+        assert (experiment.guardrail_e, experiment.missing) == (plan.guardrail_e, plan.missing)
+        assert experiment.guardrails == [one.as_stored() for one in plan.guardrails]
+        phase = experiment.phases.get()
+        assert phase.treatment_share == plan.treatment_share
+        assert phase.attribution_window_seconds == plan.attribution_window_seconds
+        assert AuditEntry.objects.filter(actor=admin.email, action="experiment.started").count() == 1
+
+    def test_what_is_written_is_what_starts(
+        self, given: dict[str, Any], versions: list[Any], admin: Any, page_client: Any
+    ) -> None:
+        changes = {"name": "a try", "min_seconds": "90 min", "treatment_share": "0.1", "latency": "", "error_rate": ""}
+        page_client(admin).post(at("version-try", versions[1]), {**given, **changes})
+        experiment = Experiment.objects.get()
+        assert (experiment.name, experiment.min_seconds) == ("a try", 5400.0)
+        assert [one["measure"] for one in experiment.guardrails] == ["missing_feedback"]
+        assert experiment.phases.get().treatment_share == 0.1
+
+    @pytest.mark.parametrize(
+        ("changes", "field", "says"),
+        [
+            ({"treatment_share": "1"}, "treatment_share", "not inside"),
+            ({"promote_e": "1"}, "promote_e", "no evidence"),
+            ({"min_seconds": "soon"}, "min_seconds", "Write a number"),
+            ({"exposure_window_seconds": "31 d"}, "exposure_window_seconds", "outside 0 to 30 days"),
+            ({"error_rate": "", "latency": "2"}, "latency", "not inside"),
+            ({"budget_ms": ""}, "budget_ms", "missing or out of range"),
+            ({"min_units_per_arm": "0"}, "min_units_per_arm", "out of range"),
+        ],
+    )
+    def test_each_fault_stands_beside_its_field_and_nothing_starts(
+        self,
+        changes: dict[str, Any],
+        field: str,
+        says: str,
+        given: dict[str, Any],
+        versions: list[Any],
+        admin: Any,
+        page_client: Any,
+    ) -> None:
+        answer = page_client(admin).post(at("version-try", versions[1]), {**given, **changes})
+        assert answer.status_code == 400 and says in " ".join(answer.context["form"].errors[field])
+        assert not Experiment.objects.exists() and not Alias.objects.filter(name="challenger").exists()
+
+    def test_a_version_that_its_gate_refuses_is_not_started(
+        self, given: dict[str, Any], versions: list[Any], admin: Any, page_client: Any
+    ) -> None:
+        GateVerdictFactory(version=versions[1], against=versions[0], passed=False)
+        client = page_client(admin)
+        assert "Try it on live traffic" not in client.get(at("version", versions[1])).content.decode()
+        answer = client.post(at("version-try", versions[1]), given)
+        assert answer.status_code == 409 and "is not shown to be better" in answer.content.decode()
+        assert not Experiment.objects.exists()
+
+    def test_one_at_a_time(
+        self, given: dict[str, Any], experiment: Experiment, versions: list[Any], admin: Any, page_client: Any
+    ) -> None:
+        answer = page_client(admin).post(at("version-try", versions[1]), given)
+        assert answer.status_code == 409 and "stop it first" in answer.content.decode()
+        assert Experiment.objects.count() == 1
+
+    def test_an_empty_list_names_what_may_be_tried(
+        self, versions: list[Any], viewer: Any, admin: Any, page_client: Any
+    ) -> None:
+        GateVerdictFactory(version=versions[1], against=versions[0])
+        path = reverse("pages:experiments", args=[versions[0].workspace.slug])
+        shown = page_client(viewer).get(path)
+        assert "No experiment yet" in shown.content.decode()
+        assert list(shown.context["candidates"]) == [versions[1]]
+        offered = "Try it on live traffic"
+        assert offered in page_client(admin).get(at("version", versions[1])).content.decode()
+        assert offered not in page_client(viewer).get(at("version", versions[1])).content.decode()
+
+    @pytest.mark.parametrize(("persona", "status"), [("viewer", 403), ("labeller", 403), ("outsider", 404)])
+    def test_others_see_no_form_and_start_nothing(
+        self, persona: str, status: int, given: dict[str, Any], versions: list[Any], page_client: Any, request: Any
+    ) -> None:
+        client = page_client(request.getfixturevalue(persona))
+        assert client.get(at("version-try", versions[1])).status_code == status
+        assert client.post(at("version-try", versions[1]), given).status_code == status
+        assert not Experiment.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"), [(604800, "7 d"), (5400, "90 min"), (86_400, "1 d"), (0, "0 s"), (0.5, "0.5 s")]
+)
+def test_a_length_of_time_is_read_as_it_is_written(seconds: float, written: str) -> None:
+    assert write_duration(seconds) == written
+    assert DurationField().clean(written) == seconds

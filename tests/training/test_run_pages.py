@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.utils import timezone
 
 from jobs.models import Job
 from tests.factories import (
+    AliasFactory,
     DatasetSnapshotFactory,
     EvaluationFactory,
     ExportJobFactory,
@@ -19,6 +21,7 @@ from tests.factories import (
     RunMetricFactory,
     TrainingRunFactory,
 )
+from training.curves import estimate_left
 from training.models import ExportJob, TrainingRun
 from training.runs import RunPlan, start_run
 
@@ -32,13 +35,13 @@ def run(agent: Any, by: Any) -> TrainingRun:
     return start_run(by=by, agent=agent, plan=RunPlan(method="pretrain", dataset=dataset, base_model="tiny"))
 
 
-def finish(run: TrainingRun) -> Any:
+def finish(run: TrainingRun, difference: dict[str, Any] = DIFFERENCE) -> Any:
     version = ModelVersionFactory(registered_model=run.agent.registered_model)
     TrainingRun.objects.filter(id=run.id).update(
         state="succeeded", produced_version=version, finished_at=timezone.now(), progress=1.0
     )
     run.refresh_from_db()
-    differences = {"accuracy": DIFFERENCE, "reward": DIFFERENCE}
+    differences = {"accuracy": difference, "reward": difference}
     EvaluationFactory(run=run, version=version, differences=differences)
     return version
 
@@ -52,13 +55,46 @@ class TestRuns:
     def path(self, workspace: Any) -> str:
         return reverse("pages:runs", args=[workspace.slug])
 
-    def test_no_run_says_what_to_do(self, viewer: Any, path: str, page_client: Any) -> None:
-        assert "No run yet" in page_client(viewer).get(path).content.decode()
+    def test_no_run_says_what_to_do(self, viewer: Any, admin: Any, path: str, page_client: Any) -> None:
+        shown = page_client(viewer).get(path).content.decode()
+        assert "No run yet" in shown and "Start a run" not in shown
+        assert "Start a run" in page_client(admin).get(path).content.decode()
 
     def test_it_says_what_each_run_gained(self, run: TrainingRun, viewer: Any, path: str, page_client: Any) -> None:
-        finish(run)
+        version = finish(run)
         text = page_client(viewer).get(path).content.decode()
         assert "succeeded" in text and "+12.3 pts" in text and "[+8.1, +16.5]" in text
+        assert str(version) in text and f"{run.dataset.rows} {run.dataset.kind}" in text
+
+    def test_every_difference_stands_on_one_axis(
+        self, run: TrainingRun, agent: Any, viewer: Any, path: str, page_client: Any
+    ) -> None:
+        finish(run)
+        other = TrainingRunFactory(agent=agent)
+        wide = {"mean": -0.4, "low": -0.5, "high": -0.3, "n": 10, "clusters": 10}
+        finish(other, wide)
+        lines = page_client(viewer).get(path).context["lines"]
+        assert [(line["tone"], line["reach"]) for line in lines] == [("bad", 0.5 * 1.15), ("ok", 0.5 * 1.15)]
+
+    def test_the_sparkline_is_the_loss_in_the_database(
+        self, run: TrainingRun, viewer: Any, path: str, page_client: Any
+    ) -> None:
+        """70 steps in 32 buckets: the first 6 hold three steps, the others two."""
+        for step in range(1, 71):
+            RunMetricFactory(run=run, step=step, name="loss", value=float(step))
+            RunMetricFactory(run=run, step=step, name="reward", value=-1.0)
+        (line,) = page_client(viewer).get(path).context["lines"]
+        threes = [3 * bucket + 2.0 for bucket in range(6)]
+        assert line["loss"] == threes + [18 + 2 * bucket + 1.5 for bucket in range(26)]
+
+    def test_it_is_narrowed_by_agent_method_and_state(
+        self, agent: Any, run: TrainingRun, viewer: Any, path: str, page_client: Any
+    ) -> None:
+        other = TrainingRunFactory(agent__workspace=agent.workspace, method="posterior")
+        client = page_client(viewer)
+        assert client.get(f"{path}?agent={agent.slug}").context["runs"] == [run]
+        assert client.get(f"{path}?method=posterior").context["runs"] == [other]
+        assert "No such run" in client.get(f"{path}?state=failed").content.decode()
 
     def test_pages_follow_the_cursor_by_few_queries(
         self, agent: Any, viewer: Any, path: str, page_client: Any, django_assert_max_num_queries: Any
@@ -66,12 +102,59 @@ class TestRuns:
         dataset = DatasetSnapshotFactory(agent=agent)
         made = [run.id for run in TrainingRunFactory.create_batch(30, agent=agent, dataset=dataset)]
         client = page_client(viewer)
-        with django_assert_max_num_queries(6):
+        with django_assert_max_num_queries(8):
             first = client.get(path)
         second = client.get(f"{path}?{first.context['older']}")
         seen = [run.id for page in (first, second) for run in page.context["runs"]]
         assert seen == sorted(made, reverse=True) and second.context["older"] == ""
         assert client.get(f"{path}?before=x").status_code == 400
+
+    def test_a_row_is_polled_until_its_run_is_over(self, run: TrainingRun, viewer: Any, page_client: Any) -> None:
+        client = page_client(viewer)
+        busy = client.get(at("run-row", run))
+        assert busy.status_code == 200 and "hx-trigger" in busy.content.decode()
+        finish(run)
+        over = client.get(at("run-row", run))
+        assert over.status_code == 286 and "hx-trigger" not in over.content.decode()
+
+
+class TestCompare:
+    @pytest.fixture
+    def others(self, agent: Any) -> list[TrainingRun]:
+        return TrainingRunFactory.create_batch(3, agent=agent)
+
+    def ask(self, client: Any, runs: list[TrainingRun]) -> Any:
+        path = reverse("pages:runs", args=[runs[0].workspace.slug])
+        return client.get(f"{path}?compare={','.join(str(run.id) for run in runs)}")
+
+    def test_it_sets_curves_settings_and_scores_beside_each_other(
+        self, run: TrainingRun, others: list[TrainingRun], viewer: Any, page_client: Any
+    ) -> None:
+        finish(run)
+        TrainingRun.objects.filter(id=others[0].id).update(spec={"method": "pretrain", "optimiser": {"epochs": 9}})
+        for step, value in ((1, 3.0), (2, 2.0)):
+            RunMetricFactory(run=run, step=step, name="loss", value=value)
+        RunMetricFactory(run=others[0], step=2, name="loss", value=1.0)
+        found = self.ask(page_client(viewer), [others[0], run])
+        (figure,) = found.context["curves"]["figures"]
+        assert figure["x"]["values"] == [1, 2]
+        assert [series["values"] for series in figure["series"]] == [[None, 1.0], [3.0, 2.0]]
+        differs = {one.name: one.values for one in found.context["differences"]}
+        assert differs["optimiser.epochs"] == ["9", "–"] and "method" not in differs
+        accuracy = found.context["scores"][0]
+        assert accuracy.scores[0] == (None, None, "") and accuracy.scores[1][1] == DIFFERENCE
+        assert "+12.3 pts" in found.content.decode()
+
+    @pytest.mark.parametrize("count", [1, 4])
+    def test_one_or_four_are_refused(
+        self, count: int, run: TrainingRun, others: list[TrainingRun], viewer: Any, page_client: Any
+    ) -> None:
+        answer = self.ask(page_client(viewer), [run, *others][:count])
+        assert answer.status_code == 400 and "two or three" in answer.content.decode()
+
+    def test_a_run_of_elsewhere_is_not_there(self, run: TrainingRun, viewer: Any, page_client: Any) -> None:
+        elsewhere = TrainingRunFactory()
+        assert self.ask(page_client(viewer), [run, elsewhere]).status_code == 404
 
 
 class TestRun:
@@ -87,6 +170,39 @@ class TestRun:
             {"name": "loss", "x": [1, 2, 3], "y": [3.0, 2.0, 1.5]},
             {"name": "rate", "x": [1], "y": [0.1]},
         ]
+        assert found["attempts"] == [{"attempt": 1, "step": 1}, {"attempt": 2, "step": 2}]
+
+    def test_only_what_is_new_is_answered(self, run: TrainingRun, viewer: Any, page_client: Any) -> None:
+        client = page_client(viewer)
+        RunMetricFactory(run=run, step=1, name="loss", value=3.0)
+        first = client.get(at("run-curves", run)).json()
+        RunMetricFactory(run=run, step=2, name="loss", value=2.0)
+        second = client.get(f"{at('run-curves', run)}?after={first['after']}").json()
+        assert second["curves"] == [{"name": "loss", "x": [2], "y": [2.0]}]
+        third = client.get(f"{at('run-curves', run)}?after={second['after']}").json()
+        assert third["curves"] == [] and third["after"] == second["after"]
+        assert client.get(f"{at('run-curves', run)}?after=-1").status_code == 400
+
+    def test_a_long_curve_is_thinned_and_keeps_its_end(
+        self, run: TrainingRun, viewer: Any, page_client: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("training.curves.CURVE_POINTS", 4)
+        for step in range(1, 11):
+            RunMetricFactory(run=run, step=step, name="loss", value=1 / step)
+        (curve,) = page_client(viewer).get(at("run-curves", run)).json()["curves"]
+        assert curve["x"] == [1, 4, 7, 10]
+
+    def test_the_time_left_is_that_of_the_pace(self, run: TrainingRun) -> None:
+        """From 20% to 50% in 30 seconds: the other half takes 50. The 90% before are of another count."""
+        now = timezone.now()
+        TrainingRun.objects.filter(id=run.id).update(state="running", started_at=now)
+        run.refresh_from_db()
+        assert estimate_left(run) is None
+        for sequence, (fraction, seconds) in enumerate([(0.9, 0), (0.2, 10), (0.3, 20), (0.5, 40)]):
+            moment = now + dt.timedelta(seconds=seconds)
+            RunEventFactory(run=run, sequence=sequence, at=moment, details={"fraction": fraction})
+        left = estimate_left(run)
+        assert left is not None and left.total_seconds() == pytest.approx(50)
 
     def test_the_status_is_polled_until_the_run_is_over(self, run: TrainingRun, viewer: Any, page_client: Any) -> None:
         RunEventFactory(run=run, kind="checkpoint", details={"step": 120})
@@ -97,11 +213,24 @@ class TestRun:
         )
         finish(run)
         over = client.get(at("run-status", run))
-        assert over.status_code == 286 and "hx-trigger" not in over.content.decode()
+        assert over.status_code == 286 and "every 2s" not in over.content.decode()
         assert "+12.3 pts" in over.content.decode()
         assert client.get(at("run-curves", run)).json()["terminal"] is True
 
-    @pytest.mark.parametrize("name", ["run", "run-status", "run-curves", "run-cancel"])
+    def test_the_queries_do_not_grow_with_the_events(
+        self, run: TrainingRun, viewer: Any, page_client: Any, django_assert_max_num_queries: Any
+    ) -> None:
+        finish(run)
+        for sequence in range(20):
+            RunEventFactory(run=run, kind="checkpoint", sequence=sequence, details={"step": sequence})
+            RunMetricFactory(run=run, step=sequence)
+        client = page_client(viewer)
+        with django_assert_max_num_queries(7):
+            client.get(at("run", run))
+        with django_assert_max_num_queries(6):
+            client.get(at("run-curves", run))
+
+    @pytest.mark.parametrize("name", ["run", "run-row", "run-status", "run-curves", "run-predictions", "run-cancel"])
     def test_an_outsider_finds_nothing(
         self, name: str, run: TrainingRun, outsider: Any, other_workspace: Any, page_client: Any
     ) -> None:
@@ -125,7 +254,8 @@ class TestRun:
         self, persona: str, run: TrainingRun, page_client: Any, request: Any
     ) -> None:
         client = page_client(request.getfixturevalue(persona))
-        assert "Cancel…" not in client.get(at("run", run)).content.decode()
+        shown = client.get(at("run", run)).content.decode()
+        assert "Cancel…" not in shown and "Run again" not in shown
         assert client.post(at("run-cancel", run)).status_code == 403
         run.refresh_from_db()
         assert run.state == "queued" and not Job.objects.get(id=run.job_id).cancel_requested
@@ -141,6 +271,16 @@ class TestVersion:
     ) -> None:
         text = page_client(viewer).get(at("version", version)).content.decode()
         assert str(run) in text and "+12.3 pts" in text and version.artifact.digest in text
+
+    def test_it_says_where_it_serves_by_few_queries(
+        self, version: Any, run: TrainingRun, viewer: Any, page_client: Any, django_assert_max_num_queries: Any
+    ) -> None:
+        client = page_client(viewer)
+        assert "Nowhere now" in client.get(at("version", version)).content.decode()
+        AliasFactory(version=version)
+        with django_assert_max_num_queries(17):
+            text = client.get(at("version", version)).content.decode()
+        assert "100%" in text and f"of the units of {run.agent.name}" in text
 
     def test_an_admin_exports_it_once(self, version: Any, admin: Any, page_client: Any) -> None:
         client = page_client(admin)

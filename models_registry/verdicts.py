@@ -1,0 +1,204 @@
+"""What an experiment has found, in the words of its page: a headline, and what a promotion still waits for.
+
+Nothing is decided here; the rule is `statistics.promotion.decide`, and its own reasons are stored with the experiment.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass
+
+from models_registry.guardrails import list_guardrails
+from models_registry.models import Arm, Experiment, ExperimentState, GuardrailMeasure, ModelVersion, Observation
+from models_registry.statistics.intervals import DISPLAY_MIN_UNITS_PER_ARM
+from workspaces.models import AuditEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One condition of a promotion. `share` in [0, 1] says how near it is; `says` what is lacking, or what is met."""
+
+    title: str
+    share: float
+    says: str
+
+    @property
+    def met(self) -> bool:
+        return self.share >= 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """One sentence with a tone ("ok", "bad", "warn", "info" or ""), and one more that explains it."""
+
+    says: str
+    because: str
+    tone: str
+    icon: str
+
+
+def write_headline(experiment: Experiment, treatment: ModelVersion, control: ModelVersion) -> Headline:
+    """What came of it, or what it looks like so far."""
+    tried, champion = str(treatment), str(control)
+    if experiment.state == ExperimentState.PROMOTED:
+        return Headline(f"{tried} is better and was promoted.", experiment.verdict, "ok", "circle-check")
+    if experiment.state == ExperimentState.ROLLED_BACK:
+        return Headline(
+            f"{tried} was rolled back; {champion} serves everyone.", experiment.verdict, "bad", "rotate-ccw"
+        )
+    if experiment.state == ExperimentState.STOPPED:
+        return Headline("Stopped without a winner.", experiment.verdict, "", "circle-stop")
+    if experiment.sample_ratio_mismatch:
+        return Headline(
+            "The split is broken: nothing is promoted.",
+            "The arms do not have the shares they were given. Look for exposures that were lost.",
+            "bad",
+            "triangle-alert",
+        )
+    fewest = min(experiment.units_control, experiment.units_treatment)
+    if fewest == 0:
+        return Headline(
+            "Waiting for the first units to mature.",
+            "A unit counts when its exposure and attribution windows have passed.",
+            "",
+            "hourglass",
+        )
+    if experiment.estimate is None or experiment.low is None or experiment.high is None:
+        return Headline(
+            "Too early to tell.",
+            f"The difference is shown from {DISPLAY_MIN_UNITS_PER_ARM} matured units an arm on.",
+            "",
+            "hourglass",
+        )
+    if experiment.low > 0:
+        return Headline(
+            f"{tried} looks better than {champion}.",
+            "The interval lies above 0; the bounds decide.",
+            "ok",
+            "trending-up",
+        )
+    if experiment.high < 0:
+        return Headline(
+            f"{tried} looks worse than {champion}.",
+            "The interval lies below 0; the bounds decide.",
+            "bad",
+            "trending-down",
+        )
+    ahead = "ahead" if experiment.estimate > 0 else "behind" if experiment.estimate < 0 else "level"
+    return Headline(
+        f"No difference shown yet; {tried} is {ahead}.",
+        "The interval still holds 0: with more units it narrows.",
+        "info",
+        "scale",
+    )
+
+
+def list_needs(experiment: Experiment, now: dt.datetime) -> list[Need]:
+    """Every condition of a promotion in the order of the rule, met or not."""
+    bound = math.log(experiment.promote_e)
+    needs = [
+        Need("Evidence that it is better", _near(experiment.log_e_plus / bound), _write_e(experiment.log_e_plus, bound))
+    ]
+    fewest = min(experiment.units_control, experiment.units_treatment)
+    wanted = experiment.min_units_per_arm
+    missing = wanted - fewest
+    needs.append(
+        Need(
+            f"{wanted:,} matured units an arm",
+            _near(fewest / wanted),
+            f"{missing:,} more in the smaller arm" if missing > 0 else f"{fewest:,} in the smaller arm",
+        )
+    )
+    age = ((experiment.ended_at or now) - experiment.started_at).total_seconds()
+    if experiment.min_seconds:
+        left = experiment.min_seconds - age
+        needs.append(
+            Need("Age", _near(age / experiment.min_seconds), f"{_write_time(left)} more" if left > 0 else "old enough")
+        )
+    bound = math.log(experiment.guardrail_e)
+    for plan, evidence, _ in list_guardrails(experiment):
+        name = GuardrailMeasure(plan.measure).label
+        log_e = evidence["log_e_non_inferior"]
+        needs.append(Need(f"{name} not worse", _near(log_e / bound), _write_e(log_e, bound)))
+    if experiment.sample_ratio_mismatch:
+        needs.append(Need("The split as it was planned", 0.0, "the arms' sizes contradict it"))
+    return needs
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened to an experiment. tone: "ok", "bad", "warn", "info" or ""."""
+
+    at: dt.datetime
+    title: str
+    more: str = ""
+    tone: str = ""
+
+
+def list_moments(experiment: Experiment) -> list[Moment]:
+    """Start, phases, the units that opened the interval and the promotion, and the end; newest first.
+
+    A unit's moment is when it had matured; it was consumed by the next look after that.
+    """
+    by = dict(
+        AuditEntry.objects.filter(workspace=experiment.workspace_id, target=f"experiment:{experiment.id}").values_list(
+            "action", "actor"
+        )
+    )
+    started = by.get("experiment.started", "")
+    phases = sorted(experiment.phases.all(), key=lambda phase: phase.number)
+    shares = [f"{phase.treatment_share:.0%} of the units meet the treatment" for phase in phases]
+    more = [*shares[:1], *([f"by {started}"] if started else [])]
+    moments = [Moment(experiment.started_at, "Started", ", ".join(more), "info")]
+    for phase, share in list(zip(phases, shares, strict=True))[1:]:
+        moments.append(Moment(phase.started_at, f"Phase {phase.number}", share))
+    moments += _looks(experiment)
+    if experiment.ended_at is not None:
+        state = ExperimentState(experiment.state)
+        tone = {ExperimentState.PROMOTED: "ok", ExperimentState.ROLLED_BACK: "bad"}.get(state, "warn")
+        moments.append(Moment(experiment.ended_at, state.label, experiment.verdict, tone))
+    return sorted(moments, key=lambda moment: moment.at, reverse=True)
+
+
+def _looks(experiment: Experiment) -> list[Moment]:
+    """The first matured unit, the one with which the interval is shown, the one with which a promotion may come, and
+    the last. Four small queries, however many units there are."""
+    counted = Observation.objects.filter(experiment=experiment, outcome__isnull=False).order_by("position")
+    moments = []
+    if (first := counted.values_list("matured_at", flat=True).first()) is not None:
+        moments.append(Moment(first, "First unit matured"))
+    for wanted, title in (
+        (DISPLAY_MIN_UNITS_PER_ARM, "Interval shown"),
+        (experiment.min_units_per_arm, "Enough units for a promotion"),
+    ):
+        if min(experiment.units_control, experiment.units_treatment) < wanted:
+            continue
+        at = [
+            counted.filter(exposure__arm=arm).values_list("matured_at", flat=True)[wanted - 1 : wanted].first()
+            for arm in Arm
+        ]
+        known = [moment for moment in at if moment is not None]
+        if len(known) == len(Arm):
+            moments.append(Moment(max(known), title, f"{wanted:,} in each arm"))
+    last = counted.values_list("matured_at", "position").last()
+    if last is not None and last[1] > 1:
+        total = experiment.units_control + experiment.units_treatment
+        moments.append(Moment(last[0], "Last unit matured", f"{total:,} units so far"))
+    return moments
+
+
+def _near(share: float) -> float:
+    return min(1.0, max(0.0, share))
+
+
+def _write_e(log_e: float, bound: float) -> str:
+    return f"log E {log_e:.2f} of {bound:.2f}".replace("-", "−")
+
+
+def _write_time(seconds: float) -> str:
+    for name, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size:
+            amount = math.ceil(seconds / size)
+            return f"{amount} {name}{'s' if amount != 1 else ''}"
+    return f"{math.ceil(seconds)} seconds"

@@ -1,0 +1,233 @@
+"""Runs, models and experiments in a real browser: live curves, comparing, starting, and what a reader may not do."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from models_registry.models import Experiment
+from tests import factories
+from tests.browser.accessibility import axe_findings, keyboard_findings
+from tests.browser.scenes import TOPICS
+from training.models import RunMetric, TrainingRun
+
+SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def at(name: str, row: Any) -> str:
+    return reverse(f"pages:{name}", args=[row.workspace.slug, row.pk])
+
+
+def page(name: str, workspace: Any) -> str:
+    return reverse(f"pages:{name}", args=[workspace.slug])
+
+
+@pytest.fixture
+def earlier(scene: Any, store: Path) -> Any:
+    """A run that was taken up again and gained little, one that failed, and what the finished one predicted."""
+    agent, finished = scene.agent, scene.finished
+    now = timezone.now()
+    version = factories.ModelVersionFactory(registered_model=agent.registered_model, method="reward_weighted")
+    common = {
+        "agent": agent,
+        "dataset": finished.dataset,
+        "heldout": finished.heldout,
+        "base_version": finished.base_version,
+        "base_model": "",
+        "method": "reward_weighted",
+        "requested_by": "owner@example.org",
+    }
+    run = factories.TrainingRunFactory(
+        **common,
+        spec={"method": "reward_weighted", "optimiser": {"learning_rate": 0.0005, "epochs": 2}},
+        state="succeeded",
+        produced_version=version,
+        progress=1.0,
+        started_at=now - dt.timedelta(minutes=30),
+        finished_at=now - dt.timedelta(minutes=26),
+    )
+    small = {"mean": 0.011, "low": -0.006, "high": 0.028, "n": 2400, "clusters": 310}
+    score = {"mean": 0.573, "low": 0.553, "high": 0.593, "n": 2400, "clusters": 310}
+    factories.EvaluationFactory(
+        run=run,
+        version=version,
+        against=finished.base_version,
+        dataset=finished.heldout,
+        rows=2400,
+        scores={"base": {"accuracy": score, "reward": score}, "trained": {"accuracy": score, "reward": score}},
+        differences={"accuracy": small, "reward": small},
+    )
+    factories.GateVerdictFactory(
+        version=version, against=finished.base_version, passed=False, estimate=0.011, low=-0.006, high=0.028
+    )
+    RunMetric.objects.bulk_create(
+        RunMetric(run=run, attempt=1 if step < 60 else 2, step=step, name="loss", value=1.9 - step / 300)
+        for step in range(1, 140)
+    )
+    factories.TrainingRunFactory(
+        **common,
+        state="failed",
+        progress=0.4,
+        error="the engine ended with exit code 1: loss not finite after step 12: lower the learning rate",
+        started_at=now - dt.timedelta(hours=2),
+        finished_at=now - dt.timedelta(hours=2) + dt.timedelta(seconds=12),
+    )
+    predict(finished, store)
+    return run
+
+
+def predict(run: TrainingRun, store: Path) -> None:
+    """What the engine leaves of an evaluation: predictions of both models and a result that names them."""
+    rng = random.Random(5)
+    folder = store.parent / "runs" / str(run.id)
+    attempt = folder / "attempts" / "1"
+    attempt.mkdir(parents=True)
+    (folder / "data").mkdir()
+    rows, lines = [], []
+    for number in range(600):
+        answer = TOPICS[number % len(TOPICS)]
+        rows.append({"id": str(number), "prompt": "…", "options": TOPICS, "answer": answer})
+        for model, skill in (("base", 0.5), ("trained", 0.78)):
+            sure = min(0.99, max(0.15, rng.gauss(skill, 0.2)))
+            correct = rng.random() < sure
+            action = answer if correct else rng.choice([one for one in TOPICS if one != answer])
+            lines.append({"id": str(number), "model": model, "action": action, "p_action": sure, "correct": correct})
+    (folder / "data" / "heldout.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (attempt / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = {"run_id": str(run.id), "method": run.method, "attempt": 1, "predictions": "predictions.jsonl"}
+    (attempt / "result.json").write_text(json.dumps(result))
+
+
+def test_new_points_are_asked_for_alone_and_an_attempt_is_marked(
+    tab: Any, viewer: Any, scene: Any, log_in: Any
+) -> None:
+    run = scene.running
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url) if "/curves" in request.url else None)
+    log_in(tab, viewer).goto(at("run", run))
+    loss = tab.get_by_role("img", name="loss over steps")
+    expect(loss).to_have_attribute("aria-label", "loss over steps, last 1.05 at step 59")
+    last = RunMetric.objects.filter(run=run).latest("id").id
+    factories.RunMetricFactory(run=run, attempt=2, step=41, name="loss", value=0.9)
+    factories.RunMetricFactory(run=run, attempt=2, step=70, name="loss", value=0.25)
+    expect(loss).to_have_attribute("aria-label", "loss over steps, last 0.25 at step 70")
+    assert asked[0].endswith("?after=0") and any(url.endswith(f"?after={last}") for url in asked)
+    tab.get_by_text("Numbers").first.click()
+    expect(tab.get_by_role("row", name="41 0.9", exact=True)).to_be_visible()  # the newest attempt's value
+
+
+def test_smoothing_and_the_log_axis_are_kept_over_a_reload(tab: Any, viewer: Any, scene: Any, log_in: Any) -> None:
+    log_in(tab, viewer).goto(at("run", scene.finished))
+    smooth, log = (tab.get_by_role("button", name=name) for name in ("Smooth", "Log scale"))
+    smooth.click()
+    log.click()
+    expect(tab.locator(".chart-keys").first).to_contain_text("smoothed")
+    expect(tab.locator("figcaption").first).to_contain_text("log scale")
+    tab.reload()
+    expect(smooth).to_have_attribute("aria-pressed", "true")
+    expect(tab.locator(".chart-keys").first).to_contain_text("smoothed")
+    smooth.click()
+    expect(tab.locator(".chart-keys").first).not_to_contain_text("smoothed")
+
+
+def test_the_list_follows_a_run_to_its_end_and_keeps_what_is_chosen(
+    tab: Any, viewer: Any, scene: Any, workspace: Any, earlier: Any, log_in: Any
+) -> None:
+    run = scene.running
+    log_in(tab, viewer).goto(page("runs", workspace))
+    row = tab.locator(f"#run-{run.id}")
+    row.get_by_role("checkbox").check()
+    TrainingRun.objects.filter(id=run.id).update(progress=0.81)
+    expect(row.get_by_role("progressbar")).to_have_attribute("value", "0.8100")
+    TrainingRun.objects.filter(id=run.id).update(state="failed", error="lost", finished_at=timezone.now())
+    expect(row.locator(".status")).to_have_text("failed")
+    expect(row).not_to_have_attribute("hx-trigger", "every 2s")
+    expect(row.get_by_role("checkbox")).to_be_checked()
+    tab.locator(f"#run-{earlier.id}").get_by_role("checkbox").check()
+    tab.get_by_role("button", name="Compare the chosen").click()
+    expect(tab.get_by_role("heading", name="Compare runs")).to_be_visible()
+    assert tab.url.count("compare=") == 2
+    expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
+    expect(tab.get_by_role("row", name="optimiser.epochs 2 –")).to_be_visible()
+
+
+def test_an_admin_runs_one_again_with_changes_and_reads_the_fault_beside_its_field(
+    open_tab: Any, admin: Any, earlier: Any, log_in: Any, complaints: list[str]
+) -> None:
+    tab = log_in(open_tab(), admin)
+    tab.goto(at("run", earlier))
+    tab.get_by_role("link", name="Run again with changes").click()
+    expect(tab.get_by_label("Learning rate")).to_have_value("0.0005")
+    expect(tab.get_by_label("Method")).to_have_value("reward_weighted")
+    tab.get_by_label("Learning rate").fill("7")
+    before = TrainingRun.objects.count()
+    tab.get_by_role("button", name="Start the run").click()
+    fault = tab.locator(".field", has=tab.get_by_label("Learning rate")).locator(".fault")
+    expect(fault).to_contain_text("less than or equal to 1")
+    assert TrainingRun.objects.count() == before
+    complaints[:] = [one for one in complaints if "400" not in one]
+
+
+def test_a_version_that_passed_is_tried_from_its_page(open_tab: Any, admin: Any, scene: Any, log_in: Any) -> None:
+    tab = log_in(open_tab(), admin)
+    tab.goto(at("experiment", scene.experiment))
+    tab.get_by_role("link", name="Stop…").click()
+    tab.get_by_role("button", name="Stop the experiment").click()
+    expect(tab.get_by_role("heading", name="Stopped without a winner.")).to_be_visible()
+    tab.goto(at("version", scene.version))
+    tab.get_by_role("link", name="Try it on live traffic").click()
+    tab.get_by_label("Age, at least").fill("2 h")
+    tab.get_by_role("button", name="Start the experiment").click()
+    expect(tab.get_by_role("heading", name="Waiting for the first units to mature.")).to_be_visible()
+    started = Experiment.objects.get(state="running")
+    assert (started.min_seconds, started.promote_e) == (7200.0, 40.0)
+
+
+LOOKS = [("wide", 1280, False), ("narrow", 360, False), ("dark", 1280, True), ("narrow-dark", 360, True)]
+
+
+@pytest.mark.parametrize(("look", "width", "dark"), LOOKS, ids=[look for look, *_ in LOOKS])
+def test_every_page_of_learning_fits_and_is_accessible(
+    look: str, width: int, dark: bool, open_tab: Any, admin: Any, scene: Any, earlier: Any, workspace: Any, log_in: Any
+) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    tab = log_in(open_tab(width=width, dark=dark), admin)
+    tried = factories.GateVerdictFactory(
+        version__registered_model=scene.agent.registered_model, against=scene.finished.base_version
+    ).version
+    pages = {
+        "runs": page("runs", workspace),
+        "run": at("run", scene.finished),
+        "run-live": at("run", scene.running),
+        "run-resumed": at("run", earlier),
+        "run-form": f"{page('run-start', workspace)}?like={earlier.id}",
+        "compare": f"{page('runs', workspace)}?compare={scene.finished.id},{earlier.id},{scene.running.id}",
+        "models": page("models", workspace),
+        "version": at("version", scene.version),
+        "experiments": page("experiments", workspace),
+        "experiment": at("experiment", scene.experiment),
+        "experiment-form": at("version-try", tried),
+    }
+    found: dict[str, Any] = {}
+    for name, path in pages.items():
+        tab.goto(path)
+        for box in tab.locator("[data-chart]").all():
+            expect(box).to_have_attribute("data-drawn", "")
+        if name == "run":
+            expect(tab.locator("#predictions")).to_be_visible()
+        tab.screenshot(path=SHOTS / f"learning-{name}-{look}.png", full_page=True)
+        findings = axe_findings(tab) + (keyboard_findings(tab) if look == "wide" else [])
+        if (over := tab.evaluate(OVERFLOW)) > 0:
+            findings.append(f"{over} px too wide")
+        if findings:
+            found[name] = findings
+    assert found == {}

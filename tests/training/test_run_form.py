@@ -1,0 +1,122 @@
+"""The form that starts a run: the same plan as the API's, and every fault beside its field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from jobs.models import Job
+from tests.factories import DatasetSnapshotFactory, ModelVersionFactory, RewardSpecFactory, TrainingRunFactory
+from training.models import TrainingRun
+from workspaces.models import AuditEntry
+
+
+@pytest.fixture
+def path(workspace: Any) -> str:
+    return reverse("pages:run-start", args=[workspace.slug])
+
+
+@pytest.fixture
+def labelled(agent: Any) -> Any:
+    return DatasetSnapshotFactory(agent=agent, name="taught", rows=12)
+
+
+@pytest.fixture
+def given(agent: Any, labelled: Any) -> dict[str, Any]:
+    """What starts a pretrain run."""
+    return {"agent": str(agent.id), "method": "pretrain", "dataset": str(labelled.id), "base": "tiny"}
+
+
+def test_an_admin_starts_a_run_as_the_api_would(
+    given: dict[str, Any], labelled: Any, admin: Any, path: str, page_client: Any
+) -> None:
+    more = json.dumps({"text_weight": 0.5, "optimiser": {"weight_decay": 0.0}})
+    answer = page_client(admin).post(
+        path, {**given, "heldout": str(labelled.id), "learning_rate": "0.01", "seed": "7", "more": more}
+    )
+    run = TrainingRun.objects.get()
+    assert answer["Location"] == reverse("pages:run", args=[run.workspace.slug, run.id])
+    assert (run.method, run.dataset, run.heldout, run.base_model) == ("pretrain", labelled, labelled, "tiny")
+    assert run.requested_by == admin.email and Job.objects.get(id=run.job_id).state == "queued"
+    assert run.spec["optimiser"] == {"weight_decay": 0.0, "learning_rate": 0.01}
+    assert (run.spec["seed"], run.spec["text_weight"]) == (7, 0.5)
+    assert AuditEntry.objects.filter(actor=admin.email, action="run.started").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "says"),
+    [
+        ({"learning_rate": "7"}, "learning_rate", "less than or equal to 1"),
+        ({"epochs": "0"}, "epochs", "greater than or equal to 1"),
+        ({"method": "posterior"}, "dataset", "cannot learn from labelled rows"),
+        ({"method": "grpo"}, "base", "cannot begin with a new model"),
+        ({"lora_r": "8"}, "more", "trains no adapter"),
+        ({"more": '{"optimiser": {"speed": 1}}'}, "more", "optimiser.speed"),
+        ({"more": "{"}, "more", "not JSON"),
+        ({"more": "[1]"}, "more", "An object is needed"),
+        ({"agent": ""}, "agent", "required"),
+        ({"epochs": "many"}, "epochs", "whole number"),
+    ],
+)
+def test_each_fault_stands_beside_its_field_and_nothing_starts(
+    changes: dict[str, Any], field: str, says: str, given: dict[str, Any], admin: Any, path: str, page_client: Any
+) -> None:
+    answer = page_client(admin).post(path, {**given, **changes})
+    assert answer.status_code == 400
+    assert says in " ".join(answer.context["form"].errors[field])
+    assert not TrainingRun.objects.exists() and not Job.objects.exists()
+
+
+def test_rows_and_versions_of_elsewhere_cannot_be_chosen(
+    given: dict[str, Any], admin: Any, path: str, page_client: Any
+) -> None:
+    elsewhere = {"dataset": DatasetSnapshotFactory(), "base": ModelVersionFactory()}
+    for field, row in elsewhere.items():
+        answer = page_client(admin).post(path, {**given, field: str(row.id)})
+        assert answer.status_code == 400 and field in answer.context["form"].errors
+    assert not TrainingRun.objects.exists()
+
+
+def test_an_online_method_is_rewarded_by_the_known_answer_unless_said_otherwise(
+    given: dict[str, Any], agent: Any, admin: Any, path: str, page_client: Any
+) -> None:
+    base = ModelVersionFactory(registered_model=agent.registered_model)
+    online = {**given, "method": "grpo", "base": str(base.id), "steps": "5"}
+    page_client(admin).post(path, online)
+    page_client(admin).post(path, {**online, "more": '{"reward": [{"name": "matches_answer", "weight": 2.0}]}'})
+    first, second = TrainingRun.objects.order_by("id")
+    assert first.spec["online"] == {"steps": 5} and first.spec["reward"] == [{"name": "matches_answer"}]
+    assert second.spec["reward"] == [{"name": "matches_answer", "weight": 2.0}]
+
+
+def test_running_again_shows_what_was_asked_and_asks_for_the_same(
+    agent: Any, admin: Any, path: str, page_client: Any
+) -> None:
+    logged = DatasetSnapshotFactory(agent=agent, kind="logged", reward_spec=RewardSpecFactory(agent=agent))
+    base = ModelVersionFactory(registered_model=agent.registered_model)
+    spec = {"method": "posterior", "posterior": {"folds": 4}, "optimiser": {"epochs": 2}, "lora": {"r": 4}, "seed": 3}
+    run = TrainingRunFactory(
+        agent=agent, method="posterior", dataset=logged, base_version=base, base_model="", spec=spec
+    )
+    client = page_client(admin)
+    form = client.get(f"{path}?like={run.id}").context["form"]
+    shown = {name: form[name].value() for name in form.fields if form[name].value() is not None}
+    assert (shown["epochs"], shown["lora_r"], shown["seed"]) == (2, 4, 3)
+    assert json.loads(shown["more"]) == {"posterior": {"folds": 4}}
+    client.post(path, shown)
+    again = TrainingRun.objects.exclude(id=run.id).get()
+    assert (again.dataset, again.base_version, again.method) == (logged, base, "posterior")
+    assert {name: again.spec[name] for name in spec} == spec
+
+
+@pytest.mark.parametrize(("persona", "status"), [("viewer", 403), ("labeller", 403), ("outsider", 404)])
+def test_others_see_no_form_and_start_nothing(
+    persona: str, status: int, given: dict[str, Any], path: str, page_client: Any, request: Any
+) -> None:
+    client = page_client(request.getfixturevalue(persona))
+    assert client.get(path).status_code == status
+    assert client.post(path, given).status_code == status
+    assert not TrainingRun.objects.exists() and not Job.objects.exists()

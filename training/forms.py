@@ -1,0 +1,206 @@
+"""The form that starts a run: what most people set, with the engine's own defaults, and room for the rest of the spec.
+
+It builds the same `RunPlan` as the API's body does; `training.runs.start_run` checks it, and its faults are put beside
+the fields that they are about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import forms
+from django.conf import settings
+
+from decisions.models import Agent
+from models_registry.models import ArtifactKind, ModelVersion
+from training.engine.spec import LEARNS_ONLINE, Lora, Online, Optimiser
+from training.models import DatasetKind, DatasetSnapshot, TrainingRun
+from training.runs import METHODS, RunPlan
+from workspaces.errors import FieldFault
+from workspaces.models import Workspace
+
+TINY = "tiny"
+DATASETS, VERSIONS = 200, 200
+"""The newest so many can be chosen on the page; the API takes any."""
+WHAT_METHODS_DO = {
+    "pretrain": "pretrain: learn from labelled rows",
+    "posterior": "posterior: learn from the logged verdicts",
+    "reward_weighted": "reward_weighted: repeat what was rewarded",
+    "grpo": "grpo: try fresh actions, in groups",
+    "ppo": "ppo: try fresh actions, with a critic",
+}
+_optimiser, _online, _lora = Optimiser(), Online(), Lora()
+# Where the form's fields stand in the engine's spec.
+PATHS: Mapping[str, tuple[str, ...]] = {
+    "learning_rate": ("optimiser", "learning_rate"),
+    "epochs": ("optimiser", "epochs"),
+    "batch_size": ("optimiser", "batch_size"),
+    "steps": ("online", "steps"),
+    "seed": ("seed",),
+    "lora_r": ("lora", "r"),
+}
+
+
+class RunForm(forms.Form):
+    """Choices are of one workspace; whoever asks must be an admin of it."""
+
+    agent = forms.ChoiceField(help_text="The version is registered under the agent's model.")
+    method = forms.ChoiceField(choices=[(name, WHAT_METHODS_DO[name]) for name in METHODS])
+    dataset = forms.ChoiceField(
+        label="Learns from",
+        help_text="Logged rows for posterior and reward_weighted, labelled rows for the others.",
+    )
+    base = forms.ChoiceField(label="Begins with", help_text="A version with full weights, or a new small model.")
+    heldout = forms.ChoiceField(
+        label="Measured on", required=False, help_text="Without held-out rows nothing is measured, and no gate passes."
+    )
+    replay = forms.ChoiceField(
+        label="Replays", required=False, help_text="Labelled rows mixed into learning from logs."
+    )
+    learning_rate = forms.FloatField(required=False, help_text=f"{_optimiser.learning_rate:g} unless you say otherwise")
+    epochs = forms.IntegerField(required=False, help_text=f"passes over the rows; {_optimiser.epochs} by default")
+    batch_size = forms.IntegerField(required=False, help_text=f"rows a step; {_optimiser.batch_size} by default")
+    steps = forms.IntegerField(
+        label="Online steps", required=False, help_text=f"of grpo and ppo; {_online.steps} by default"
+    )
+    lora_r = forms.IntegerField(
+        label="LoRA rank", required=False, help_text=f"empty trains all weights; {_lora.r} is usual"
+    )
+    seed = forms.IntegerField(required=False, help_text="0 by default; the same seed gives the same run")
+    more = forms.CharField(
+        label="Further settings",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false", "placeholder": '{"text_weight": 0.3}'}),
+        help_text="JSON: any other field of the engine's spec. Fields above win.",
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None = None, *, workspace: Workspace, **options: Any) -> None:
+        super().__init__(data, **options)
+        self.agents = {str(one.pk): one for one in Agent.objects.for_workspace(workspace).order_by("name")}
+        datasets = DatasetSnapshot.objects.for_workspace(workspace).select_related("agent").order_by("-id")[:DATASETS]
+        self.datasets = {str(one.pk): one for one in datasets}
+        versions = (
+            ModelVersion.objects.for_workspace(workspace)
+            .filter(artifact__kind=ArtifactKind.MODEL)
+            .select_related("registered_model", "artifact")
+            .order_by("-id")[:VERSIONS]
+        )
+        self.versions = {str(one.pk): one for one in versions}
+        self._choose("agent", [(key, one.name) for key, one in self.agents.items()])
+        labelled = [one for one in self.datasets.values() if one.kind == DatasetKind.LABELLED]
+        self._choose("dataset", _by_agent(list(self.datasets.values())))
+        self._choose("heldout", [("", "nothing"), *_by_agent(labelled)])
+        self._choose("replay", [("", "nothing"), *_by_agent(labelled)])
+        # Folders and hub ids that runs of this workspace have begun with; the API takes new ones.
+        known = TrainingRun.objects.for_workspace(workspace).exclude(base_model__in=("", TINY))
+        elsewhere = sorted(set(known.order_by("base_model").values_list("base_model", flat=True).distinct()))
+        self._choose(
+            "base",
+            [
+                ("versions", [(key, f"{one}, by {one.method}") for key, one in self.versions.items()]),
+                ("models", [(TINY, "a new tiny model (pretrain only)"), *((name, name) for name in elsewhere)]),
+            ],
+        )
+
+    def _choose(self, name: str, choices: list[Any]) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = choices
+
+    def clean_more(self) -> dict[str, Any]:
+        text = self.cleaned_data["more"].strip()
+        if not text:
+            return {}
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise forms.ValidationError(f"This is not JSON: {error}.") from error
+        if not isinstance(found, dict):
+            raise forms.ValidationError("An object is needed, {…}.")
+        return found
+
+    def read_plan(self) -> tuple[Agent, RunPlan]:
+        """Of a valid form."""
+        given = self.cleaned_data
+        told: dict[str, Any] = dict(given["more"])
+        for name, path in PATHS.items():
+            if given[name] is None:
+                continue
+            *above, last = path
+            place = told
+            for part in above:
+                inner = place.get(part)
+                place[part] = dict(inner) if isinstance(inner, dict) else {}
+                place = place[part]
+            place[last] = given[name]
+        if given["method"] in LEARNS_ONLINE and "reward" not in told:
+            told["reward"] = [{"name": "matches_answer"}]
+        plan = RunPlan(
+            method=given["method"],
+            dataset=self.datasets[given["dataset"]],
+            heldout=self.datasets.get(given["heldout"]),
+            replay=self.datasets.get(given["replay"]),
+            base_version=self.versions.get(given["base"]),
+            base_model="" if given["base"] in self.versions else given["base"],
+            settings=told,
+        )
+        return self.agents[given["agent"]], plan
+
+    def add_faults(self, faults: Sequence[FieldFault]) -> None:
+        """Each beside its field; of a field that the form does not have, beside the further settings."""
+        by_path = {".".join(path): name for name, path in PATHS.items()}
+        for fault in faults:
+            place = fault.field.removeprefix("settings.")
+            name = {"base_version": "base", "base_model": "base"}.get(place, by_path.get(place, place))
+            says = f"{fault.reason}; expected: {fault.expected}" if fault.expected else fault.reason
+            if name in self.fields:
+                self.add_error(name, says)
+            else:
+                self.add_error("more", f"{place}: {says}" if place else says)
+
+
+def _by_agent(datasets: Sequence[DatasetSnapshot]) -> list[tuple[str, list[tuple[str, str]]]]:
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for one in datasets:
+        groups.setdefault(one.agent.name, []).append((str(one.pk), f"{one.name}: {one.rows:,} {one.kind} rows"))
+    return list(groups.items())
+
+
+def first_values(form_of: TrainingRun | None) -> dict[str, Any]:
+    """What the form shows first: a run's own plan to be changed, or nothing."""
+    if form_of is None:
+        return {}
+    run = form_of
+    rest: dict[str, Any] = {
+        name: value
+        for name, value in run.spec.items()
+        if name != "method" and (name, value) != ("checkpoint_every_seconds", settings.CHECKPOINT_SECONDS)
+    }
+    values: dict[str, Any] = {
+        "agent": str(run.agent_id),
+        "method": run.method,
+        "dataset": str(run.dataset_id),
+        "heldout": str(run.heldout_id or ""),
+        "replay": str(run.replay_id or ""),
+        "base": str(run.base_version_id) if run.base_version_id else run.base_model,
+    }
+    for name, path in PATHS.items():
+        place: Any = rest
+        for part in path:
+            place = place.get(part) if isinstance(place, dict) else None
+        if place is not None:
+            values[name] = place
+            rest = _without(rest, path)
+    values["more"] = json.dumps(rest, indent=2) if rest else ""
+    return values
+
+
+def _without(settings: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """The settings without the one at the path, and without an object that is empty then."""
+    head, *tail = path
+    if not tail:
+        return {name: value for name, value in settings.items() if name != head}
+    inner = _without(settings[head], tuple(tail))
+    return {name: (inner if name == head else value) for name, value in settings.items() if name != head or inner}

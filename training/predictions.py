@@ -1,0 +1,181 @@
+"""What one can see in the predictions of a run's evaluation: how sure the models were, and what they took for what.
+
+The engine leaves `predictions.jsonl` in the folder of its attempt. Runs whose folder is gone, or lies on another
+machine, simply have nothing to show here; scores and intervals are in the database.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from models_registry.statistics.intervals import wilson_interval
+from training.engine.spec import RunResult
+from training.models import TrainingRun
+
+BINS = 10
+OPTIONS = 16
+"""A confusion of more answers than this is a page of its own, which nobody reads."""
+MAX_BYTES = 64_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Rows whose action was given about the same probability: the mean of it, and the share that was right.
+
+    `low` and `high` are Wilson's 95 % interval of that share.
+    """
+
+    confidence: float
+    accuracy: float
+    low: float
+    high: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """`rows` rows with one answer were given one action; `share` is of the answer's rows, in [0, 1]."""
+
+    action: str
+    rows: int
+    share: float
+    right: bool
+
+    @property
+    def shade(self) -> float:
+        """How strongly the cell is coloured, in [0, 0.35]: text stays readable, and rare confusions can be seen."""
+        return 0.35 * (self.share if self.right else math.sqrt(self.share))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Reliability by model ("base", "trained") and the trained model's confusion, where it is small enough to read.
+
+    `error[model]` is the expected calibration error: the mean of |confidence − accuracy| over the rows, by bin.
+    """
+
+    rows: int
+    reliability: dict[str, list[Bin]]
+    error: dict[str, float]
+    options: list[str]
+    confusion: list[tuple[str, int, list[Cell]]]
+
+
+def read_predictions(run: TrainingRun) -> Seen | None:
+    """None where there is no complete attempt with predictions, or it is too large to read while somebody waits."""
+    folder = settings.RUNS / str(run.id)
+    path = _find(folder)
+    if path is None or path.stat().st_size > MAX_BYTES:
+        return None
+    by_model: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            by_model[row["model"]].append(row)
+    reliability = {model: reckon_reliability(rows) for model, rows in by_model.items()}
+    answers = _read_answers(folder / "data" / "heldout.jsonl")
+    options, confusion = reckon_confusion(by_model.get("trained", []), answers)
+    return Seen(
+        rows=max((len(rows) for rows in by_model.values()), default=0),
+        reliability=reliability,
+        error={model: _calibration_error(bins) for model, bins in reliability.items()},
+        options=options,
+        confusion=confusion,
+    )
+
+
+def _find(folder: Path) -> Path | None:
+    """The predictions of the newest complete attempt: its result is written last."""
+    attempts = [result.parent for result in folder.glob("attempts/*/result.json") if result.parent.name.isdigit()]
+    for attempt in sorted(attempts, key=lambda path: int(path.name), reverse=True):
+        named = RunResult.model_validate_json((attempt / "result.json").read_text()).predictions
+        if named is not None and (attempt / named).is_file():
+            return attempt / named
+    return None
+
+
+def _read_answers(path: Path) -> dict[str, str]:
+    """Row id → right action, of labelled rows; empty where the file is gone."""
+    if not path.is_file() or path.stat().st_size > MAX_BYTES:
+        return {}
+    with path.open(encoding="utf-8") as lines:
+        return {str(row["id"]): row["answer"] for row in map(json.loads, lines)}
+
+
+def reckon_reliability(rows: list[dict[str, Any]]) -> list[Bin]:
+    """The rows' confidence (`p_action`) against whether they were right (`correct`), in BINS equal bins."""
+    inside: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        inside[min(BINS - 1, int(row["p_action"] * BINS))].append(row)
+    bins = []
+    for _, found in sorted(inside.items()):
+        right = wilson_interval(sum(bool(row["correct"]) for row in found), len(found))
+        confidence = sum(row["p_action"] for row in found) / len(found)
+        bins.append(Bin(confidence, right.mean, right.low, right.high, len(found)))
+    return bins
+
+
+def _calibration_error(bins: list[Bin]) -> float:
+    rows = sum(one.rows for one in bins)
+    return sum(one.rows * abs(one.confidence - one.accuracy) for one in bins) / rows if rows else 0.0
+
+
+def reckon_confusion(
+    rows: list[dict[str, Any]], answers: dict[str, str]
+) -> tuple[list[str], list[tuple[str, int, list[Cell]]]]:
+    """(options, for each answer its row count and a cell for each option); empty above OPTIONS options."""
+    known = [(answers[str(row["id"])], row["action"]) for row in rows if str(row["id"]) in answers]
+    options = sorted({name for pair in known for name in pair})
+    if not known or len(options) > OPTIONS:
+        return [], []
+    counts = Counter(known)
+    totals = Counter(answer for answer, _ in known)
+    table = [
+        (
+            answer,
+            totals[answer],
+            [
+                Cell(action, counts[answer, action], counts[answer, action] / totals[answer], answer == action)
+                for action in options
+            ],
+        )
+        for answer in options
+        if totals[answer]
+    ]
+    return options, table
+
+
+def draw_reliability(seen: Seen) -> dict[str, Any]:
+    """The figure for charts.js: accuracy over confidence, error bars of 95 %, and the line where both are equal."""
+    places = sorted({0.0, 1.0} | {one.confidence for bins in seen.reliability.values() for one in bins})
+    series: list[dict[str, Any]] = []
+    for model, bins in sorted(seen.reliability.items(), reverse=True):
+        at = {one.confidence: one for one in bins}
+        series.append(
+            {
+                "label": model,
+                "kind": "dots",
+                "values": [at[place].accuracy if place in at else None for place in places],
+                "low": [at[place].low if place in at else None for place in places],
+                "high": [at[place].high if place in at else None for place in places],
+            }
+        )
+    series.append({"label": "as sure as right", "values": places, "tone": "muted", "dash": True})
+    return {
+        "title": "right, by how sure it was",
+        "says": "; ".join(
+            f"{model}: confidence and accuracy are {error:.3f} apart on average"
+            for model, error in sorted(seen.error.items(), reverse=True)
+        ),
+        "height": 240,
+        "x": {"label": "confidence", "values": places},
+        "y": {"min": 0, "max": 1},
+        "series": series,
+    }

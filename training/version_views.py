@@ -1,0 +1,229 @@
+"""Pages of models and their versions. They stand on this floor because they show evaluations and exports."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Prefetch
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from decisions.models import Agent
+from models_registry.models import Arm, Experiment, ExperimentState, GateVerdict, ModelVersion, RegisteredModel
+from training.exports import start_export
+from training.measures import find_reach, measure_evaluation, tone_of
+from training.models import Evaluation, ExportJob, TrainingRun
+from training.models.export import ExportState
+from workspaces.models import Role
+from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
+
+MODELS, VERSIONS, RELATED = 50, 20, 20
+AROUND = 0.03
+"""Room on either side of the accuracies of one model's versions, which share an axis."""
+
+
+@require_safe
+@workspace_page()
+def model_list(request: PageRequest) -> HttpResponse:
+    """Each model with who serves, its newest versions, and how accurate they were."""
+    newest = (
+        ModelVersion.objects.select_related("registered_model", "artifact")
+        .prefetch_related(
+            "aliases",
+            Prefetch("gate_verdicts", queryset=GateVerdict.objects.order_by("-created_at")),
+            Prefetch(
+                "evaluations",
+                queryset=Evaluation.objects.select_related("dataset").order_by("-id"),
+                to_attr="measured",
+            ),
+        )
+        .order_by("-number")[:VERSIONS]
+    )
+    models = list(
+        RegisteredModel.objects.for_workspace(request.workspace)
+        .prefetch_related(
+            "aliases__version__registered_model",
+            "agents",
+            Prefetch("versions", queryset=newest, to_attr="newest"),
+            Prefetch(
+                "experiments",
+                queryset=Experiment.objects.filter(state=ExperimentState.RUNNING).prefetch_related("phases"),
+                to_attr="running",
+            ),
+        )
+        .order_by("name")[:MODELS]
+    )
+    context = {"sheets": [_sheet(model) for model in models], "models": models, "versions_shown": VERSIONS}
+    return render(request, "training/models.html", context)
+
+
+def _sheet(model: Any) -> dict[str, Any]:
+    """A model's aliases, a line for each version, and the figure of accuracy over versions."""
+    evaluations = {version.id: version.measured[0] for version in model.newest if version.measured}
+    differences = [one.differences.get("accuracy") for one in evaluations.values()]
+    as_base = {one.against_id: one.scores.get("base", {}) for one in evaluations.values()}
+    reach = find_reach(*differences)
+    lines = []
+    for version in model.newest:
+        evaluation = evaluations.get(version.id)
+        difference = evaluation.differences.get("accuracy") if evaluation else None
+        scores = evaluation.scores.get("trained", {}) if evaluation else as_base.get(version.id, {})
+        lines.append(
+            {
+                "version": version,
+                "verdict": next(iter(version.gate_verdicts.all()), None),
+                "evaluation": evaluation,
+                "score": scores.get("accuracy"),
+                "reward": scores.get("reward"),
+                "difference": difference,
+                "tone": tone_of(difference),
+            }
+        )
+    ends = [line["score"][end] for line in lines if line["score"] for end in ("low", "high")]
+    return {
+        "model": model,
+        "floor": max(0.0, min(ends, default=0.0) - AROUND),
+        "top": min(1.0, max(ends, default=1.0) + AROUND),
+        "aliases": {alias.name: alias.version for alias in model.aliases.all()},
+        "lines": lines,
+        "reach": reach,
+        "left": -reach,
+        "chart": draw_versions(model.newest, list(evaluations.values())),
+        "experiment": next(iter(model.running), None),
+    }
+
+
+def draw_versions(versions: Sequence[ModelVersion], evaluations: Sequence[Evaluation]) -> dict[str, Any] | None:
+    """The figure of held-out accuracy over version numbers, for charts.js; None below two points.
+
+    One series for each held-out dataset: numbers of different rows are not compared. A version that was only ever the
+    base of others has the score that it got there.
+    """
+    numbers = {version.id: version.number for version in versions}
+    by_dataset: dict[str, dict[int, dict[str, float]]] = {}
+    for one in sorted(evaluations, key=lambda one: one.id):
+        points = by_dataset.setdefault(one.dataset.name, {})
+        for model, version in (("base", one.against_id), ("trained", one.version_id)):
+            score = one.scores.get(model, {}).get("accuracy")
+            if score is None or version not in numbers or (model == "base" and numbers[version] in points):
+                continue
+            points[numbers[version]] = score
+    places = sorted({number for points in by_dataset.values() for number in points})
+    if len(places) < 2:
+        return None
+    return {
+        "title": "accuracy on held-out rows",
+        "height": 180,
+        "x": {"label": "version", "whole": True, "values": places},
+        "series": [
+            {
+                "label": name,
+                "kind": "dots",
+                **{
+                    key: [points[place][end] if place in points else None for place in places]
+                    for key, end in (("values", "mean"), ("low", "low"), ("high", "high"))
+                },
+            }
+            for name, points in by_dataset.items()
+        ],
+    }
+
+
+def _get_version(request: PageRequest, pk: uuid.UUID) -> ModelVersion:
+    version: ModelVersion | None = (
+        ModelVersion.objects.for_workspace(request.workspace)
+        .select_related("registered_model", "artifact", "base__registered_model", "parent__registered_model")
+        .prefetch_related(
+            "aliases",
+            Prefetch(
+                "gate_verdicts",
+                queryset=GateVerdict.objects.select_related("against__registered_model").order_by("-created_at"),
+            ),
+        )
+        .filter(pk=pk)
+        .first()
+    )
+    if version is None:
+        raise Http404("There is no such version.")
+    return version
+
+
+def _exports(version: ModelVersion) -> dict[str, Any]:
+    exports = list(ExportJob.objects.filter(version=version).select_related("artifact", "job").order_by("-id"))
+    return {
+        "version": version,
+        "exports": exports,
+        "exporting": any(export.state == ExportState.QUEUED for export in exports),
+        "may_export": all(export.state == ExportState.FAILED for export in exports),
+    }
+
+
+@require_safe
+@workspace_page()
+def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    version = _get_version(request, pk)
+    evaluation = Evaluation.objects.filter(version=version).select_related("dataset", "run").order_by("-id").first()
+    experiments = list(
+        Experiment.objects.filter(variants__version=version)
+        .prefetch_related("variants", "phases")
+        .order_by("-id")
+        .distinct()[:RELATED]
+    )
+    verdicts = list(version.gate_verdicts.all())
+    aliases = [alias.name for alias in version.aliases.all()]
+    reach = find_reach(*({"low": one.low, "high": one.high} for one in verdicts))
+    context = {
+        **_exports(version),
+        "evaluation": evaluation,
+        "measured": measure_evaluation(evaluation) if evaluation is not None else [],
+        "run": TrainingRun.objects.filter(produced_version=version).select_related("agent", "dataset").first(),
+        "runs_from": list(
+            TrainingRun.objects.filter(base_version=version)
+            .select_related("produced_version__registered_model")
+            .order_by("-id")[:RELATED]
+        ),
+        "aliases": aliases,
+        "agents": list(Agent.objects.filter(registered_model=version.registered_model_id).order_by("name")),
+        "serving": _find_traffic(version, aliases, experiments),
+        "experiments": experiments,
+        "verdicts": [(one, tone_of({"low": one.low, "high": one.high})) for one in verdicts],
+        "gate_passed": bool(verdicts) and verdicts[0].passed,
+        "reach": reach,
+        "left": -reach,
+    }
+    return render(request, "training/version.html", context)
+
+
+def _find_traffic(
+    version: ModelVersion, aliases: Sequence[str], experiments: Sequence[Experiment]
+) -> dict[str, Any] | None:
+    """Which share of the model's units the version answers now, and in which experiment; None when none."""
+    for experiment in experiments:
+        if experiment.state != ExperimentState.RUNNING:
+            continue
+        phase = next((one for one in experiment.phases.all() if one.ended_at is None), None)
+        arm = next(one.arm for one in experiment.variants.all() if one.version_id == version.id)
+        if phase is not None:
+            share = phase.treatment_share if arm == Arm.TREATMENT else 1 - phase.treatment_share
+            return {"share": share, "experiment": experiment, "arm": arm}
+    return {"share": 1.0, "experiment": None, "arm": ""} if "champion" in aliases else None
+
+
+@require_safe
+@workspace_page()
+def version_exports(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """The part that htmx polls while an export is under way."""
+    context = _exports(_get_version(request, pk))
+    return render(request, "training/_exports.html", context, status=200 if context["exporting"] else STOP_POLLING)
+
+
+@require_POST
+@workspace_page(role=Role.ADMIN)
+def version_export(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    start_export(by=request.actor, version=_get_version(request, pk))
+    messages.success(request, "The export is in the queue.")
+    return redirect("pages:version", request.workspace.slug, pk)
