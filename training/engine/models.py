@@ -34,6 +34,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 MANY_OPTIONS = 32
+"""More options than this get a token each in a tokenizer made on the spot."""
 ADAPTER = "default"
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 

@@ -5,10 +5,24 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from engine_world import World, engine, logged, read_result, write_run
 
-from training.engine.models import ADAPTER, Loaded, attach_adapter, load_model, load_tokenizer, save, weights_sha256
+from training.engine.actions import ActionScorer
+from training.engine.models import (
+    ADAPTER,
+    MANY_OPTIONS,
+    Loaded,
+    attach_adapter,
+    build_tiny,
+    build_tokenizer,
+    load_model,
+    load_tokenizer,
+    save,
+    weights_sha256,
+)
+from training.engine.spec import TinyShape
 
 CPU = torch.device("cpu")
 
@@ -62,3 +76,19 @@ def test_an_adapters_folder_names_no_path_of_this_machine(tmp_path: Path, world:
     assert not json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"]
     assert all(str(tmp_path).encode() not in file.read_bytes() for file in folder.iterdir())
     assert (folder / "chat_template.jinja").exists()
+
+
+@pytest.mark.parametrize(("count", "nodes"), [(MANY_OPTIONS, 1), (MANY_OPTIONS + 1, 0)])
+def test_very_many_options_are_one_token_each_and_stay_so(tmp_path: Path, count: int, nodes: int) -> None:
+    """The trie behind the prompt then has no node to feed: they all part at their first token."""
+    options = [f"area_{n}_of_work" for n in range(count)]
+    tokenizer = build_tokenizer(["the area_1_of_work is not for area_1_of_workers"] * 3, options, 320)
+    save(Loaded(build_tiny(TinyShape(hidden=16, heads=2, key_value_heads=1), tokenizer), tokenizer), tmp_path / "model")
+    again = load_tokenizer(tmp_path / "model")
+    scorer = ActionScorer(again, 32)
+    assert min(scorer.trie(options).size, 1) == nodes
+    lengths = {len(ids) for ids in scorer.answer_ids(options)}
+    assert (lengths == {2}) == (nodes == 0)
+    # A longer word that begins like an option is no option, and what was cut up is put together again.
+    ids = again("the area_1_of_work is not for area_1_of_workers")["input_ids"]
+    assert again.decode(ids) == "the area_1_of_work is not for area_1_of_workers"
