@@ -15,13 +15,23 @@ from decisions.actions import check_schema
 from decisions.errors import InvalidRewardSpec, InvalidTemplate
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ledger import record_feedback
-from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion, Decision, Label, RewardSpec, Verdict
+from decisions.models import (
+    ActionSpaceKind,
+    Agent,
+    AgentKind,
+    AgentVersion,
+    Decision,
+    Feedback,
+    Label,
+    RewardSpec,
+    Verdict,
+)
 from decisions.prompts import template_fields
 from decisions.rewards.components import COMPONENTS
 from decisions.rewards.reckoning import SQL_COMPONENTS
 from models_registry.services import register_model
 from workspaces.actors import Actor
-from workspaces.errors import FieldFault, InvalidInput
+from workspaces.errors import Conflict, FieldFault, InvalidInput
 from workspaces.services import record_audit
 
 
@@ -196,4 +206,39 @@ def label_decision(
         ],
     )
     assert not outcome.errors, outcome.errors
+    return label
+
+
+WITHDRAWN = "verdict_withdrawn"
+"""The metric of the feedback that takes a label's verdict back."""
+
+
+@transaction.atomic
+def withdraw_label(*, by: Actor, decision: Decision) -> Label:
+    """Takes back the decision's newest label, which must be the actor's own; what was judged before counts again.
+
+    Feedback is append-only: another one supersedes the label's, so that rewards no longer read it. Raises Conflict.
+    """
+    label = Label.objects.select_for_update().filter(decision=decision).order_by("-id").first()
+    if label is None or by.user is None or label.reviewer_id != by.user.pk:
+        raise Conflict("There is no label of yours to take back: it is gone, or someone judged after you.")
+    key = f"label:{label.id}"
+    fed = Feedback.objects.filter(decision=decision, idempotency_key=key).values_list("id", flat=True).get()
+    outcome = record_feedback(
+        by=by,
+        items=[
+            (
+                0,
+                FeedbackIn(
+                    metric=WITHDRAWN,
+                    value=label.verdict,
+                    decision_id=decision.id,
+                    supersedes=fed,
+                    idempotency_key=f"withdrawn:{label.id}",
+                ),
+            )
+        ],
+    )
+    assert not outcome.errors, outcome.errors
+    label.delete()
     return label

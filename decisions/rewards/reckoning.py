@@ -110,7 +110,8 @@ SELECT %(workspace)s, n.id, %(spec)s, coalesce(last.version, 0) + 1, n.value, n.
     SELECT r.version, r.components, r.raw FROM decisions_reward r
      WHERE r.decision_id = n.id AND r.spec_id = %(spec)s ORDER BY r.version DESC LIMIT 1
   ) last ON true
- WHERE n.components <> '{{}}'::jsonb
+ -- Nothing known is no row; known before and withdrawn since is one, without a value.
+ WHERE (n.components <> '{{}}'::jsonb OR last.version IS NOT NULL)
    AND (last.version IS NULL OR last.components IS DISTINCT FROM n.components OR last.raw IS DISTINCT FROM n.raw)
 ON CONFLICT DO NOTHING
 """

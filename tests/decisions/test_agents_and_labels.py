@@ -2,11 +2,18 @@
 
 import pytest
 
-from decisions.models import Agent, AgentVersion, Feedback, Label
+from decisions.models import Agent, AgentVersion, Feedback, Label, Reward
 from decisions.rewards.reckoning import reckon_rewards
-from decisions.services import AgentSetup, create_agent_version, current_reward_spec
+from decisions.services import (
+    AgentSetup,
+    create_agent_version,
+    current_reward_spec,
+    label_decision,
+    withdraw_label,
+)
 from tests.factories import DecisionFactory
-from workspaces.errors import InvalidInput
+from workspaces.actors import person
+from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -106,3 +113,31 @@ class TestLabels:
         assert field in {fault["field"] for fault in answer.json()["error"]["fields"]}
         assert not Label.objects.exists()
         assert not Feedback.objects.exists()
+
+
+class TestWithdrawing:
+    def test_rewards_no_longer_read_what_was_withdrawn(self, agent, labeller, workspace):
+        by = person(labeller, workspace, "labeller")
+        decision = DecisionFactory(agent=agent, action="travel")
+        spec = current_reward_spec(agent)
+        label_decision(by=by, decision=decision, verdict="corrected")
+        label_decision(by=by, decision=decision, verdict="confirmed")
+        reckon_rewards(spec)
+        withdraw_label(by=by, decision=decision)
+        reckon_rewards(spec)
+        withdraw_label(by=by, decision=decision)
+        reckon_rewards(spec)
+        assert list(Reward.objects.order_by("version").values_list("value", flat=True)) == [
+            pytest.approx(0.75),
+            pytest.approx(0.375),
+            None,
+        ]
+        assert Feedback.objects.count() == 4 and not Label.objects.exists()
+
+    def test_nothing_of_ones_own_is_a_conflict(self, agent, by, admin, labeller, workspace):
+        decision = DecisionFactory(agent=agent)
+        label_decision(by=person(labeller, workspace, "labeller"), decision=decision, verdict="confirmed")
+        for other in (by, person(admin, workspace, "admin")):
+            with pytest.raises(Conflict):
+                withdraw_label(by=other, decision=decision)
+        assert Label.objects.count() == 1 and Feedback.objects.count() == 1
