@@ -6,6 +6,8 @@ from decisions import views
 
 urlpatterns = [
     path("decisions/", views.decision_list, name="decisions"),
+    path("decisions/label", views.label_queue, name="label"),
     path("decisions/<uuid:pk>", views.decision_detail, name="decision"),
     path("decisions/<uuid:pk>/label", views.decision_label, name="decision-label"),
+    path("decisions/<uuid:pk>/unlabel", views.decision_unlabel, name="decision-unlabel"),
 ]

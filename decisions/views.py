@@ -1,121 +1,54 @@
-"""Pages of the ledger: the list of decisions, one decision, and judging by one key.
-
-A decision is shown by `Shown`, made from prefetched rows, so that a list costs the same queries whatever its length.
-"""
+"""Pages of the ledger: the list of decisions, one decision, and labelling one after the other."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.db.models import QuerySet
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from decisions.models import Agent, Decision, Feedback, Label, Reward, Verdict
-from decisions.prompts import as_text
-from decisions.services import label_decision
+from decisions import browse
+from decisions.browse import Filters, parse_filters
+from decisions.models import Agent, Decision, Label, Verdict
+from decisions.services import label_decision, withdraw_label
+from decisions.shown import Shown, show_decision
+from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.ids import uuid7_bound
 from workspaces.models import Role
 from workspaces.pages import PageRequest, safe_next, wants_part, workspace_page
 
 PAGE = 25
-MAX_KEYS = 9
-"""Digits 1 to 9 choose an option. With more options than digits, the likeliest come first."""
+AHEAD = 4
+"""How many decisions the labelling page holds: the one that is judged, and those that come next."""
+MOST_HELD = 50
+LONGEST_NOTE = 2_000
+MOST_VERSIONS = 50
 HIDDEN = ("content_hash", "token_ids", "logprobs")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One option: `index` is its place in the decision, `key` the digit that chooses it, or empty."""
+class Chip:
+    """An active filter, and the query of the list without it."""
 
-    index: int
-    key: str
-    text: str
-    probability: float | None
-    chosen: bool
-    right: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A decision with what came of it. `verdict` is the newest label's, else the newest feedback's, else empty."""
-
-    decision: Decision
-    choices: tuple[Choice, ...]
-    labels: tuple[Label, ...]
-    feedback: tuple[Feedback, ...]
-    verdict: str
-    corrected_action: Any
-    rewards: tuple[Reward, ...]
-
-    @property
-    def reward(self) -> Reward | None:
-        return self.rewards[0] if self.rewards else None
-
-    @property
-    def fields(self) -> list[tuple[str, Any]]:
-        """The state's fields where it is an object, else nothing."""
-        return list(self.decision.state.items()) if isinstance(self.decision.state, dict) else []
-
-    @property
-    def summary(self) -> str:
-        """The state in one line: its fields' values, without their names."""
-        values = [value for _, value in self.fields] or [self.decision.state]
-        return " · ".join(as_text(value) for value in values)
-
-    @property
-    def few_choices(self) -> bool:
-        """Few enough to be offered inside a list's row."""
-        return 0 < len(self.choices) <= MAX_KEYS
-
-
-def show_decision(decision: Decision) -> Shown:
-    """Reads prefetched labels, feedback and rewards only."""
-    labels = sorted(decision.labels.all(), key=lambda label: label.id, reverse=True)
-    verdicts = [entry for entry in decision.feedback.all() if entry.metric == "verdict"]
-    verdicts.sort(key=lambda entry: (entry.observed_at, entry.recorded_at, entry.id), reverse=True)
-    verdict = labels[0].verdict if labels else str(verdicts[0].value) if verdicts else ""
-    corrected = labels[0].corrected_action if labels else None
-    rewards = sorted(decision.rewards.all(), key=lambda reward: (reward.spec.number, reward.version), reverse=True)
-    feedback = sorted(decision.feedback.all(), key=lambda entry: entry.id, reverse=True)
-    return Shown(
-        decision, _choices(decision, corrected), tuple(labels), tuple(feedback), verdict, corrected, tuple(rewards)
-    )
-
-
-def _choices(decision: Decision, corrected: Any) -> tuple[Choice, ...]:
-    known = {
-        str(entry.get("action")): entry.get("probability")
-        for entry in decision.alternatives or []
-        if isinstance(entry, dict)
-    }
-    numbered = list(enumerate(decision.options or []))
-    if len(numbered) > MAX_KEYS:
-        numbered.sort(key=lambda pair: -(known.get(str(pair[1])) or 0.0))
-    return tuple(
-        Choice(
-            index=index,
-            key=str(place) if place <= MAX_KEYS else "",
-            text=str(option),
-            probability=known.get(str(option)),
-            chosen=option == decision.action,
-            right=option == corrected,
-        )
-        for place, (index, option) in enumerate(numbered, start=1)
-    )
+    name: str
+    value: str
+    query: str
 
 
 def _ledger(request: PageRequest) -> QuerySet[Decision]:
     found: QuerySet[Decision] = (
         Decision.objects.for_workspace(request.workspace)
-        .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
+        .select_related("agent", "agent_version__agent", "model_version__registered_model", "exposure")
         .prefetch_related("labels__reviewer", "feedback", "rewards__spec")
         .defer(*HIDDEN)
     )
@@ -129,75 +62,160 @@ def _get_decision(request: PageRequest, pk: uuid.UUID) -> Decision:
     return decision
 
 
-def _of_agent(request: PageRequest) -> dict[str, str]:
-    """The agent's filter, as it travels through links. An unknown agent finds nothing, which is said."""
-    slug = request.GET.get("agent", "")
-    return {"agent": slug} if slug else {}
+def _show(request: PageRequest, ids: Iterable[uuid.UUID]) -> list[Shown]:
+    """In the order of `ids`."""
+    wanted = list(ids)
+    found = {decision.id: decision for decision in _ledger(request).filter(id__in=wanted)}
+    return [show_decision(found[pk]) for pk in wanted if pk in found]
+
+
+def _id(name: str, given: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(given)
+    except ValueError as error:
+        raise InvalidInput(
+            "The place in the list is not usable.", faults=[FieldFault(name, "is not an id", "a decision's id")]
+        ) from error
 
 
 @require_safe
 @workspace_page()
 def decision_list(request: PageRequest) -> HttpResponse:
-    """Newest first, read by cursor: `before` is the id of the last decision on the page before."""
-    chosen = _of_agent(request)
-    decisions = _ledger(request)
-    if chosen:
-        decisions = decisions.filter(agent__slug=chosen["agent"])
-    before = request.GET.get("before", "")
-    if before:
-        try:
-            decisions = decisions.filter(id__lt=uuid.UUID(before))
-        except ValueError as error:
-            raise InvalidInput(
-                "The place in the list is not usable.", faults=[FieldFault("before", "is not an id", "a decision's id")]
-            ) from error
-    page = list(decisions.order_by("-id")[: PAGE + 1])
-    more = len(page) > PAGE
-    page = page[:PAGE]
+    """By cursor: `before` is the id of the last decision on the page before. The chart stands on the first page."""
+    filters = parse_filters(request.GET)
+    given = request.GET.get("before", "")
+    before = _id("before", given) if given else None
+    page = browse.find_page(request.workspace, filters, size=PAGE, before=before)
+    agents = list(Agent.objects.for_workspace(request.workspace).order_by("name"))
+    versions = (
+        ModelVersion.objects.for_workspace(request.workspace)
+        .select_related("registered_model")
+        .order_by("-created_at", "-number")
+    )
     context = {
-        "rows": [show_decision(decision) for decision in page],
-        "agents": Agent.objects.for_workspace(request.workspace).order_by("name"),
-        "agent": chosen.get("agent", ""),
-        "query": urlencode(chosen),
-        "before": before,
-        "older": urlencode({**chosen, "before": page[-1].id}) if more else "",
+        "rows": _show(request, page.ids),
+        "filters": filters,
+        "chips": _chips(filters, agents),
+        "chart": browse.count_by_time(request.workspace, filters) if before is None else None,
+        "look": browse.LOOK,
+        "agents": agents,
+        "versions": [str(version) for version in versions[:MOST_VERSIONS]],
+        "verdicts": browse.VERDICTS,
+        "arms": Arm.values,
+        "windows": [(key, text) for key, (text, _) in browse.WINDOWS.items()],
+        "query": filters.query,
+        "before": given,
+        "older": _with(filters, before=page.older) if page.older else "",
+        "go_on": _with(filters, before=page.go_on) if page.go_on else "",
+        "by_time": filters.without("order").query,
+        "by_doubt": _with(filters.without("order"), order=browse.UNCERTAIN),
     }
     return render(request, "decisions/_list.html" if wants_part(request) else "decisions/list.html", context)
+
+
+def _with(filters: Filters, **more: Any) -> str:
+    return "&".join(part for part in (filters.query, urlencode(more)) if part)
+
+
+def _chips(filters: Filters, agents: Sequence[Agent]) -> list[Chip]:
+    names = {agent.slug: agent.name for agent in agents}
+    shown = {
+        "agent": ("Agent", names.get(filters.agent, filters.agent)),
+        "verdict": ("Verdict", filters.verdict),
+        "version": ("Model", filters.version),
+        "arm": ("Arm", filters.arm),
+        "since": ("Time", browse.WINDOWS[filters.since][0].lower() if filters.since else ""),
+        "q": ("Found by", filters.q),
+    }
+    return [Chip(name, value, filters.without(field).query) for field, (name, value) in shown.items() if value]
 
 
 @require_safe
 @workspace_page()
 def decision_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     decision = _get_decision(request, pk)
-    chosen = _of_agent(request)
-    near = Decision.objects.for_workspace(request.workspace)
-    if chosen:
-        near = near.filter(agent__slug=chosen["agent"])
-    context = {
-        "shown": show_decision(decision),
-        "older": near.filter(id__lt=pk).order_by("-id").values_list("id", flat=True).first(),
-        "newer": near.filter(id__gt=pk).order_by("id").values_list("id", flat=True).first(),
-        "query": urlencode(chosen),
-    }
+    filters = parse_filters(request.GET)
+    newer, older = browse.find_neighbours(request.workspace, filters, pk)
+    context = {"shown": show_decision(decision), "older": older, "newer": newer, "query": filters.query}
     return render(request, "decisions/detail.html", context)
+
+
+@require_safe
+@workspace_page(role=Role.LABELLER)
+def label_queue(request: PageRequest) -> HttpResponse:
+    """One unjudged decision after the other, the most uncertain first. The next ones come along, so that none waits."""
+    filters = parse_filters(request.GET).without("verdict", "order")
+    return render(request, "decisions/label.html", _queue(request, filters))
+
+
+def _queue(
+    request: PageRequest,
+    filters: Filters,
+    *,
+    held: frozenset[uuid.UUID] = frozenset(),
+    gone: frozenset[uuid.UUID] = frozenset(),
+) -> dict[str, Any]:
+    """`held`: what the page shows next; `gone`: what it has let go of, whatever the ledger knows of it by now."""
+    without = held | gone
+    queue = browse.find_unjudged(request.workspace, filters, size=max(0, AHEAD - len(held)), without=without)
+    midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+    mine = Label.objects.for_workspace(request.workspace).filter(reviewer=request.user, id__gte=uuid7_bound(midnight))
+    done = mine.values("decision").distinct().count()
+    return {
+        "cards": _show(request, queue.ids),
+        "waiting": queue.waiting,
+        "more": queue.more,
+        "done": done,
+        "share": done / (done + queue.waiting) if done else 0.0,
+        "query": filters.query,
+        "narrowed": filters.narrowed,
+        "look": browse.QUEUE_LOOK,
+    }
 
 
 @require_POST
 @workspace_page(role=Role.LABELLER)
 def decision_label(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """Confirms or corrects. `option` is the right option's place in the decision; `view` is `row` inside a list."""
+    """Confirms, corrects or passes over. `option` is the right option's place in the decision and means corrected."""
     decision = _get_decision(request, pk)
-    verdict = request.POST.get("verdict", "")
     corrected = _option(decision, request.POST.get("option", ""))
+    verdict = request.POST.get("verdict") or (Verdict.CORRECTED if corrected is not None else "")
+    note = request.POST.get("note", "").strip()
+    if len(note) > LONGEST_NOTE:
+        raise InvalidInput(
+            "The note is too long.", faults=[FieldFault("note", f"{len(note)} characters", f"at most {LONGEST_NOTE}")]
+        )
     # A key pressed twice is one judgement, not two.
-    if not _said_before(request, decision, verdict, corrected):
-        label_decision(by=request.actor, decision=decision, verdict=verdict, corrected_action=corrected)
+    if not _said_before(request, decision, verdict, corrected, note):
+        label_decision(by=request.actor, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
         decision = _get_decision(request, pk)
-    if wants_part(request):
-        part = "decisions/_row.html" if request.POST.get("view") == "row" else "decisions/_judged.html"
-        return render(request, part, {"shown": show_decision(decision)})
-    messages.success(request, f"Recorded as {verdict}.")
-    return redirect(safe_next(request, reverse("pages:decision", args=[request.workspace.slug, pk])))
+    return _answer(request, decision, f"Recorded as {verdict}.")
+
+
+@require_POST
+@workspace_page(role=Role.LABELLER)
+def decision_unlabel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """Takes the reader's own newest label back."""
+    withdraw_label(by=request.actor, decision=_get_decision(request, pk))
+    return _answer(request, _get_decision(request, pk), "Your label is taken back.")
+
+
+def _answer(request: PageRequest, decision: Decision, says: str) -> HttpResponse:
+    """The part that `view` names: `row` inside a list, `queue` while labelling, else the judgement of the page."""
+    view = request.POST.get("view", "")
+    filters = parse_filters(QueryDict(request.POST.get("query", "")))
+    if not wants_part(request):
+        messages.success(request, says)
+        return redirect(safe_next(request, reverse("pages:decision", args=[request.workspace.slug, decision.pk])))
+    if view == "queue":
+        held, sent = (
+            frozenset(_id(name, given) for given in request.POST.getlist(name)[:MOST_HELD]) for name in ("have", "sent")
+        )
+        gone = sent | {decision.pk}
+        return render(request, "decisions/_queue.html", _queue(request, filters, held=held, gone=gone))
+    part = "decisions/_row.html" if view == "row" else "decisions/_judged.html"
+    context = {"shown": show_decision(decision), "filters": filters, "query": filters.query}
+    return render(request, part, {**context, "next": safe_next(request, request.path)})
 
 
 def _option(decision: Decision, given: str) -> Any:
@@ -212,12 +230,13 @@ def _option(decision: Decision, given: str) -> Any:
     return options[int(given)]
 
 
-def _said_before(request: PageRequest, decision: Decision, verdict: str, corrected: Any) -> bool:
+def _said_before(request: PageRequest, decision: Decision, verdict: str, corrected: Any, note: str) -> bool:
     labels = show_decision(decision).labels
     return bool(
         labels
         and labels[0].reviewer_id == request.user.pk
         and labels[0].verdict == verdict
         and labels[0].corrected_action == corrected
+        and labels[0].note == note
         and verdict in Verdict.values
     )

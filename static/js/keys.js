@@ -1,4 +1,4 @@
-/* Judging by keyboard, on the list of decisions and on one decision.
+/* Judging by keyboard: on the list of decisions, on one decision, and while labelling (label.js).
 
    A key presses the element that says so: data-key="c" in the selected row (or on the page where there are no rows),
    data-digit="3" among the options. shell.js opens the help, where single keys can be turned off (WCAG 2.1.4). */
@@ -7,11 +7,13 @@
 (() => {
   const STORED = "reckoner-single-keys";
   let selected = null; // id of the selected row, which outlives its element when htmx swaps it
+  let judged = null; // id of the row that was judged last: u takes it back
   let advance = false;
 
   const rows = () => [...document.querySelectorAll("[data-row]")];
   const hasRows = () => document.querySelector("[data-rows]") !== null;
   const current = () => (selected && document.getElementById(selected)) || null;
+  const card = () => document.querySelector("[data-card]:not([hidden])");
   const enabled = () => localStorage.getItem(STORED) !== "off";
 
   function select(row) {
@@ -31,26 +33,56 @@
 
   function press(scope, key) {
     const target = scope.querySelector(`[data-key="${key}"]`);
-    if (!target) return false;
+    if (!target || target.disabled) return false;
     target.click();
     return true;
   }
 
-  /* The options that digits choose from: an open correction in the row, or the armed judgement of the page. */
+  /* The options that digits choose from: an open correction in the row, the armed judgement of the page, or the card. */
   function openOptions() {
     if (hasRows()) return current()?.querySelector("details[data-correct][open]") ?? null;
-    return document.querySelector("#judgement[data-armed] [data-correct]");
+    return card()?.querySelector("[data-digits]") ?? document.querySelector("#judgement[data-armed] [data-correct]");
   }
 
   function close() {
     const open = openOptions();
     if (!open) return;
     if (open.tagName === "DETAILS") open.open = false;
-    else document.getElementById("judgement").removeAttribute("data-armed");
+    else document.getElementById("judgement")?.removeAttribute("data-armed");
+  }
+
+  /* Where one types: the search of the list, or the options of the decision that is shown. */
+  function find() {
+    const field = (card() ?? document).querySelector("[data-find-focus]");
+    if (!field) return false;
+    field.focus();
+    field.select();
+    return true;
+  }
+
+  function note() {
+    const box = (card() ?? document).querySelector("[data-note]");
+    if (!box) return false;
+    box.open = true;
+    box.querySelector("textarea").focus();
+    return true;
+  }
+
+  function undoInList() {
+    const row = [current(), judged && document.getElementById(judged)].find((one) => one?.querySelector('[data-key="u"]'));
+    if (!row) return false;
+    select(row);
+    return press(row, "u");
   }
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (event.key === "Escape" && event.target.matches("[data-note] textarea, [data-find-focus]")) {
+      const home = event.target.closest("[data-card], #judgement");
+      event.target.blur();
+      home?.focus({ preventScroll: true });
+      return;
+    }
     if (event.target.closest("input, textarea, select, [contenteditable]")) return;
     if (document.querySelector("dialog[open]")) return;
     if (event.key === "Escape") return close();
@@ -59,32 +91,76 @@
     if (/^[1-9]$/.test(event.key)) {
       const option = openOptions()?.querySelector(`[data-digit="${event.key}"]:not(:disabled)`);
       if (option) { option.click(); done = true; }
+    } else if (event.key === "/") {
+      done = find();
     } else if (hasRows()) {
       if (event.key === "j" || event.key === "k") { step(event.key === "j" ? 1 : -1); done = true; }
       else if (event.key === "c" || event.key === "x") { if (!current()) step(1); done = press(current() ?? document, event.key); }
+      else if (event.key === "u") done = undoInList();
+      else if (event.key === "l") done = press(document, "l");
       else if (event.key === "Enter" && event.target === current()) done = press(current(), "Enter");
-    } else if (["j", "k", "c", "x"].includes(event.key)) {
-      done = press(document, event.key);
+    } else if (event.key === "n") {
+      done = note();
+    } else if (["j", "k", "c", "x", "s", "u", "l"].includes(event.key)) {
+      done = press(card() ?? document, event.key) || press(document, event.key) || (event.key === "x" && find());
     }
     if (done) event.preventDefault();
   });
 
   document.addEventListener("click", (event) => {
     const arm = event.target.closest("[data-arm]");
-    if (arm) document.getElementById("judgement").toggleAttribute("data-armed");
+    if (!arm) return;
+    const judgement = document.getElementById("judgement");
+    // Where digits do not reach every option, one types.
+    if (judgement.toggleAttribute("data-armed")) judgement.querySelector("[data-find-option]")?.focus();
   });
   // The options of the last row would open below the window's edge.
   document.addEventListener("toggle", (event) => {
-    if (event.target.matches("[data-correct][open]")) event.target.querySelector("form").scrollIntoView({ block: "nearest" });
+    if (event.target.matches("details.correct[open]")) event.target.querySelector("form").scrollIntoView({ block: "nearest" });
   }, true);
   document.addEventListener("focusin", (event) => {
     const row = event.target.closest("[data-row]");
     if (row) selected = row.id;
   });
 
+  /* Many options: typing leaves those that hold every word, and Enter takes the first. */
+  const words = (text) => text.toLocaleLowerCase().replace(/[_-]/g, " ").split(/\s+/).filter(Boolean);
+  function narrow(field) {
+    const form = field.closest("form");
+    const wanted = words(field.value);
+    let found = 0;
+    for (const option of form.querySelectorAll("[data-option]")) {
+      const has = words(option.querySelector("[data-option-text]").textContent).join(" ");
+      option.hidden = !wanted.every((word) => has.includes(word));
+      if (!option.hidden) found += 1;
+    }
+    const more = form.querySelector("[data-more]");
+    if (more && wanted.length) more.open = true;
+    const none = form.querySelector("[data-no-option]");
+    if (none) none.hidden = found > 0;
+  }
+  document.addEventListener("input", (event) => { if (event.target.matches("[data-find-option]")) narrow(event.target); });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !event.target.matches("[data-find-option]")) return;
+    event.preventDefault(); // or the form's first button would answer
+    if (event.isComposing || !event.target.value.trim()) return;
+    event.target.closest("form").querySelector("[data-option]:not([hidden]) button:not(:disabled)")?.click();
+  });
+
+  /* The filters act when one is chosen; the address holds only those that are set. */
+  document.addEventListener("change", (event) => { if (event.target.matches("[data-filters] select")) event.target.form.requestSubmit(); });
+  document.addEventListener("search", (event) => { if (event.target.matches("[data-filters] input") && !event.target.value) event.target.form.requestSubmit(); }, true);
+  document.addEventListener("htmx:configRequest", (event) => {
+    if (!event.target.matches("[data-filters]")) return;
+    const { parameters } = event.detail;
+    for (const name of Object.keys(parameters)) if (!parameters[name]) delete parameters[name];
+  });
+
   // A judged row is swapped for its new self: the selection goes on to the next one.
   document.addEventListener("htmx:beforeRequest", (event) => {
-    advance = event.target.closest("[data-row]") !== null;
+    const row = event.target.closest("[data-row]");
+    advance = row !== null && !event.target.matches("[data-undo]");
+    if (advance) judged = row.id;
   });
   document.addEventListener("htmx:afterSettle", () => {
     if (!hasRows()) {
@@ -93,6 +169,7 @@
       return;
     }
     if (advance && current()) step(1);
+    else if (current() && document.activeElement === document.body) select(current());
     advance = false;
   });
 })();

@@ -1,0 +1,113 @@
+/* Labelling: one decision after the other. The page holds the next few, so that the one after shows at once while the
+   label is on its way; a label that did not arrive brings its decision back. keys.js presses the buttons. */
+"use strict";
+
+(() => {
+  const room = document.querySelector("[data-labelling]");
+  if (!room) return;
+  const holder = room.querySelector("[data-cards]");
+  const nothing = room.querySelector("[data-nothing-left]");
+  const fetching = room.querySelector("[data-fetching]");
+  const undo = document.querySelector("[data-undo-last]");
+  const undoForm = document.getElementById("undo-form");
+  const cards = () => [...holder.querySelectorAll("[data-card]")];
+  const sent = []; // labelled cards, the newest last: {card, arrived}
+  const given = new Set(); // ids that are labelled, or on their way
+  let line = Promise.resolve();
+  const sending = new Set(); // those of them whose label has not arrived
+
+  function show({ focus = true } = {}) {
+    const [first, ...later] = cards();
+    for (const card of later) card.hidden = true;
+    nothing.hidden = Boolean(first) || sending.size > 0;
+    fetching.hidden = Boolean(first) || sending.size === 0;
+    undo.disabled = sent.length === 0;
+    if (!first) return;
+    first.hidden = false;
+    if (focus) {
+      first.focus({ preventScroll: true });
+      scrollTo({ top: 0 });
+    }
+  }
+
+  /* One after the other, in the order in which they were given: the last answer is the newest. */
+  function post(address, body) {
+    const answer = line.then(() => send(address, body));
+    line = answer.catch(() => {});
+    return answer;
+  }
+
+  async function send(address, body) {
+    for (const card of cards()) body.append("have", card.dataset.card);
+    for (const id of sending) body.append("sent", id);
+    const answer = await fetch(address, { method: "POST", body, headers: { "HX-Request": "true" }, credentials: "same-origin", redirect: "error" });
+    if (!answer.ok) throw new Error(answer.status === 403 ? "this is not allowed for your role, or the page is too old" : `the server answered ${answer.status}`);
+    const part = new DOMParser().parseFromString(await answer.text(), "text/html");
+    room.querySelector("[data-progress]").replaceWith(part.querySelector("[data-progress]"));
+    const held = new Set(cards().map((card) => card.dataset.card));
+    for (const card of part.querySelectorAll("[data-card]")) {
+      if (!held.has(card.dataset.card) && !given.has(card.dataset.card)) holder.append(card);
+    }
+  }
+
+  function clear(card) {
+    card.querySelector("form").reset();
+    for (const box of card.querySelectorAll("[data-note]")) box.open = false;
+    for (const option of card.querySelectorAll("[data-option]")) option.hidden = false;
+  }
+
+  function back(card) {
+    given.delete(card.dataset.card);
+    holder.prepend(card);
+  }
+
+  holder.addEventListener("submit", async (event) => {
+    if (!event.target.matches("[data-label-form]")) return;
+    event.preventDefault();
+    const card = event.target.closest("[data-card]");
+    if (given.has(card.dataset.card)) return;
+    const body = new FormData(event.target, event.submitter);
+    const entry = { card, arrived: null };
+    given.add(card.dataset.card);
+    sent.push(entry);
+    card.remove();
+    sending.add(card.dataset.card);
+    show();
+    entry.arrived = post(event.target.action, body);
+    try {
+      await entry.arrived;
+    } catch (error) {
+      sent.splice(sent.indexOf(entry), 1);
+      back(card);
+      notify(`Not recorded: ${error.message}. The decision is here again.`);
+    }
+    sending.delete(card.dataset.card);
+    const before = document.activeElement?.closest("[data-card]");
+    show({ focus: !before || before.hidden });
+  });
+
+  undo.addEventListener("click", async () => {
+    const entry = sent.pop();
+    if (!entry) return;
+    try {
+      await entry.arrived;
+    } catch {
+      return; // it never arrived, and has come back by itself
+    }
+    const body = new FormData(undoForm);
+    clear(entry.card);
+    back(entry.card);
+    for (const one of cards().slice(1)) one.hidden = true;
+    show();
+    try {
+      await post(entry.card.dataset.undoAt, body);
+    } catch (error) {
+      notify(`Not undone: ${error.message}. The label stands.`);
+      given.add(entry.card.dataset.card);
+      entry.card.remove();
+      show();
+    }
+  });
+
+  show({ focus: false });
+})();

@@ -1,0 +1,256 @@
+"""Decisions and labelling in a real browser: keys, filters, many options, labelling, and every look of the pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from decisions.models import Feedback, Label
+from tests.browser.accessibility import axe_findings, keyboard_findings
+from tests.factories import DecisionFactory, LabelFactory, MembershipFactory, WorkspaceFactory
+
+SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+INTENTS = [
+    f"{what}_{noun}"
+    for what in ("block", "cancel", "explain", "find", "open", "order", "pay", "renew", "report", "change")
+    for noun in ("card", "account", "transfer", "insurance", "meal", "reminder", "flight", "pin", "bill", "loan",
+                 "alarm", "recipe", "exchange_rate", "playlist", "timezone")
+]  # fmt: skip
+
+
+def labels() -> list[tuple[Any, ...]]:
+    return list(Label.objects.order_by("id").values_list("decision_id", "verdict", "corrected_action"))
+
+
+def page(name: str, workspace: Any, query: str = "") -> str:
+    return reverse(f"pages:{name}", args=[workspace.slug]) + query
+
+
+def at(name: str, row: Any) -> str:
+    return reverse(f"pages:{name}", args=[row.workspace.slug, row.pk])
+
+
+def card(tab: Any) -> Any:
+    return tab.locator("[data-card]:visible")
+
+
+def uncertain_first(scene: Any) -> list[Any]:
+    """The scene's decisions that have no verdict, as labelling shows them."""
+    judged = set(Feedback.objects.values_list("decision_id", flat=True))
+    waiting = [decision for decision in scene.decisions if decision.id not in judged]
+    return sorted(waiting, key=lambda decision: (decision.confidence, -decision.id.int))
+
+
+@pytest.fixture
+def many(scene: Any) -> Any:
+    """A decision among 150 options, with a state of several shapes."""
+    total = len(INTENTS) * (len(INTENTS) + 1) / 2
+    return DecisionFactory(
+        agent=scene.agent,
+        state={
+            "text": "Someone used my card in a shop that I have never been to. What now?",
+            "customer": {"since": 2019, "country": "PT", "products": ["current account", "travel insurance"]},
+            "previous": [{"role": "user", "text": "Hello"}, {"role": "agent", "text": "How can I help?"}],
+        },
+        options=INTENTS,
+        action="pay_bill",
+        confidence=0.0132,
+        propensity=0.0132,
+        reasoning="The text names a payment in a shop.",
+        alternatives=[
+            {"action": option, "probability": (len(INTENTS) - place) / total} for place, option in enumerate(INTENTS)
+        ],
+    )
+
+
+def test_labelling_goes_from_one_decision_to_the_next_by_keys(
+    tab: Any, labeller: Any, scene: Any, workspace: Any, log_in: Any
+) -> None:
+    waiting = uncertain_first(scene)
+    log_in(tab, labeller).goto(page("decisions", workspace))
+    tab.keyboard.press("l")
+    expect(card(tab)).to_have_attribute("data-card", str(waiting[0].id))
+    tab.keyboard.press("c")
+    expect(card(tab)).to_have_attribute("data-card", str(waiting[1].id))
+    right = next(place for place, option in enumerate(waiting[1].options) if option != waiting[1].action)
+    tab.keyboard.press(str(right + 1))
+    expect(card(tab)).to_have_attribute("data-card", str(waiting[2].id))
+    tab.keyboard.press("n")
+    tab.keyboard.type("cannot tell")
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("s")
+    expect(card(tab)).to_have_attribute("data-card", str(waiting[3].id))
+    expect(tab.locator("[data-progress]")).to_contain_text("3 labelled by you today, 18 waiting")
+    assert labels() == [
+        (waiting[0].id, "confirmed", None),
+        (waiting[1].id, "corrected", waiting[1].options[right]),
+        (waiting[2].id, "ignored", None),
+    ]
+    assert Label.objects.get(verdict="ignored").note == "cannot tell"
+    tab.keyboard.press("u")
+    expect(card(tab)).to_have_attribute("data-card", str(waiting[2].id))
+    expect(tab.locator("[data-progress]")).to_contain_text("2 labelled by you today, 19 waiting")
+    assert [label[0] for label in labels()] == [waiting[0].id, waiting[1].id]
+
+
+def test_labelling_faster_than_the_server_answers_loses_and_repeats_nothing(
+    tab: Any, labeller: Any, scene: Any, workspace: Any, log_in: Any
+) -> None:
+    waiting = uncertain_first(scene)
+    log_in(tab, labeller).goto(page("label", workspace))
+    for number in range(len(waiting)):
+        expect(card(tab)).to_have_attribute("data-card", str(waiting[number].id))
+        tab.keyboard.press("c")
+    expect(tab.get_by_role("heading", name="Nothing left to label")).to_be_visible()
+    expect(tab.locator("[data-progress]")).to_contain_text("21 labelled by you today, 0 waiting")
+    assert sorted(label[0] for label in labels()) == sorted(decision.id for decision in waiting)
+
+
+def test_a_label_that_does_not_arrive_brings_its_decision_back(
+    tab: Any, labeller: Any, scene: Any, workspace: Any, log_in: Any, complaints: list[str]
+) -> None:
+    waiting = uncertain_first(scene)
+    log_in(tab, labeller).goto(page("label", workspace))
+    tab.route("**/label", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
+    tab.keyboard.press("c")
+    expect(tab.locator(".toast.error")).to_contain_text("Not recorded")
+    expect(card(tab)).to_have_attribute("data-card", str(waiting[0].id))
+    assert labels() == []
+    tab.unroute("**/label")
+    tab.keyboard.press("c")
+    expect(tab.locator("[data-progress]")).to_contain_text("1 labelled by you today")
+    assert labels() == [(waiting[0].id, "confirmed", None)]
+    complaints[:] = [line for line in complaints if "ERR_FAILED" not in line]
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_one_of_150_options_is_chosen_by_typing(
+    width: int, open_tab: Any, labeller: Any, many: Any, workspace: Any, log_in: Any
+) -> None:
+    tab = log_in(open_tab(width=width), labeller)
+    tab.goto(page("label", workspace))
+    expect(card(tab)).to_have_attribute("data-card", str(many.id))
+    tab.keyboard.press("/")
+    tab.keyboard.type("card rep")
+    expect(card(tab).locator("[data-option]:visible")).to_have_count(1)
+    tab.keyboard.press("Enter")
+    expect(card(tab)).not_to_have_attribute("data-card", str(many.id))
+    expect(tab.locator("[data-progress]")).to_contain_text("1 labelled by you today")
+    tab.goto(at("decision", many))
+    tab.keyboard.press("x")
+    tab.keyboard.type("no such thing")
+    expect(tab.get_by_text("No option of that name.")).to_be_visible()
+    tab.keyboard.press("Enter")
+    tab.locator("[data-find-option]").fill("block card")
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#judgement .option.right")).to_contain_text("block_card")
+    assert labels() == [(many.id, "corrected", "report_card"), (many.id, "corrected", "block_card")]
+
+
+def test_undo_takes_back_what_the_last_key_said(
+    tab: Any, labeller: Any, scene: Any, workspace: Any, log_in: Any
+) -> None:
+    first, second = scene.decisions[:2]
+    log_in(tab, labeller).goto(page("decisions", workspace))
+    tab.keyboard.press("c")
+    expect(tab.locator(f"#d-{second.id}")).to_be_focused()
+    tab.keyboard.press("u")
+    expect(tab.locator(f"#d-{first.id} .row-outcome")).to_contain_text("unjudged")
+    expect(tab.locator(f"#d-{first.id}")).to_be_focused()
+    tab.goto(at("decision", first))
+    tab.keyboard.press("c")
+    expect(tab.locator("#judgement .labels")).to_contain_text("confirmed")
+    tab.keyboard.press("u")
+    expect(tab.locator("#judgement .labels")).to_have_count(0)
+    assert labels() == []
+
+
+def test_filters_act_at_once_stay_in_the_address_and_are_taken_away(
+    tab: Any, labeller: Any, scene: Any, workspace: Any, log_in: Any
+) -> None:
+    log_in(tab, labeller).goto(page("decisions", workspace))
+    tab.get_by_label("Verdict").select_option("corrected")
+    tab.wait_for_url("**/decisions/?verdict=corrected")
+    expect(tab.locator("[data-row]")).to_have_count(3)
+    tab.get_by_label("Agent").select_option("filer")
+    tab.wait_for_url("**/decisions/?agent=filer&verdict=corrected")
+    expect(tab.locator("#label-link")).to_have_attribute(
+        "href", page("label", workspace, "?agent=filer&verdict=corrected")
+    )
+    tab.get_by_role("link", name="Without Verdict").click()
+    tab.wait_for_url("**/decisions/?agent=filer")
+    tab.get_by_role("link", name="Most uncertain").click()
+    tab.wait_for_url("**order=uncertain")
+    expect(tab.locator("[data-row]").first).to_have_id(f"d-{min(scene.decisions, key=lambda one: one.confidence).id}")
+    tab.keyboard.press("/")
+    tab.keyboard.type(str(scene.decisions[7].id))
+    tab.keyboard.press("Enter")
+    expect(tab.locator("[data-row]")).to_have_count(1)
+    tab.go_back()
+    expect(tab.locator("[data-row]")).to_have_count(25)
+    tab.reload()
+    expect(tab.get_by_label("Agent")).to_have_value("filer")
+
+
+@pytest.mark.parametrize(
+    ("look", "width", "dark"),
+    [("wide", 1440, False), ("wide-dark", 1440, True), ("narrow", 360, False), ("narrow-dark", 360, True)],
+)
+def test_every_look_fits_and_complains_of_nothing(
+    look: str,
+    width: int,
+    dark: bool,
+    open_tab: Any,
+    admin: Any,
+    scene: Any,
+    many: Any,
+    workspace: Any,
+    log_in: Any,
+    complaints: list[str],
+) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    LabelFactory(decision=scene.decisions[5], reviewer=admin, verdict="confirmed", note="as the client wanted")
+    problems: dict[str, list[str]] = {}
+    tab = open_tab(width=width, dark=dark)
+
+    def look_at(name: str, path: str = "", *, keys: str = "") -> None:
+        if path:
+            tab.goto(path)
+        for key in keys.split():
+            tab.keyboard.press(key)
+        tab.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
+        problems[name] = axe_findings(tab)
+        if not keys:
+            problems[name] += keyboard_findings(tab)
+        if (over := tab.evaluate(OVERFLOW)) > 0:
+            problems[name].append(f"{over} px wider than the window")
+
+    look_at("person-log-in", "/log-in")
+    log_in(tab, admin)
+    look_at("ledger", page("decisions", workspace))
+    look_at("ledger-correcting", page("decisions", workspace), keys="j j x")
+    look_at("ledger-filtered", page("decisions", workspace, "?agent=filer&verdict=corrected&since=24h"))
+    look_at("ledger-nothing", page("decisions", workspace, "?q=nobody"))
+    look_at("decision-judged", at("decision", scene.decisions[5]))
+    look_at("decision-many", at("decision", many))
+    look_at("label-many", page("label", workspace))
+    Label.objects.bulk_create(
+        Label(workspace=workspace, decision=one, reviewer=admin, verdict="confirmed") for one in [many]
+    )
+    look_at("label", page("label", workspace))
+    look_at("label-nothing-left", page("label", workspace, "?q=nobody"))
+    MembershipFactory(
+        user=admin, workspace=WorkspaceFactory(name="Northwind Support", slug="northwind"), role="labeller"
+    )
+    look_at("person-choose", "/")
+    look_at("person-password", "/change-password")
+    look_at("error-404", "/w/nowhere/")
+    look_at("error-refused", page("decisions", workspace, "?verdict=splendid"))
+    complaints[:] = [line for line in complaints if "/w/nowhere/" not in line and "splendid" not in line]
+    complaints[:] = [line for line in complaints if "Failed to load resource" not in line]
+    assert {name: found for name, found in problems.items() if found} == {}
