@@ -254,6 +254,7 @@ STATION_OF_JOB = {
     "decisions.mature_outcomes": "experiment",
     "training.supervise_run": "train",
     "training.export": "register",
+    "training.rehearse": "train",
 }
 
 
@@ -363,6 +364,7 @@ TOLD: dict[str, tuple[str, str]] = {
     "demo.started": ("The demo world started", ""),
     "experiment.started": ("An experiment started", ""),
     "experiment.stopped": ("An experiment stopped", ""),
+    "rehearsal.started": ("A rehearsal started", ""),
     "run.started": ("A run started", ""),
     "version.registered": ("{name} registered", "ok"),
 }
