@@ -112,7 +112,7 @@ def test_new_points_are_asked_for_alone_and_an_attempt_is_marked(
 ) -> None:
     run = scene.running
     asked: list[str] = []
-    tab.on("request", lambda request: asked.append(request.url) if "/curves" in request.url else None)
+    tab.on("request", lambda request: asked.append(request.url) if "/curves?" in request.url else None)
     log_in(tab, viewer).goto(at("run", run))
     loss = tab.get_by_role("img", name="loss over steps")
     expect(loss).to_have_attribute("aria-label", "loss over steps, last 1.05 at step 59")
@@ -158,6 +158,20 @@ def test_the_list_follows_a_run_to_its_end_and_keeps_what_is_chosen(
     assert tab.url.count("compare=") == 2
     expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
     expect(tab.get_by_role("row", name="optimiser.epochs 2 –")).to_be_visible()
+
+
+def test_the_list_is_walked_chosen_and_compared_by_keys(
+    tab: Any, viewer: Any, scene: Any, workspace: Any, earlier: Any, log_in: Any
+) -> None:
+    newest = list(TrainingRun.objects.order_by("-id"))
+    log_in(tab, viewer).goto(page("runs", workspace))
+    for key in ("j", "j", "k", "j", "x", "j", "x"):
+        tab.keyboard.press(key)
+    expect(tab.locator(f"#open-{newest[2].id}")).to_be_focused()
+    tab.keyboard.press("n")  # a viewer has nothing to start
+    tab.keyboard.press("c")
+    tab.wait_for_url("**compare=*")
+    assert [f"compare={newest[at].id}" in tab.url for at in range(4)] == [False, True, True, False]
 
 
 def test_an_admin_runs_one_again_with_changes_and_reads_the_fault_beside_its_field(
