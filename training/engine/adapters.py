@@ -48,7 +48,7 @@ class _Bank:
     def __init__(self, model: Any) -> None:
         self.names = tuple(model.peft_config)
         self.seen: Tensor | None = None
-        layers = [module for module in model.modules() if isinstance(module, Linear)]
+        layers: list[Any] = [module for module in model.modules() if isinstance(module, Linear)]
         self._device = layers[0].weight.device
         self._slots: dict[str, slice] = {}
         self._size = 0

@@ -170,9 +170,9 @@ def load_for_training(source: ModelSource, lora: Lora | None, device: torch.devi
 
 def _without_casts(model: PeftModel) -> PeftModel:
     """Keeps peft from widening each layer's input to the adapter's precision, which autocast would narrow again."""
-    for module in model.modules():
-        if isinstance(module, BaseTunerLayer):
-            module.cast_input_dtype_enabled = False
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    for layer in layers:
+        layer.cast_input_dtype_enabled = False
     return model
 
 

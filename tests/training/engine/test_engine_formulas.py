@@ -15,7 +15,7 @@ from training.engine.attempt import Attempt
 from training.engine.data import Labelled, Logged
 from training.engine.evaluate import serving_probabilities
 from training.engine.events import Events
-from training.engine.fit import Diverged, Updates, fit
+from training.engine.fit import Diverged, Updates, fit, pause_for
 from training.engine.grpo import group_advantages
 from training.engine.models import load_model, load_tokenizer, trainable_parameters
 from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
@@ -122,6 +122,11 @@ def test_trajectories_of_other_weights_are_refused(base_folder: Path, tmp_path: 
     with pytest.raises(ForeignTrajectories):
         actor.refuse_foreign(trajectories)
     events.close()
+
+
+def test_checkpoints_take_a_tenth_of_the_time_at_most() -> None:
+    assert pause_for(0.1, 30) == 30
+    assert pause_for(12, 30) / (12 + pause_for(12, 30)) == pytest.approx(0.9)
 
 
 def test_weights_that_are_no_numbers_end_the_run(tmp_path: Path) -> None:
