@@ -190,7 +190,8 @@ def test_an_experiments_chart_draws_its_evidence(tab: Any, viewer: Any, scene: A
     log_in(tab, viewer).goto(at("experiment", scene.experiment))
     expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
     assert drawn_pixels(tab) > 500
-    expect(tab.locator(".chart-keys")).to_contain_text("promote at")
+    expect(tab.locator(".chart-keys").first).to_contain_text("promote at")
+    expect(tab.get_by_role("img", name=f"the difference is {scene.experiment.estimate:.3g}")).to_be_visible()
 
 
 @pytest.mark.parametrize(
