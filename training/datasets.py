@@ -141,10 +141,11 @@ def _thought(
     """What the model that decided thought of each option, where the whole acting policy was logged."""
     if temperature is None or epsilon is None or not alternatives:
         return None
-    acting = {entry["action"]: entry.get("probability") for entry in _loaded(alternatives)}
-    policy = [acting.get(option) for option in options]
-    if any(probability is None for probability in policy):
+    logged = ((entry["action"], entry.get("probability")) for entry in _loaded(alternatives))
+    acting = {action: float(probability) for action, probability in logged if probability is not None}
+    if not acting.keys() >= set(options):
         return None
+    policy = [acting[option] for option in options]
     found = model_probabilities(policy, temperature=temperature, epsilon=epsilon)
     return [round(p, PROBABILITY_DIGITS) for p in found] if found else None
 
