@@ -14,7 +14,7 @@ from training.rehearsal.source import Example
 TINY = "tiny"
 SHORTEST_PROMPT, LONGEST_PROMPT = 40, 160
 TOKENS_PER_WORD = 1.6
-LAST_EPOCHS, EARLIER_EPOCHS = 3, 1
+LAST_EPOCHS, EARLIER_EPOCHS = 3, 2
 FREE_ROWS = 300
 
 
