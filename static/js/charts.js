@@ -170,17 +170,19 @@
       const [from, to] = uPlot.rangeNum(low, high, 0.08, true);
       return [now().y?.min ?? from, now().y?.max ?? to];
     };
-    const pad = drawn().some((line) => line.kind === "bars" || line.kind === "dots");
+    // The first and the last bar need half a place beside them.
+    const bars = drawn().some((line) => line.kind === "bars");
+    const pad = bars || drawn().some((line) => line.kind === "dots");
     return {
       width,
       height,
       legend: { show: false },
       padding: [8, 12, 0, 0],
       scales: {
-        x: { time: false, distr: figure.x.log ? 3 : 1, ...(pad && !figure.x.log ? { range: (_, low, high) => { const space = (high - low || 1) * 0.06; return [low - space, high + space]; } } : {}) },
+        x: { time: false, distr: figure.x.log ? 3 : 1, ...(pad && !figure.x.log ? { range: (_, low, high) => { const space = Math.max((high - low || 1) * 0.06, bars ? (high - low) / (2 * (now().x.values.length - 1) || 1) : 0); return [low - space, high + space]; } } : {}) },
         y: figure.y?.log ? { distr: 3 } : { range },
       },
-      axes: [{ ...axis(figure.x.log), size: 28, space: 56, ...(figure.x.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}) }, { ...axis(figure.y?.log), size: (_, values) => 14 + 6.6 * Math.max(2, ...(values ?? []).map((value) => value.length)) , space: 36 }],
+      axes: [{ ...axis(figure.x.log), size: 28, space: figure.x.whole ? 32 : 56, ...(figure.x.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}) }, { ...axis(figure.y?.log), size: (_, values) => 14 + 6.6 * Math.max(2, ...(values ?? []).map((value) => value.length)) , space: 36 }],
       cursor: { points: { size: 7 }, drag: { x: false, y: false }, y: false },
       plugins: [intervals(drawn), marked(now), tooltip(drawn, now)],
       series: [
