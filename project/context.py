@@ -30,6 +30,7 @@ SECTIONS = (
     ("Runs", "pages:runs", "runs", "activity", "r"),
     ("Models", "pages:models", "models", "box", "m"),
     ("Experiments", "pages:experiments", "experiments", "flask-conical", "e"),
+    ("Rehearsals", "pages:rehearsals", "rehearsals", "drama", "h"),
 )
 """The sidebar: title, URL name, the segment of the path below the workspace, icon, key. A new section is one line."""
 

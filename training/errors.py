@@ -15,5 +15,9 @@ class RunOver(Conflict):
     code = "run_over"
 
 
+class RehearsalUnderWay(Conflict):
+    code = "rehearsal_under_way"
+
+
 class EngineFailed(RuntimeError):
     """The engine process ended without a result; the message is its own last word."""

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from training import version_views, views
+from training.rehearsal import views as rehearsals
 
 urlpatterns = [
     path("runs/", views.run_list, name="runs"),
@@ -17,4 +18,10 @@ urlpatterns = [
     path("models/versions/<uuid:pk>", version_views.version_detail, name="version"),
     path("models/versions/<uuid:pk>/exports", version_views.version_exports, name="version-exports"),
     path("models/versions/<uuid:pk>/export", version_views.version_export, name="version-export"),
+    path("rehearsals/", rehearsals.rehearsal_list, name="rehearsals"),
+    path("rehearsals/new", rehearsals.rehearsal_start, name="rehearsal-start"),
+    path("rehearsals/<uuid:pk>/", rehearsals.rehearsal_detail, name="rehearsal"),
+    path("rehearsals/<uuid:pk>/status", rehearsals.rehearsal_status, name="rehearsal-status"),
+    path("rehearsals/<uuid:pk>/cancel", rehearsals.rehearsal_cancel, name="rehearsal-cancel"),
+    path("rehearsals/<uuid:pk>/resume", rehearsals.rehearsal_resume, name="rehearsal-resume"),
 ]

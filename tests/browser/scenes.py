@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from tests import factories
 from tests.factories import uuid7_at
+from tests.rehearsals import make_rehearsal
 from training.models import RunMetric
 
 LAUNCH = [
@@ -48,6 +49,7 @@ class Scene:
     finished: Any
     version: Any
     experiment: Any
+    rehearsal: Any
 
 
 def make_scene(*, by: Any) -> Scene:
@@ -59,7 +61,8 @@ def make_scene(*, by: Any) -> Scene:
     base, trained = _versions(agent, by)
     running, finished = _runs(agent, base, trained)
     experiment = _experiment(by, trained)
-    return Scene(agent, _decisions(agent, base, experiment), running, finished, trained, experiment)
+    rehearsal = make_rehearsal(workspace=agent.workspace)
+    return Scene(agent, _decisions(agent, base, experiment), running, finished, trained, experiment, rehearsal)
 
 
 def _versions(agent: Any, by: Any) -> list[Any]:

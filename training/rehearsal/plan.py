@@ -72,7 +72,7 @@ class Split:
 
 def check_plan(plan: Plan, source: Source) -> None:
     """Raises PlanError with every fault."""
-    faults = list(_range_faults(plan))
+    faults = list(range_faults(plan))
     if not faults:
         allowed = _sizes(plan, source).stream
         wanted = plan.decisions if plan.decisions is not None else min(allowed, MOST_DECISIONS)
@@ -123,7 +123,8 @@ def _sizes(plan: Plan, source: Source) -> _Sizes:
     return _Sizes(seed_rows, gate, heldout, rows - seed_rows - gate - heldout)
 
 
-def _range_faults(plan: Plan) -> Iterator[str]:
+def range_faults(plan: Plan) -> Iterator[str]:
+    """What is wrong whatever the file holds, a sentence each; the first word names the setting."""
     if not 0 < plan.seed_share <= 0.5:
         yield f"seed-share: {plan.seed_share} lies outside (0, 0.5]"
     if plan.decisions is not None and plan.decisions < 1:

@@ -229,10 +229,6 @@ def _spread(values: Sequence[float | None]) -> dict[str, float] | None:
 def _needed(results: Sequence[Mapping[str, Any]], place: int) -> dict[str, Any]:
     """Decisions until a share of the ceiling: the median seed, None where it does not get there."""
     entries = [result["needed"][place] for result in results]
-    decisions = sorted(math.inf if entry["decisions"] is None else entry["decisions"] for entry in entries)
-    median = decisions[len(decisions) // 2]
-    return {
-        "share": entries[0]["share"],
-        "decisions": None if math.isinf(median) else median,
-        "extrapolated": any(entry["extrapolated"] for entry in entries),
-    }
+    entries.sort(key=lambda entry: math.inf if entry["decisions"] is None else entry["decisions"])
+    median = entries[len(entries) // 2]
+    return {name: median[name] for name in ("share", "decisions", "extrapolated")}

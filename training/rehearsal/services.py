@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from jobs.services import enqueue_job, request_cancel
 from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
 from models_registry.services import store_artifact
-from training.errors import RunOver
+from training.errors import RehearsalUnderWay, RunOver
 from training.models import Rehearsal, TrainingRun
 from training.rehearsal.loop import SeedLoop
 from training.rehearsal.plan import Plan, check_plan
@@ -53,14 +53,33 @@ def start_rehearsal(
         rehearsal = found or _create(source, plan, (text_field, label_field), digest, requested_by)
         for owner in owners:
             Membership.objects.get_or_create(workspace=rehearsal.workspace, user=owner, defaults={"role": Role.ADMIN})
-        if rehearsal.report is None and (rehearsal.job is None or rehearsal.job.is_terminal):
-            rehearsal.job = enqueue_job(
-                kind=KIND, workspace=rehearsal.workspace, payload={"rehearsal_id": str(rehearsal.id)}
-            )
-            rehearsal.save(update_fields=["job"])
-            by = system(rehearsal.workspace)
-            record_audit(by=by, action="rehearsal.started", target=f"rehearsal:{rehearsal.id}")
+        if may_start(rehearsal):
+            by = replace(system(rehearsal.workspace), name=requested_by)
+            _enqueue(rehearsal, by=by, action="rehearsal.started")
     return rehearsal
+
+
+def may_start(rehearsal: Rehearsal) -> bool:
+    """Whether it is neither done nor on its way: new, cancelled or dead."""
+    return rehearsal.report is None and (rehearsal.job is None or rehearsal.job.is_terminal)
+
+
+@transaction.atomic
+def resume_rehearsal(*, by: Actor, rehearsal: Rehearsal) -> Job:
+    """A new job for one that was cancelled or died: it goes on where that one was. Raises RehearsalUnderWay."""
+    # Two people who press at once make one job: the second waits here and finds the first one's.
+    rehearsal = Rehearsal.objects.select_for_update(of=("self",)).select_related("workspace").get(id=rehearsal.id)
+    if not may_start(rehearsal):
+        raise RehearsalUnderWay("The rehearsal is under way or done: there is nothing to take up again.")
+    return _enqueue(rehearsal, by=by, action="rehearsal.resumed")
+
+
+def _enqueue(rehearsal: Rehearsal, *, by: Actor, action: str) -> Job:
+    job = enqueue_job(kind=KIND, workspace=rehearsal.workspace, payload={"rehearsal_id": str(rehearsal.id)})
+    rehearsal.job = job
+    rehearsal.save(update_fields=["job"])
+    record_audit(by=by, action=action, target=f"rehearsal:{rehearsal.id}")
+    return job
 
 
 def _digest(source: Source, plan: Plan, text_field: str, label_field: str) -> str:
@@ -141,7 +160,8 @@ def _said(report: Mapping[str, Any]) -> str:
 
 def end_with_job(job: Job) -> None:
     """A rehearsal that ends early takes its runs with it; what was decided stays, and a new job goes on from there."""
-    unfinished = TrainingRun.objects.filter(workspace_id=job.workspace_id).exclude(state__in=TERMINAL_STATES)
+    assert job.workspace is not None
+    unfinished = TrainingRun.objects.for_workspace(job.workspace).exclude(state__in=TERMINAL_STATES)
     for run in unfinished.select_related("workspace"):
         with suppress(RunOver):  # it ended by itself in this moment
             cancel_run(by=system(run.workspace), run=run)

@@ -1,0 +1,102 @@
+"""The form that starts a rehearsal from a file: everything that is wrong with file and plan, each beside its field.
+
+Reading and checking are those of `manage.py rehearse`; nothing is written before all of it holds.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django import forms
+from django.core.files.uploadedfile import UploadedFile
+
+from training.rehearsal.plan import MOST_DECISIONS, Plan, PlanError, check_plan, range_faults
+from training.rehearsal.source import Source, SourceError, read_source
+
+LARGEST_UPLOAD = 32 << 20
+LONGEST_STEM = 40
+_plan = Plan()
+
+
+class RehearsalForm(forms.Form):
+    """Once valid, `source` and `plan` are what `start_rehearsal` takes."""
+
+    file = forms.FileField(
+        help_text=f"CSV with a line of names, JSON lines, or a JSON list; UTF-8, up to {LARGEST_UPLOAD >> 20} MiB.",
+        widget=forms.FileInput(attrs={"accept": ".csv,.jsonl,.ndjson,.json"}),
+    )
+    text_field = forms.CharField(max_length=200, help_text="The column to decide on, by its name.")
+    label_field = forms.CharField(
+        max_length=200, help_text="The column of the right decision; 2 to 200 different ones."
+    )
+    seed_share = forms.FloatField(
+        required=False, help_text=f"of the labels, which warm the base; {_plan.seed_share:g} by default"
+    )
+    decisions = forms.IntegerField(required=False, help_text=f"empty: as many as there are, up to {MOST_DECISIONS:,}")
+    rounds = forms.IntegerField(required=False, help_text=f"times of training; {_plan.rounds} by default")
+    seeds = forms.IntegerField(
+        required=False, help_text=f"times all of it is done, drawn anew; {_plan.seeds} by default"
+    )
+    noise = forms.FloatField(required=False, help_text="share of feedback that says the opposite; 0 by default")
+    late = forms.FloatField(required=False, help_text="share of feedback that comes a round late; 0 by default")
+    missing = forms.FloatField(required=False, help_text="share of decisions without feedback; 0 by default")
+
+    source: Source
+    plan: Plan
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        names = ("seed_share", "decisions", "rounds", "seeds", "noise", "late", "missing")
+        self.plan = Plan(**{name: given[name] for name in names if given.get(name) is not None})
+        source = None
+        if {"file", "text_field", "label_field"} <= given.keys():
+            source = self._read(given["file"], given["text_field"], given["label_field"])
+        # The plan is checked without a file, too: whoever corrects both is told of both.
+        faults: Sequence[str] = tuple(range_faults(self.plan))
+        if source is not None and not faults:
+            self.source = source
+            try:
+                check_plan(self.plan, source)
+            except PlanError as error:
+                faults = error.faults
+        for fault in faults:
+            setting, _, says = fault.partition(": ")
+            self.add_error(setting.replace("-", "_"), says)
+        return given
+
+    def _read(self, upload: UploadedFile, text_field: str, label_field: str) -> Source | None:
+        if (upload.size or 0) > LARGEST_UPLOAD:
+            size = f"{(upload.size or 0) / (1 << 20):.1f} MiB"
+            self.add_error(
+                "file", f"{size} is more than {LARGEST_UPLOAD >> 20} MiB; on the server, manage.py takes more"
+            )
+            return None
+        name = Path(upload.name or "file")
+        with tempfile.TemporaryDirectory(prefix="reckoner-upload-") as folder:
+            # Its name is kept, since every fault and the rehearsal itself are called by it.
+            path = Path(folder) / f"{_plain(name.stem)[:LONGEST_STEM] or 'file'}{_plain(name.suffix)[:16]}"
+            with path.open("wb") as handle:
+                for chunk in upload.chunks():
+                    handle.write(chunk)
+            try:
+                return read_source(path, text_field=text_field, label_field=label_field)
+            except SourceError as error:
+                for fault in error.faults:
+                    self.add_error(_place(fault, label_field), fault)
+        return None
+
+
+def _plain(name: str) -> str:
+    """What of an uploaded name every file system takes."""
+    return "".join(letter for letter in name if letter.isalnum() or letter in " ._-").strip(" ")
+
+
+def _place(fault: str, label_field: str) -> str:
+    """The field that a fault of the file is about: one of the two names, else the file."""
+    if "has the text field" in fault:
+        return "text_field"
+    about_labels = ("has the label field", "they must differ", "one example only", f"{label_field!r} holds")
+    return "label_field" if any(words in fault for words in about_labels) else "file"
