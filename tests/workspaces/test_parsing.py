@@ -1,6 +1,8 @@
 """Bodies: the limits that hold before anything is parsed, on the checked bytes and through the API."""
 
+import datetime as dt
 import json
+import uuid
 
 import pytest
 from django.test import RequestFactory
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from project.middleware import ContentLengthMiddleware
 from tests.conftest import ApiClient
 from workspaces.errors import InvalidInput, TooLarge
-from workspaces.ids import uuid7, uuid7_bound, uuid7_time
+from workspaces.ids import uuid7, uuid7_bound, uuid7_of, uuid7_time
 from workspaces.parsing import MAX_BODY, MAX_DEPTH, check_body, deepest
 
 JSON = st.recursive(
@@ -159,3 +161,11 @@ def test_ids_are_ordered_and_carry_their_moment():
     moment = uuid7_time(made[0])
     assert uuid7_bound(moment) <= made[0]
     assert uuid7_time(uuid7_bound(moment)) is None  # a bound is no id
+
+
+def test_an_id_of_content_is_the_same_twice_and_carries_its_moment():
+    moment = dt.datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=dt.UTC)
+    made = {uuid7_of(moment, f"row {n}".encode()) for n in range(1000)}
+    assert len(made) == 1000 and made == {uuid7_of(moment, f"row {n}".encode()) for n in range(1000)}
+    assert {(value.version, value.variant) for value in made} == {(7, uuid.RFC_4122)}
+    assert {uuid7_time(value) for value in made} == {moment}
