@@ -67,7 +67,7 @@ class RehearsalForm(forms.Form):
             self.add_error(setting.replace("-", "_"), says)
         return given
 
-    def _read(self, upload: UploadedFile, text_field: str, label_field: str) -> Source | None:
+    def _read(self, upload: UploadedFile[Any], text_field: str, label_field: str) -> Source | None:
         if (upload.size or 0) > LARGEST_UPLOAD:
             size = f"{(upload.size or 0) / (1 << 20):.1f} MiB"
             self.add_error(

@@ -237,10 +237,13 @@ def tell_log(seed: Mapping[str, Any]) -> LogAlone:
 
 
 def _estimate(found: Mapping[str, Any], axis: Axis, key: str, name: str, says: str) -> Estimate:
+    def place(value: float | None) -> str | None:
+        return None if value is None else _at(value, axis.left, axis.right)
+
     mean, low, high = (found[key][end] for end in ("mean", "low", "high"))
-    places = [None if value is None else _at(value, axis.left, axis.right) for value in (mean, low, high)]
     bounded = key != "logged" and low is not None and high is not None
-    return Estimate(name, says, mean, low, high, *places, low <= found["truth"] <= high if bounded else None)
+    holds_truth = low <= found["truth"] <= high if bounded else None
+    return Estimate(name, says, mean, low, high, place(mean), place(low), place(high), holds_truth)
 
 
 def _at(value: float, left: float, right: float) -> str:
