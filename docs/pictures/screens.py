@@ -45,6 +45,7 @@ def screens() -> tuple[Screen, ...]:
         Screen("decision", page("decision", lambda scene: scene.decisions[0]), keys="x"),
         Screen("run", page("run", lambda scene: scene.finished)),
         Screen("experiment", page("experiment", lambda scene: scene.experiment)),
+        Screen("rehearsal", page("rehearsal", lambda scene: scene.rehearsal)),
     )
 
 
