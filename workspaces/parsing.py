@@ -17,7 +17,11 @@ MAX_DEPTH = 32
 MAX_INTEGER = 2**63 - 1
 # An escaped NUL, but not the text "\u0000" behind an escaped backslash.
 ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-LONG_NUMBER = re.compile(rb"[0-9]{19}")
+ESCAPED = re.compile(rb"\\.", re.DOTALL)
+NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+BRACKETS = bytes.maketrans(b"{}", b"[]")
+DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
+LONG_NUMBER = b"0" * 19
 
 
 def deepest(body: bytes) -> int:
@@ -42,6 +46,22 @@ def deepest(body: bytes) -> int:
     return most
 
 
+def nests_deeper(body: bytes, levels: int) -> bool:
+    """Whether `deepest` is over `levels`, without a step of Python for each byte: a batch takes about a millisecond.
+
+    Strings vanish, then pairs of brackets from the inside out, one level in each round. What is left after `levels`
+    rounds is too deep or not JSON, and is looked at byte by byte.
+    """
+    bare = (ESCAPED.sub(b"", body) if b"\\" in body else body).translate(BRACKETS, NOT_STRUCTURE).replace(b'""', b"")
+    if b'"' in bare:  # a string with brackets in it
+        bare = b"".join(bare.split(b'"')[::2])
+    for _ in range(levels):
+        bare = bare.replace(b"[]", b"")
+        if not bare:
+            return False
+    return deepest(body) > levels
+
+
 def check_body(body: bytes, *, limit: int = MAX_BODY) -> None:
     """Raises TooLarge or InvalidInput. NUL and lone surrogates are refused here: PostgreSQL's jsonb cannot hold
     them, and one such item would fail a whole batch after validation."""
@@ -50,7 +70,7 @@ def check_body(body: bytes, *, limit: int = MAX_BODY) -> None:
     if b"\x00" in body or (b"\\u0000" in body and ESCAPED_NUL.search(body)):
         raise InvalidInput("The body holds a NUL character, which text cannot hold here.")
     # Depth can only exceed the limit where there are enough brackets: the scan is rarely needed.
-    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and deepest(body) > MAX_DEPTH:
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and nests_deeper(body, MAX_DEPTH):
         raise InvalidInput(f"The body nests deeper than {MAX_DEPTH} levels.")
     lowered = body.lower() if b"\\u" in body else b""
     if b"\\ud" in lowered:
@@ -58,7 +78,7 @@ def check_body(body: bytes, *, limit: int = MAX_BODY) -> None:
             msgspec.json.encode(msgspec.json.decode(body)).decode("utf-8")
         except (msgspec.DecodeError, UnicodeError) as error:
             raise InvalidInput("The body holds a lone surrogate, which is not text.") from error
-    if LONG_NUMBER.search(body):
+    if LONG_NUMBER in body.translate(DIGITS):
         _check_integers(body)
 
 

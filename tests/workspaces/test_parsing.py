@@ -13,7 +13,7 @@ from project.middleware import ContentLengthMiddleware
 from tests.conftest import ApiClient
 from workspaces.errors import InvalidInput, TooLarge
 from workspaces.ids import uuid7, uuid7_bound, uuid7_of, uuid7_time
-from workspaces.parsing import MAX_BODY, MAX_DEPTH, check_body, deepest
+from workspaces.parsing import MAX_BODY, MAX_DEPTH, check_body, deepest, nests_deeper
 
 JSON = st.recursive(
     st.none()
@@ -42,6 +42,21 @@ def test_what_is_json_within_the_limits_passes_and_its_depth_is_counted(value, a
     body = json.dumps(value, ensure_ascii=ascii_only).encode()
     check_body(body)
     assert deepest(body) == depth(value)
+
+
+@given(JSON, st.integers(0, 6), st.booleans())
+def test_the_quick_look_at_depth_agrees_with_the_exact_one(value, levels, ascii_only):
+    body = json.dumps(value, ensure_ascii=ascii_only, indent=1).encode()
+    assert nests_deeper(body, levels) == (deepest(body) > levels)
+
+
+@given(st.text('[]{}"\\a,:', max_size=30), st.integers(0, 4))
+def test_the_quick_look_at_depth_lets_nothing_deep_pass_that_is_json(text, levels):
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        return
+    assert nests_deeper(text.encode(), levels) == (depth(value) > levels)
 
 
 @pytest.mark.parametrize(
