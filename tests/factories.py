@@ -486,14 +486,6 @@ class ExportJobFactory(DjangoModelFactory[ExportJob]):
     workspace = factory.SelfAttribute("version.workspace")
 
 
-MODEL_FACTORIES: dict[type[Any], type[DjangoModelFactory[Any]]] = {
-    found._meta.model: found  # type: ignore[attr-defined]
-    for found in list(globals().values())
-    if isinstance(found, type) and issubclass(found, DjangoModelFactory) and found is not DjangoModelFactory
-}
-__all__ = ["MODEL_FACTORIES", "OPTIONS", "PASSWORD", "put_files", "put_rows", "uuid7", "uuid7_at"]
-
-
 class RehearsalFactory(DjangoModelFactory[Rehearsal]):
     """One that was asked for and has no job yet; `start_rehearsal` makes the whole."""
 
@@ -507,3 +499,11 @@ class RehearsalFactory(DjangoModelFactory[Rehearsal]):
     plan = factory.LazyFunction(lambda: Plan().as_plain())
     about = factory.LazyFunction(lambda: {"file": "notes.csv", "text_field": "body", "label_field": "folder"})
     requested_by = "system"
+
+
+MODEL_FACTORIES: dict[type[Any], type[DjangoModelFactory[Any]]] = {
+    found._meta.model: found  # type: ignore[attr-defined]
+    for found in list(globals().values())
+    if isinstance(found, type) and issubclass(found, DjangoModelFactory) and found is not DjangoModelFactory
+}
+__all__ = ["MODEL_FACTORIES", "OPTIONS", "PASSWORD", "put_files", "put_rows", "uuid7", "uuid7_at"]
