@@ -1,34 +1,119 @@
-"""Is an action inside its action space? Faults carry the path of the field. PURE of database."""
+"""Is an action inside its action space, and a state what the agent takes? Faults carry the path. PURE of database.
+
+A `Space` is made once for an agent's version and asked for every decision of a batch. What fits is found by a compiled
+validator in microseconds; only what does not fit is walked again by `jsonschema`, whose faults name the place.
+
+In the schema of a structured action, the keyword `x-offered` beside a field's type says where in the state the values
+stand that were on offer: `{"type": "string", "x-offered": "todoItems[].id"}`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jsonschema
+import jsonschema_rs
 import referencing
 from referencing.exceptions import Unresolvable
 
 from workspaces.errors import FieldFault
 
 MAX_SHOWN = 5
+OFFERED = "x-offered"
+_EACH = "[]"
 
 
 def check_action(
-    kind: str, action: Any, *, options: Sequence[str] | None, schema: Mapping[str, Any] | None
+    kind: str,
+    action: Any,
+    *,
+    options: Sequence[str] | None,
+    schema: Mapping[str, Any] | None,
+    state: Mapping[str, Any] | None = None,
 ) -> list[FieldFault]:
-    """Every fault of `action` under an action space of `kind`; empty when it fits."""
-    if kind == "choice":
-        return _check_choice(action, options)
-    if kind == "ranking":
-        return _check_ranking(action, options)
-    if kind == "structured":
-        return _check_structured(action, schema or {})
-    if kind == "text":
-        return [] if isinstance(action, str) else [FieldFault("action", "is not text", "a string")]
-    if kind == "tool_calls":
-        return _check_tool_calls(action)
-    raise ValueError(f"unknown action space {kind!r}")
+    """Every fault of one `action` under an action space of `kind`; empty when it fits. For many, keep a `Space`."""
+    return make_space(kind, schema).action_faults(action, options=options, state=state or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Values at `place` in the action must stand at `source` in the state: findings[].relatedIds[] at corpus[].id."""
+
+    place: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+class Schema:
+    """One JSON schema, compiled; `name` is what its paths begin with."""
+
+    def __init__(self, schema: Mapping[str, Any], name: str) -> None:
+        self.name = name
+        self.plain = dict(schema)
+        self.offers = tuple(Offer(place, _parts(source)) for place, source in _offers(schema))
+        try:
+            # Without a retriever and offline: a schema must not make the server fetch anything.
+            self._fits = jsonschema_rs.Draft202012Validator(self.plain, offline=True).is_valid
+        except ValueError:
+            self._fits = _never  # a schema from before `check_schema`: the slow way says what is wrong with it
+
+    def faults(self, value: Any) -> list[FieldFault]:
+        return [] if self._fits(value) else self._walk(value)
+
+    def _walk(self, value: Any) -> list[FieldFault]:
+        # A registry without a retriever, as above.
+        validator = jsonschema.Draft202012Validator(self.plain, registry=referencing.Registry())
+        try:
+            errors = sorted(validator.iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))
+        except Unresolvable as error:
+            return [FieldFault(self.name, f"the agent's schema refers to what is not in it: {error}")]
+        return [fault for error in errors for fault in _named(self.name + _written(error.absolute_path), error)]
+
+
+def _never(value: Any) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What an action may be, and what a state must hold. `action` and `state` are None where no schema says so."""
+
+    kind: str
+    action: Schema | None = None
+    state: Schema | None = None
+
+    def faults(self, action: Any, *, options: Sequence[str] | None, state: Mapping[str, Any]) -> list[FieldFault]:
+        """Of state and action together; empty when both fit."""
+        faults = self.state.faults(state) if self.state is not None else []
+        return faults + self.action_faults(action, options=options, state=state)
+
+    def action_faults(
+        self, action: Any, *, options: Sequence[str] | None, state: Mapping[str, Any]
+    ) -> list[FieldFault]:
+        if self.kind == "choice":
+            return _check_choice(action, options)
+        if self.kind == "ranking":
+            return _check_ranking(action, options)
+        if self.kind == "text":
+            return [] if isinstance(action, str) else [FieldFault("action", "is not text", "a string")]
+        if self.kind == "tool_calls":
+            return _check_tool_calls(action, options)
+        assert self.action is not None, "a structured space has a schema"
+        return self.action.faults(action) or _check_offered(self.action.offers, action, state)
+
+
+def make_space(
+    kind: str, action_schema: Mapping[str, Any] | None, state_schema: Mapping[str, Any] | None = None
+) -> Space:
+    """Raises ValueError for a kind that is none."""
+    if kind not in {"choice", "ranking", "structured", "text", "tool_calls"}:
+        raise ValueError(f"unknown action space {kind!r}")
+    return Space(
+        kind,
+        Schema(action_schema or {}, "action") if kind == "structured" else None,
+        Schema(state_schema, "state") if state_schema is not None else None,
+    )
 
 
 def _shown(options: Sequence[str]) -> str:
@@ -60,19 +145,92 @@ def _check_ranking(action: Any, options: Sequence[str] | None) -> list[FieldFaul
     return faults
 
 
-def _check_structured(action: Any, schema: Mapping[str, Any]) -> list[FieldFault]:
-    # A registry without a retriever: a schema must not make the server fetch anything.
-    validator = jsonschema.Draft202012Validator(schema, registry=referencing.Registry())
-    try:
-        errors = sorted(validator.iter_errors(action), key=lambda e: list(map(str, e.absolute_path)))
-    except Unresolvable as error:
-        return [FieldFault("action", f"the agent's schema refers to what is not in it: {error}")]
-    return [
-        FieldFault(
-            "action" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path), error.message
-        )
-        for error in errors
-    ]
+def _check_tool_calls(action: Any, options: Sequence[str] | None) -> list[FieldFault]:
+    """`options`, where there are any, are the names of the tools that were offered."""
+    if not isinstance(action, list):
+        return [FieldFault("action", "is not a list", "a list of {name, arguments}")]
+    faults = []
+    for index, call in enumerate(action):
+        name = call.get("name") if isinstance(call, dict) else None
+        if not isinstance(name, str) or not isinstance(call.get("arguments"), dict):
+            faults.append(FieldFault(f"action[{index}]", "is not a tool call", "{name: text, arguments: object}"))
+        elif options is not None and name not in options:
+            faults.append(FieldFault(f"action[{index}].name", f"{name!r} was not offered", _shown(options)))
+    return faults
+
+
+def _check_offered(offers: Sequence[Offer], action: Any, state: Mapping[str, Any]) -> list[FieldFault]:
+    faults = []
+    for offer in offers:
+        found = list(_values(action, offer.place, "action"))
+        if not found:
+            continue
+        offered = [value for _, value in _values(state, offer.source, "state") if isinstance(value, str)]
+        known = set(offered)
+        faults += [
+            FieldFault(
+                path,
+                f"{value!r} was not offered",
+                _shown(offered) if offered else f"a value of state.{'.'.join(offer.source).replace('.[]', '[]')}",
+            )
+            for path, value in found
+            if isinstance(value, str) and value not in known
+        ]
+    return faults
+
+
+def _values(node: Any, place: Sequence[str], path: str) -> Iterator[tuple[str, Any]]:
+    """Every value at `place` inside `node`, with its path written out. What is not there is left out."""
+    if not place:
+        yield path, node
+    elif place[0] == _EACH:
+        if isinstance(node, list):
+            for index, inner in enumerate(node):
+                yield from _values(inner, place[1:], f"{path}[{index}]")
+    elif isinstance(node, Mapping) and place[0] in node:
+        yield from _values(node[place[0]], place[1:], f"{path}.{place[0]}")
+
+
+def _parts(source: str) -> tuple[str, ...]:
+    """`todoItems[].id` as ("todoItems", "[]", "id")."""
+    parts: list[str] = []
+    for part in source.split("."):
+        name = part.removesuffix(_EACH)
+        parts += [name, _EACH] if name != part else [name]
+    return tuple(parts)
+
+
+def _offers(schema: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Where `x-offered` stands in properties, items and alternatives. References are not followed."""
+    if not isinstance(schema, Mapping):
+        return
+    if isinstance(source := schema.get(OFFERED), str):
+        yield place, source
+    properties = schema.get("properties")
+    for name, inner in properties.items() if isinstance(properties, Mapping) else ():
+        yield from _offers(inner, (*place, name))
+    if "items" in schema:
+        yield from _offers(schema["items"], (*place, _EACH))
+    for alternatives in ("anyOf", "oneOf", "allOf"):
+        for inner in schema[alternatives] if isinstance(schema.get(alternatives), list) else ():
+            yield from _offers(inner, place)
+
+
+def _named(path: str, error: jsonschema.ValidationError) -> Iterator[FieldFault]:
+    """The faults of one error; of a field that is missing or unknown, the path is that field's own."""
+    if error.validator == "required":
+        name = next((name for name in error.validator_value if error.message.startswith(repr(name))), "")
+        yield FieldFault(f"{path}.{name}", "is missing", "a value")
+    elif error.validator == "additionalProperties" and error.validator_value is False:
+        known = error.schema.get("properties", {})
+        for name in sorted(set(error.instance) - set(known)):
+            yield FieldFault(f"{path}.{name}", "is not a field here", "one of " + ", ".join(known))
+    else:
+        yield FieldFault(path, error.message)
+
+
+def _written(path: Sequence[Any]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
 
 
 def check_schema(schema: Mapping[str, Any]) -> str | None:
@@ -84,27 +242,23 @@ def check_schema(schema: Mapping[str, Any]) -> str | None:
     for reference in _references(schema):
         if not isinstance(reference, str) or not reference.startswith("#"):
             return f"{reference!r} refers to another document"
+    for offered in _found(schema, {OFFERED}):
+        if not isinstance(offered, str) or not all(part.removesuffix(_EACH) for part in offered.split(".")):
+            return f"{OFFERED}: {offered!r} is no path in the state, such as items[].id"
     return None
 
 
 def _references(node: Any) -> Iterator[Any]:
+    return _found(node, {"$ref", "$dynamicRef"})
+
+
+def _found(node: Any, names: set[str]) -> Iterator[Any]:
+    """The values of these keywords, wherever they stand."""
     if isinstance(node, Mapping):
         for name, inner in node.items():
-            if name in {"$ref", "$dynamicRef"} and not isinstance(inner, Mapping):
+            if name in names and not isinstance(inner, Mapping):
                 yield inner
-            yield from _references(inner)
+            yield from _found(inner, names)
     elif isinstance(node, list):
         for inner in node:
-            yield from _references(inner)
-
-
-def _check_tool_calls(action: Any) -> list[FieldFault]:
-    if not isinstance(action, list):
-        return [FieldFault("action", "is not a list", "a list of {name, arguments}")]
-    return [
-        FieldFault(f"action[{index}]", "is not a tool call", "{name: text, arguments: object}")
-        for index, call in enumerate(action)
-        if not (
-            isinstance(call, dict) and isinstance(call.get("name"), str) and isinstance(call.get("arguments"), dict)
-        )
-    ]
+            yield from _found(inner, names)

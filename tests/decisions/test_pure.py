@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decisions.actions import check_action, check_schema
+from decisions.actions import check_action, check_schema, make_space
 from decisions.exploration import acting_policy, draw_action, model_probabilities
 from decisions.prompts import PromptError, render_prompt, template_fields
 from decisions.rewards.components import COMPONENTS, ComponentError, Observed, normalise, total
@@ -124,8 +124,9 @@ class TestActions:
             ("ranking", "a", ["action"]),
             ("text", "anything", []),
             ("text", 3, ["action"]),
-            ("tool_calls", [{"name": "f", "arguments": {}}], []),
-            ("tool_calls", [{"name": "f"}, 3, {"name": 1, "arguments": {}}], ["action[0]", "action[1]", "action[2]"]),
+            ("tool_calls", [{"name": "a", "arguments": {}}], []),
+            ("tool_calls", [{"name": "f", "arguments": {}}], ["action[0].name"]),
+            ("tool_calls", [{"name": "a"}, 3, {"name": 1, "arguments": {}}], ["action[0]", "action[1]", "action[2]"]),
             ("tool_calls", {}, ["action"]),
         ],
     )
@@ -144,7 +145,42 @@ class TestActions:
         assert check_action("structured", {"n": [1, 2]}, options=None, schema=schema) == []
         faults = check_action("structured", {"n": [1, "x"]}, options=None, schema=schema)
         assert [fault.field for fault in faults] == ["action.n[1]"]
-        assert check_action("structured", {}, options=None, schema=schema)
+        faults = check_action("structured", {}, options=None, schema=schema)
+        assert [(fault.field, fault.reason) for fault in faults] == [("action.n", "is missing")]
+
+    def test_a_field_that_the_schema_does_not_know_is_named(self):
+        schema = {"type": "object", "properties": {"n": {}}, "additionalProperties": False}
+        faults = check_action("structured", {"n": 1, "m": 2, "k": 3}, options=None, schema=schema)
+        assert [fault.field for fault in faults] == ["action.k", "action.m"]
+
+    @pytest.mark.parametrize("wrap", [lambda inner: inner, lambda inner: {"anyOf": [inner, {"type": "null"}]}])
+    def test_a_value_that_the_state_did_not_offer_is_refused_with_its_place(self, wrap):
+        picked = {"type": "string", "x-offered": "items[].id"}
+        nested = {"type": "array", "items": {"type": "object", "properties": {"item": wrap(picked)}}}
+        schema = {"type": "object", "properties": {"best": wrap(picked), "others": nested}}
+        assert check_schema(schema) is None
+        state = {"items": [{"id": "a"}, {"id": "b"}, {"title": "none"}, 3]}
+
+        def places(action, state=state):
+            faults = check_action("structured", action, options=None, schema=schema, state=state)
+            return [fault.field for fault in faults]
+
+        assert places({"best": "a", "others": [{"item": "b"}, {}]}) == []
+        assert places({"best": "z", "others": [{"item": "b"}, {"item": "y"}]}) == [
+            "action.best",
+            "action.others[1].item",
+        ]
+        assert places({"best": "a"}, {}) == ["action.best"]
+        assert places({"others": []}, {}) == []
+
+    @pytest.mark.parametrize("source", ["", "a..b", 3, "[]"])
+    def test_an_offer_that_names_no_place_in_the_state_is_refused(self, source):
+        assert check_schema({"properties": {"a": {"x-offered": source}}})
+
+    def test_a_space_checks_the_state_as_well(self):
+        space = make_space("choice", None, {"type": "object", "required": ["item"]})
+        assert space.faults("a", options=["a", "b"], state={"item": 1}) == []
+        assert [fault.field for fault in space.faults("z", options=["a", "b"], state={})] == ["state.item", "action"]
 
     @pytest.mark.parametrize(
         "schema",
