@@ -36,6 +36,7 @@ from workspaces.services import create_workspace, record_audit
 
 KIND = "training.rehearse"
 SOURCE_FILE = "source.json"
+NAME_LENGTH = 200
 
 
 def start_rehearsal(
@@ -88,7 +89,7 @@ def _digest(source: Source, plan: Plan, text_field: str, label_field: str) -> st
 
 
 def _create(source: Source, plan: Plan, named: tuple[str, str], digest: str, requested_by: str) -> Rehearsal:
-    name = f"Rehearsal of {source.name}"
+    name = f"Rehearsal of {source.name}"[:NAME_LENGTH]
     workspace = create_workspace(slug=_free_slug(source.name), name=name)
     with tempfile.TemporaryDirectory(prefix="reckoner-rehearsal-") as folder:
         (Path(folder) / SOURCE_FILE).write_text(json.dumps(asdict(source), ensure_ascii=False), encoding="utf-8")

@@ -167,6 +167,8 @@ def test_another_plan_or_file_is_another_rehearsal(source: Source, store: Path) 
     assert first.id != other.id and other.workspace.slug == "rehearsal-notes-2"
     assert start(source).id == first.id
     assert start(source, again=True).id not in {first.id, other.id}
+    longest = start(replace(source, name="n" * 251 + ".csv"))
+    assert longest.name.startswith("Rehearsal of nnn") and len(longest.workspace.slug) <= 63
 
 
 def run_command(capsys: Any, *arguments: str) -> tuple[int, str, str]:
