@@ -16,7 +16,7 @@ from workspaces.ids import uuid7_bound
 
 PARTITIONED = {
     "decisions_decision": "id",
-    "decisions_step": "decision_id",
+    "decisions_step": "id",
     "decisions_feedback": "decision_id",
     "decisions_reward": "decision_id",
 }
@@ -75,16 +75,33 @@ def partition_name(table: str, month: dt.datetime) -> str:
     return f"{table}_{month:%Y_%m}"
 
 
+def partition_key(table: str) -> str | None:
+    """The column that the table is partitioned by as it stands; None where it is not there.
+
+    Asked of the database, since migrations call `ensure_partitions` on tables as they were.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT a.attname FROM pg_partitioned_table p"
+            " JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]"
+            " WHERE p.partrelid = to_regclass(%s)",
+            [table],
+        )
+        found = cursor.fetchone()
+    return found[0] if found else None
+
+
 def ensure_partitions(now: dt.datetime, *, ahead: int = MONTHS_AHEAD) -> list[str]:
     """Makes the partitions of this month and the `ahead` next ones that are missing; returns their names.
 
     A month whose rows already lie in the default partition is left there: PostgreSQL would refuse to split it off.
     """
     made = []
+    keys = {table: key for table in PARTITIONED if (key := partition_key(table)) is not None}
     for months in range(ahead + 1):
         start, end = month_start(now, months), month_start(now, months + 1)
         low, high = uuid7_bound(start), uuid7_bound(end)
-        for table, key in PARTITIONED.items():
+        for table, key in keys.items():
             name = partition_name(table, start)
             with transaction.atomic(), connection.cursor() as cursor:
                 cursor.execute("SELECT to_regclass(%s)", [name])

@@ -351,12 +351,12 @@ class StepFactory(DjangoModelFactory[Step]):
     class Meta:
         model = Step
 
-    decision = factory.SubFactory(DecisionFactory)
-    workspace = factory.SelfAttribute("decision.workspace")
-    number = factory.Sequence(lambda n: n)
+    episode = factory.SubFactory(EpisodeFactory)
+    workspace = factory.SelfAttribute("episode.workspace")
     kind = "tool_call"
     name = "search"
-    content = factory.LazyFunction(lambda: {"query": "x"})
+    arguments = factory.LazyFunction(lambda: {"query": "x"})
+    success = True
     started_at = factory.LazyFunction(timezone.now)
 
 
@@ -383,6 +383,8 @@ class LabelFactory(DjangoModelFactory[Label]):
     reviewer = factory.SubFactory(UserFactory)
     verdict = Verdict.CONFIRMED
 
+    """A tool call of an episode of its own; give `decision=` as well, or `episode=None, workspace=…` instead."""
+
 
 class RewardFactory(DjangoModelFactory[Reward]):
     class Meta:
@@ -393,6 +395,8 @@ class RewardFactory(DjangoModelFactory[Reward]):
     spec = factory.LazyAttribute(
         lambda o: o.decision.agent.reward_specs.first() or RewardSpecFactory(agent=o.decision.agent)
     )
+    recorded_at = factory.SelfAttribute("started_at")
+    content_hash = factory.LazyFunction(lambda: secrets.token_bytes(32))
     version = 1
     value = 0.75
     raw = 1.0

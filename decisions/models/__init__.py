@@ -1,10 +1,12 @@
 """The ledger: agents, what they decided, what was observed afterwards, and what it was worth."""
 
 from decisions.models.agent import ActionSpaceKind, Agent, AgentKind, AgentVersion
-from decisions.models.decision import Decision, Episode, Step
+from decisions.models.decision import Decision
+from decisions.models.episode import Episode
 from decisions.models.feedback import Feedback, FeedbackSource, Label, Verdict
 from decisions.models.reward import Reward, RewardSpec
 
+from decisions.models.step import Step, StepKind
 __all__ = [
     "ActionSpaceKind",
     "Agent",
@@ -20,3 +22,4 @@ __all__ = [
     "Step",
     "Verdict",
 ]
+    "StepKind",

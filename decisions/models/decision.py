@@ -1,7 +1,7 @@
 """Decisions, the episodes they belong to, and the steps inside them.
 
-`Decision` is partitioned by RANGE of its own uuid7 id, `Step` by its decision's; see migration 0001 and
-docs/adr/0003. References to a decision carry no database constraint: a referenced partition cannot be dropped.
+Partitioned by RANGE of their own uuid7 id; see migration 0001 and docs/adr/0003. References to a decision carry no
+database constraint: a referenced partition cannot be dropped.
 """
 
 from __future__ import annotations
@@ -12,25 +12,6 @@ from django.db.models import Q
 
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
-
-
-class Episode(WorkspaceOwned):
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    agent = models.ForeignKey("decisions.Agent", on_delete=models.CASCADE, related_name="episodes")
-    external_id = models.CharField(max_length=200, blank=True)
-    unit = models.CharField(max_length=200, blank=True)
-    started_at = models.DateTimeField()
-    ended_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["agent", "external_id"], condition=~Q(external_id=""), name="episode_external_id_once"
-            )
-        ]
-
-    def __str__(self) -> str:
-        return self.external_id or str(self.id)
 
 
 class Decision(WorkspaceOwned):
@@ -49,7 +30,7 @@ class Decision(WorkspaceOwned):
         "decisions.AgentVersion", on_delete=models.PROTECT, db_index=False, related_name="decisions"
     )
     episode = models.ForeignKey(
-        Episode, on_delete=models.PROTECT, null=True, blank=True, db_index=False, related_name="decisions"
+        "decisions.Episode", on_delete=models.PROTECT, null=True, blank=True, db_index=False, related_name="decisions"
     )
     step_number = models.PositiveIntegerField(null=True, blank=True)
     unit = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - NULL: no unit was named
@@ -123,30 +104,3 @@ class Decision(WorkspaceOwned):
 
     def __str__(self) -> str:
         return str(self.id)
-
-
-class Step(WorkspaceOwned):
-    """A tool call, a reasoning step or a span inside one decision, in order of `number`."""
-
-    pk = models.CompositePrimaryKey("decision_id", "number")
-    workspace = models.ForeignKey("workspaces.Workspace", on_delete=models.CASCADE, db_index=False, related_name="+")
-    decision = models.ForeignKey(
-        Decision, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="steps"
-    )
-    number = models.PositiveIntegerField()
-    kind = models.CharField(
-        max_length=16, choices=[("tool_call", "Tool call"), ("reasoning", "Reasoning"), ("span", "Span")]
-    )
-    name = models.CharField(max_length=200, blank=True)
-    content = models.JSONField()
-    error = models.TextField(blank=True)
-    started_at = models.DateTimeField()
-    duration_ms = models.FloatField(null=True, blank=True)
-
-    class Meta:
-        constraints = [
-            models.CheckConstraint(condition=Q(kind__in=["tool_call", "reasoning", "span"]), name="step_kind_known")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.number} of {self.decision_id}"

@@ -6,7 +6,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils import timezone
 
-from decisions.models import Decision, Feedback, Reward
+from decisions.models import Decision, Feedback, Reward, Step
 from decisions.partitioning import PARTITIONED, ensure_partitions, month_start, partition_name
 from tests.factories import (
     AgentFactory,
@@ -48,6 +48,11 @@ IMPOSSIBLE = [
     (FeedbackFactory, {"source": "oracle"}),
     (LabelFactory, {"verdict": "liked"}),
     (StepFactory, {"kind": "daydream"}),
+    (StepFactory, {"confidence": 1.1}),
+    (StepFactory, {"duration_ms": -1.0}),
+    (StepFactory, {"error": "it broke", "success": True}),
+    (StepFactory, {"error": "it broke", "success": None}),
+    (EpisodeFactory, {"tasks_failed": -1}),
 ]
 
 
@@ -62,6 +67,12 @@ def test_a_decision_has_one_policy():
     with pytest.raises(IntegrityError), transaction.atomic():
         DecisionFactory(model_version=version)
     assert DecisionFactory(model_version=version, policy_name=None).pk
+
+
+def test_a_step_belongs_to_an_episode_or_a_decision(workspace):
+    with pytest.raises(IntegrityError), transaction.atomic():
+        StepFactory(episode=None, workspace=workspace)
+    assert StepFactory(episode=None, workspace=workspace, decision=DecisionFactory(agent__workspace=workspace)).pk
 
 
 def test_feedback_has_a_target(workspace):
@@ -116,7 +127,6 @@ class TestPartitions:
         now = timezone.now()
         decision = DecisionFactory()
         FeedbackFactory(decision=decision, observed_at=now - dt.timedelta(days=90))  # its own time does not matter
-        StepFactory(decision=decision)
         RewardFactory(decision=decision)
         for model, key in ((Decision, "id"), (Feedback, "decision_id"), (Reward, "decision_id")):
             assert self.lies_in(model, key, decision.id) == [partition_name(model._meta.db_table, month_start(now))]
@@ -133,6 +143,11 @@ class TestPartitions:
         assert self.lies_in(Decision, "id", old.id) == ["decisions_decision_default"]
         feedback = FeedbackFactory(decision=None, workspace=workspace, unit="ann")
         assert self.lies_in(Feedback, "id", feedback.id) == ["decisions_feedback_default"]
+
+    def test_a_step_lies_in_the_month_of_its_own_id(self):
+        now = timezone.now()
+        step = StepFactory(decision=DecisionFactory(id=uuid7_at(dt.datetime(2020, 5, 1, tzinfo=dt.UTC))))
+        assert self.lies_in(Step, "id", step.id) == [partition_name("decisions_step", month_start(now))]
 
     def test_months_are_made_once_and_ahead_of_time(self):
         later = month_start(timezone.now(), 14)
