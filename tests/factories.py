@@ -347,7 +347,44 @@ class DecisionFactory(DjangoModelFactory[Decision]):
     content_hash = factory.LazyFunction(lambda: secrets.token_bytes(32))
 
 
+class ProjectFactory(DjangoModelFactory[Project]):
+    class Meta:
+        model = Project
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    ref = factory.Sequence(lambda n: f"opus-{n}")
+    name = factory.LazyAttribute(lambda o: o.ref.replace("-", " ").title())
+
+
+class ItemFactory(DjangoModelFactory[Item]):
+    class Meta:
+        model = Item
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    ref = factory.Sequence(lambda n: f"item-{n}")
+    title = factory.LazyAttribute(lambda o: o.ref.replace("-", " ").title())
+    status = "TODO"
+
+
+class StatusChangeFactory(DjangoModelFactory[StatusChange]):
+    """An item that was TODO is done; nothing has been spread yet."""
+
+    class Meta:
+        model = StatusChange
+
+    item = factory.SubFactory(ItemFactory)
+    workspace = factory.SelfAttribute("item.workspace")
+    from_status = "TODO"
+    to_status = "DONE"
+    outcome = "DONE"
+    observed_at = factory.LazyFunction(timezone.now)
+    recorded_at = factory.SelfAttribute("observed_at")
+    content_hash = factory.LazyFunction(lambda: secrets.token_bytes(32))
+
+
 class StepFactory(DjangoModelFactory[Step]):
+    """A tool call of an episode of its own; give `decision=` as well, or `episode=None, workspace=…` instead."""
+
     class Meta:
         model = Step
 
@@ -358,6 +395,8 @@ class StepFactory(DjangoModelFactory[Step]):
     arguments = factory.LazyFunction(lambda: {"query": "x"})
     success = True
     started_at = factory.LazyFunction(timezone.now)
+    recorded_at = factory.SelfAttribute("started_at")
+    content_hash = factory.LazyFunction(lambda: secrets.token_bytes(32))
 
 
 class FeedbackFactory(DjangoModelFactory[Feedback]):
@@ -383,8 +422,6 @@ class LabelFactory(DjangoModelFactory[Label]):
     reviewer = factory.SubFactory(UserFactory)
     verdict = Verdict.CONFIRMED
 
-    """A tool call of an episode of its own; give `decision=` as well, or `episode=None, workspace=…` instead."""
-
 
 class RewardFactory(DjangoModelFactory[Reward]):
     class Meta:
@@ -395,8 +432,6 @@ class RewardFactory(DjangoModelFactory[Reward]):
     spec = factory.LazyAttribute(
         lambda o: o.decision.agent.reward_specs.first() or RewardSpecFactory(agent=o.decision.agent)
     )
-    recorded_at = factory.SelfAttribute("started_at")
-    content_hash = factory.LazyFunction(lambda: secrets.token_bytes(32))
     version = 1
     value = 0.75
     raw = 1.0

@@ -5,8 +5,8 @@ from decisions.models.decision import Decision
 from decisions.models.episode import Episode
 from decisions.models.feedback import Feedback, FeedbackSource, Label, Verdict
 from decisions.models.reward import Reward, RewardSpec
-
 from decisions.models.step import Step, StepKind
+
 __all__ = [
     "ActionSpaceKind",
     "Agent",
@@ -20,6 +20,6 @@ __all__ = [
     "Reward",
     "RewardSpec",
     "Step",
+    "StepKind",
     "Verdict",
 ]
-    "StepKind",
