@@ -24,7 +24,15 @@ from decisions.errors import IdConflict
 from decisions.exploration import acting_policy, draw_action
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, write_rows
-from decisions.ledger import DECISION_TABLE, AgentRoom, check_id, content_hash, get_agent_room, resolve_episodes
+from decisions.ledger import (
+    DECISION_TABLE,
+    AgentRoom,
+    check_id,
+    content_hash,
+    get_agent_room,
+    resolve_episodes,
+    space_of,
+)
 from decisions.models import ActionSpaceKind, Decision
 from decisions.prompts import PromptError, render_prompt
 from models_registry.backends.model_server import Score, ScoreItem, score
@@ -109,6 +117,8 @@ def _ask(room: AgentRoom, router: Router, items: Sequence[DecideItem], now: dt.d
             continue
         if room.version.options is not None and item.options not in (None, room.version.options):
             faults.append(FieldFault(f"{path}options", "differ from those of the agent's version", "the same, or none"))
+        if (schema := space_of(room.version).state) is not None:
+            faults += [replace(fault, field=path + fault.field) for fault in schema.faults(item.state)]
         if len(set(options)) != len(options):
             faults.append(FieldFault(f"{path}options", "names an option twice", "each option once"))
         try:
@@ -223,6 +233,10 @@ def _decision_row(by: Actor, room: AgentRoom, question: _Question, now: dt.datet
         "step_number": item.step_number,
         "unit": question.unit,
         "external_id": item.external_id,
+        "item_ref": item.item_ref or None,
+        "project_ref": item.project_ref or None,
+        "user_ref": item.user_ref or None,
+        "next_state": None,
         "state": item.state,
         "options": list(question.options),
         "completion": None,

@@ -16,7 +16,7 @@ from django.db.models import Q
 from django.utils import timezone
 from msgspec import UNSET, UnsetType
 
-from decisions.actions import check_action
+from decisions.actions import Space, make_space
 from decisions.errors import IdConflict, UnknownAgent
 from decisions.ingest.decoding import ItemError
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
@@ -45,9 +45,13 @@ DECISION_TABLE = Table(
         "step_number": "int4",
         "unit": "text",
         "external_id": "text",
+        "item_ref": "text",
+        "project_ref": "text",
+        "user_ref": "text",
         "state": "jsonb",
         "options": "jsonb",
         "action": "jsonb",
+        "next_state": "jsonb",
         "completion": "text",
         "confidence": "float8",
         "reasoning": "text",
@@ -131,6 +135,21 @@ def check_moment(given: dt.datetime | UnsetType) -> list[FieldFault]:
     if given is UNSET or EARLIEST <= given <= LATEST:
         return []
     return [FieldFault("observed_at", f"{given.isoformat()} is out of range", f"{EARLIEST:%Y} to {LATEST:%Y}")]
+
+
+_SPACES: dict[uuid.UUID, Space] = {}
+MAX_SPACES = 1024
+
+
+def space_of(version: AgentVersion) -> Space:
+    """The version's action space, compiled once in a process: versions never change."""
+    space = _SPACES.get(version.id)
+    if space is None:
+        if len(_SPACES) >= MAX_SPACES:
+            _SPACES.clear()
+        space = make_space(version.action_space, version.action_schema, version.state_schema)
+        _SPACES[version.id] = space
+    return space
 
 
 def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, AgentRoom]:
@@ -249,7 +268,7 @@ def _decision_row(
     options = item.options if item.options is not None else room.version.options
     if room.version.options is not None and item.options not in (None, room.version.options):
         faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
-    faults += check_action(room.version.action_space, item.action, options=options, schema=room.version.action_schema)
+    faults += space_of(room.version).faults(item.action, options=options, state=item.state)
     version_id = None
     if (item.model_version is None) == (item.policy_name is None):
         faults.append(FieldFault("policy_name", "give exactly one of policy_name and model_version", "who acted"))
@@ -268,9 +287,13 @@ def _decision_row(
         "step_number": item.step_number,
         "unit": item.unit,
         "external_id": item.external_id,
+        "item_ref": item.item_ref or None,
+        "project_ref": item.project_ref or None,
+        "user_ref": item.user_ref or None,
         "state": item.state,
         "options": options,
         "action": item.action,
+        "next_state": item.next_state or None,
         "completion": item.completion,
         "confidence": item.confidence,
         "reasoning": item.reasoning,

@@ -20,6 +20,7 @@ class AgentVersionSerializer(serializers.ModelSerializer[AgentVersion]):
             "action_space",
             "options",
             "action_schema",
+            "state_schema",
             "prompt_template",
             "max_prompt_tokens",
             "max_completion_tokens",
@@ -45,15 +46,18 @@ class AgentCreateSerializer(StrictBody):
     slug = serializers.SlugField(max_length=63)
     name = serializers.CharField(max_length=200)
     kind = serializers.ChoiceField(choices=AgentKind.choices, default="CUSTOM")
-    unit = serializers.CharField(max_length=32, default="item")
-    prompt_template = serializers.CharField(help_text="Names fields of the state: {{ title }}")
-    action_space = serializers.ChoiceField(choices=ActionSpaceKind.choices, default="choice")
+    unit = serializers.CharField(max_length=32, required=False, help_text="By default the kind's: user or item")
+    prompt_template = serializers.CharField(
+        required=False, help_text="Names fields of the state: {{ title }}. Without it the agent takes its kind's set-up"
+    )
+    action_space = serializers.ChoiceField(choices=ActionSpaceKind.choices, required=False)
     options = serializers.ListField(child=serializers.CharField(max_length=200), required=False, allow_null=True)
     action_schema = serializers.DictField(required=False, allow_null=True)
-    max_prompt_tokens = serializers.IntegerField(min_value=4, max_value=131_072, default=64)
-    max_completion_tokens = serializers.IntegerField(min_value=1, max_value=32_768, default=16)
-    temperature = serializers.FloatField(default=1.0)
-    epsilon = serializers.FloatField(default=0.05)
+    state_schema = serializers.DictField(required=False, allow_null=True)
+    max_prompt_tokens = serializers.IntegerField(min_value=4, max_value=131_072, required=False)
+    max_completion_tokens = serializers.IntegerField(min_value=1, max_value=32_768, required=False)
+    temperature = serializers.FloatField(required=False)
+    epsilon = serializers.FloatField(required=False)
 
 
 class DecisionSerializer(serializers.ModelSerializer[Decision]):
@@ -71,6 +75,7 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
             "state",
             "options",
             "action",
+            "next_state",
             "confidence",
             "completion",
             "reasoning",
@@ -85,6 +90,9 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
             "episode",
             "step_number",
             "external_id",
+            "item_ref",
+            "project_ref",
+            "user_ref",
             "latency_ms",
             "tokens_in",
             "tokens_out",

@@ -20,7 +20,21 @@ import factory
 from django.utils import timezone
 from factory.django import DjangoModelFactory
 
-from decisions.models import Agent, AgentVersion, Decision, Episode, Feedback, Label, Reward, RewardSpec, Step, Verdict
+from decisions.models import (
+    Agent,
+    AgentVersion,
+    Decision,
+    Episode,
+    Feedback,
+    Item,
+    Label,
+    Project,
+    Reward,
+    RewardSpec,
+    StatusChange,
+    Step,
+    Verdict,
+)
 from jobs.models import Job, Outbox
 from models_registry import artifacts
 from models_registry.models import (

@@ -55,6 +55,11 @@ class DecisionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tokens_in: Count | None = None
     tokens_out: Count | None = None
     cost: Annotated[float, Meta(ge=0, le=999_999)] | None = None
+    # UNSET and not None: these are no part of the content hash of what was sent before they were known.
+    item_ref: Name | UnsetType | None = UNSET
+    project_ref: Name | UnsetType | None = UNSET
+    user_ref: Name | UnsetType | None = UNSET
+    next_state: dict[str, Any] | UnsetType | None = UNSET
 
 
 class FeedbackIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -85,3 +90,6 @@ class DecideItem(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     step_number: Count | None = None
     external_id: Text | None = None
     id: uuid.UUID | UnsetType = UNSET
+    item_ref: Name | UnsetType | None = UNSET
+    project_ref: Name | UnsetType | None = UNSET
+    user_ref: Name | UnsetType | None = UNSET

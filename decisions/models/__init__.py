@@ -4,6 +4,7 @@ from decisions.models.agent import ActionSpaceKind, Agent, AgentKind, AgentVersi
 from decisions.models.decision import Decision
 from decisions.models.episode import Episode
 from decisions.models.feedback import Feedback, FeedbackSource, Label, Verdict
+from decisions.models.item import Item, ItemOutcome, Project, StatusChange
 from decisions.models.reward import Reward, RewardSpec
 from decisions.models.step import Step, StepKind
 
@@ -16,9 +17,13 @@ __all__ = [
     "Episode",
     "Feedback",
     "FeedbackSource",
+    "Item",
+    "ItemOutcome",
     "Label",
+    "Project",
     "Reward",
     "RewardSpec",
+    "StatusChange",
     "Step",
     "StepKind",
     "Verdict",

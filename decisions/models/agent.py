@@ -52,7 +52,8 @@ class Agent(WorkspaceOwned):
 
 class AgentVersion(WorkspaceOwned):
     """Immutable (a trigger refuses UPDATE): an editable template would make logged prompts and propensities
-    unreproducible. `options` is null where each decision brings its own.
+    unreproducible. `options` is null where each decision brings its own. `state_schema`, where there is one, says what
+    a state must hold; `action_schema` is for structured actions.
 
     The acting policy is p^(1/`temperature`) over the options, mixed with `epsilon` of the uniform.
     """
@@ -63,6 +64,7 @@ class AgentVersion(WorkspaceOwned):
     action_space = models.CharField(max_length=16, choices=ActionSpaceKind.choices, default=ActionSpaceKind.CHOICE)
     options = models.JSONField(null=True, blank=True)
     action_schema = models.JSONField(null=True, blank=True)
+    state_schema = models.JSONField(null=True, blank=True)
     prompt_template = models.TextField()
     max_prompt_tokens = models.PositiveIntegerField(default=64)
     max_completion_tokens = models.PositiveIntegerField(default=16)

@@ -1,4 +1,4 @@
-"""Decisions, the episodes they belong to, and the steps inside them.
+"""Decisions.
 
 Partitioned by RANGE of their own uuid7 id; see migration 0001 and docs/adr/0003. References to a decision carry no
 database constraint: a referenced partition cannot be dropped.
@@ -35,9 +35,14 @@ class Decision(WorkspaceOwned):
     step_number = models.PositiveIntegerField(null=True, blank=True)
     unit = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - NULL: no unit was named
     external_id = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001
+    # The app's own ids. Strings and no foreign keys: a decision may come before its item was heard of.
+    item_ref = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001
+    project_ref = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001
+    user_ref = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001
     state = models.JSONField()
     options = models.JSONField(null=True, blank=True)
     action = models.JSONField()
+    next_state = models.JSONField(null=True, blank=True)
     completion = models.TextField(null=True, blank=True)  # noqa: DJ001
     confidence = models.FloatField(null=True, blank=True)
     reasoning = models.TextField(null=True, blank=True)  # noqa: DJ001
@@ -98,6 +103,10 @@ class Decision(WorkspaceOwned):
             models.Index(fields=["agent", "-id"], name="decision_agent_newest"),
             models.Index(fields=["exposure"], condition=Q(exposure__isnull=False), name="decision_exposure"),
             models.Index(fields=["episode"], condition=Q(episode__isnull=False), name="decision_episode"),
+            # An item's outcome reaches all its decisions.
+            models.Index(
+                fields=["workspace", "item_ref", "-id"], condition=Q(item_ref__isnull=False), name="decision_item"
+            ),
             # Rows arrive in this order, so a few pages of block ranges do what a B-tree would cost ingest for.
             BrinIndex(fields=["recorded_at"], name="decision_recorded"),
         ]
