@@ -68,7 +68,7 @@ class Schema:
             errors = sorted(validator.iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))
         except Unresolvable as error:
             return [FieldFault(self.name, f"the agent's schema refers to what is not in it: {error}")]
-        return [fault for error in errors for fault in _named(self.name + _written(error.absolute_path), error)]
+        return [fault for error in errors for inner in _inside(error) for fault in _named(self.name, inner)]
 
 
 def _never(value: Any) -> bool:
@@ -216,15 +216,33 @@ def _offers(schema: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
             yield from _offers(inner, place)
 
 
-def _named(path: str, error: jsonschema.ValidationError) -> Iterator[FieldFault]:
+def _inside(error: jsonschema.ValidationError) -> Iterator[jsonschema.ValidationError]:
+    """Of alternatives such as "a list or null", the errors of the only one that is of the value's type."""
+    meant: dict[Any, list[jsonschema.ValidationError]] = {}
+    for inner in error.context or []:
+        meant.setdefault(inner.schema_path[0], []).append(inner)
+    kinds = [
+        errors
+        for errors in meant.values()
+        if not any(inner.validator == "type" and not inner.relative_path for inner in errors)
+    ]
+    if error.validator in {"anyOf", "oneOf"} and len(kinds) == 1:
+        for inner in kinds[0]:
+            yield from _inside(inner)
+    else:
+        yield error
+
+
+def _named(name: str, error: jsonschema.ValidationError) -> Iterator[FieldFault]:
     """The faults of one error; of a field that is missing or unknown, the path is that field's own."""
+    path = name + _written(error.absolute_path)
     if error.validator == "required":
-        name = next((name for name in error.validator_value if error.message.startswith(repr(name))), "")
-        yield FieldFault(f"{path}.{name}", "is missing", "a value")
+        field = next((field for field in error.validator_value if error.message.startswith(repr(field))), "")
+        yield FieldFault(f"{path}.{field}", "is missing", "a value")
     elif error.validator == "additionalProperties" and error.validator_value is False:
         known = error.schema.get("properties", {})
-        for name in sorted(set(error.instance) - set(known)):
-            yield FieldFault(f"{path}.{name}", "is not a field here", "one of " + ", ".join(known))
+        for field in sorted(set(error.instance) - set(known)):
+            yield FieldFault(f"{path}.{field}", "is not a field here", "one of " + ", ".join(known))
     else:
         yield FieldFault(path, error.message)
 

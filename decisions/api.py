@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -55,6 +56,13 @@ def body_of(struct: type[msgspec.Struct]) -> dict[str, Any]:
     return {"application/json": struct_schema(struct)}
 
 
+def _setup(kind: str, fields: dict[str, Any]) -> services.AgentSetup:
+    """As given; what was left out is the kind's own where no prompt template was given."""
+    return (
+        services.AgentSetup(**fields) if "prompt_template" in fields else replace(services.kind_setup(kind), **fields)
+    )
+
+
 class AgentList(generics.ListCreateAPIView[Agent]):
     """Agents of the workspace; making one also makes its model and its first reward spec."""
 
@@ -69,13 +77,14 @@ class AgentList(generics.ListCreateAPIView[Agent]):
         given = AgentCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = dict(given.validated_data)
+        kind = fields.pop("kind")
         agent = services.create_agent(
             by=acting(request),
             slug=fields.pop("slug"),
             name=fields.pop("name"),
-            kind=fields.pop("kind"),
-            unit=fields.pop("unit"),
-            setup=services.AgentSetup(**fields),
+            kind=kind,
+            unit=fields.pop("unit", None) or services.kind_unit(kind),
+            setup=_setup(kind, fields),
         )
         return Response(AgentSerializer(agent).data, status=201)
 
@@ -157,12 +166,18 @@ class DecisionList(IngestView, generics.ListAPIView[Decision]):
             decisions = decisions.filter(agent__slug=agent)
         if unit := text_parameter(self.request, "unit"):
             decisions = decisions.filter(unit=unit)
+        if item := text_parameter(self.request, "item"):
+            decisions = decisions.filter(item_ref=item)
+        if item := text_parameter(self.request, "item"):
+            decisions = decisions.filter(item_ref=item)
         return decisions
 
     @extend_schema(
         parameters=[
             OpenApiParameter("agent", str, description="Only this agent's decisions"),
             OpenApiParameter("unit", str, description="Only this unit's decisions"),
+            OpenApiParameter("item", str, description="Only decisions about this item, by its item_ref"),
+            OpenApiParameter("item", str, description="Only decisions about this item, by its item_ref"),
         ]
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:

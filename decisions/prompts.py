@@ -1,7 +1,8 @@
 """From an agent's template and a decision's state to the prompt. PURE.
 
 A template names fields of the state in double braces, dotted for nesting: `{{ item.title }}: {{ item.body }}`.
-`{{ options }}` lists the offered options. Nothing else is evaluated: stored text is data.
+`{{ item.body? }}` may be missing and then reads "none". `{{ options }}` lists the offered options. Nothing else is
+evaluated: stored text is data.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-FIELD = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)\s*\}\}")
+FIELD = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(\?)?\s*\}\}")
+MISSING = "none"
 
 
 class PromptError(ValueError):
@@ -26,7 +28,9 @@ def template_fields(template: str) -> list[str]:
     """The paths that the template names, in order, without repetition. Raises ValueError for stray braces."""
     rest = FIELD.sub("", template)
     if "{{" in rest or "}}" in rest:
-        raise ValueError("a field is written {{ name }} or {{ name.inner }}")
+        raise ValueError(
+            "a field is written {{ name }} or {{ name.inner }}, with a ? behind it where it may be missing"
+        )
     return list(dict.fromkeys(match.group(1) for match in FIELD.finditer(template)))
 
 
@@ -36,10 +40,10 @@ def as_text(value: Any) -> str:
 
 
 def render_prompt(template: str, state: Mapping[str, Any], options: Sequence[str] = ()) -> str:
-    """Fills the template. Raises PromptError for a field that the state lacks."""
+    """Fills the template. Raises PromptError for a field that the state lacks and must have."""
 
     def fill(match: re.Match[str]) -> str:
-        path = match.group(1)
+        path, optional = match.groups()
         if path == "options" and "options" not in state:
             return ", ".join(options)
         value: Any = state
@@ -50,8 +54,10 @@ def render_prompt(template: str, state: Mapping[str, Any], options: Sequence[str
                 isinstance(value, Sequence) and not isinstance(value, str) and name.isdigit() and int(name) < len(value)
             ):
                 value = value[int(name)]
+            elif optional:
+                return MISSING
             else:
                 raise PromptError(f"state.{path}", f"the prompt template names {path}, which the state lacks")
-        return as_text(value)
+        return MISSING if optional and value is None else as_text(value)
 
     return FIELD.sub(fill, template)

@@ -26,6 +26,7 @@ from decisions.models import (
     RewardSpec,
     Verdict,
 )
+from decisions.notes_app import FIVE, KINDS, action_schema, state_schema
 from decisions.prompts import template_fields
 from decisions.rewards.components import COMPONENTS
 from decisions.rewards.reckoning import SQL_COMPONENTS
@@ -43,6 +44,7 @@ class AgentSetup:
     action_space: str = "choice"
     options: Sequence[str] | None = None
     action_schema: Mapping[str, Any] | None = None
+    state_schema: Mapping[str, Any] | None = None
     max_prompt_tokens: int = 64
     max_completion_tokens: int = 16
     temperature: float = 1.0
@@ -61,11 +63,42 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
 DEFAULT_COMPONENTS = (ComponentSetup("verdict", 1.0),)
 
 
+def kind_setup(kind: str) -> AgentSetup:
+    """What an agent of this kind takes that brings no set-up of its own. Raises InvalidInput for CUSTOM."""
+    known = KINDS.get(kind)
+    if known is None:
+        raise InvalidInput(
+            "This kind of agent has no set-up of its own.",
+            faults=[FieldFault("prompt_template", "is missing", f"a template, or a kind of {', '.join(KINDS)}")],
+        )
+    return AgentSetup(
+        prompt_template=known.prompt_template,
+        action_space=known.action_space,
+        options=known.options,
+        action_schema=action_schema(known),
+        state_schema=state_schema(known),
+        max_prompt_tokens=known.max_prompt_tokens,
+        max_completion_tokens=known.max_completion_tokens,
+    )
+
+
+def kind_unit(kind: str) -> str:
+    """What an experiment on agents of this kind sticks to."""
+    return KINDS[kind].unit if kind in KINDS else "item"
+
+
 @transaction.atomic
 def create_agent(
-    *, by: Actor, slug: str, name: str, setup: AgentSetup, kind: str = AgentKind.CUSTOM, unit: str = "item"
+    *,
+    by: Actor,
+    slug: str,
+    name: str,
+    setup: AgentSetup | None = None,
+    kind: str = AgentKind.CUSTOM,
+    unit: str = "item",
 ) -> Agent:
-    """The agent, its first version, its registered model and its first reward spec."""
+    """The agent, its first version, its registered model and its first reward spec. Without `setup`, the kind's."""
+    setup = setup or kind_setup(kind)
     check_setup(setup)
     if Agent.objects.for_workspace(by.workspace).filter(slug=slug).exists():
         raise InvalidInput("The agent exists.", faults=[FieldFault("slug", f"{slug!r} is taken", "another slug")])
@@ -77,6 +110,17 @@ def create_agent(
     create_reward_spec(by=by, agent=agent, components=DEFAULT_COMPONENTS)
     record_audit(by=by, action="agent.created", target=f"agent:{agent.id}", details={"slug": slug})
     return agent
+
+
+@transaction.atomic
+def create_notes_agents(*, by: Actor) -> list[Agent]:
+    """The five agents of the notes app, by their kind's own set-up. Those that are there stay as they are."""
+    there = set(Agent.objects.for_workspace(by.workspace).filter(kind__in=FIVE).values_list("kind", flat=True))
+    return [
+        create_agent(by=by, slug=kind.lower(), name=AgentKind(kind).label, kind=kind, unit=kind_unit(kind))
+        for kind in FIVE
+        if kind not in there
+    ]
 
 
 def check_setup(setup: AgentSetup) -> None:
@@ -102,6 +146,8 @@ def check_setup(setup: AgentSetup) -> None:
         reason = check_schema(setup.action_schema or {})
         if reason is not None:
             faults.append(FieldFault("action_schema", reason, "a JSON schema of draft 2020-12"))
+    if setup.state_schema is not None and (reason := check_schema(setup.state_schema)) is not None:
+        faults.append(FieldFault("state_schema", reason, "a JSON schema of draft 2020-12"))
     if faults:
         raise InvalidInput("The agent's version is not usable.", faults=faults)
 
@@ -120,6 +166,7 @@ def create_agent_version(*, by: Actor, agent: Agent, setup: AgentSetup) -> Agent
         action_space=setup.action_space,
         options=list(setup.options) if setup.options is not None else None,
         action_schema=dict(setup.action_schema) if setup.action_schema is not None else None,
+        state_schema=dict(setup.state_schema) if setup.state_schema is not None else None,
         max_prompt_tokens=setup.max_prompt_tokens,
         max_completion_tokens=setup.max_completion_tokens,
         temperature=setup.temperature,

@@ -1,0 +1,43 @@
+"""`manage.py create_notes_agents`: the five agents of the notes app in a workspace."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from decisions.models import Agent
+from decisions.notes_app import FIVE
+from decisions.services import create_notes_agents
+from workspaces.actors import system
+from workspaces.models import Workspace
+
+EXIT_BAD_INPUT = 2
+
+
+class Command(BaseCommand):
+    help = "Makes the notes app's five agents where they are missing. Exit codes: 0 made, 2 the workspace is unknown."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--workspace", help="slug; may be left out where there is only one workspace")
+        parser.add_argument("--json", action="store_true", help="report as one JSON line")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        workspaces = Workspace.objects.order_by("created_at")
+        if options["workspace"]:
+            workspaces = workspaces.filter(slug=options["workspace"])
+        found = list(workspaces[:2])
+        if len(found) != 1:
+            known = ", ".join(Workspace.objects.values_list("slug", flat=True)) or "none"
+            self.stderr.write(f"--workspace: name one of: {known}")
+            sys.exit(EXIT_BAD_INPUT)
+        made = [agent.slug for agent in create_notes_agents(by=system(found[0]))]
+        there = Agent.objects.for_workspace(found[0]).filter(kind__in=FIVE).order_by("created_at", "id")
+        agents = {agent.kind: agent.slug for agent in reversed(there)}
+        if options["json"]:
+            self.stdout.write(json.dumps({"made": made, "agents": agents}))
+        else:
+            for kind in FIVE:
+                self.stdout.write(f"{kind}: {agents[kind]}{'' if agents[kind] in made else ' (was there)'}")
