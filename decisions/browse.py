@@ -19,6 +19,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models import Agent, Decision, Verdict
+from decisions.tombstones import NOT_ERASED
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7_bound
@@ -227,6 +228,7 @@ class Queue:
 def find_unjudged(workspace: Workspace, filters: Filters, *, size: int, without: Collection[uuid.UUID] = ()) -> Queue:
     """The next `size` decisions to label, leaving out those that the asker holds already. One statement."""
     look = Look(workspace, replace(filters, verdict=UNJUDGED), most=QUEUE_LOOK)
+    look.put(NOT_ERASED)
     look.values["limit"] = size + len(without)
     rows = look.run(
         "d.id, count(*) OVER ()", "ORDER BY coalesce(d.confidence, 2), d.id DESC LIMIT %(limit)s", judged=True

@@ -2,12 +2,13 @@
 
 from django.urls import path
 
-from decisions import api
+from decisions import api, export_api
 
 urlpatterns = [
     path("agents", api.AgentList.as_view(), name="api-agents"),
     path("agents/<slug:slug>/decide", api.Decide.as_view(), name="api-decide"),
     path("decisions", api.DecisionList.as_view(), name="api-decisions"),
+    path("decisions/export", export_api.DecisionExport.as_view(), name="api-decisions-export"),
     path("decisions/<uuid:pk>", api.DecisionDetail.as_view(), name="api-decision"),
     path("decisions/<uuid:pk>/labels", api.DecisionLabels.as_view(), name="api-decision-labels"),
     path("feedback", api.FeedbackCreate.as_view(), name="api-feedback"),

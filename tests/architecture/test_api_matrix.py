@@ -42,7 +42,7 @@ OPEN = {"api-schema", "api-docs"}  # the description of the API, without data
 @dataclass(frozen=True)
 class Call:
     """One way to call an endpoint. `path` and `body` are filled with the ids of `World`; `object` says that another
-    workspace's ids must give 404 (or 400 in a body), not only an empty list."""
+    workspace's ids must give 404 (or 400 in a body), not only an empty list. `lines` are streamed, one JSON each."""
 
     method: str
     path: str
@@ -50,6 +50,7 @@ class Call:
     body: Callable[[World], Any] | None = None
     status: int = 200
     foreign: tuple[int, ...] = ()
+    lines: bool = False
 
 
 @dataclass
@@ -138,6 +139,7 @@ CALLS: dict[str, list[Call]] = {
         Call("GET", "decisions", READ),
         Call("POST", "decisions", "decisions:write", decision_body, 201, foreign=(400,)),
     ],
+    "api-decisions-export": [Call("GET", "decisions/export", READ, lines=True)],
     "api-decision": [Call("GET", "decisions/{decision}", READ, foreign=(404,))],
     "api-decision-labels": [
         Call("POST", "decisions/{decision}/labels", "feedback:write", lambda w: {"verdict": "confirmed"}, 201, (404,))
@@ -248,7 +250,8 @@ def test_someone_else_s_object_is_not_there(api, outsider, other_workspace, worl
 
 @pytest.mark.parametrize("call", [p for p in ALL if p.values[0].method == "GET" and "{" not in p.values[0].path])
 def test_lists_show_one_workspace_only(api, world, elsewhere, call):
-    shown = send(api(), call, world).json()["results"]
+    answer = send(api(), call, world)
+    shown = list(answer.streaming_content) if call.lines else answer.json()["results"]
     assert shown
     text = str(shown)
     for name in ("agent", "decision", "champion", "version", "dataset", "run", "experiment", "export"):
