@@ -67,7 +67,6 @@ class SeedLoop:
         self.agent = self._agent()
 
     def advance(self) -> None:
-        self.fraction = 0.0
         base = self._await(self._base_run(), "teaching the base", 0.0, BASE_SHARE)
         ceiling = self._ceiling_run(base)
         for number in range(1, self.plan.rounds + 1):
@@ -189,7 +188,11 @@ class SeedLoop:
         if run.is_terminal:
             raise Permanent(f"seed {self.seed}: the {run.method} run {run.id} {run.state}: {run.error}")
         said = f"seed {self.seed}: {message} ({run.message or run.state})"
-        raise Defer(LOOK_AGAIN_SECONDS, progress=at + share * (0.5 + 0.5 * run.progress), message=said)
+        raise Defer(LOOK_AGAIN_SECONDS, progress=self._overall(at + share * (0.5 + 0.5 * run.progress)), message=said)
+
+    def _overall(self, fraction: float) -> float:
+        """How far the whole rehearsal is, when this seed is so far."""
+        return (self.seed + fraction) / self.plan.seeds
 
     # Deciding, and what the person says of it.
 
@@ -250,7 +253,9 @@ class SeedLoop:
             ]
             rng = random.Random(f"{self.seed}/{what}/{start}")  # noqa: S311 - reproducible draws
             gateway.decide(by=self.by, agent=self.agent.slug, items=items, rng=rng)
-            self.context.progress(at, f"seed {self.seed}: {what}: {start + len(chunk)} of {len(rows)} decisions")
+            self.context.progress(
+                self._overall(at), f"seed {self.seed}: {what}: {start + len(chunk)} of {len(rows)} decisions"
+            )
 
     def _say(self, rows: Sequence[Example], when: str) -> None:
         """The person's verdicts that are due; the key makes a repeated send harmless."""

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.utils.text import slugify
 
 from jobs.context import JobContext
-from jobs.errors import Defer, JobCancelled
+from jobs.errors import JobCancelled
 from jobs.models import Job
 from jobs.services import enqueue_job, request_cancel
 from models_registry.artifacts import artifact_path
@@ -136,14 +136,8 @@ def rehearse(context: JobContext) -> dict[str, Any]:
     source, plan = read_stored_source(rehearsal), Plan.from_plain(rehearsal.plan)
     results: list[Mapping[str, Any]] = rehearsal.results
     while len(results) < plan.seeds:
-        done = len(results)
-        loop = SeedLoop(context, rehearsal, source, done)
-        try:
-            loop.advance()
-        except Defer as later:
-            raise Defer(
-                later.seconds, progress=(done + (later.progress or 0.0)) / plan.seeds, message=later.message
-            ) from None
+        loop = SeedLoop(context, rehearsal, source, seed=len(results))
+        loop.advance()
         results = [*results, report_seed(loop)]
         with context.fenced():
             Rehearsal.objects.filter(id=rehearsal.id).update(results=results)

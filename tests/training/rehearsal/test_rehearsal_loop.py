@@ -123,18 +123,20 @@ def test_a_rehearsal_tells_what_the_loop_would_do(
 
 
 def test_a_cancelled_rehearsal_goes_on_where_it_was(served: str, source: Source) -> None:
-    rehearsal = start(source)
+    rehearsal = start(source, plan=replace(PLAN, seeds=3))
     for _ in range(200):
         run_job(rehearsal.job.id)
         base = TrainingRun.objects.filter(workspace=rehearsal.workspace).first()
         if base is not None:
             break
     assert base is not None and base.state == RunState.QUEUED
+    rehearsal.job.refresh_from_db()
+    assert 0 < rehearsal.job.progress < 0.2 / 3  # of all three seeds
     cancel_rehearsal(by=system(rehearsal.workspace), rehearsal=rehearsal)
     base.refresh_from_db()
     assert base.state == RunState.CANCELLED
     assert AuditEntry.objects.filter(action="rehearsal.cancelled").count() == 1
-    again = start(source)
+    again = start(source, plan=replace(PLAN, seeds=3))
     assert again.id == rehearsal.id and again.job_id != rehearsal.job_id
     for _ in range(200):
         Job.objects.filter(id=again.job.id).update(run_after=timezone.now())
@@ -167,7 +169,7 @@ def test_another_plan_or_file_is_another_rehearsal(source: Source, store: Path) 
     assert first.id != other.id and other.workspace.slug == "rehearsal-notes-2"
     assert start(source).id == first.id
     assert start(source, again=True).id not in {first.id, other.id}
-    longest = start(replace(source, name="n" * 251 + ".csv"))
+    longest = start(replace(source, name="n" * 251 + ".csv"), again=True)
     assert longest.name.startswith("Rehearsal of nnn") and len(longest.workspace.slug) <= 63
 
 
