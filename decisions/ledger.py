@@ -17,11 +17,13 @@ from django.utils import timezone
 from msgspec import UNSET, UnsetType
 
 from decisions.actions import Space, make_space
+from decisions.episodes import ensure_episodes
 from decisions.errors import IdConflict, UnknownAgent
 from decisions.ingest.decoding import ItemError
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.writer import Row, Table, write_rows
 from decisions.models import Agent, AgentVersion, Decision, Episode, Feedback, Verdict
+from decisions.outcome_spread import mark_late_decisions
 from models_registry.models import ModelVersion
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, NotFound, ReckonerError
@@ -121,20 +123,22 @@ def content_hash(item: Any) -> bytes:
     return hashlib.sha256(msgspec.json.encode(item, order="deterministic")).digest()
 
 
-def check_id(given: uuid.UUID, now: dt.datetime) -> list[FieldFault]:
+def check_id(given: uuid.UUID, now: dt.datetime, since: dt.datetime | None = None) -> list[FieldFault]:
     """Faults of a client's id: ids order and partition the ledger, so they are uuid7 of about now."""
     moment = uuid7_time(given)
     if moment is None:
         return [FieldFault("id", "is not a uuid7", "a uuid7; other ids go to external_id")]
-    if not now - OLDEST <= moment <= now + NEWEST:
-        return [FieldFault("id", f"its time {moment.isoformat()} is out of range", "400 days back to 1 hour ahead")]
+    oldest = now - OLDEST if since is None else since
+    if not oldest <= moment <= now + NEWEST:
+        expected = "400 days back to 1 hour ahead" if since is None else f"{since:%Y} to 1 hour ahead"
+        return [FieldFault("id", f"its time {moment.isoformat()} is out of range", expected)]
     return []
 
 
-def check_moment(given: dt.datetime | UnsetType) -> list[FieldFault]:
+def check_moment(given: dt.datetime | UnsetType, name: str = "observed_at") -> list[FieldFault]:
     if given is UNSET or EARLIEST <= given <= LATEST:
         return []
-    return [FieldFault("observed_at", f"{given.isoformat()} is out of range", f"{EARLIEST:%Y} to {LATEST:%Y}")]
+    return [FieldFault(name, f"{given.isoformat()} is out of range", f"{EARLIEST:%Y} to {LATEST:%Y}")]
 
 
 _SPACES: dict[uuid.UUID, Space] = {}
@@ -167,6 +171,10 @@ def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, AgentRoom]:
     return {slug: AgentRoom(agent, newest[agent.id]) for slug, agent in agents.items() if agent.id in newest}
 
 
+def unknown_agent(slug: str) -> FieldFault:
+    return FieldFault("agent", f"{slug!r} is unknown here", "an agent's slug")
+
+
 def get_agent_room(by: Actor, slug: str) -> AgentRoom:
     """Raises UnknownAgent."""
     room = find_agents(by, [slug]).get(slug)
@@ -175,26 +183,34 @@ def get_agent_room(by: Actor, slug: str) -> AgentRoom:
     return room
 
 
-def record_decisions(*, by: Actor, items: Sequence[tuple[int, DecisionIn]]) -> Outcome:
-    """Decisions that were made elsewhere. Bad items are reported, the rest is stored in one transaction."""
+def record_decisions(
+    *, by: Actor, items: Sequence[tuple[int, DecisionIn]], since: dt.datetime | None = None
+) -> Outcome:
+    """Decisions that were made elsewhere. Bad items are reported, the rest is stored in one transaction.
+
+    Ids may be as old as `since`, which imports of old files give; 400 days without it.
+    """
     now = timezone.now()
     rooms = find_agents(by, {item.agent for _, item in items})
     versions = _find_model_versions(by, rooms, items)
 
     def as_row(item: DecisionIn) -> Row:
-        return _decision_row(by, item, rooms, versions, now)
+        return _decision_row(by, item, rooms, versions, now, since)
 
-    return _write_batch(DECISION_TABLE, items, as_row, by)
+    return write_batch(DECISION_TABLE, items, as_row, by)
 
 
-def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]]) -> Outcome:
-    """Feedback on decisions, episodes or units of this workspace; its decision may still be on the way."""
+def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since: dt.datetime | None = None) -> Outcome:
+    """Feedback on decisions, episodes or units of this workspace; its decision may still be on the way.
+
+    `since` as in `record_decisions`.
+    """
     now = timezone.now()
     foreign = _foreign_targets(by, [item for _, item in items])
     keyed = _find_keys(by, [item for _, item in items])
 
     def as_row(item: FeedbackIn) -> Row:
-        row = _feedback_row(by, item, foreign, now)
+        row = _feedback_row(by, item, foreign, now, since)
         if item.idempotency_key is not None:
             # A repeat without an id of its own is recognised by its key: it takes the id that the first one got.
             first = keyed.setdefault((item.decision_id, item.idempotency_key), row["id"])
@@ -202,10 +218,11 @@ def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]]) -> Ou
                 row["id"] = first
         return row
 
-    return _write_batch(FEEDBACK_TABLE, items, as_row, by)
+    return write_batch(FEEDBACK_TABLE, items, as_row, by)
 
 
-def _write_batch(table: Table, items: Sequence[tuple[int, Any]], as_row: Callable[[Any], Row], by: Actor) -> Outcome:
+def write_batch(table: Table, items: Sequence[tuple[int, Any]], as_row: Callable[[Any], Row], by: Actor) -> Outcome:
+    """Rows of usable items in one transaction, repeats and conflicts told apart. `as_row` raises ReckonerError."""
     rows: dict[uuid.UUID, Row] = {}
     at: dict[int, uuid.UUID] = {}
     repeats: set[int] = set()
@@ -226,6 +243,7 @@ def _write_batch(table: Table, items: Sequence[tuple[int, Any]], as_row: Callabl
     with transaction.atomic():
         resolve_episodes(by, rows.values())
         written = write_rows(table, list(rows.values()))
+        mark_late_decisions(by.workspace.id, {ref for row in rows.values() if (ref := row.get("item_ref"))})
     kept = []
     for index, row_id in at.items():
         if row_id in written.conflicts:
@@ -257,14 +275,13 @@ def _decision_row(
     rooms: dict[str, AgentRoom],
     versions: dict[tuple[uuid.UUID | None, int], uuid.UUID],
     now: dt.datetime,
+    since: dt.datetime | None,
 ) -> Row:
     """Gathers every fault of one item. Raises InvalidInput."""
     room = rooms.get(item.agent)
     if room is None:
-        raise InvalidInput(
-            "The agent is unknown.", faults=[FieldFault("agent", f"{item.agent!r} is unknown here", "an agent's slug")]
-        )
-    faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now))
+        raise InvalidInput("The agent is unknown.", faults=[unknown_agent(item.agent)])
+    faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now, since))
     options = item.options if item.options is not None else room.version.options
     if room.version.options is not None and item.options not in (None, room.version.options):
         faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
@@ -319,19 +336,8 @@ def resolve_episodes(by: Actor, rows: Iterable[Row]) -> None:
     named = [row for row in rows if isinstance(row.get("episode_id"), str) and "agent_id" in row]
     if not named:
         return
-    keys = {(row["agent_id"], row["episode_id"]) for row in named}
     started = {(row["agent_id"], row["episode_id"]): row["observed_at"] for row in reversed(named)}
-    Episode.objects.bulk_create(
-        [
-            Episode(workspace=by.workspace, agent_id=agent, external_id=name, started_at=started[agent, name])
-            for agent, name in sorted(keys, key=str)
-        ],
-        ignore_conflicts=True,
-    )
-    found = Episode.objects.filter(
-        agent_id__in={agent for agent, _ in keys}, external_id__in={name for _, name in keys}
-    ).values_list("agent_id", "external_id", "id")
-    ids = {(agent, name): row for agent, name, row in found}
+    ids = ensure_episodes(by=by, named=started)
     for row in named:
         row["episode_id"] = ids[row["agent_id"], row["episode_id"]]
 
@@ -346,7 +352,7 @@ def _foreign_targets(by: Actor, items: Sequence[FeedbackIn]) -> set[uuid.UUID]:
     )
     if episodes:
         own = set(Episode.objects.for_workspace(by.workspace).filter(id__in=episodes).values_list("id", flat=True))
-        foreign |= episodes - own  # an episode is made by its first decision, so it must be there
+        foreign |= episodes - own  # an episode is made by what first names it, so it must be there
     if superseded:
         own = set(Feedback.objects.for_workspace(by.workspace).filter(id__in=superseded).values_list("id", flat=True))
         foreign |= superseded - own
@@ -364,8 +370,10 @@ def _find_keys(by: Actor, items: Sequence[FeedbackIn]) -> dict[tuple[uuid.UUID |
     return {(decision, key): row for row, decision, key in found.values_list("id", "decision_id", "idempotency_key")}
 
 
-def _feedback_row(by: Actor, item: FeedbackIn, foreign: set[uuid.UUID], now: dt.datetime) -> Row:
-    faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now))
+def _feedback_row(
+    by: Actor, item: FeedbackIn, foreign: set[uuid.UUID], now: dt.datetime, since: dt.datetime | None
+) -> Row:
+    faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now, since))
     targets = [name for name in ("decision_id", "episode_id", "unit") if getattr(item, name) is not None]
     if len(targets) != 1:
         given = ", ".join(targets) or "none of them"
