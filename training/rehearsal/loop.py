@@ -175,7 +175,7 @@ class SeedLoop:
                 heldout=self._labelled(HELDOUT, self.split.heldout),
                 base_version=base,
                 settings=self._settings(
-                    recipe.round_settings(settings.BASE_MODEL, rows, last=last),
+                    recipe.round_settings(settings.BASE_MODEL, rows),
                     free_rows=recipe.FREE_ROWS if last else 0,
                 ),
             )

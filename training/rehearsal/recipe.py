@@ -14,7 +14,7 @@ from training.rehearsal.source import Example
 TINY = "tiny"
 SHORTEST_PROMPT, LONGEST_PROMPT = 40, 160
 TOKENS_PER_WORD = 1.6
-LAST_EPOCHS, EARLIER_EPOCHS = 3, 2
+PASSES = 3
 FREE_ROWS = 300
 
 
@@ -33,9 +33,9 @@ def base_settings(base_model: str, rows: int) -> Mapping[str, Any]:
     return {"optimiser": {"learning_rate": 2e-5, "epochs": 1, "batch_size": 16}}
 
 
-def round_settings(base_model: str, rows: int, *, last: bool) -> Mapping[str, Any]:
+def round_settings(base_model: str, rows: int) -> Mapping[str, Any]:
     """Training on the log so far, from the base. Fewer rows are passed over more often."""
-    passes = (LAST_EPOCHS if last else EARLIER_EPOCHS) * (4 if rows < 1500 else 2 if rows < 4000 else 1)
+    passes = PASSES * (4 if rows < 1500 else 2 if rows < 4000 else 1)
     if base_model == TINY:
         return {"optimiser": {"learning_rate": 2e-3, "epochs": passes}}
     lora = {"r": 16, "alpha": 32}
@@ -44,6 +44,6 @@ def round_settings(base_model: str, rows: int, *, last: bool) -> Mapping[str, An
 
 def ceiling_settings(base_model: str, rows: int) -> Mapping[str, Any]:
     """The last round's training with every label known: the same model, passes and losses, and all rows."""
-    same = dict(round_settings(base_model, rows, last=True))
+    same = dict(round_settings(base_model, rows))
     same.pop("lora", None)  # labelled training is in full
     return {**same, "pretrain": {"calibration_share": 0.0}, "text_weight": 0.3}

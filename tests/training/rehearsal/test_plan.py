@@ -61,12 +61,12 @@ def test_the_person_is_late_silent_and_wrong_as_often_as_asked() -> None:
 
 
 def test_the_ceiling_is_trained_as_the_last_round_is() -> None:
-    last, ceiling = round_settings("tiny", 10_500, last=True), ceiling_settings("tiny", 10_500)
+    last, ceiling = round_settings("tiny", 10_500), ceiling_settings("tiny", 10_500)
     assert ceiling["optimiser"] == last["optimiser"] and ceiling["pretrain"]["calibration_share"] == 0
-    passes = [round_settings("tiny", rows, last=True)["optimiser"]["epochs"] for rows in (1000, 3000, 5000)]
+    passes = [round_settings("tiny", rows)["optimiser"]["epochs"] for rows in (1000, 3000, 5000)]
     assert passes == [12, 6, 3]
     assert [base_settings("tiny", rows)["optimiser"]["epochs"] for rows in (50, 500, 1800)] == [40, 12, 8]
-    assert "lora" in round_settings("a/real-model", 100, last=True)
+    assert "lora" in round_settings("a/real-model", 100)
     assert "lora" not in ceiling_settings("a/real-model", 100)
 
 

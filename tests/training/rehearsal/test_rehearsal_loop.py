@@ -53,8 +53,8 @@ def source(notes: Path) -> Source:
 def served(settings: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A model server, and passes that are short enough for a test."""
 
-    def passes(*_: Any, last: bool = True) -> dict[str, Any]:
-        return {"optimiser": {"learning_rate": 3e-3, "epochs": 8 if last else 6, "batch_size": 32}, "threads": 1}
+    def passes(*_: Any) -> dict[str, Any]:
+        return {"optimiser": {"learning_rate": 3e-3, "epochs": 8, "batch_size": 32}, "threads": 1}
 
     monkeypatch.setattr(recipe, "base_settings", passes)
     monkeypatch.setattr(recipe, "round_settings", passes)
