@@ -17,6 +17,7 @@ from django.utils import timezone
 from msgspec import UNSET, UnsetType
 
 from decisions.actions import Space, make_space
+from decisions.episodes import ensure_episodes
 from decisions.errors import IdConflict, UnknownAgent
 from decisions.ingest.decoding import ItemError
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
@@ -133,10 +134,10 @@ def check_id(given: uuid.UUID, now: dt.datetime, since: dt.datetime | None = Non
     return []
 
 
-def check_moment(given: dt.datetime | UnsetType) -> list[FieldFault]:
+def check_moment(given: dt.datetime | UnsetType, name: str = "observed_at") -> list[FieldFault]:
     if given is UNSET or EARLIEST <= given <= LATEST:
         return []
-    return [FieldFault("observed_at", f"{given.isoformat()} is out of range", f"{EARLIEST:%Y} to {LATEST:%Y}")]
+    return [FieldFault(name, f"{given.isoformat()} is out of range", f"{EARLIEST:%Y} to {LATEST:%Y}")]
 
 
 _SPACES: dict[uuid.UUID, Space] = {}
@@ -169,6 +170,10 @@ def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, AgentRoom]:
     return {slug: AgentRoom(agent, newest[agent.id]) for slug, agent in agents.items() if agent.id in newest}
 
 
+def unknown_agent(slug: str) -> FieldFault:
+    return FieldFault("agent", f"{slug!r} is unknown here", "an agent's slug")
+
+
 def get_agent_room(by: Actor, slug: str) -> AgentRoom:
     """Raises UnknownAgent."""
     room = find_agents(by, [slug]).get(slug)
@@ -191,7 +196,7 @@ def record_decisions(
     def as_row(item: DecisionIn) -> Row:
         return _decision_row(by, item, rooms, versions, now, since)
 
-    return _write_batch(DECISION_TABLE, items, as_row, by)
+    return write_batch(DECISION_TABLE, items, as_row, by)
 
 
 def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since: dt.datetime | None = None) -> Outcome:
@@ -212,10 +217,11 @@ def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since
                 row["id"] = first
         return row
 
-    return _write_batch(FEEDBACK_TABLE, items, as_row, by)
+    return write_batch(FEEDBACK_TABLE, items, as_row, by)
 
 
-def _write_batch(table: Table, items: Sequence[tuple[int, Any]], as_row: Callable[[Any], Row], by: Actor) -> Outcome:
+def write_batch(table: Table, items: Sequence[tuple[int, Any]], as_row: Callable[[Any], Row], by: Actor) -> Outcome:
+    """Rows of usable items in one transaction, repeats and conflicts told apart. `as_row` raises ReckonerError."""
     rows: dict[uuid.UUID, Row] = {}
     at: dict[int, uuid.UUID] = {}
     repeats: set[int] = set()
@@ -272,9 +278,7 @@ def _decision_row(
     """Gathers every fault of one item. Raises InvalidInput."""
     room = rooms.get(item.agent)
     if room is None:
-        raise InvalidInput(
-            "The agent is unknown.", faults=[FieldFault("agent", f"{item.agent!r} is unknown here", "an agent's slug")]
-        )
+        raise InvalidInput("The agent is unknown.", faults=[unknown_agent(item.agent)])
     faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now, since))
     options = item.options if item.options is not None else room.version.options
     if room.version.options is not None and item.options not in (None, room.version.options):
@@ -332,17 +336,7 @@ def resolve_episodes(by: Actor, rows: Iterable[Row]) -> None:
         return
     keys = {(row["agent_id"], row["episode_id"]) for row in named}
     started = {(row["agent_id"], row["episode_id"]): row["observed_at"] for row in reversed(named)}
-    Episode.objects.bulk_create(
-        [
-            Episode(workspace=by.workspace, agent_id=agent, external_id=name, started_at=started[agent, name])
-            for agent, name in sorted(keys, key=str)
-        ],
-        ignore_conflicts=True,
-    )
-    found = Episode.objects.filter(
-        agent_id__in={agent for agent, _ in keys}, external_id__in={name for _, name in keys}
-    ).values_list("agent_id", "external_id", "id")
-    ids = {(agent, name): row for agent, name, row in found}
+    ids = ensure_episodes(by=by, named=started)
     for row in named:
         row["episode_id"] = ids[row["agent_id"], row["episode_id"]]
 
@@ -357,7 +351,7 @@ def _foreign_targets(by: Actor, items: Sequence[FeedbackIn]) -> set[uuid.UUID]:
     )
     if episodes:
         own = set(Episode.objects.for_workspace(by.workspace).filter(id__in=episodes).values_list("id", flat=True))
-        foreign |= episodes - own  # an episode is made by its first decision, so it must be there
+        foreign |= episodes - own  # an episode is made by what first names it, so it must be there
     if superseded:
         own = set(Feedback.objects.for_workspace(by.workspace).filter(id__in=superseded).values_list("id", flat=True))
         foreign |= superseded - own

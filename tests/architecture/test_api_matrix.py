@@ -20,14 +20,17 @@ from tests.factories import (
     AgentFactory,
     AgentVersionFactory,
     AliasFactory,
+    ApiKeyFactory,
     DatasetSnapshotFactory,
     DecisionFactory,
+    EpisodeFactory,
     ExperimentFactory,
     ExportJobFactory,
     JobFactory,
     ModelVersionFactory,
     PhaseFactory,
     RewardSpecFactory,
+    StepFactory,
     TrainingRunFactory,
     VariantFactory,
 )
@@ -65,10 +68,14 @@ class World:
     run: Any
     experiment: Any
     export: Any
+    key: Any
+    episode: Any
+    step: Any
     extra: dict[str, Any] = field(default_factory=dict)
 
     def fill(self, path: str) -> str:
-        ids = {name: getattr(self, name).pk for name in ("decision", "version", "run", "experiment", "export")}
+        names = ("decision", "version", "run", "experiment", "export", "key", "episode")
+        ids = {name: getattr(self, name).pk for name in names}
         return path.format(slug=self.agent.slug, **ids)
 
 
@@ -97,11 +104,22 @@ def build(workspace: Any, slug: str) -> World:
         run=run,
         experiment=experiment,
         export=ExportJobFactory(version=third),
+        episode=(episode := EpisodeFactory(agent=agent)),
+        step=StepFactory(episode=episode),
+        key=ApiKeyFactory(workspace=workspace),
     )
 
 
 def decision_body(world: World) -> Any:
     return {"agent": world.agent.slug, "state": {"text": "x"}, "action": OPTIONS[0], "policy_name": "outside"}
+
+
+def episode_body(world: World) -> Any:
+    return {"agent": world.agent.slug, "episode": "mailbox", "query": "what came in?"}
+
+
+def step_body(world: World) -> Any:
+    return {"kind": "tool_call", "name": "search", "decision_id": str(world.decision.id)}
 
 
 def feedback_body(world: World) -> Any:
@@ -143,6 +161,15 @@ CALLS: dict[str, list[Call]] = {
     "api-decision": [Call("GET", "decisions/{decision}", READ, foreign=(404,))],
     "api-decision-labels": [
         Call("POST", "decisions/{decision}/labels", "feedback:write", lambda w: {"verdict": "confirmed"}, 201, (404,))
+    ],
+    "api-episodes": [
+        Call("GET", "episodes", READ),
+        Call("POST", "episodes", "decisions:write", episode_body, 201, foreign=(400,)),
+    ],
+    "api-episode": [Call("GET", "episodes/{episode}", READ, foreign=(404,))],
+    "api-steps": [
+        Call("GET", "steps", READ),
+        Call("POST", "steps", "decisions:write", step_body, 201, foreign=(400,)),
     ],
     "api-feedback": [Call("POST", "feedback", "feedback:write", feedback_body, 201, foreign=(400, 404))],
     "api-datasets": [
@@ -254,5 +281,17 @@ def test_lists_show_one_workspace_only(api, world, elsewhere, call):
     shown = list(answer.streaming_content) if call.lines else answer.json()["results"]
     assert shown
     text = str(shown)
-    for name in ("agent", "decision", "champion", "version", "dataset", "run", "experiment", "export"):
+    for name in (
+        "agent",
+        "decision",
+        "champion",
+        "version",
+        "dataset",
+        "run",
+        "experiment",
+        "export",
+        "key",
+        "episode",
+        "step",
+    ):
         assert str(getattr(elsewhere, name).pk) not in text
