@@ -27,5 +27,6 @@ def schedule(sender: Celery, **_: object) -> None:
             "task": "decisions.queue_nightly_rewards",
             "schedule": crontab(hour=settings.REWARDS_HOUR_UTC, minute=0),
         },
+        "tidy": {"task": "workspaces.tidy", "schedule": crontab(minute=20)},
         "partitions": {"task": "decisions.queue_partitions", "schedule": crontab(hour=1, minute=0)},
     }

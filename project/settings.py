@@ -87,6 +87,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "workspaces.idempotency.IdempotencyMiddleware",
 ]
 ROOT_URLCONF = "project.urls"
 WSGI_APPLICATION = "project.wsgi.application"
@@ -174,12 +175,23 @@ CONTENT_SECURITY_POLICY = {
 # One decision may take 1 MB, a batch 10 MB (checked before parsing, see workspaces.parsing).
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 
+# How long the answer to an Idempotency-Key is kept.
+IDEMPOTENCY_HOURS = float(env("RECKONER_IDEMPOTENCY_HOURS", "24"))
+# 0: no limit. Counted for all web processes together (workspaces.throttling).
+KEY_REQUESTS_A_MINUTE = int(env("RECKONER_KEY_REQUESTS_A_MINUTE", "30000"))
+# Wrong passwords for an account within the window before it is closed; an address has five times as many. 0: no limit.
+LOG_IN_FAILURES = int(env("RECKONER_LOG_IN_FAILURES", "10"))
+LOG_IN_WINDOW_SECONDS = float(env("RECKONER_LOG_IN_WINDOW_SECONDS", "900"))
+# Proxies in front, whose X-Forwarded-For is believed; 0: the connection's own address counts.
+TRUSTED_PROXIES = int(env("RECKONER_TRUSTED_PROXIES", "0"))
+
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "workspaces.authentication.ApiKeyAuthentication",
         "workspaces.authentication.WorkspaceSessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["workspaces.permissions.HasScope"],
+    "DEFAULT_THROTTLE_CLASSES": ["workspaces.throttling.KeyThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["workspaces.parsing.StrictJSONParser"],
     "DEFAULT_PAGINATION_CLASS": "workspaces.pagination.NewestFirst",

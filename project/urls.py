@@ -7,7 +7,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from project import health
 
 api_v1: list[URLPattern | URLResolver] = [
-    *(path("", include(f"{app}.urls")) for app in ("models_registry", "decisions", "training")),
+    *(path("", include(f"{app}.urls")) for app in ("workspaces", "models_registry", "decisions", "training")),
     path("schema", login_not_required(SpectacularAPIView.as_view()), name="api-schema"),
     path("docs", login_not_required(SpectacularSwaggerSplitView.as_view(url_name="api-schema")), name="api-docs"),
 ]

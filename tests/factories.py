@@ -65,7 +65,17 @@ from training.models import (
 )
 from training.rehearsal.plan import Plan
 from workspaces.ids import uuid7, uuid7_bound
-from workspaces.models import ApiKey, AuditEntry, Membership, Role, Scope, User, Workspace
+from workspaces.models import (
+    ApiKey,
+    AuditEntry,
+    FailedLogIn,
+    KeptAnswer,
+    Membership,
+    Role,
+    Scope,
+    User,
+    Workspace,
+)
 
 PASSWORD = "correct horse battery staple"
 OPTIONS = ("finance", "travel", "health")
@@ -138,6 +148,28 @@ class ApiKeyFactory(DjangoModelFactory[ApiKey]):
     prefix = factory.LazyFunction(lambda: secrets.token_hex(6))
     secret_hmac = factory.LazyFunction(lambda: secrets.token_bytes(32))
     scopes = factory.LazyFunction(lambda: [Scope.EXPORT_READ.value])
+
+
+class KeptAnswerFactory(DjangoModelFactory[KeptAnswer]):
+    class Meta:
+        model = KeptAnswer
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    sender = "key:0123456789ab"
+    key = factory.Sequence(lambda n: f"request-{n}")
+    request_hash = factory.LazyFunction(lambda: secrets.token_bytes(32))
+    status = 201
+    body = b"{}"
+    created_at = factory.LazyFunction(timezone.now)
+
+
+class FailedLogInFactory(DjangoModelFactory[FailedLogIn]):
+    class Meta:
+        model = FailedLogIn
+
+    account = "someone@example.org"
+    address = "192.0.2.1"
+    at = factory.LazyFunction(timezone.now)
 
 
 class AuditEntryFactory(DjangoModelFactory[AuditEntry]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from workspaces.errors import FieldFault, NotAllowed, NotFound, ReckonerError, Unavailable
+from workspaces.errors import FieldFault, NotAllowed, NotFound, ReckonerError, TooManyRequests, Unavailable
 
 logger = structlog.get_logger(__name__)
 
@@ -66,7 +67,8 @@ def envelope_handler(error: Exception, context: Mapping[str, Any]) -> Response |
         error = Unavailable("The database does not answer; send the same request again.")
     if isinstance(error, ReckonerError):
         set_rollback()
-        return Response(envelope(error.code, error.message, error.faults, request_id), status=error.status)
+        body = envelope(error.code, error.message, error.faults, request_id)
+        return Response(body, status=error.status, headers=headers_of(error))
     if isinstance(error, exceptions.APIException):
         set_rollback()
         status = error.status_code
@@ -77,12 +79,16 @@ def envelope_handler(error: Exception, context: Mapping[str, Any]) -> Response |
         if header := getattr(error, "auth_header", None):
             headers["WWW-Authenticate"] = header
         if wait := getattr(error, "wait", None):
-            headers["Retry-After"] = str(int(wait))
+            headers["Retry-After"] = str(math.ceil(wait))
         return Response(body, status=status, headers=headers)
     return None
+
+
+def headers_of(error: ReckonerError) -> dict[str, str]:
+    return {"Retry-After": str(error.wait)} if isinstance(error, TooManyRequests) else {}
 
 
 def json_error(request: HttpRequest, error: ReckonerError) -> JsonResponse:
     """The same envelope outside Django REST Framework (unknown paths under /api)."""
     body = envelope(error.code, error.message, error.faults, getattr(request, "request_id", None))
-    return JsonResponse(body, status=error.status)
+    return JsonResponse(body, status=error.status, headers=headers_of(error))

@@ -46,6 +46,23 @@ class Conflict(ReckonerError):
     code = "conflict"
 
 
+class KeyNotLive(Conflict):
+    code = "key_not_live"
+
+
+class InFlight(Conflict):
+    """The first request with this Idempotency-Key has no answer yet."""
+
+    code = "request_in_flight"
+
+
+class KeyReused(ReckonerError):
+    """An Idempotency-Key that stands for another request."""
+
+    status = 422
+    code = "idempotency_key_reused"
+
+
 class LengthRequired(ReckonerError):
     status = 411
     code = "length_required"
@@ -54,6 +71,22 @@ class LengthRequired(ReckonerError):
 class TooLarge(ReckonerError):
     status = 413
     code = "too_large"
+
+
+class UnsupportedEncoding(ReckonerError):
+    status = 415
+    code = "unsupported_encoding"
+
+
+class TooManyRequests(ReckonerError):
+    """`wait`: seconds until the next one is taken."""
+
+    status = 429
+    code = "too_many_requests"
+
+    def __init__(self, message: str, *, wait: int) -> None:
+        super().__init__(message)
+        self.wait = wait
 
 
 class Unavailable(ReckonerError):

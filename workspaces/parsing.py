@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import zlib
+from collections.abc import Mapping
 from typing import IO, Any
 
 import msgspec
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
-from workspaces.errors import FieldFault, InvalidInput, TooLarge
+from workspaces.errors import FieldFault, InvalidInput, TooLarge, UnsupportedEncoding
 
 MAX_BODY = 1024 * 1024
 MAX_BATCH = 10 * 1024 * 1024
 MAX_DEPTH = 32
+MAX_RATIO = 20
 MAX_INTEGER = 2**63 - 1
 # An escaped NUL, but not the text "\u0000" behind an escaped backslash.
 ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
@@ -98,9 +101,34 @@ def _check_integers(body: bytes) -> None:
             raise InvalidInput(f"The integer {value} does not fit into 64 bits; send it as text.")
 
 
-def read_body(stream: IO[bytes], *, limit: int = MAX_BODY) -> bytes:
-    """The checked bytes of a request."""
+def inflate(body: bytes, *, limit: int) -> bytes:
+    """A gzipped body. Raises TooLarge, and InvalidInput for what is not gzip or grows more than 20 times: no more than
+    that is ever inflated."""
+    most = min(limit, MAX_RATIO * len(body))
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        inflated = inflater.decompress(body, most + 1)
+    except zlib.error as error:
+        raise InvalidInput("The body is not gzip, as its Content-Encoding says.") from error
+    if len(inflated) > limit:
+        raise TooLarge(f"The body inflates to more than {limit} bytes.")
+    if len(inflated) > most:
+        raise InvalidInput(f"The body inflates to more than {MAX_RATIO} times its size; send it as it is.")
+    if not inflater.eof or inflater.unused_data:
+        raise InvalidInput("The gzipped body is cut off, or something follows it.")
+    return inflated
+
+
+def read_body(stream: IO[bytes], *, limit: int = MAX_BODY, context: Mapping[str, Any] | None = None) -> bytes:
+    """The checked bytes of a request; `context` is the parser's. Raises as the checks do, and UnsupportedEncoding."""
     body = stream.read(limit + 1)
+    request = (context or {}).get("request")
+    encoding = request.headers.get("Content-Encoding", "").strip().lower() if request is not None else ""
+    if encoding == "gzip":
+        if len(body) <= limit:
+            body = inflate(body, limit=limit)
+    elif encoding not in {"", "identity"}:
+        raise UnsupportedEncoding(f"A Content-Encoding of {encoding[:40]!r} is not taken; send gzip, or none.")
     check_body(body, limit=limit)
     return body
 
@@ -111,7 +139,7 @@ class StrictJSONParser(BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
-        body = read_body(stream)
+        body = read_body(stream, context=parser_context)
         if not body:
             raise InvalidInput("The body is empty; send JSON.")
         try:
@@ -127,7 +155,7 @@ class RawJSONParser(BaseParser):
     limit = MAX_BODY
 
     def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
-        return read_body(stream, limit=self.limit)
+        return read_body(stream, limit=self.limit, context=parser_context)
 
 
 class RawBatchParser(RawJSONParser):

@@ -1,10 +1,17 @@
-"""Bodies that are read strictly: a misspelt field is an error with its name, not a default taken silently."""
+"""Bodies that are read strictly: a misspelt field is an error with its name, not a default taken silently. And keys."""
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
+from django.utils import timezone
 from rest_framework import serializers
+
+from workspaces.models import ApiKey, Scope
+from workspaces.services import MAX_OVERLAP, is_live
+
+MAX_LIFE = dt.timedelta(days=3652)
 
 
 class StrictBody(serializers.Serializer[Any]):
@@ -22,3 +29,49 @@ class StrictBody(serializers.Serializer[Any]):
         if faults:
             raise serializers.ValidationError(faults)
         return value
+
+
+class KeySerializer(serializers.ModelSerializer[ApiKey]):
+    """A key without its secret."""
+
+    state = serializers.SerializerMethodField(help_text="live, expired or revoked")
+
+    class Meta:
+        model = ApiKey
+        fields = (
+            "id", "name", "prefix", "scopes", "state", "created_at", "expires_at", "revoked_at", "last_used_at",
+            "previous_until",
+        )  # fmt: skip
+        read_only_fields = fields
+
+    def get_state(self, key: ApiKey) -> str:
+        if key.revoked_at is not None:
+            return "revoked"
+        return "live" if is_live(key, timezone.now()) else "expired"
+
+
+class NewKeySerializer(KeySerializer):
+    """With `token`, PREFIX.SECRET, which is shown once; null where the answer is a repeat's."""
+
+    token = serializers.CharField(allow_null=True, read_only=True)
+
+    class Meta(KeySerializer.Meta):
+        fields = (*KeySerializer.Meta.fields, "token")  # type: ignore[assignment]
+        read_only_fields = fields  # type: ignore[assignment]
+
+
+class KeyCreateSerializer(StrictBody):
+    name = serializers.CharField(max_length=200)
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices), min_length=1, max_length=5)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True)
+
+    def validate_expires_at(self, moment: Any) -> Any:
+        if moment is not None and not timezone.now() < moment <= timezone.now() + MAX_LIFE:
+            raise serializers.ValidationError("Give a moment within the next ten years.")
+        return moment
+
+
+class KeyRotateSerializer(StrictBody):
+    overlap_seconds = serializers.FloatField(
+        default=86_400.0, min_value=0, max_value=MAX_OVERLAP.total_seconds(), help_text="0 seconds to 30 days"
+    )

@@ -15,6 +15,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
+from workspaces import log_in
 from workspaces.models import Membership, User
 from workspaces.pages import PageRequest
 
@@ -32,6 +33,29 @@ class LogIn(auth_views.LoginView):
             query = urlencode({"next": htmx.current_url_abs_path or reverse("home")})
             return HttpResponseClientRedirect(f"{reverse('log-in')}?{query}")
         return super().dispatch(request, *args, **kwargs)
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        account, address = request.POST.get("username", ""), log_in.client_address(request)
+        if wait := log_in.seconds_closed(account=account, address=address):
+            form = self.get_form()
+            form.errors.clear()  # nothing was looked at
+            minutes = max(1, round(wait / 60))
+            form.add_error(
+                None, f"Too many failed attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}."
+            )
+            response = self.render_to_response(self.get_context_data(form=form), status=429)
+            response["Retry-After"] = str(wait)
+            return response
+        return super().post(request, *args, **kwargs)
+
+    def form_invalid(self, form: Any) -> HttpResponse:
+        if account := self.request.POST.get("username", ""):
+            log_in.note_failure(account=account, address=log_in.client_address(self.request))
+        return super().form_invalid(form)
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        log_in.forget_failures(account=form.get_user().email)
+        return super().form_valid(form)
 
 
 class ChangePassword(auth_views.PasswordChangeView):

@@ -1,7 +1,9 @@
 """Bodies: the limits that hold before anything is parsed, on the checked bytes and through the API."""
 
 import datetime as dt
+import gzip
 import json
+import random
 import uuid
 
 import pytest
@@ -13,7 +15,7 @@ from project.middleware import ContentLengthMiddleware
 from tests.conftest import ApiClient
 from workspaces.errors import InvalidInput, TooLarge
 from workspaces.ids import uuid7, uuid7_bound, uuid7_of, uuid7_time
-from workspaces.parsing import MAX_BODY, MAX_DEPTH, check_body, deepest, nests_deeper
+from workspaces.parsing import MAX_BODY, MAX_DEPTH, check_body, deepest, inflate, nests_deeper
 
 JSON = st.recursive(
     st.none()
@@ -103,11 +105,46 @@ def test_a_body_over_its_limit_is_too_large():
         check_body(b'"' + b"x" * (MAX_BODY - 1) + b'"')
 
 
+class TestGzip:
+    def test_what_was_gzipped_comes_out_again(self):
+        body = json.dumps(random.Random(0).sample(range(10**6), 1000)).encode()
+        assert inflate(gzip.compress(body), limit=MAX_BODY) == body
+
+    @pytest.mark.parametrize(
+        ("body", "error"),
+        [
+            (gzip.compress(b"x" * 10_000), InvalidInput),  # a thousandfold
+            (gzip.compress(random.Random(0).randbytes(200)), TooLarge),
+            (gzip.compress(b"[1, 2]")[:-4], InvalidInput),
+            (gzip.compress(b"[1, 2]") + b"more", InvalidInput),
+            (b"[1, 2]", InvalidInput),
+            (b"", InvalidInput),
+        ],
+        ids=["bomb", "large", "cut off", "more", "plain", "empty"],
+    )
+    def test_what_is_not_one_gzipped_body_within_the_limits_is_refused(self, body, error):
+        with pytest.raises(error):
+            inflate(body, limit=100 if error is TooLarge else MAX_BODY)
+
+
 @pytest.mark.django_db
 class TestThroughTheApi:
     @pytest.fixture
     def client(self, api, agent):
         return api()
+
+    @pytest.mark.parametrize(
+        ("encoding", "status"), [("gzip", 201), ("identity", 201), ("br", 415), ("gzip, gzip", 415)]
+    )
+    def test_a_body_may_be_gzipped(self, client, encoding, status):
+        from decisions.models import Decision
+        from tests.decisions.conftest import body
+
+        plain = json.dumps(body()).encode()
+        sent = gzip.compress(plain) if encoding == "gzip" else plain
+        answer = client.post("decisions", sent, **{"Content-Encoding": encoding})
+        assert answer.status_code == status, answer.content
+        assert Decision.objects.count() == (status == 201)
 
     @pytest.mark.parametrize("path", ["decisions", "feedback", "agents", "agents/filer/decide", "runs"])
     @pytest.mark.parametrize(

@@ -18,10 +18,14 @@ class Scope(models.TextChoices):
 
 
 class ApiKey(WorkspaceOwned):
+    """`previous_hmac` is the secret before the last rotation; it opens until `previous_until`."""
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=200)
     prefix = models.CharField(max_length=16, unique=True)
     secret_hmac = models.BinaryField(max_length=32)
+    previous_hmac = models.BinaryField(max_length=32, null=True)
+    previous_until = models.DateTimeField(null=True, blank=True)
     scopes = ArrayField(models.CharField(max_length=32, choices=Scope.choices))
     created_by = models.ForeignKey("workspaces.User", on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -34,6 +38,11 @@ class ApiKey(WorkspaceOwned):
             models.CheckConstraint(
                 condition=models.Q(scopes__contained_by=list(Scope.values)) & ~models.Q(scopes=[]),
                 name="api_key_scopes_known",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(previous_hmac__isnull=True, previous_until__isnull=True)
+                | models.Q(previous_hmac__isnull=False, previous_until__isnull=False),
+                name="api_key_previous_has_an_end",
             ),
         ]
 

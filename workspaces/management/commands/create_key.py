@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
+from django.utils import timezone
 
 from workspaces.actors import system
 from workspaces.errors import ReckonerError
 from workspaces.models import Scope, Workspace
+from workspaces.serializers import MAX_LIFE
 from workspaces.services import create_api_key
 
 EXIT_BAD_INPUT = 2
 
 
 class Command(BaseCommand):
-    help = "Makes an API key and prints it once. Exit codes: 0 made, 2 the workspace or a scope is unknown."
+    help = (
+        "Makes an API key and prints it once. Exit codes: 0 made, 2 the workspace, a scope or the time is not usable."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="what the key is for")
@@ -29,6 +34,7 @@ class Command(BaseCommand):
             help=f"one of {', '.join(Scope.values)}; repeatable",
             default=None,
         )
+        parser.add_argument("--expires-days", type=float, help="the key stops after so many days (default: never)")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -39,8 +45,14 @@ class Command(BaseCommand):
         if len(found) != 1:
             known = ", ".join(Workspace.objects.values_list("slug", flat=True)) or "none"
             self._refuse(f"--workspace: name one of: {known}")
+        days = options["expires_days"]
+        if days is not None and not 0 < days <= MAX_LIFE.days:
+            self._refuse(f"--expires-days: more than 0, at most {MAX_LIFE.days}")
+        expires_at = None if days is None else timezone.now() + dt.timedelta(days=days)
         try:
-            made = create_api_key(by=system(found[0]), name=options["name"], scopes=options["scopes"] or [])
+            made = create_api_key(
+                by=system(found[0]), name=options["name"], scopes=options["scopes"] or [], expires_at=expires_at
+            )
         except ReckonerError as error:
             self._refuse("; ".join(f"--scope: {fault.reason}, give {fault.expected}" for fault in error.faults))
         if options["json"]:

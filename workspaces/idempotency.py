@@ -1,0 +1,144 @@
+"""`Idempotency-Key`: a request that is sent again gets the first answer, and nothing happens twice.
+
+One middleware for every POST of the API, so that no endpoint can forget it. The answer is written in the transaction of
+its effect: a process that is killed in between leaves neither, and the repeat does the work. An advisory lock of that
+transaction says that the first request is still in flight; it goes with its holder, however that ends.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import APIException
+from rest_framework.request import Request
+
+from workspaces.actors import Actor
+from workspaces.api_errors import json_error
+from workspaces.errors import FieldFault, InFlight, InvalidInput, KeyReused, ReckonerError, Unavailable
+from workspaces.ids import uuid7
+from workspaces.models import KeptAnswer
+from workspaces.parsing import MAX_BATCH
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotent-Replayed"
+USABLE = re.compile(r"^[\x21-\x7e]{1,255}$")
+
+
+class IdempotencyMiddleware:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> HttpResponse | None:
+        """None lets the request take its usual way: no key, no API, nobody, or a body that the view will refuse."""
+        key = request.headers.get(HEADER)
+        if key is None or request.method != "POST" or not hasattr(getattr(view, "view_class", None), "scopes"):
+            return None
+        try:
+            if not USABLE.match(key):
+                fault = FieldFault(HEADER, "is not usable", "1 to 255 visible ASCII characters")
+                raise InvalidInput("The header is not usable.", faults=[fault])
+            actor = _authenticate(request, view.view_class.authentication_classes)  # type: ignore[attr-defined]
+            if actor is None or int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BATCH:
+                return None
+            return _answer_once(request, actor, key, lambda: view(request, *args, **kwargs))
+        except ReckonerError as error:
+            return json_error(request, error)
+
+
+def _authenticate(request: HttpRequest, ways: Sequence[type[BaseAuthentication]]) -> Actor | None:
+    """None where the view will turn the request away. The view does not ask the database for the key again."""
+    # Not by `Request.user`, which would put the actor in the place of the session's person.
+    asked = Request(request)
+    try:
+        for way in ways:
+            if (found := way().authenticate(asked)) is not None:
+                return found[0] if isinstance(found[0], Actor) else None
+    except APIException:
+        return None
+    return None
+
+
+def _answer_once(request: HttpRequest, actor: Actor, key: str, ask: Callable[[], Any]) -> HttpResponse:
+    """Raises InFlight, KeyReused and Unavailable."""
+    digest = _request_hash(request)
+    try:
+        with transaction.atomic():
+            _lock(actor, key)
+            mine = KeptAnswer.objects.for_workspace(actor.workspace).filter(sender=actor.name, key=key)
+            kept = mine.filter(created_at__gt=timezone.now() - keeping()).first()
+            if kept is not None:
+                return _replay(kept, digest)
+            response = ask()
+            if hasattr(response, "render"):
+                response.render()
+            # What is no success had no effect: the same key may be sent again once its reason is gone.
+            if 200 <= response.status_code < 300:
+                if connection.needs_rollback:
+                    raise DatabaseError("the view answered, but its transaction had failed")
+                mine.delete()  # one that was kept for long enough and is not swept yet
+                _keep(response, actor, key, digest)
+            return response
+    except (OperationalError, InterfaceError) as error:
+        raise Unavailable("The database does not answer; send the same request again.") from error
+
+
+def keeping() -> dt.timedelta:
+    """How long an answer is kept."""
+    return dt.timedelta(hours=settings.IDEMPOTENCY_HOURS)
+
+
+def _request_hash(request: HttpRequest) -> bytes:
+    digest = hashlib.sha256(f"{request.method} {request.get_full_path()}\n".encode())
+    digest.update(request.body)
+    return digest.digest()
+
+
+def _lock(actor: Actor, key: str) -> None:
+    name = f"idempotency {actor.workspace.id} {actor.name} {key}"
+    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [number])
+        if not cursor.fetchone()[0]:
+            raise InFlight("The first request with this Idempotency-Key is still being answered; ask again.")
+
+
+def _replay(kept: KeptAnswer, digest: bytes) -> HttpResponse:
+    if bytes(kept.request_hash) != digest:
+        raise KeyReused("This Idempotency-Key was used for another request; send a fresh one.")
+    response = HttpResponse(bytes(kept.body), status=kept.status, content_type="application/json")
+    response[REPLAYED] = "true"
+    return response
+
+
+def _keep(response: Any, actor: Actor, key: str, digest: bytes) -> None:
+    # A view whose answer holds what is shown once says what may be kept instead.
+    body = getattr(response, "kept_content", None) or response.content
+    KeptAnswer.objects.create(
+        id=uuid7(),
+        workspace=actor.workspace,
+        sender=actor.name,
+        key=key,
+        request_hash=digest,
+        status=response.status_code,
+        body=body,
+        created_at=timezone.now(),
+    )
+
+
+def drop_old_answers() -> int:
+    """How many were kept for long enough; beat asks every hour."""
+    return KeptAnswer.objects.filter(created_at__lte=timezone.now() - keeping()).delete()[0]

@@ -1,0 +1,35 @@
+"""Answers that are kept for a while, so that a repeated request changes nothing (workspaces.idempotency)."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from workspaces.ids import uuid7
+from workspaces.models.workspace import WorkspaceOwned
+
+
+class KeptAnswer(WorkspaceOwned):
+    """The answer to the first request that a sender made under `key`, written in the transaction of its effect.
+
+    `sender` is an API key's or a person's name; `request_hash` is SHA-256 over method, path, query and body.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # The unique constraint below serves look-ups: another index would cost every request that has a key.
+    workspace = models.ForeignKey("workspaces.Workspace", on_delete=models.CASCADE, db_index=False, related_name="+")
+    sender = models.CharField(max_length=254)
+    key = models.CharField(max_length=255)
+    request_hash = models.BinaryField(max_length=32)
+    status = models.PositiveSmallIntegerField()
+    body = models.BinaryField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "sender", "key"], name="kept_answer_once"),
+            models.CheckConstraint(condition=models.Q(status__gte=200, status__lt=300), name="kept_answer_success"),
+        ]
+        indexes = [models.Index(fields=["created_at"], name="kept_answer_age")]
+
+    def __str__(self) -> str:
+        return f"{self.status} for {self.key}"

@@ -1,0 +1,13 @@
+"""What beat asks of this floor."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from workspaces import idempotency, log_in
+
+
+@shared_task(name="workspaces.tidy")
+def tidy() -> None:
+    idempotency.drop_old_answers()
+    log_in.drop_old_failures()

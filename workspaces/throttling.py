@@ -1,0 +1,107 @@
+"""How many requests a minute one key may send, counted in Valkey for all web processes together.
+
+A process takes shares of a minute's allowance, a hundredth of it at a time, and spends them without asking again: the
+limit is exact to a share for each process, and costs nothing on the way. While Valkey is away nobody is turned away:
+recording decisions does not depend on the broker.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+import structlog
+from django.conf import settings
+from django.db import DatabaseError
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+
+from workspaces.actors import Actor
+from workspaces.errors import TooManyRequests
+from workspaces.services import record_audit
+
+logger = structlog.get_logger(__name__)
+WINDOW = 60
+SHARES = 100
+AWAY_SECONDS = 5.0
+AUDIT_SECONDS = 3600
+
+
+@dataclass(slots=True)
+class Share:
+    """What is left of a taken share in one window."""
+
+    window: int
+    left: int
+
+
+_shares: dict[str, Share] = {}
+_lock = threading.Lock()
+_away_until = 0.0
+
+
+@functools.cache
+def _client(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url, socket_timeout=0.25, socket_connect_timeout=0.25)
+
+
+class KeyThrottle(BaseThrottle):
+    """Of keys only: people's sessions are limited where they log in. Raises TooManyRequests."""
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        limit = settings.KEY_REQUESTS_A_MINUTE
+        actor = request.user
+        if limit <= 0 or not isinstance(actor, Actor) or actor.key is None or _take(actor.key.prefix, limit):
+            return True
+        _note_once_an_hour(actor, limit)
+        raise TooManyRequests(
+            f"This key may send {limit} requests a minute; go on after the time in Retry-After.",
+            wait=max(1, math.ceil(WINDOW - time.time() % WINDOW)),
+        )
+
+
+def _take(prefix: str, limit: int) -> bool:
+    """One request of the current minute's allowance."""
+    global _away_until
+    window = int(time.time()) // WINDOW
+    with _lock:
+        share = _shares.get(prefix)
+        if share is not None and share.window == window and share.left > 0:
+            share.left -= 1
+            return True
+    if time.monotonic() < _away_until:
+        return True
+    size = max(1, limit // SHARES)
+    name = f"reckoner:requests:{prefix}:{window}"
+    try:
+        with _client(settings.REDIS_URL).pipeline(transaction=False) as pipeline:
+            taken = pipeline.incrby(name, size).expire(name, 2 * WINDOW).execute()[0]
+    except redis.RedisError as error:
+        logger.warning("throttle_unavailable", error=str(error))
+        _away_until = time.monotonic() + AWAY_SECONDS
+        return True
+    granted = min(size, limit - (taken - size))
+    if granted <= 0:
+        return False
+    with _lock:
+        if len(_shares) > 10_000:
+            _shares.clear()
+        _shares[prefix] = Share(window, granted - 1)
+    return True
+
+
+def _note_once_an_hour(actor: Actor, limit: int) -> None:
+    """The audit says that a key ran into its limit, not how often: a flood must not fill it."""
+    assert actor.key is not None
+    try:
+        first = _client(settings.REDIS_URL).set(f"reckoner:throttled:{actor.key.prefix}", 1, nx=True, ex=AUDIT_SECONDS)
+        if first:
+            details = {"requests_a_minute": limit}
+            record_audit(by=actor, action="api_key.throttled", target=f"api_key:{actor.key.id}", details=details)
+    except (redis.RedisError, DatabaseError) as error:
+        logger.warning("throttling_not_noted", error=str(error))
