@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions import gateway, ledger, services
-from decisions.errors import IdConflict
+from decisions.errors import Erased, IdConflict
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.schemas import DecideItem, DecisionIn, FeedbackIn
 from decisions.models import Agent, Decision
@@ -134,7 +134,7 @@ class IngestView(APIView):
         errors = sorted([*batch.errors, *outcome.errors], key=lambda error: error.index)
         if batch.single and errors:
             error = errors[0]
-            kind = IdConflict if error.code == "id_conflict" else InvalidInput
+            kind = {IdConflict.code: IdConflict, Erased.code: Erased}.get(error.code, InvalidInput)
             raise kind("The item was not kept.", faults=error.faults)
         body = {
             "kept": [{"index": k.index, "id": k.id, "duplicate": k.duplicate} for k in outcome.kept],

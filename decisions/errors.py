@@ -1,6 +1,9 @@
 """What can be wrong with a request to the ledger."""
 
-from workspaces.errors import Conflict, InvalidInput, NotFound
+import uuid
+from collections.abc import Collection
+
+from workspaces.errors import Conflict, FieldFault, InvalidInput, NotFound, ReckonerError
 
 
 class UnknownAgent(NotFound):
@@ -11,6 +14,21 @@ class IdConflict(Conflict):
     """The same id was sent before with other content."""
 
     code = "id_conflict"
+
+
+class Erased(ReckonerError):
+    """What was recorded under this id was erased at a person's request, and is not taken again."""
+
+    status = 410
+    code = "erased"
+    ids: frozenset[uuid.UUID] = frozenset()
+
+    @classmethod
+    def of(cls, ids: Collection[uuid.UUID], *, field: str = "id") -> "Erased":
+        faults = [FieldFault(field, f"{row} was erased", "leave it out") for row in sorted(ids)]
+        error = cls("What was recorded under this id was erased.", faults=faults)
+        error.ids = frozenset(ids)
+        return error
 
 
 class InvalidTemplate(InvalidInput):

@@ -165,7 +165,7 @@ def _walk(workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID,
         .values_list("agent_id", "id")
     )
     templates = dict(AgentVersion.objects.filter(agent__in=agents).values_list("id", "prompt_template"))
-    parameters = {
+    parameters: dict[str, Any] = {
         "workspace": workspace.id,
         "agents": list(agents),
         "specs": [specs.get(agent) for agent in agents],

@@ -29,7 +29,7 @@ CHUNK = 32_768
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
-class _Any(BaseContentNegotiation):
+class JsonLines(BaseContentNegotiation):
     """The answer is JSON lines whatever is asked for; errors are JSON."""
 
     def select_parser(self, request: Any, parsers: Any) -> Any:
@@ -81,7 +81,7 @@ class _Query:
         self.request = request
         self.faults: list[FieldFault] = []
 
-    def read(self, name: str, parse: Callable[[str], T], default: T, expected: str) -> T:
+    def read(self, name: str, parse: Callable[[str], T], default: T | None, expected: str) -> T | None:
         text = text_parameter(self.request, name)
         if text is None:
             return default
@@ -105,10 +105,10 @@ def read_choice(request: Request) -> ExportChoice:
         min_reward=low,
         max_reward=high,
         # Who names a bound wants rewards.
-        require_reward=query.read(
-            "require_reward", BOOLEANS.__getitem__, low is not None or high is not None, yes_or_no
+        require_reward=bool(
+            query.read("require_reward", BOOLEANS.__getitem__, low is not None or high is not None, yes_or_no)
         ),
-        require_feedback=query.read("require_feedback", BOOLEANS.__getitem__, False, yes_or_no),
+        require_feedback=bool(query.read("require_feedback", BOOLEANS.__getitem__, False, yes_or_no)),
         since=query.read("since", _moment, None, moment),
         until=query.read("until", _moment, None, moment),
         limit=query.read("limit", _limit, DEFAULT_LIMIT, "a positive number, or none"),
@@ -122,7 +122,7 @@ class DecisionExport(APIView):
     """Decisions as JSON lines for training, newest first: chats, or prompts with completions. Streamed."""
 
     scopes = {"GET": Scope.EXPORT_READ}
-    content_negotiation_class = _Any
+    content_negotiation_class = JsonLines
 
     @extend_schema(
         operation_id="export_decisions",

@@ -20,7 +20,7 @@ from django.db import transaction
 from django.utils import timezone
 from msgspec import UNSET
 
-from decisions.errors import IdConflict
+from decisions.errors import Erased, IdConflict
 from decisions.exploration import acting_policy, draw_action
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, write_rows
@@ -35,6 +35,7 @@ from decisions.ledger import (
 )
 from decisions.models import ActionSpaceKind, Decision
 from decisions.prompts import PromptError, render_prompt
+from decisions.tombstones import ERASED_HASH
 from models_registry.backends.model_server import Score, ScoreItem, score
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.experiments import Route, Router
@@ -84,7 +85,7 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
     """Answers in order of `items`; all are recorded, or none.
 
     Raises UnknownAgent, InvalidInput with every item's faults, NoChampion, BackendUnavailable, BackendRefused,
-    IdConflict.
+    IdConflict, Erased.
     An item whose `id` was decided before gets the recorded answer back: a retry is harmless.
     """
     now = timezone.now()
@@ -300,6 +301,8 @@ def _find_repeats(by: Actor, room: AgentRoom, items: Sequence[DecideItem]) -> di
     answers: dict[object, Answer] = {}
     for decision in recorded:
         same = decision.workspace_id == by.workspace.id and decision.agent_id == room.agent.id
+        if same and bytes(decision.content_hash) == ERASED_HASH:
+            raise Erased.of([decision.id])
         if not same or bytes(decision.content_hash) != _request_hash(given[decision.id]) or not decision.alternatives:
             message = f"{decision.id} was recorded before with other content"
             raise IdConflict(message, faults=[FieldFault("id", message, "a fresh id, or the same content")])

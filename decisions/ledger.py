@@ -18,11 +18,12 @@ from msgspec import UNSET, UnsetType
 
 from decisions.actions import Space, make_space
 from decisions.episodes import ensure_episodes
-from decisions.errors import IdConflict, UnknownAgent
+from decisions.errors import Erased, IdConflict, UnknownAgent
 from decisions.ingest.decoding import ItemError
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.writer import Row, Table, write_rows
 from decisions.models import Agent, AgentVersion, Decision, Episode, Feedback, Verdict
+from decisions.tombstones import ERASED_HASH
 from models_registry.models import ModelVersion
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, NotFound, ReckonerError
@@ -205,11 +206,11 @@ def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since
     `since` as in `record_decisions`.
     """
     now = timezone.now()
-    foreign = _foreign_targets(by, [item for _, item in items])
+    barred = _find_targets(by, [item for _, item in items])
     keyed = _find_keys(by, [item for _, item in items])
 
     def as_row(item: FeedbackIn) -> Row:
-        row = _feedback_row(by, item, foreign, now, since)
+        row = _feedback_row(by, item, barred, now, since)
         if item.idempotency_key is not None:
             # A repeat without an id of its own is recognised by its key: it takes the id that the first one got.
             first = keyed.setdefault((item.decision_id, item.idempotency_key), row["id"])
@@ -222,6 +223,19 @@ def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since
 
 def write_batch(table: Table, items: Sequence[tuple[int, Any]], as_row: Callable[[Any], Row], by: Actor) -> Outcome:
     """Rows of usable items in one transaction, repeats and conflicts told apart. `as_row` raises ReckonerError."""
+    try:
+        return _write_batch(table, items, as_row, by)
+    except Erased as error:
+        # The transaction took back what came along, an episode's name say. Tombstones are rare: the rest goes again.
+        gone = {index: item.id for index, item in items if item.id in error.ids}
+        if not gone:
+            raise
+    rest = write_batch(table, [pair for pair in items if pair[0] not in gone], as_row, by)
+    erased = [ItemError.of(index, Erased.of([row_id])) for index, row_id in gone.items()]
+    return Outcome(rest.kept, sorted([*rest.errors, *erased], key=lambda error: error.index))
+
+
+def _write_batch(table: Table, items: Sequence[tuple[int, Any]], as_row: Callable[[Any], Row], by: Actor) -> Outcome:
     rows: dict[uuid.UUID, Row] = {}
     at: dict[int, uuid.UUID] = {}
     repeats: set[int] = set()
@@ -341,21 +355,30 @@ def resolve_episodes(by: Actor, rows: Iterable[Row]) -> None:
         row["episode_id"] = ids[row["agent_id"], row["episode_id"]]
 
 
-def _foreign_targets(by: Actor, items: Sequence[FeedbackIn]) -> set[uuid.UUID]:
-    """Targets that exist in another workspace. Decisions that do not exist yet are nobody's."""
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    """Of feedback: those of another workspace, and decisions of this one that were erased."""
+
+    foreign: set[uuid.UUID]
+    erased: set[uuid.UUID]
+
+
+def _find_targets(by: Actor, items: Sequence[FeedbackIn]) -> _Targets:
+    """Targets that feedback may not have. Decisions that do not exist yet are nobody's."""
     decisions = {item.decision_id for item in items if item.decision_id is not None}
     episodes = {item.episode_id for item in items if item.episode_id is not None}
     superseded = {item.supersedes for item in items if item.supersedes is not None}
-    foreign = set(
-        Decision.objects.filter(id__in=decisions).exclude(workspace=by.workspace).values_list("id", flat=True)
-    )
+    found = Decision.objects.filter(Q(content_hash=ERASED_HASH) | ~Q(workspace=by.workspace), id__in=decisions)
+    owners = dict(found.values_list("id", "workspace_id"))
+    erased = {row for row, workspace in owners.items() if workspace == by.workspace.id}
+    foreign = set(owners) - erased
     if episodes:
         own = set(Episode.objects.for_workspace(by.workspace).filter(id__in=episodes).values_list("id", flat=True))
         foreign |= episodes - own  # an episode is made by what first names it, so it must be there
     if superseded:
         own = set(Feedback.objects.for_workspace(by.workspace).filter(id__in=superseded).values_list("id", flat=True))
         foreign |= superseded - own
-    return foreign
+    return _Targets(foreign, erased)
 
 
 def _find_keys(by: Actor, items: Sequence[FeedbackIn]) -> dict[tuple[uuid.UUID | None, str], uuid.UUID]:
@@ -369,9 +392,7 @@ def _find_keys(by: Actor, items: Sequence[FeedbackIn]) -> dict[tuple[uuid.UUID |
     return {(decision, key): row for row, decision, key in found.values_list("id", "decision_id", "idempotency_key")}
 
 
-def _feedback_row(
-    by: Actor, item: FeedbackIn, foreign: set[uuid.UUID], now: dt.datetime, since: dt.datetime | None
-) -> Row:
+def _feedback_row(by: Actor, item: FeedbackIn, barred: _Targets, now: dt.datetime, since: dt.datetime | None) -> Row:
     faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now, since))
     targets = [name for name in ("decision_id", "episode_id", "unit") if getattr(item, name) is not None]
     if len(targets) != 1:
@@ -384,8 +405,10 @@ def _feedback_row(
     if faults:
         raise InvalidInput("The feedback is not usable.", faults=faults)
     for name in ("decision_id", "episode_id", "supersedes"):
-        if getattr(item, name) in foreign:
+        if getattr(item, name) in barred.foreign:
             raise NotFound(f"There is no such {name}.", faults=[FieldFault(name, "is unknown here", "an id of yours")])
+    if item.decision_id is not None and item.decision_id in barred.erased:
+        raise Erased.of([item.decision_id], field="decision_id")
     return {
         "id": uuid7() if item.id is UNSET else item.id,
         "workspace_id": by.workspace.id,

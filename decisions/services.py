@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from decisions.actions import check_schema
-from decisions.errors import InvalidRewardSpec, InvalidTemplate
+from decisions.errors import Erased, InvalidRewardSpec, InvalidTemplate
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ledger import record_feedback
 from decisions.models import (
@@ -30,6 +30,7 @@ from decisions.notes_app import FIVE, KINDS, action_schema, state_schema
 from decisions.prompts import template_fields
 from decisions.rewards.components import COMPONENTS
 from decisions.rewards.reckoning import SQL_COMPONENTS
+from decisions.tombstones import ERASED_HASH
 from models_registry.services import register_model
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
@@ -221,7 +222,9 @@ def current_reward_spec(agent: Agent) -> RewardSpec:
 def label_decision(
     *, by: Actor, decision: Decision, verdict: str, corrected_action: Any = None, note: str = ""
 ) -> Label:
-    """A reviewer's judgement, and the feedback that rewards read, in one transaction. Raises InvalidInput."""
+    """A reviewer's judgement, and the feedback that rewards read, in one transaction. Raises InvalidInput, Erased."""
+    if bytes(decision.content_hash) == ERASED_HASH:
+        raise Erased.of([decision.id], field="decision_id")
     faults = []
     if verdict not in Verdict.values:
         faults.append(FieldFault("verdict", f"{verdict!r} is unknown", ", ".join(Verdict.values)))
@@ -264,8 +267,11 @@ WITHDRAWN = "verdict_withdrawn"
 def withdraw_label(*, by: Actor, decision: Decision) -> Label:
     """Takes back the decision's newest label, which must be the actor's own; what was judged before counts again.
 
-    Feedback is append-only: another one supersedes the label's, so that rewards no longer read it. Raises Conflict.
+    Feedback is append-only: another one supersedes the label's, so that rewards no longer read it. Raises
+    Conflict, Erased.
     """
+    if bytes(decision.content_hash) == ERASED_HASH:
+        raise Erased.of([decision.id], field="decision_id")
     label = Label.objects.select_for_update().filter(decision=decision).order_by("-id").first()
     if label is None or by.user is None or label.reviewer_id != by.user.pk:
         raise Conflict("There is no label of yours to take back: it is gone, or someone judged after you.")

@@ -114,6 +114,23 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def remove_folder(digest: str) -> bool:
+    """Takes an artifact's files out of the store; False when they were gone. Nobody ever sees half of it: the folder
+    is renamed away first, to a name that a second attempt finds when the first one was killed in between."""
+    folder = artifact_path(digest)
+    going = safe_join(store_root(), f"incoming/removed-{digest}")
+    if going.exists():
+        shutil.rmtree(going)
+    going.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.rename(going)
+    except FileNotFoundError:
+        return False
+    _sync(folder.parent)
+    shutil.rmtree(going)
+    return True
+
+
 def verify_artifact(digest: str) -> dict[str, Any]:
     """Re-hashes every file. Returns the manifest; raises ArtifactCorrupt naming the first file that differs."""
     folder = artifact_path(digest)

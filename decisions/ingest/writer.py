@@ -18,6 +18,9 @@ from django.db import IntegrityError, connection, transaction
 from psycopg import sql
 from psycopg.types.json import Jsonb, set_json_dumps
 
+from decisions.errors import Erased
+from decisions.tombstones import ERASED_HASH
+
 set_json_dumps(msgspec.json.encode)
 
 
@@ -42,7 +45,10 @@ Row = dict[str, Any]
 
 
 def write_rows(table: Table, rows: Sequence[Row]) -> Written:
-    """Call inside a transaction. Every row has every column; ids are distinct, the workspace is one."""
+    """Call inside a transaction. Every row has every column; ids are distinct, the workspace is one.
+
+    Raises Erased where some ids are tombstones: let it leave the transaction, so that nothing comes along with them.
+    """
     if not rows:
         return Written(frozenset(), frozenset(), frozenset())
     # In one order everywhere: two batches with the same ids would otherwise wait for each other.
@@ -96,6 +102,8 @@ def _insert_missing(table: Table, rows: Sequence[Row]) -> Written:
             [list(rest), rows[0]["workspace_id"]],
         )
         there = {found: bytes(digest) for found, digest in cursor.fetchall()}
+    if erased := [found for found, digest in there.items() if digest == ERASED_HASH]:
+        raise Erased.of(erased)
     duplicates = frozenset(found for found, digest in rest.items() if there.get(found) == digest)
     return Written(stored, duplicates, frozenset(rest) - duplicates)
 

@@ -16,7 +16,10 @@ class ArtifactKind(models.TextChoices):
 
 
 class Artifact(WorkspaceOwned):
-    """`digest` is the SHA-256 of the artifact's canonical manifest, which names every file's SHA-256."""
+    """`digest` is the SHA-256 of the artifact's canonical manifest, which names every file's SHA-256.
+
+    Once `removed_at` is set the files are gone, or about to go, since they held what a person had erased.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     kind = models.CharField(max_length=16, choices=ArtifactKind.choices)
@@ -24,6 +27,7 @@ class Artifact(WorkspaceOwned):
     size_bytes = models.BigIntegerField()
     meta = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
+    removed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         constraints = [

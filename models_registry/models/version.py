@@ -35,7 +35,8 @@ class RegisteredModel(WorkspaceOwned):
 class ModelVersion(WorkspaceOwned):
     """A frozen artefact: full weights, or an adapter over `base`'s weights.
 
-    `base` is the version whose weights an adapter needs; `parent` is the one that training started from.
+    `base` is the version whose weights an adapter needs; `parent` is the one that training started from. `marked_at`
+    says when it became known that it, or one it came from, learnt from rows that were erased since (docs/erasure.md).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -49,6 +50,7 @@ class ModelVersion(WorkspaceOwned):
     description = models.CharField(max_length=500, blank=True)
     metrics = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
+    marked_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["-number"]

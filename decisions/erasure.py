@@ -1,0 +1,315 @@
+"""Erasing a person from the ledger: tombstones instead of rows, so that counts and experiments stay what they were.
+
+Ids, times, propensities and numbers stay. Text goes: states, actions, answers, notes, names. Who it was about becomes
+a pseudonym, the same within one erasure, so that several decisions of one unit remain one cluster; its key is thrown
+away at the end. Everything is set-based, and a second run finds nothing to do. The job that calls this, batch by
+batch, is in `training.erasure`, where datasets and versions can be seen too.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from django.db import connection
+from django.db.models import TextChoices
+
+from decisions.models import ItemOutcome, Verdict
+from decisions.tombstones import ERASED_HASH, ERASED_STATE, ERASED_TEXT, NOT_ERASED, PSEUDONYM_PREFIX
+from models_registry.erasure import count_exposures, erase_exposures
+from workspaces.models import Workspace
+
+
+class PersonKind(TextChoices):
+    UNIT = "unit", "Unit"
+    USER = "user", "User reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who is to be erased: the `unit` of decisions, or the app's own `user_ref`."""
+
+    kind: str
+    value: str
+
+    @property
+    def unit(self) -> str | None:
+        """Where the unit itself names the person."""
+        return self.value if self.kind == PersonKind.UNIT else None
+
+
+Counts = Mapping[str, int]
+# Text that says nothing of anyone: the vocabulary of verdicts and of items' ends.
+KEPT_TEXT = [*Verdict.values, *ItemOutcome.values]
+
+_PSEUDONYM = "%(prefix)s || left(encode(sha256(%(secret)s || convert_to({0}, 'UTF8')), 'hex'), 32)"
+
+
+def _pseudonym(column: str) -> str:
+    """SQL: the pseudonym of a column; NULL, empty text and pseudonyms stay."""
+    return (
+        f"CASE WHEN {column} = '' OR {column} LIKE %(prefix)s || '%%' THEN {column}"
+        f" ELSE {_PSEUDONYM.format(column)} END"
+    )
+
+
+def _words(column: str) -> str:
+    """SQL: empty stays empty, everything else is one word."""
+    return f"CASE WHEN {column} = '' THEN '' ELSE %(erased)s END"
+
+
+_MINE = f"""
+SELECT {{columns}} FROM decisions_decision
+ WHERE workspace_id = %(workspace)s AND {{field}} = %(value)s AND {NOT_ERASED}
+"""  # noqa: S608
+_DECISIONS = f"""
+UPDATE decisions_decision
+   SET state = %(state)s, options = NULL, action = to_jsonb(%(erased)s::text), next_state = NULL, completion = NULL,
+       reasoning = NULL, alternatives = NULL, token_ids = NULL, logprobs = NULL, external_id = NULL,
+       unit = {_pseudonym("unit")}, item_ref = {_pseudonym("item_ref")}, project_ref = {_pseudonym("project_ref")},
+       user_ref = {_pseudonym("user_ref")}, content_hash = %(hash)s
+ WHERE workspace_id = %(workspace)s AND id = ANY(%(ids)s) AND {NOT_ERASED}
+"""  # noqa: S608
+_FOUND = f"""
+SELECT id, episode_id, exposure_id, item_ref, project_ref FROM decisions_decision
+ WHERE workspace_id = %(workspace)s AND id = ANY(%(ids)s) AND {NOT_ERASED} FOR UPDATE
+"""  # noqa: S608
+_FEEDBACK = """
+UPDATE decisions_feedback
+   SET value = CASE WHEN jsonb_typeof(value) IN ('number', 'boolean') OR value #>> '{{}}' = ANY(%(kept)s) THEN value
+                    ELSE to_jsonb(%(erased)s::text) END,
+       unit = {unit}, idempotency_key = NULL, content_hash = %(hash)s
+ WHERE workspace_id = %(workspace)s AND {which} AND {left}
+"""
+_LABELS = """
+UPDATE decisions_label SET note = '', corrected_action = NULL
+ WHERE decision_id = ANY(%(ids)s) AND (note <> '' OR corrected_action IS NOT NULL)
+"""
+# Components are numbers but for the reasons of failures, which may quote what could not be computed.
+_REWARDS = """
+UPDATE decisions_reward r SET components = s.components
+  FROM (SELECT decision_id, spec_id, version,
+               (SELECT coalesce(jsonb_object_agg(c.key, jsonb_strip_nulls(jsonb_build_object(
+                         'value', CASE WHEN jsonb_typeof(c.value -> 'value') = 'number' THEN c.value -> 'value' END,
+                         'error', CASE WHEN c.value ? 'error' THEN %(erased)s::text END))), '{}'::jsonb)
+                  FROM jsonb_each(components) c) AS components
+          FROM decisions_reward WHERE decision_id = ANY(%(ids)s)) s
+ WHERE r.decision_id = s.decision_id AND r.spec_id = s.spec_id AND r.version = s.version
+   AND r.components IS DISTINCT FROM s.components
+"""
+_STEPS = f"""
+UPDATE decisions_step
+   SET name = {_words("name")}, external_id = NULL, parent = NULL, arguments = NULL, result = NULL,
+       error = {_words("error")}, reasoning_type = {_words("reasoning_type")}, content = {_words("content")},
+       insights = NULL, issues = NULL, attributes = NULL, content_hash = %(hash)s
+ WHERE workspace_id = %(workspace)s AND {NOT_ERASED}
+   AND (decision_id = ANY(%(ids)s) OR (decision_id IS NULL AND episode_id = ANY(%(episodes)s)))
+"""  # noqa: S608
+# The trace's id says nothing of anyone and keeps a trace that is sent again from becoming a second episode.
+_EPISODES = f"""
+UPDATE decisions_episode
+   SET external_id = CASE WHEN external_id = '' THEN '' ELSE %(prefix)s || id END,
+       session = {_pseudonym("session")}, unit = {_pseudonym("unit")},
+       query = {_words("query")}, final_response = {_words("final_response")}
+ WHERE workspace_id = %(workspace)s AND id = ANY(%(episodes)s)
+   AND NOT (external_id IN ('', %(prefix)s || id) AND query IN ('', %(erased)s) AND final_response IN ('', %(erased)s)
+            AND (unit = '' OR unit LIKE %(prefix)s || '%%') AND (session = '' OR session LIKE %(prefix)s || '%%'))
+"""  # noqa: S608
+# An item or a project goes with its last decision that still says something.
+_ITEMS = f"""
+WITH mine AS (
+  SELECT i.id, {_pseudonym("i.ref")} AS pseudonym FROM decisions_item i
+   WHERE i.workspace_id = %(workspace)s AND i.ref = ANY(%(items)s)
+     AND NOT EXISTS (SELECT 1 FROM decisions_decision d
+                      WHERE d.workspace_id = i.workspace_id AND d.item_ref = i.ref AND d.{NOT_ERASED})
+)
+UPDATE decisions_item i
+   SET ref = CASE WHEN EXISTS (SELECT 1 FROM decisions_item o WHERE o.workspace_id = i.workspace_id
+                                  AND o.ref = m.pseudonym) THEN m.pseudonym || ':' || i.id ELSE m.pseudonym END,
+       title = {_words("title")}, labels = '[]', project_ref = {_pseudonym("project_ref")}
+  FROM mine m WHERE i.id = m.id
+RETURNING i.id
+"""  # noqa: S608
+_PROJECTS = f"""
+WITH mine AS (
+  SELECT p.id, {_pseudonym("p.ref")} AS pseudonym FROM decisions_project p
+   WHERE p.workspace_id = %(workspace)s AND p.ref = ANY(%(projects)s)
+     AND NOT EXISTS (SELECT 1 FROM decisions_decision d
+                      WHERE d.workspace_id = p.workspace_id AND d.project_ref = p.ref AND d.{NOT_ERASED})
+     AND NOT EXISTS (SELECT 1 FROM decisions_item i WHERE i.workspace_id = p.workspace_id AND i.project_ref = p.ref)
+)
+UPDATE decisions_project p
+   SET ref = CASE WHEN EXISTS (SELECT 1 FROM decisions_project o WHERE o.workspace_id = p.workspace_id
+                                  AND o.ref = m.pseudonym) THEN m.pseudonym || ':' || p.id ELSE m.pseudonym END,
+       name = {_words("name")}
+  FROM mine m WHERE p.id = m.id
+"""  # noqa: S608
+_CHANGES = f"""
+UPDATE decisions_statuschange SET external_id = NULL, correction = NULL, content_hash = %(hash)s
+ WHERE workspace_id = %(workspace)s AND (item_id = ANY(%(item_ids)s) OR decision_id = ANY(%(ids)s)) AND {NOT_ERASED}
+"""  # noqa: S608
+# Units that no decision names any more but that the person was known by: their pseudonyms stand in tombstones.
+_UNITS = f"""
+WITH u AS (
+  SELECT unit FROM decisions_feedback
+   WHERE workspace_id = %(workspace)s AND decision_id IS NULL AND unit IS NOT NULL AND unit NOT LIKE %(prefix)s || '%%'
+  UNION
+  SELECT unit FROM decisions_episode
+   WHERE workspace_id = %(workspace)s AND unit <> '' AND unit NOT LIKE %(prefix)s || '%%'
+), e AS (
+  SELECT DISTINCT unit FROM decisions_decision
+   WHERE workspace_id = %(workspace)s AND content_hash = %(hash)s AND unit LIKE %(prefix)s || '%%'
+), named AS MATERIALIZED (
+  SELECT u.unit FROM u JOIN e ON e.unit = {_PSEUDONYM.format("u.unit")}
+)
+SELECT unit FROM u WHERE unit = %(value)s
+UNION
+SELECT n.unit FROM named n
+ WHERE NOT EXISTS (SELECT 1 FROM decisions_decision d WHERE d.workspace_id = %(workspace)s AND d.unit = n.unit)
+"""  # noqa: S608
+
+
+def _field(person: Person) -> str:
+    return "unit" if person.kind == PersonKind.UNIT else "user_ref"
+
+
+def _run(cursor: Any, statement: str, known: Mapping[str, Any]) -> int:
+    cursor.execute(statement, known)
+    return int(cursor.rowcount)
+
+
+def _parameters(workspace: Workspace, secret: bytes) -> dict[str, Any]:
+    return {
+        "workspace": workspace.id,
+        "secret": secret,
+        "prefix": PSEUDONYM_PREFIX,
+        "erased": ERASED_TEXT,
+        "state": msgspec.json.encode(ERASED_STATE).decode(),
+        "hash": ERASED_HASH,
+        "kept": KEPT_TEXT,
+    }
+
+
+def count_decisions(*, workspace: Workspace, person: Person) -> int:
+    """Decisions that still say something of the person. One walk over the workspace: no index serves units."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _MINE.format(columns="count(*)", field=_field(person)), {"workspace": workspace.id, "value": person.value}
+        )
+        return int(cursor.fetchone()[0])
+
+
+def find_decisions(*, workspace: Workspace, person: Person, after: uuid.UUID | None, size: int) -> Sequence[uuid.UUID]:
+    """The next `size` ids in order behind `after`: all batches together walk the workspace once."""
+    statement = _MINE.format(columns="id", field=_field(person)) + " AND id > %(after)s ORDER BY id LIMIT %(size)s"
+    known: dict[str, Any] = {
+        "workspace": workspace.id,
+        "value": person.value,
+        "after": after or uuid.UUID(int=0),
+        "size": size,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(statement, known)
+        return [row[0] for row in cursor.fetchall()]
+
+
+def erase_decisions(*, workspace: Workspace, ids: Iterable[uuid.UUID], secret: bytes) -> Counter[str]:
+    """Tombstones for these decisions and all that hangs on them; how many rows changed, by kind.
+
+    Call inside a transaction. Decisions of another workspace, and those erased before, are left alone.
+    """
+    known = _parameters(workspace, secret)
+    counts: Counter[str] = Counter()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('reckoner.erasing', 'on', true)")
+        cursor.execute(_FOUND, known | {"ids": list(ids)})
+        found = cursor.fetchall()
+        own, episodes, exposures, items, projects = ([*{row[at] for row in found} - {None}] for at in range(5))
+        known |= {"ids": own, "episodes": episodes, "items": items, "projects": projects}
+        counts["decisions"] = _run(cursor, _DECISIONS, known)
+        feedback = _FEEDBACK.format(which="decision_id = ANY(%(ids)s)", unit="unit", left=NOT_ERASED)
+        counts["feedback"] = _run(cursor, feedback, known)
+        counts["labels"] = _run(cursor, _LABELS, known)
+        counts["rewards"] = _run(cursor, _REWARDS, known)
+        counts += _erase_episodes(cursor, known)
+        cursor.execute(_ITEMS, known)
+        item_ids = [row[0] for row in cursor.fetchall()]
+        counts["items"] = len(item_ids)
+        counts["projects"] = _run(cursor, _PROJECTS, known)
+        counts["status_changes"] = _run(cursor, _CHANGES, known | {"item_ids": item_ids})
+        # An exposure goes with its last decision that still says something.
+        cursor.execute(
+            f"""SELECT e.id FROM unnest(%(exposures)s::uuid[]) e(id)
+                 WHERE NOT EXISTS (SELECT 1 FROM decisions_decision d WHERE d.exposure_id = e.id AND d.{NOT_ERASED})""",  # noqa: S608
+            {"exposures": exposures},
+        )
+        alone = [row[0] for row in cursor.fetchall()]
+        cursor.execute("SELECT set_config('reckoner.erasing', 'off', true)")
+    counts.update(erase_exposures(workspace=workspace, ids=alone, unit=None, secret=secret, prefix=PSEUDONYM_PREFIX))
+    return counts
+
+
+def _erase_episodes(cursor: Any, known: Mapping[str, Any]) -> Counter[str]:
+    """Episodes with their steps and the feedback on them. Steps of other people's decisions in them stay."""
+    counts: Counter[str] = Counter()
+    counts["steps"] = _run(cursor, _STEPS, known)
+    counts["episodes"] = _run(cursor, _EPISODES, known)
+    feedback = _FEEDBACK.format(which="episode_id = ANY(%(episodes)s)", unit="unit", left=NOT_ERASED)
+    counts["feedback"] = _run(cursor, feedback, known)
+    return counts
+
+
+def erase_unit(*, workspace: Workspace, person: Person, secret: bytes) -> Counter[str]:
+    """What names the person without a decision: feedback on units, episodes, exposures. Call inside a transaction,
+    behind the last `erase_decisions`, with the same secret."""
+    known = _parameters(workspace, secret) | {"value": person.unit, "ids": []}
+    counts: Counter[str] = Counter()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('reckoner.erasing', 'on', true)")
+        cursor.execute(_UNITS, known)
+        units = [row[0] for row in cursor.fetchall()]
+        known["units"] = units
+        which = "decision_id IS NULL AND unit = ANY(%(units)s)"
+        counts["feedback"] = _run(cursor, _FEEDBACK.format(which=which, unit=_pseudonym("unit"), left="true"), known)
+        cursor.execute(
+            "SELECT id FROM decisions_episode WHERE workspace_id = %(workspace)s AND unit = ANY(%(units)s)", known
+        )
+        counts += _erase_episodes(cursor, known | {"episodes": [row[0] for row in cursor.fetchall()]})
+        cursor.execute("SELECT set_config('reckoner.erasing', 'off', true)")
+    if person.unit is not None:
+        counts.update(
+            erase_exposures(workspace=workspace, ids=[], unit=person.unit, secret=secret, prefix=PSEUDONYM_PREFIX)
+        )
+    return counts
+
+
+_COUNTS = """
+WITH mine AS MATERIALIZED ({mine})
+SELECT (SELECT count(*) FROM mine),
+       (SELECT count(*) FROM decisions_feedback WHERE decision_id IN (SELECT id FROM mine))
+       + (SELECT count(*) FROM decisions_feedback
+           WHERE workspace_id = %(workspace)s AND decision_id IS NULL AND unit = %(unit)s),
+       (SELECT count(*) FROM decisions_label WHERE decision_id IN (SELECT id FROM mine)),
+       (SELECT count(*) FROM decisions_reward WHERE decision_id IN (SELECT id FROM mine)),
+       (SELECT count(*) FROM decisions_step WHERE decision_id IN (SELECT id FROM mine)),
+       (SELECT count(*) FROM decisions_episode
+         WHERE workspace_id = %(workspace)s AND (id IN (SELECT episode_id FROM mine) OR unit = %(unit)s)),
+       (SELECT array_agg(DISTINCT exposure_id) FILTER (WHERE exposure_id IS NOT NULL) FROM mine)
+"""
+COUNTED = ("decisions", "feedback", "labels", "rewards", "steps", "episodes")
+
+
+def count_person(*, workspace: Workspace, person: Person) -> dict[str, int]:
+    """What an erasure would find, by kind of row; nothing is changed."""
+    mine = _MINE.format(columns="id, episode_id, exposure_id", field=_field(person))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _COUNTS.format(mine=mine), {"workspace": workspace.id, "value": person.value, "unit": person.unit}
+        )
+        *numbers, exposures = cursor.fetchone()
+    counts = dict(zip(COUNTED, numbers, strict=True))
+    return counts | count_exposures(workspace=workspace, ids=exposures or [], unit=person.unit)

@@ -1,0 +1,277 @@
+"""Tombstones in the ledger: what stays, what goes, and that what was erased is never stored again."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from decisions.browse import Filters, find_unjudged
+from decisions.erasure import Person, count_decisions, count_person, erase_decisions, erase_unit, find_decisions
+from decisions.models import Decision, Episode, Feedback, Item, Label, Project, Reward, Step
+from decisions.rewards.reckoning import reckon_rewards
+from decisions.services import current_reward_spec
+from decisions.tombstones import ERASED_HASH, ERASED_STATE
+from models_registry.models import Exposure, Observation
+from tests.decisions.conftest import body, verdict
+from tests.factories import (
+    AgentFactory,
+    DecisionFactory,
+    EpisodeFactory,
+    ExposureFactory,
+    FeedbackFactory,
+    ItemFactory,
+    LabelFactory,
+    ObservationFactory,
+    ProjectFactory,
+    StatusChangeFactory,
+    StepFactory,
+    uuid7,
+)
+
+pytestmark = pytest.mark.django_db
+ANN = Person("unit", "ann")
+
+
+def erase(workspace, person=ANN, secret=b"s" * 32):
+    """As the job does, in one batch."""
+    counts = erase_decisions(
+        workspace=workspace,
+        ids=find_decisions(workspace=workspace, person=person, after=None, size=1000),
+        secret=secret,
+    )
+    return counts + erase_unit(workspace=workspace, person=person, secret=secret)
+
+
+def as_sent(row):
+    return {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
+
+
+@pytest.fixture
+def ann(agent, judged):
+    """Two decisions about ann with all that may hang on one, rewards reckoned; the first is in an experiment."""
+    episode = EpisodeFactory(agent=agent, unit="ann", query="Where is Ann's file?", final_response="In Ann's folder.")
+    exposure = ExposureFactory(workspace=agent.workspace, unit="ann")
+    ObservationFactory(exposure=exposure)
+    decision = judged(
+        "confirmed",
+        unit="ann",
+        user_ref="u-1",
+        item_ref="item-ann",
+        project_ref="opus-ann",
+        external_id="ann-17",
+        state={"text": "Ann's note"},
+        reasoning="Ann said so",
+        completion="Ann, travel",
+        alternatives=[{"action": "Ann", "probability": 0.5}],
+        episode=episode,
+        exposure=exposure,
+    )
+    FeedbackFactory(decision=decision, metric="minutes", value=3.5)
+    FeedbackFactory(decision=decision, metric="remark", value="Ann liked it", idempotency_key="ann-click")
+    FeedbackFactory(decision=None, workspace=agent.workspace, unit="ann", metric="mood", value="Ann is well")
+    LabelFactory(decision=decision, note="Ann again", corrected_action="Ann's", verdict="corrected")
+    StepFactory(decision=decision, episode=episode, arguments={"q": "Ann"}, error="no Ann", success=False)
+    StepFactory(episode=episode, result={"found": "Ann"}, content="Ann?", parent="ann", external_id="ann-2")
+    project = ProjectFactory(workspace=agent.workspace, ref="opus-ann", name="Ann's opus")
+    item = ItemFactory(workspace=agent.workspace, ref="item-ann", title="Ann's item", labels=["Ann"])
+    item.project_ref = project.ref
+    item.save()
+    StatusChangeFactory(item=item, decision=decision, external_id="ann-change", correction={"swimlane": "Ann"})
+    second = judged("corrected", unit="ann", state={"text": "Ann's second"})
+    reckon_rewards(current_reward_spec(agent))
+    return [decision, second]
+
+
+def texts_of(word):
+    """Every text and jsonb column of every table that holds the word, as table.column."""
+    found = []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """SELECT c.table_name, c.column_name FROM information_schema.columns c
+                 JOIN information_schema.tables t USING (table_schema, table_name)
+                WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE'
+                  AND c.data_type IN ('text', 'character varying', 'jsonb', 'json', 'ARRAY')"""
+        )
+        for table, column in cursor.fetchall():
+            cursor.execute(f'SELECT 1 FROM "{table}" WHERE "{column}"::text ILIKE %s LIMIT 1', [f"%{word}%"])
+            if cursor.fetchone():
+                found.append(f"{table}.{column}")
+    return found
+
+
+class TestTombstones:
+    def test_no_word_stays_and_no_number_changes(self, workspace, agent, ann):
+        assert len(texts_of("ann")) > 20  # the test finds them where they are
+        numbers = ("id", "propensity", "confidence", "policy_name", "observed_at", "recorded_at", "latency_ms")
+        before = {row.id: [getattr(row, name) for name in numbers] for row in Decision.objects.all()}
+        rewards = list(Reward.objects.order_by("decision_id").values_list("decision_id", "version", "value", "raw"))
+        verdicts = sorted(Feedback.objects.filter(metric="verdict").values_list("decision_id", "value"))
+        erase(workspace)
+        assert texts_of("ann") == []
+        assert {row.id: [getattr(row, name) for name in numbers] for row in Decision.objects.all()} == before
+        again = list(Reward.objects.order_by("decision_id").values_list("decision_id", "version", "value", "raw"))
+        assert again == rewards
+        assert sorted(Feedback.objects.filter(metric="verdict").values_list("decision_id", "value")) == verdicts
+        assert Feedback.objects.get(metric="minutes").value == 3.5
+        assert Feedback.objects.get(metric="remark").value == "erased"
+        assert Label.objects.get().verdict == "corrected"
+
+    def test_counts_are_of_what_was_changed_and_a_second_time_finds_nothing(self, workspace, ann):
+        promised = count_person(workspace=workspace, person=ANN)
+        counts = erase(workspace)
+        assert dict(counts) == {
+            "decisions": 2,
+            "feedback": 5,
+            "labels": 1,
+            "steps": 2,
+            "episodes": 1,
+            "items": 1,
+            "projects": 1,
+            "status_changes": 1,
+            "exposures": 1,
+            "observations": 1,
+        }
+        assert {name: promised[name] for name in ("decisions", "feedback", "labels", "episodes", "exposures")} == {
+            name: counts[name] for name in ("decisions", "feedback", "labels", "episodes", "exposures")
+        }
+        assert count_decisions(workspace=workspace, person=ANN) == 0
+        everything = [as_sent(row) for model in (Decision, Feedback, Step, Episode) for row in model.objects.all()]
+        assert not erase(workspace, secret=b"t" * 32)
+        after = [as_sent(row) for model in (Decision, Feedback, Step, Episode) for row in model.objects.all()]
+        assert after == everything
+
+    def test_one_unit_stays_one_unit_under_a_name_that_nobody_knows(self, workspace, ann):
+        erase(workspace)
+        units = {row.unit for row in Decision.objects.all()} | {
+            Exposure.objects.get().unit,
+            Observation.objects.get().unit,
+        }
+        assert len(units) == 1
+        assert units.pop().startswith("erased:")
+        first = Decision.objects.get(id=ann[0].id)
+        assert first.item_ref == Item.objects.get().ref
+        assert Item.objects.get().project_ref == Project.objects.get().ref
+        assert (first.state, first.action, bytes(first.content_hash)) == (ERASED_STATE, "erased", ERASED_HASH)
+
+    def test_everyone_else_stays_as_they_are(self, workspace, other_workspace, agent, ann):
+        exposure = Exposure.objects.get()
+        shared = EpisodeFactory(agent=agent, unit="team", query="theirs")
+        Decision.objects.filter(id=ann[1].id).update(item_ref="shared", project_ref="shared-opus")
+        kept = [
+            DecisionFactory(agent=agent, unit="bob", item_ref="shared", project_ref="shared-opus", episode=shared),
+            DecisionFactory(agent=AgentFactory(workspace=other_workspace), unit="ann"),
+            ItemFactory(workspace=workspace, ref="shared", title="ours"),
+            ProjectFactory(workspace=workspace, ref="shared-opus", name="ours"),
+            shared,
+            ExposureFactory(workspace=workspace, experiment=exposure.experiment, phase=exposure.phase, unit="annette"),
+            FeedbackFactory(decision=None, workspace=other_workspace, unit="ann", value="theirs", metric="mood"),
+        ]
+        for row in kept:
+            row.refresh_from_db()
+        before = [as_sent(row) for row in kept]
+        erase(workspace)
+        for row in kept:
+            row.refresh_from_db()
+        assert [as_sent(row) for row in kept] == before
+
+    def test_by_the_app_s_own_reference(self, workspace, agent, ann):
+        other = DecisionFactory(agent=agent, unit="ann", user_ref="u-2", exposure=Exposure.objects.get())
+        erase(workspace, Person("user", "u-1"))
+        assert bytes(Decision.objects.get(id=ann[0].id).content_hash) == ERASED_HASH
+        # The second decision and the other user's are of the unit, but not of u-1.
+        assert count_decisions(workspace=workspace, person=ANN) == 2
+        assert Exposure.objects.get().unit == "ann"
+        Decision.objects.filter(id=other.id).update(user_ref="u-1")
+        Decision.objects.filter(id=ann[1].id).update(user_ref="u-1")
+        erase(workspace, Person("user", "u-1"))
+        assert Exposure.objects.get().unit.startswith("erased:")
+        assert texts_of("ann") == []
+
+    def test_errors_of_components_are_not_quoted(self, workspace, ann):
+        components = {"verdict": {"error": "unknown verdict Ann"}, "calibration": {"value": -0.25}}
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('reckoner.erasing', 'on', true)")
+            Reward.objects.filter(decision=ann[0]).update(components=components)
+            cursor.execute("SELECT set_config('reckoner.erasing', 'off', true)")
+        erase(workspace)
+        assert Reward.objects.get(decision=ann[0]).components == {
+            "verdict": {"error": "erased"},
+            "calibration": {"value": -0.25},
+        }
+
+    def test_feedback_and_rewards_are_append_only_again_behind_it(self, workspace, ann):
+        erase(workspace)
+        for model in (Feedback, Reward):
+            with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+                model.objects.filter(decision=ann[0]).update(workspace=workspace)
+
+    def test_a_unit_that_comes_back_meets_the_experiment_anew_and_may_be_erased_again(self, workspace, agent, ann):
+        first = Exposure.objects.get()
+        erase(workspace)
+        again = ExposureFactory(workspace=workspace, experiment=first.experiment, phase=first.phase, unit="ann")
+        DecisionFactory(agent=agent, unit="ann", exposure=again)
+        erase(workspace)  # even with the same key, as a job that was cut off would
+        assert len({exposure.unit for exposure in Exposure.objects.all()}) == 2
+        assert texts_of("ann") == []
+
+
+class TestNeverAgain:
+    def test_a_repeat_is_told_and_not_stored(self, api, workspace, agent):
+        client = api("decisions:write", "feedback:write")
+        sent = body(id=str(uuid7()), unit="ann", state={"text": "Ann's note"}, episode="Ann's day")
+        assert client.post("decisions", sent).status_code == 201
+        remark = {"metric": "remark", "value": "Ann liked it", "id": str(uuid7()), "decision_id": sent["id"]}
+        keyed = {"metric": "remark", "value": "Ann, too", "idempotency_key": "k", "decision_id": sent["id"]}
+        assert client.post("feedback", [remark, keyed]).status_code == 201
+        erase(workspace)
+        assert texts_of("ann") == []
+        for path, what in (("decisions", sent), ("feedback", remark), ("feedback", keyed)):
+            answer = client.post(path, what)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (410, "erased"), path
+        assert client.post("decisions", sent | {"action": "health"}).status_code == 410
+        assert client.post("feedback", verdict(sent["id"])).status_code == 410
+        assert texts_of("ann") == []
+
+    def test_of_a_batch_the_others_are_kept(self, api, workspace, agent):
+        client = api("decisions:write", "feedback:write")
+        gone, good = body(id=str(uuid7()), unit="ann", episode="Ann's day"), body(id=str(uuid7()), unit="bob")
+        client.post("decisions", gone)
+        erase(workspace)
+        answer = client.post("decisions", [gone, good, body(action="nonsense"), body()])
+        assert answer.status_code == 207
+        assert [kept["index"] for kept in answer.json()["kept"]] == [1, 3]
+        assert [(error["index"], error["code"]) for error in answer.json()["errors"]] == [
+            (0, "erased"),
+            (2, "invalid_input"),
+        ]
+        answer = client.post("feedback", [verdict(gone["id"]), verdict(good["id"])])
+        assert [error["code"] for error in answer.json()["errors"]] == ["erased"]
+        assert texts_of("ann") == []
+
+    def test_another_workspace_does_not_learn_of_it(self, api, other_workspace, workspace, agent):
+        sent = body(id=str(uuid7()), unit="ann")
+        api("decisions:write").post("decisions", sent)
+        erase(workspace)
+        AgentFactory(workspace=other_workspace, slug="theirs")
+        answer = api.of(other_workspace).post("feedback", verdict(sent["id"]))
+        assert answer.status_code == 400
+        assert "erased" not in str(answer.json())
+
+    def test_nobody_can_label_it_or_is_asked_to(self, api, page_client, labeller, workspace, agent, ann):
+        unjudged = DecisionFactory(agent=agent, unit="ann")
+        kept = DecisionFactory(agent=agent, unit="bob")
+        erase(workspace)
+        answer = api("feedback:write").post(f"decisions/{ann[1].id}/labels", {"verdict": "confirmed", "note": "Ann"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (410, "erased")
+        assert texts_of("ann") == []
+        assert find_unjudged(workspace, Filters(), size=10).ids == (kept.id,)
+        assert page_client(labeller).get(f"/w/acme/decisions/{unjudged.id}").status_code == 200
+
+    def test_an_agent_does_not_answer_again_what_was_erased(self, api, workspace, agent):
+        decision = DecisionFactory(agent=agent, unit="ann", content_hash=secrets.token_bytes(32))
+        erase(workspace)
+        answer = api("route:read").post("agents/filer/decide", {"id": str(decision.id), "state": {"text": "Ann"}})
+        assert answer.status_code == 410
+        assert texts_of("ann") == []
