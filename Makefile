@@ -60,9 +60,9 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,train,demo]'
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/dev.stamp: pyproject.toml clients/python/pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing (about two minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,train,demo,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,train,demo,dev]' -e clients/python
 	@touch $@ $(VENV)/run.stamp
 
 .PHONY: browser

@@ -25,7 +25,13 @@ class Step:
 
 
 STEPS = (
-    Step("types", (str(BIN / "mypy"), "workspaces", "jobs", "models_registry", "decisions", "training", "project")),
+    Step(
+        "types",
+        (
+            *(str(BIN / "mypy"), "workspaces", "jobs", "models_registry", "decisions", "training", "project"),
+            "clients/python/reckoner_client",
+        ),
+    ),
     Step("lint", (str(BIN / "ruff"), "check", ".")),
     Step("format", (str(BIN / "ruff"), "format", "--check", ".")),
     Step("import contracts", (str(BIN / "lint-imports"),)),

@@ -1,0 +1,37 @@
+"""Records what AI agents decide, and how it went, into a Reckoner. See docs/clients.md.
+
+client = Reckoner()                     # RECKONER_URL, RECKONER_KEY
+decision = client.record_decision("filer", {"text": "…"}, "graphs", policy_name="my-own-rules")
+client.record_feedback("verdict", "confirmed", decision_id=decision)
+client.decide("filer", {"text": "…"}).action
+"""
+
+from reckoner_client.client import VERSION, Answer, Reckoner
+from reckoner_client.errors import ConfigurationError, FieldFault, ReckonerError, Refusal, Refused, Unavailable
+from reckoner_client.hook import Hook, hook_into_agent
+from reckoner_client.ids import uuid7
+from reckoner_client.recording import Recording, ToolCall, current_recording
+from reckoner_client.sender import Sending, Stats
+from reckoner_client.wrapping import tool
+
+__version__ = VERSION
+__all__ = [
+    "Answer",
+    "ConfigurationError",
+    "FieldFault",
+    "Hook",
+    "Reckoner",
+    "ReckonerError",
+    "Recording",
+    "Refusal",
+    "Refused",
+    "Sending",
+    "Stats",
+    "ToolCall",
+    "Unavailable",
+    "__version__",
+    "current_recording",
+    "hook_into_agent",
+    "tool",
+    "uuid7",
+]

@@ -1,0 +1,272 @@
+"""`hook_into_agent`: records the runs of an agent object, and its tools' calls, without changing what it does.
+
+Wrappers take the same, return the same and raise the same; `reckoner_client.replacing` puts them in. Each outermost run
+becomes a recording; tool calls are noted in the run that they belong to.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from reckoner_client import wire
+from reckoner_client.errors import ConfigurationError
+from reckoner_client.recording import Recording, current_recording, reset
+from reckoner_client.replacing import Replacements, as_callable_tool, is_marked, mark
+from reckoner_client.wrapping import bound_arguments, record_calls
+
+if TYPE_CHECKING:
+    from reckoner_client.client import Reckoner
+
+__all__ = ["DISPATCHERS", "RUN_METHODS", "Hook", "hook_into_agent"]
+
+RUN_METHODS = ("run", "a_run", "arun", "run_async", "invoke", "ainvoke", "execute", "aexecute", "chat", "achat")
+# Methods that call a tool by its name, which is their first argument.
+DISPATCHERS = ("arun_function", "run_function", "call_tool", "acall_tool", "execute_tool", "use_tool")
+# What a tool object is called by, in this order.
+TOOL_METHODS = ("run", "arun", "invoke", "ainvoke", "execute", "forward", "func", "fn")
+# Hooks whose agents are at work around this code.
+_running: contextvars.ContextVar[tuple[Hook, ...]] = contextvars.ContextVar("reckoner_hooks", default=())
+
+
+class Hook:
+    """What was hooked, and how to undo it. As a context manager it undoes it at the end.
+
+    `runs` and `tools` name what is recorded.
+    """
+
+    def __init__(self, client: Reckoner, agent: str, make_state: Any, make_action: Any, fields: dict[str, Any]) -> None:
+        self.runs: tuple[str, ...] = ()
+        self.tools: tuple[str, ...] = ()
+        self._client = client
+        self._agent = agent
+        self._make_state = make_state
+        self._make_action = make_action
+        self._fields = fields
+        self._replaced = Replacements()
+        self._active: list[Recording] = []
+        self._lock = threading.Lock()
+
+    def unhook(self) -> None:
+        """Puts everything back as it was. A second call does nothing."""
+        self._replaced.undo()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.unhook()
+
+    # Runs
+
+    def current(self) -> Recording | None:
+        """The run that this code belongs to. Pools of threads do not inherit it: there it is the only one under way."""
+        if (recording := current_recording()) is not None:
+            return recording
+        with self._lock:
+            return self._active[0] if len(self._active) == 1 else None
+
+    def begin(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Run:
+        """A context around one call of a run method: the outermost is recorded, those inside it are part of it."""
+        if self in _running.get():
+            return _Run(self, None)
+        state: Mapping[str, Any] = {}
+        try:
+            make = self._make_state
+            state = make(*args, **kwargs) if make is not None else bound_arguments(function, args, kwargs)
+        except Exception as fault:  # noqa: BLE001 - the run must go on
+            self._client._fault(fault)
+        query = next((text for text in state.values() if isinstance(text, str)), None)
+        return _Run(self, Recording(self._client, self._agent, state, {"query": query} | self._fields))
+
+    def make_action(self, recording: Recording, result: object) -> None:
+        try:
+            action = self._make_action(result) if self._make_action is not None else result
+            recording.act(action, response=result if isinstance(result, str) else None)
+        except Exception as fault:  # noqa: BLE001 - the result must come back
+            self._client._fault(fault)
+
+    def record_runs(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """`method` with its calls recorded."""
+        if inspect.iscoroutinefunction(method):
+
+            @functools.wraps(method)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                with self.begin(method, args, kwargs) as run:
+                    return run.returns(await method(*args, **kwargs))
+
+            return awaited
+
+        @functools.wraps(method)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            with self.begin(method, args, kwargs) as run:
+                result = method(*args, **kwargs)
+                if inspect.iscoroutine(result):  # a plain method that makes one: it is recorded when it is awaited
+                    run.recording = None
+                    return self._record_awaited(method, args, kwargs, result)
+                return run.returns(result)
+
+        return called
+
+    async def _record_awaited(
+        self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], coroutine: Any
+    ) -> Any:
+        with self.begin(method, args, kwargs) as run:
+            return run.returns(await coroutine)
+
+
+class _Run:
+    """One call of a run method; without a recording it is inside another one."""
+
+    def __init__(self, hook: Hook, recording: Recording | None) -> None:
+        self._hook = hook
+        self.recording = recording
+        self._entered: Recording | None = None
+        self._token: contextvars.Token[tuple[Hook, ...]] | None = None
+
+    def returns(self, result: Any) -> Any:
+        if self.recording is not None:
+            self._hook.make_action(self.recording, result)
+        return result
+
+    def __enter__(self) -> Self:
+        if self.recording is not None:
+            self._entered = self.recording.__enter__()
+            self._token = _running.set((*_running.get(), self._hook))
+            with self._hook._lock:
+                self._hook._active.append(self.recording)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._entered is None or self._token is None:
+            return
+        reset(_running, self._token)
+        with self._hook._lock:
+            self._hook._active.remove(self._entered)
+        self._entered.leave()
+        if self.recording is not None:
+            self._entered.end(error)
+
+
+def hook_into_agent(
+    agent: Any,
+    client: Reckoner,
+    *,
+    name: str | None = None,
+    run_methods: Iterable[str] = RUN_METHODS,
+    tools: Iterable[str] = (),
+    containers: Iterable[str] = ("tools",),
+    dispatchers: Iterable[str] = DISPATCHERS,
+    state: Callable[..., Mapping[str, Any]] | None = None,
+    action: Callable[[Any], Any] | None = None,
+    **fields: Any,
+) -> Hook:
+    """Records each run of `agent`, any object with a method that runs it, and the calls of its tools.
+
+    name: the agent's slug in Reckoner; by default its `name`, else its class's name, in lower case.
+    run_methods: those of them that the object has; the outermost call is one recording.
+    tools: names of the object's own methods that are tools. Besides, what lies in its `containers` (a mapping by name,
+    or a list of functions or tool objects) is recorded, and what its `dispatchers` call by name.
+    state, action: make the state from a run's arguments and the action from its result; else they are these.
+    fields: `record_decision`'s, for every run; `policy_name` is the agent's class by default.
+
+    Raises ConfigurationError when there is nothing to record, or the object lets nothing be replaced; then nothing was.
+    """
+    slug = name or str(getattr(agent, "name", None) or type(agent).__name__).lower().replace(" ", "-")
+    known = {"policy_name": wire.shorten(type(agent).__qualname__, 200)} | fields
+    hook = Hook(client, slug, state, action, known)
+    try:
+        hook.runs = tuple(_hook_runs(hook, agent, run_methods))
+        if not hook.runs:
+            raise ConfigurationError(
+                f"{type(agent).__name__} has none of {', '.join(run_methods)}: name its run_methods."
+            )
+        found = [*_hook_methods(hook, agent, tools), *_hook_dispatchers(hook, agent, dispatchers)]
+        for container in containers:
+            found += _hook_container(hook, agent, container)
+        hook.tools = tuple(found)
+    except BaseException:
+        hook.unhook()
+        raise
+    return hook
+
+
+def _hook_runs(hook: Hook, agent: Any, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        method = getattr(agent, name, None)
+        if not callable(method) or is_marked(method):
+            continue
+        if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+            continue  # what streams has no result to record
+        hook._replaced.set_method(agent, name, mark(hook.record_runs(method)))
+        yield name
+
+
+def _hook_methods(hook: Hook, agent: Any, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        method = getattr(agent, name, None)
+        if not callable(method):
+            raise ConfigurationError(f"{type(agent).__name__} has no tool {name}.")
+        if not is_marked(method):
+            hook._replaced.set_method(agent, name, mark(record_calls(method, name, hook.current)))
+        yield name
+
+
+def _hook_dispatchers(hook: Hook, agent: Any, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        method = getattr(agent, name, None)
+        if callable(method) and not is_marked(method):
+            hook._replaced.set_method(agent, name, mark(record_calls(method, _called_name, hook.current)))
+            yield name
+
+
+def _called_name(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """The tool that a dispatcher is asked for: its first argument."""
+    return str(args[0] if args else next(iter(kwargs.values()), ""))
+
+
+def _hook_container(hook: Hook, agent: Any, name: str) -> Iterator[str]:
+    """Functions and tool objects in a mapping or a sequence of the agent."""
+    tools = getattr(agent, name, None)
+    held = list(tools) if isinstance(tools, tuple) else tools
+    if isinstance(held, MutableMapping):
+        entries = list(held.items())
+    elif isinstance(held, MutableSequence):
+        entries = list(enumerate(held))
+    else:
+        return
+    for key, entry in entries:
+        called = key if isinstance(key, str) else _tool_name(entry)
+        if _hook_tool(hook, held, key, entry, called):
+            yield called
+    if held is not tools:
+        hook._replaced.set_attribute(agent, name, tuple(held))
+
+
+def _tool_name(entry: Any) -> str:
+    return str(getattr(entry, "name", None) or getattr(entry, "__name__", None) or type(entry).__name__)
+
+
+def _hook_tool(hook: Hook, tools: Any, key: Any, entry: Any, name: str) -> bool:
+    """One entry of the agent's tools: a function is replaced there, a tool object has its methods replaced."""
+    if is_marked(entry):
+        return True
+    if isinstance(entry, type):
+        return False
+    recorded = mark(record_calls(entry, name, hook.current)) if callable(entry) else None
+    if inspect.isroutine(entry):
+        hook._replaced.set_item(tools, key, recorded)
+        return True
+    methods = [method for method in TOOL_METHODS if callable(getattr(entry, method, None))]
+    for method in methods:
+        if not is_marked(getattr(entry, method)):
+            wrapper = mark(record_calls(getattr(entry, method), name, hook.current))
+            hook._replaced.set_method(entry, method, wrapper)
+    if recorded is not None:
+        hook._replaced.set_item(tools, key, as_callable_tool(entry, recorded))
+    return bool(methods) or recorded is not None

@@ -1,0 +1,82 @@
+"""A small gateway in front of a Reckoner, as there is in most places: it forwards, or does what gateways do.
+
+What it shall do with the next requests is put into `plan`: a status to answer by itself, with headers; `"lose the
+answer"` to forward and then break the connection; `"break"` to break it at once. An empty plan forwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import urllib3
+
+Planned = str | tuple[int, dict[str, str]]
+
+
+@dataclass
+class Gateway:
+    """`seen` holds (moment of the monotonic clock, path, body) of every request."""
+
+    url: str = ""
+    plan: deque[Planned] = field(default_factory=deque)
+    seen: list[tuple[float, str, bytes]] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def running_gateway(behind: str) -> Iterator[Gateway]:
+    """Forwards to `behind`, an address without a path."""
+    gateway = Gateway()
+    pool = urllib3.PoolManager(retries=False)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            gateway.seen.append((time.monotonic(), self.path, body))
+            planned = gateway.plan.popleft() if gateway.plan else "forward"
+            if planned == "break":
+                self.close_connection = True
+                return
+            if isinstance(planned, tuple):
+                self.answer(planned[0], b"<html>the gateway's own page</html>", planned[1])
+                return
+            headers = {name: value for name, value in self.headers.items() if name != "Host"}
+            reply = pool.request(self.command, behind + self.path, body=body or None, headers=headers)
+            if planned == "lose the answer":
+                self.close_connection = True
+                return
+            self.answer(reply.status, reply.data, {"Content-Type": "application/json"})
+
+        def do_GET(self) -> None:
+            self.do_POST()
+
+        def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    gateway.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield gateway
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+        pool.clear()

@@ -1,0 +1,226 @@
+"""The client in processes of its own: what it imports, what it sends at the end, and after a fork."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from decisions.models import Decision
+
+RunHost = Callable[..., subprocess.CompletedProcess[str]]
+RECORD = """
+import os, sys
+from reckoner_client import Reckoner, Sending
+def record(text):
+    return client.record_decision("filer", {"text": text}, "travel", policy_name="outside")
+"""
+
+
+def stored_texts() -> list[str]:
+    return sorted(state["text"] for state in Decision.objects.values_list("state", flat=True))
+
+
+def test_importing_the_client_loads_neither_django_nor_torch_nor_anything_of_ours() -> None:
+    program = "import sys, reckoner_client; print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/")
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert {"reckoner_client", "urllib3", "msgspec"} <= loaded
+    assert loaded & {
+        "django", "torch", "transformers", "httpx", "pydantic", "numpy",
+        "project", "training", "decisions", "models_registry", "jobs", "workspaces",
+    } == set()  # fmt: skip
+
+
+@pytest.mark.django_db(transaction=True)
+class TestHosts:
+    def test_the_end_of_a_program_sends_what_waits(self, run_host: RunHost) -> None:
+        """Whatever way it ends: here by sys.exit in the middle of the linger."""
+        run_host(
+            RECORD
+            + """
+client = Reckoner(sending=Sending(linger_seconds=60, exit_seconds=60))
+for number in range(5):
+    record(f"text {number}")
+sys.exit(0)
+"""
+        )
+        assert stored_texts() == [f"text {number}" for number in range(5)]
+
+    def test_so_does_the_end_of_an_event_loop_and_of_other_threads(self, run_host: RunHost) -> None:
+        run_host(
+            RECORD
+            + """
+import asyncio, atexit, threading
+client = Reckoner(sending=Sending(linger_seconds=60, exit_seconds=60))
+async def main():
+    record("in a loop")
+    await asyncio.gather(*(asyncio.to_thread(record, f"thread {n}") for n in range(3)))
+    return asyncio.create_task(asyncio.sleep(0))
+asyncio.run(main())
+thread = threading.Thread(target=record, args=("in a thread",))
+thread.start()
+thread.join()
+"""
+        )
+        assert stored_texts() == ["in a loop", "in a thread", "thread 0", "thread 1", "thread 2"]
+
+    def test_what_is_recorded_while_it_ends_is_sent_too(self, run_host: RunHost) -> None:
+        """The handler runs before the client's own, when a thread may no longer be had (Python 3.12 and later)."""
+        run_host(
+            RECORD
+            + """
+import atexit
+client = Reckoner(sending=Sending(linger_seconds=60, exit_seconds=60))
+record("before")
+atexit.register(record, "at the end")
+"""
+        )
+        assert stored_texts() == ["at the end", "before"]
+
+    def test_an_exception_of_the_host_is_its_own_and_what_waits_is_sent(self, run_host: RunHost) -> None:
+        run_host(
+            RECORD
+            + """
+client = Reckoner(sending=Sending(linger_seconds=60, exit_seconds=60))
+record("before it fails")
+sys.excepthook = lambda kind, error, at: (print(repr(error)), sys.stdout.flush())
+import atexit
+atexit.register(lambda: (client.close(60), os._exit(0)))
+raise ValueError("of the host")
+"""
+        )
+        assert stored_texts() == ["before it fails"]
+
+    def test_with_nobody_to_send_to_the_end_waits_no_longer_than_it_may(self, run_host: RunHost) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            done = run_host(
+                RECORD
+                + """
+client = Reckoner(sending=Sending(exit_seconds=0.3))
+record("to nobody")
+print("the host went on")
+""",
+                url=f"http://127.0.0.1:{free.getsockname()[1]}",
+                PYTHONWARNINGS="default",
+            )
+        assert done.stdout == "the host went on\n"
+        assert "1 recorded items were not sent in the 0.3 s that closing may take" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_a_fork_records_in_both_processes_and_nothing_twice(self, run_host: RunHost) -> None:
+        """Child and parent have a queue each; the parent's is not empty when it forks, and its thread is at work."""
+        done = run_host(
+            RECORD
+            + """
+import json
+client = Reckoner(sending=Sending(linger_seconds=0.2, exit_seconds=60))
+record("warm")
+client.flush()
+for number in range(50):
+    record(f"parent before {number}")
+child = os.fork()
+if child == 0:
+    for number in range(10):
+        record(f"child {number}")
+    assert client.flush(60)
+    print(json.dumps(["child", client.stats().recorded, client.stats().acknowledged]), flush=True)
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+record("parent after")
+assert client.flush(60)
+print(json.dumps(["parent", client.stats().recorded, client.stats().acknowledged]))
+""",
+            PYTHONWARNINGS="error,ignore:This process:DeprecationWarning",
+        )
+        assert [json.loads(line) for line in done.stdout.splitlines()] == [["child", 10, 10], ["parent", 52, 52]]
+        expected = [f"child {n}" for n in range(10)] + [f"parent before {n}" for n in range(50)]
+        assert stored_texts() == sorted([*expected, "parent after", "warm"])
+
+    def test_a_fork_from_many_threads_leaves_no_lock_behind(self, run_host: RunHost) -> None:
+        """Threads are inside the client all the time; a child that inherited a held lock would hang."""
+        done = run_host(
+            RECORD
+            + """
+import signal, threading
+client = Reckoner(sending=Sending(linger_seconds=0.001, exit_seconds=60, queue_items=100_000))
+stop = threading.Event()
+def busy():
+    number = 0
+    while not stop.wait(0.0005):
+        record(f"busy {number}")
+        number += 1
+threads = [threading.Thread(target=busy) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for fork in range(10):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # instead of hanging it is killed, and its status tells
+        record(f"child {fork}")
+        os._exit(0 if client.flush(25) else 1)
+    _, status = os.waitpid(child, 0)
+    assert status == 0, (fork, status)
+stop.set()
+for thread in threads:
+    thread.join()
+assert client.flush(60)
+print(client.stats().acknowledged)
+""",
+            PYTHONWARNINGS="error,ignore:This process:DeprecationWarning",
+        )
+        children = [text for text in stored_texts() if text.startswith("child")]
+        assert children == [f"child {fork}" for fork in range(10)]
+        assert Decision.objects.count() == int(done.stdout) + 10
+
+    @pytest.mark.parametrize("library", ["multiprocessing", "billiard"])
+    def test_the_end_of_a_worker_process_sends_what_waits(self, library: str, run_host: RunHost) -> None:
+        """Such children end by os._exit, without what was registered for the end of a program."""
+        if library == "billiard":
+            pytest.importorskip("billiard")
+        run_host(
+            RECORD
+            + f"""
+import {library} as library
+client = Reckoner(sending=Sending(linger_seconds=60, exit_seconds=60))
+record("parent")
+if __name__ == "__main__":
+    worker = library.get_context("fork").Process(target=record, args=("worker",))
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 0
+""",
+            PYTHONWARNINGS="error,ignore:This process:DeprecationWarning",
+        )
+        assert stored_texts() == ["parent", "worker"]
+
+    def test_a_signal_handler_that_records_while_its_thread_is_recording_does_not_hang(self, run_host: RunHost) -> None:
+        done = run_host(
+            RECORD
+            + """
+import signal
+client = Reckoner(sending=Sending(exit_seconds=60, queue_items=100_000))
+handled = 0
+def on_alarm(*_):
+    global handled
+    handled += 1
+    record("in a handler")
+signal.signal(signal.SIGALRM, on_alarm)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+number = 0
+while handled < 200:
+    record("outside")
+    number += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert client.flush(60)
+print(number + handled, client.stats().acknowledged)
+"""
+        )
+        expected, acknowledged = map(int, done.stdout.split())
+        assert acknowledged == expected == Decision.objects.count()

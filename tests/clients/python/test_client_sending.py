@@ -1,0 +1,413 @@
+"""What the client's queue does: batches, refusals, retries, drops, and a server that is killed in the middle of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+import urllib3
+from django.db import connection
+from reckoner_client import ConfigurationError, Reckoner, Refusal, Sending, uuid7
+
+from decisions.models import Decision, Feedback
+from tests.clients.python.gateway import Gateway
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def decide_here(client: Reckoner, text: str = "a flight", **fields: Any) -> uuid.UUID:
+    return client.record_decision("filer", {"text": text}, "travel", **{"policy_name": "outside"} | fields)
+
+
+def test_decisions_and_feedback_arrive_in_batches_with_their_fields(client: Reckoner, agent: Any) -> None:
+    moment = dt.datetime(2026, 3, 4, 5, 6, 7, tzinfo=dt.UTC)
+    full = client.record_decision(
+        "filer", {"text": "a flight", "seen": {1, 2}}, "travel", policy_name="outside", observed_at=moment,
+        propensity=0.7, temperature=0.5, epsilon=0.1, confidence=0.6, reasoning="it flies", completion="travel!",
+        alternatives={"finance": 0.2, "health": 0.1}, episode="e-1", step_number=3, unit="note-17", external_id="x-1",
+        latency_ms=12.5, tokens_in=10, tokens_out=2, cost=0.25,
+    )  # fmt: skip
+    others = [decide_here(client, f"text {number}") for number in range(20)]
+    feedback = client.record_feedback("verdict", "confirmed", decision_id=full)
+
+    assert client.flush()
+    stored = Decision.objects.get(id=full)
+    assert stored.state == {"text": "a flight", "seen": [1, 2]}
+    assert (stored.observed_at, stored.episode.external_id, stored.unit) == (moment, "e-1", "note-17")
+    assert (stored.propensity, stored.reasoning, float(stored.cost)) == (0.7, "it flies", 0.25)
+    assert stored.alternatives == [{"action": "finance", "probability": 0.2}, {"action": "health", "probability": 0.1}]
+    assert Decision.objects.filter(id__in=others).count() == 20
+    assert Feedback.objects.get(id=feedback).decision_id == full
+    stats = client.stats()
+    assert (stats.recorded, stats.acknowledged, stats.pending, stats.refused) == (22, 22, 0, 0)
+
+
+def test_ids_are_uuid7_of_now_in_order() -> None:
+    made = [uuid7() for _ in range(1000)]
+    assert {(one.version, one.variant) for one in made} == {(7, uuid.RFC_4122)}
+    assert len(set(made)) == 1000
+    assert [one.int >> 64 for one in made] == sorted(one.int >> 64 for one in made)
+    assert abs((made[0].int >> 80) / 1000 - time.time()) < 60
+
+
+def test_what_is_not_kept_is_reported_item_by_item_and_the_rest_is_kept(
+    client: Reckoner, refusals: list[Refusal], agent: Any
+) -> None:
+    good = decide_here(client)
+    bad = decide_here(client, propensity=1.7)
+    unknown = client.record_decision("nobody", {}, "travel", policy_name="outside")
+    assert client.flush()
+
+    assert set(Decision.objects.values_list("id", flat=True)) == {good}
+    assert [(r.id, r.kind, r.status, r.code) for r in refusals] == [
+        (str(bad), "decisions", 207, "invalid_input"),
+        (str(unknown), "decisions", 207, "invalid_input"),
+    ]
+    assert refusals[0].fields[0].field == "propensity"
+    assert refusals[0].item["propensity"] == 1.7
+    assert (client.stats().acknowledged, client.stats().refused) == (1, 2)
+
+
+def test_the_same_id_twice_is_one_decision_and_with_other_content_a_refusal(
+    client: Reckoner, refusals: list[Refusal]
+) -> None:
+    moment = dt.datetime.now(dt.UTC)
+    chosen = decide_here(client, observed_at=moment)
+    decide_here(client, id=str(chosen), observed_at=moment)
+    assert client.flush()
+    assert (client.stats().acknowledged, Decision.objects.count()) == (2, 1)
+
+    decide_here(client, "something else", id=chosen, observed_at=moment)
+    assert client.flush()
+    assert [refusal.code for refusal in refusals] == ["id_conflict"]
+    assert Decision.objects.get().state == {"text": "a flight"}
+
+
+def test_a_body_that_cannot_be_read_is_split_until_the_item_is_found(
+    client: Reckoner, gateway: Gateway, make_client: Callable[..., Reckoner], refusals: list[Refusal]
+) -> None:
+    """An integer beyond 64 bits makes the API refuse the whole body."""
+    careful = make_client(gateway.url, linger_seconds=5.0)
+    good = [decide_here(careful, f"text {number}") for number in range(9)]
+    bad = careful.record_decision("filer", {"text": "t", "number": 2**63}, "travel", policy_name="outside")
+    good += [decide_here(careful, f"text {number}") for number in range(9, 20)]
+    assert careful.flush()
+    assert set(Decision.objects.values_list("id", flat=True)) == set(good)
+    assert [(refusal.id, refusal.status) for refusal in refusals] == [(str(bad), 400)]
+    assert careful.stats().retries == 0
+    assert len(gateway.seen) > 5
+
+
+def test_what_a_host_may_hand_over_is_made_fit(client: Reckoner, refusals: list[Refusal], caplog: Any) -> None:
+    class Strange:
+        def __repr__(self) -> str:
+            raise ValueError("no repr either")
+
+    class Model:
+        def model_dump(self) -> dict[str, int]:
+            return {"x": 1}
+
+    loop: list[Any] = []
+    loop.append(loop)
+    state = {
+        "text": "nul \x00 and a lone \ud800", "large": 2**80, "strange": Strange(), "model": Model(), "loop": loop,
+        "error": ValueError("why"), "moment": dt.datetime(2026, 1, 2, tzinfo=dt.UTC), 7: "seven", "nan": float("nan"),
+    }  # fmt: skip
+    made = client.record_decision("filer", state, "travel", policy_name="outside")
+    plain = client.record_decision("filer", {"model": Model(), "error": ValueError("why")}, "travel", policy_name="p")
+    assert client.flush()
+    assert refusals == []
+    stored = Decision.objects.get(id=made).state
+    assert stored["text"] == "nul \ufffd and a lone \ufffd"
+    assert (stored["large"], stored["strange"], stored["model"]) == (str(2**80), "<Strange>", {"x": 1})
+    assert (stored["error"], stored["7"], stored["nan"]) == ("ValueError: why", "seven", None)
+    assert Decision.objects.get(id=plain).state == {"model": {"x": 1}, "error": "ValueError: why"}
+    assert client.stats().faults == 0
+
+
+def test_what_the_host_changes_afterwards_does_not_change_what_was_recorded(client: Reckoner) -> None:
+    state = {"text": "before"}
+    made = client.record_decision("filer", state, "travel", policy_name="outside")
+    state["text"] = "after"
+    assert client.flush()
+    assert Decision.objects.get(id=made).state == {"text": "before"}
+
+
+def test_a_key_makes_feedback_count_once(client: Reckoner, make_client: Callable[..., Reckoner]) -> None:
+    made = decide_here(client)
+    other = make_client()
+    for one in (client, other, client):
+        assert one.record_feedback("verdict", "confirmed", decision_id=made, idempotency_key="click-1") is None
+        assert one.flush()
+    assert Feedback.objects.filter(decision_id=made).count() == 1
+    assert (client.stats().refused, other.stats().acknowledged) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("plan", "times"),
+    [
+        (["break"], 2),
+        (["lose the answer"], 2),
+        ([(503, {}), (502, {}), (429, {}), (507, {})], 5),
+        ([(500, {}), (500, {})], 3),
+        ([(201, {})], 2),  # somebody's page, and no acknowledgement
+    ],
+    ids=["broken", "answer lost", "away", "faulty", "not ours"],
+)
+def test_what_was_not_acknowledged_is_sent_again_with_the_same_id(
+    plan: list[Any], times: int, gateway: Gateway, make_client: Callable[..., Reckoner]
+) -> None:
+    client = make_client(gateway.url)
+    gateway.plan.extend(plan)
+    made = decide_here(client)
+    assert client.flush(60)
+    assert list(Decision.objects.values_list("id", flat=True)) == [made]
+    assert len({body for _, _, body in gateway.seen}) == 1
+    assert len(gateway.seen) == times
+    assert (client.stats().acknowledged, client.stats().retries) == (1, times - 1)
+
+
+def test_the_server_s_retry_after_is_waited_for_even_in_a_hurry(
+    gateway: Gateway, make_client: Callable[..., Reckoner]
+) -> None:
+    client = make_client(gateway.url)
+    gateway.plan.append((503, {"Retry-After": "1"}))
+    decide_here(client)
+    assert client.flush(60)
+    first, second = (moment for moment, _, _ in gateway.seen)
+    assert second - first >= 1.0
+
+
+def test_pauses_grow_and_differ(monkeypatch: pytest.MonkeyPatch, gateway: Gateway, make_client: Any) -> None:
+    """Full jitter: try n + 1 comes after a random part of first · 2ⁿ, at most the longest."""
+    from reckoner_client import sender
+
+    asked: list[tuple[float, float]] = []
+
+    class Drawn(sender.random.Random):
+        def uniform(self, low: float, high: float) -> float:
+            asked.append((low, high))
+            return super().uniform(low, high)
+
+    monkeypatch.setattr(sender, "_jitter", Drawn(1))
+    client = make_client(gateway.url)
+    gateway.plan.extend([(503, {})] * 4)
+    decide_here(client)
+    assert client.flush(60)
+    assert asked == [(0, 0.02), (0, 0.04), (0, 0.08), (0, 0.1)]
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_wrong_key_or_address_is_a_refusal_and_not_tried_again(
+    status: int, make_client: Callable[..., Reckoner], live_server: Any, key: str, refusals: list[Refusal], caplog: Any
+) -> None:
+    client = make_client(key_="wrong.key") if status == 401 else make_client(live_server.url + "/api/v9")
+    made = decide_here(client)
+    assert client.flush()
+    assert [(refusal.id, refusal.status) for refusal in refusals] == [(str(made), status)]
+    assert client.stats().retries == 0
+    assert Decision.objects.count() == 0
+    assert str(made) in caplog.text
+
+
+def test_a_callback_that_fails_does_not_stop_the_sending(live_server: Any, key: str, agent: Any, caplog: Any) -> None:
+    def fail(refusal: Refusal) -> None:
+        raise ValueError("the host's own bug")
+
+    with Reckoner(live_server.url, key, on_refused=fail) as client:
+        decide_here(client, propensity=2)
+        assert client.flush()
+        good = decide_here(client)
+        assert client.flush()
+    assert list(Decision.objects.values_list("id", flat=True)) == [good]
+    assert "on_refused failed" in caplog.text
+
+
+def test_a_full_queue_drops_the_newest_counts_them_and_says_so(
+    make_client: Callable[..., Reckoner], gateway: Gateway, caplog: Any
+) -> None:
+    gateway.plan.extend([(503, {"Retry-After": "300"})])
+    client = make_client(gateway.url, queue_items=10, exit_seconds=0)
+    with caplog.at_level(logging.WARNING, "reckoner_client"):
+        for number in range(25):
+            decide_here(client, f"text {number}")
+    stats = client.stats()
+    assert (stats.recorded, stats.dropped, stats.pending) == (10, 15, 10)
+    assert caplog.text.count("the queue is full") == 1
+    assert not client.close(0)
+    assert (client.stats().lost, client.stats().pending) == (10, 0)
+    assert Decision.objects.count() == 0
+
+
+def test_the_queue_is_bounded_in_bytes_too(make_client: Callable[..., Reckoner], gateway: Gateway) -> None:
+    gateway.plan.extend([(503, {"Retry-After": "300"})])
+    client = make_client(gateway.url, queue_bytes=10_000)
+    for _ in range(5):
+        decide_here(client, "x" * 3_000)
+    assert (client.stats().recorded, client.stats().dropped) == (3, 2)
+
+
+def test_a_server_that_is_away_neither_blocks_nor_breaks_the_host(make_client: Callable[..., Reckoner]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
+        client = make_client(nobody)
+        waited_in: list[str] = []
+        here = threading.get_ident()
+        for number in range(500):
+            decide_here(client, f"text {number}")
+        # Only the client's own thread has been at the network: the host's never left Python code of its own.
+        waited_in += [thread.name for thread in threading.enumerate() if thread.ident != here]
+        assert "reckoner-client" in waited_in
+        assert client.stats().pending == 500
+        assert not client.flush(0.2)
+        assert not client.close(0.2)
+    assert client.stats().lost == 500
+    made = decide_here(client)
+    assert made.version == 7
+    assert client.stats().dropped == 1
+
+
+def test_batches_keep_to_their_size(make_client: Callable[..., Reckoner], gateway: Gateway) -> None:
+    client = make_client(gateway.url, batch_items=7, linger_seconds=0.5)
+    for number in range(30):
+        decide_here(client, f"text {number}")
+    assert client.flush()
+    sizes = [len(json.loads(body)) for _, _, body in gateway.seen]
+    assert sum(sizes) == 30
+    assert max(sizes) == 7
+    assert Decision.objects.count() == 30
+
+
+def test_threads_record_at_once_and_nothing_is_lost(make_client: Callable[..., Reckoner]) -> None:
+    client = make_client()
+    made: list[uuid.UUID] = []
+
+    def work(name: int) -> None:
+        for number in range(50):
+            made.append(decide_here(client, f"{name} {number}"))
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert client.flush()
+    assert set(Decision.objects.values_list("id", flat=True)) == set(made)
+    assert client.stats().acknowledged == 200
+
+
+@pytest.fixture
+def start_web(store: Path) -> Iterator[Callable[[], tuple[str, Callable[[], None]]]]:
+    """`address, kill = start_web()`: a web process as `make run` has it, on the test's database, always on one port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
+    environment = os.environ | {"DATABASE_URL": urlunsplit(database), "DJANGO_SETTINGS_MODULE": "project.settings"}
+    command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port)]
+    started: list[subprocess.Popen[bytes]] = []
+
+    def kill() -> None:
+        if started[-1].poll() is None:
+            os.killpg(started[-1].pid, signal.SIGKILL)
+            started[-1].wait()
+
+    def start() -> tuple[str, Callable[[], None]]:
+        process = subprocess.Popen(
+            [*command, "--no-ws", "project.wsgi:application"], cwd=ROOT, env=environment, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        started.append(process)
+        address = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            assert process.poll() is None, "the web process ended"
+            try:
+                if urllib3.request("GET", address + "/readyz", retries=False, timeout=5).status == 200:
+                    return address, kill
+            except urllib3.exceptions.HTTPError:
+                time.sleep(0.1)
+        raise AssertionError("the web process did not start")
+
+    yield start
+    if started:
+        kill()
+
+
+@pytest.mark.slow
+def test_a_web_process_killed_while_sending_costs_nothing_and_doubles_nothing(
+    start_web: Any, make_client: Callable[..., Reckoner], refusals: list[Refusal]
+) -> None:
+    address, kill = start_web()
+    client = make_client(address, batch_items=20)
+    made: list[uuid.UUID] = []
+    enough = threading.Event()
+
+    def host() -> None:
+        for number in itertools.count():
+            made.append(decide_here(client, f"text {number}"))
+            if enough.wait(0.002):
+                return
+
+    thread = threading.Thread(target=host)
+    thread.start()
+    kills = 0
+    for _ in range(3):
+        before = client.stats().acknowledged
+        while client.stats().acknowledged < before + 60:
+            time.sleep(0.005)
+        kill()
+        kills += 1
+        # Something must have failed, or the kill would have proved nothing.
+        retries = client.stats().retries
+        while client.stats().retries == retries:
+            time.sleep(0.005)
+        start_web()
+    enough.set()
+    thread.join()
+    assert client.flush(60)
+
+    stats = client.stats()
+    assert kills == 3
+    assert stats.retries >= 3
+    assert (stats.acknowledged, stats.refused, stats.dropped, stats.lost) == (len(made), 0, 0, 0)
+    assert sorted(Decision.objects.values_list("id", flat=True)) == sorted(made)
+    assert refusals == []
+
+
+def test_set_up_says_what_is_missing_and_a_client_that_is_not_enabled_needs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RECKONER_URL", raising=False)
+    monkeypatch.delenv("RECKONER_KEY", raising=False)
+    with pytest.raises(ConfigurationError, match="RECKONER_URL"):
+        Reckoner()
+    with pytest.raises(ConfigurationError, match="RECKONER_KEY"):
+        Reckoner("http://127.0.0.1:8000")
+    with pytest.raises(ConfigurationError, match="not an address"):
+        Reckoner("127.0.0.1", "a.key")
+    with pytest.raises(ValueError, match="1,000"):
+        Sending(batch_items=2000)
+
+    idle = Reckoner(enabled=False)
+    assert decide_here(idle).version == 7
+    assert idle.flush()
+    assert idle.close()
+    with pytest.raises(ConfigurationError):
+        idle.decide("filer", {})
