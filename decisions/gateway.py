@@ -34,6 +34,7 @@ from decisions.ledger import (
     space_of,
 )
 from decisions.models import ActionSpaceKind, Decision
+from decisions.outcome_spread import mark_late_decisions
 from decisions.prompts import PromptError, render_prompt
 from decisions.tombstones import ERASED_HASH
 from models_registry.backends.model_server import Score, ScoreItem, score
@@ -220,6 +221,7 @@ def _record(
         resolve_episodes(by, rows)
         if write_rows(DECISION_TABLE, rows).conflicts or len({row["id"] for row in rows}) != len(rows):
             raise IdConflict("A decision with one of these ids is being recorded at this moment; ask again.")
+        mark_late_decisions(by.workspace.id, {row["item_ref"] for row in rows if row["item_ref"]})
     return answers
 
 

@@ -23,6 +23,7 @@ from decisions.ingest.decoding import ItemError
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.writer import Row, Table, write_rows
 from decisions.models import Agent, AgentVersion, Decision, Episode, Feedback, Verdict
+from decisions.outcome_spread import mark_late_decisions
 from decisions.tombstones import ERASED_HASH
 from models_registry.models import ModelVersion
 from workspaces.actors import Actor
@@ -256,6 +257,7 @@ def _write_batch(table: Table, items: Sequence[tuple[int, Any]], as_row: Callabl
     with transaction.atomic():
         resolve_episodes(by, rows.values())
         written = write_rows(table, list(rows.values()))
+        mark_late_decisions(by.workspace.id, {ref for row in rows.values() if (ref := row.get("item_ref"))})
     kept = []
     for index, row_id in at.items():
         if row_id in written.conflicts:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from django.db.models import Max
 from decisions.actions import check_schema
 from decisions.errors import Erased, InvalidRewardSpec, InvalidTemplate
 from decisions.ingest.schemas import FeedbackIn
-from decisions.ledger import record_feedback
+from decisions.ledger import record_feedback, space_of
 from decisions.models import (
     ActionSpaceKind,
     Agent,
@@ -230,8 +231,15 @@ def label_decision(
         faults.append(FieldFault("verdict", f"{verdict!r} is unknown", ", ".join(Verdict.values)))
     if corrected_action is not None and verdict not in {Verdict.CORRECTED, Verdict.OVERRIDDEN}:
         faults.append(FieldFault("corrected_action", f"given with {verdict}", "only with corrected or overridden"))
-    if corrected_action is not None and decision.options is not None and corrected_action not in decision.options:
+    choosing = decision.agent_version.action_space == ActionSpaceKind.CHOICE and decision.options is not None
+    if corrected_action is not None and choosing and corrected_action not in decision.options:
         faults.append(FieldFault("corrected_action", f"{corrected_action!r} was not offered", "an offered option"))
+    space = space_of(decision.agent_version)
+    if corrected_action is not None and space.kind != ActionSpaceKind.CHOICE:
+        faults += [
+            replace(fault, field=fault.field.replace("action", "corrected_action", 1))
+            for fault in space.action_faults(corrected_action, options=decision.options, state=decision.state)
+        ]
     if corrected_action is not None and corrected_action == decision.action:
         faults.append(FieldFault("corrected_action", "is what was decided", "another option, or confirm"))
     if faults:
@@ -257,6 +265,31 @@ def label_decision(
     )
     assert not outcome.errors, outcome.errors
     return label
+
+
+@transaction.atomic
+def judge_decision(*, by: Actor, decision: Decision, verdict: str, correction: Any = None) -> Label:
+    """A label from what an app sends: a correction may be the right action, the fields of it that were wrong, or words.
+
+    The same judgement twice makes one label. Raises InvalidInput, with `correction` as the field.
+    """
+    note, corrected = "", correction
+    if isinstance(correction, Mapping) and isinstance(decision.action, Mapping):
+        corrected = {**decision.action, **correction}
+    elif isinstance(correction, str) and not isinstance(decision.action, str):
+        note, corrected = correction, None
+    last = Label.objects.filter(decision=decision).order_by("-id").first()
+    if last is not None and (last.verdict, last.corrected_action, last.note) == (verdict, corrected, note):
+        return last
+    try:
+        return label_decision(by=by, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
+    except InvalidInput as error:
+        names = {"verdict": "feedback", "corrected_action": "correction"}
+        faults = [
+            replace(fault, field=re.sub(r"^\w+", lambda name: names.get(name[0], name[0]), fault.field))
+            for fault in error.faults
+        ]
+        raise InvalidInput(error.message, faults=faults) from error
 
 
 WITHDRAWN = "verdict_withdrawn"

@@ -8,6 +8,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from decisions.models import Agent
+from decisions.outcome_spread import spread_outcomes
 from decisions.outcomes import mature_outcomes
 from decisions.partitioning import ensure_partitions
 from decisions.rewards.reckoning import reckon_rewards
@@ -29,6 +30,8 @@ def reckon_all_rewards(context: JobContext) -> dict[str, Any]:
         agents = agents.filter(id=context.payload["agent_id"])
     written = 0
     chosen = list(agents)
+    with context.fenced():
+        spread_outcomes(again=True)
     for number, agent in enumerate(chosen, start=1):
         with context.fenced():
             written += reckon_rewards(current_reward_spec(agent))

@@ -105,6 +105,10 @@ INSERT INTO decisions_reward
   (workspace_id, decision_id, spec_id, version, value, raw, components, feedback_until, computed_at)
 SELECT %(workspace)s, n.id, %(spec)s, coalesce(last.version, 0) + 1, n.value, n.raw, n.components, n.feedback_until,
        clock_timestamp()
+{changed}
+ON CONFLICT DO NOTHING
+"""
+_CHANGED = """
   FROM finished n
   LEFT JOIN LATERAL (
     SELECT r.version, r.components, r.raw FROM decisions_reward r
@@ -113,7 +117,6 @@ SELECT %(workspace)s, n.id, %(spec)s, coalesce(last.version, 0) + 1, n.value, n.
  -- Nothing known is no row; known before and withdrawn since is one, without a value.
  WHERE (n.components <> '{{}}'::jsonb OR last.version IS NOT NULL)
    AND (last.version IS NULL OR last.components IS DISTINCT FROM n.components OR last.raw IS DISTINCT FROM n.raw)
-ON CONFLICT DO NOTHING
 """
 _AS_OF = "SELECT f.id, f.value FROM finished f WHERE f.value IS NOT NULL"
 # The due set of outcomes, which ask for certain decisions, each at the moment its unit matured.
@@ -170,12 +173,26 @@ def reckon_rewards(spec: RewardSpec) -> int:
     with connection.cursor() as cursor:
         # Two reckonings of one spec would give the same version number twice; the second waits and finds nothing new.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"rewards:{spec.id}"])
-        cursor.execute("SELECT max(feedback_until) FROM decisions_reward WHERE spec_id = %s", [spec.id])
-        newest = cursor.fetchone()[0]
-        due = _ALL if newest is None else _DUE
-        since = None if newest is None else newest - OVERLAP
-        cursor.execute(_build(spec, due) + sql.SQL(_STORE).format(), _parameters(spec, since=since))
+        due, since = _since_last(spec, cursor)
+        store = sql.SQL(_STORE).format(changed=sql.SQL(_CHANGED).format())
+        cursor.execute(_build(spec, due) + store, _parameters(spec, since=since))
         return int(cursor.rowcount)
+
+
+def count_pending(spec: RewardSpec) -> int:
+    """How many reward versions a reckoning would write now. It costs what the reckoning costs, without the writing."""
+    with connection.cursor() as cursor:
+        due, since = _since_last(spec, cursor)
+        counted = sql.SQL("SELECT count(*)") + sql.SQL(_CHANGED).format()
+        cursor.execute(_build(spec, due) + counted, _parameters(spec, since=since))
+        return int(cursor.fetchone()[0])
+
+
+def _since_last(spec: RewardSpec, cursor: Any) -> tuple[str, dt.datetime | None]:
+    """The due set of the next reckoning, and from when it looks at feedback."""
+    cursor.execute("SELECT max(feedback_until) FROM decisions_reward WHERE spec_id = %s", [spec.id])
+    newest = cursor.fetchone()[0]
+    return (_ALL, None) if newest is None else (_DUE, newest - OVERLAP)
 
 
 def rewards_as_of(spec: RewardSpec, moments: Mapping[uuid.UUID, dt.datetime]) -> dict[uuid.UUID, float]:
