@@ -36,7 +36,7 @@ from workspaces.actors import system
 from workspaces.ids import uuid7_of
 
 CHUNK = 256
-LOOK_AGAIN_SECONDS = 0.5
+LOOK_AGAIN_SECONDS = 1.5
 SEED_LABELS, HELDOUT, EVERY_LABEL, GATE_LOG = "seed labels", "held-out rows", "every label", "log for the gate"
 # A gate's log has to try what the acting policy would hardly do.
 GATE_TEMPERATURE, GATE_EPSILON = 1.0, 0.2

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,13 @@ def _free_slug(file_name: str) -> str:
 
 
 def read_stored_source(rehearsal: Rehearsal) -> Source:
-    plain = json.loads((artifact_path(rehearsal.source.digest) / SOURCE_FILE).read_text(encoding="utf-8"))
+    return _read_source(rehearsal.source.digest)
+
+
+# Each look at a rehearsal wants the whole file, and there are thousands of looks.
+@lru_cache(maxsize=2)
+def _read_source(digest: str) -> Source:
+    plain = json.loads((artifact_path(digest) / SOURCE_FILE).read_text(encoding="utf-8"))
     examples = tuple(Example(**example) for example in plain.pop("examples"))
     return Source(**{**plain, "examples": examples, "labels": tuple(plain["labels"])})
 
