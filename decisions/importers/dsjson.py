@@ -1,0 +1,150 @@
+"""Vowpal Wabbit's DSJSON, as Azure Personalizer logs it: one event a line, with the probability it acted by.
+
+`a` lists the actions from the one shown first, counted from 1; `p` their probabilities in that order; `c` what was
+known: shared features, and under `_multi` those of each action. `_label_cost` is minus the reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from decisions.importers.reading import read_json_files
+from decisions.importers.records import (
+    LONGEST_NAME,
+    Found,
+    Imported,
+    Reading,
+    Record,
+    Refused,
+    canonical,
+    each,
+    list_of,
+    make_decision,
+    make_feedback,
+    number_of,
+    object_of,
+)
+
+SLOTS = ("_outcomes", "_slots")
+
+
+def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
+    return each(read_json_files(files, reading), lambda record: read_event(record, reading))
+
+
+def read_event(record: Record, reading: Reading) -> list[Found]:
+    """Raises Refused or msgspec.ValidationError."""
+    event = object_of(record.value, "the line")
+    if "c" not in event and "RewardValue" in event:
+        raise Refused("RewardValue", "a reward without its event; join them before exporting, as Personalizer does")
+    context = object_of(event.get("c"), "c")
+    if any(name in event or name in context for name in SLOTS):
+        raise Refused("_slots", "an event with several slots; only events with one action are taken")
+    actions = [object_of(action, "c._multi") for action in list_of(context.get("_multi"), "c._multi")]
+    if not actions:
+        raise Refused("c._multi", "lists no actions")
+    names = _names(actions)
+    chosen = _chosen(event, len(actions))
+    order, probabilities = _ranked(event, len(actions), chosen)
+    moment = reading.moment(event.get("Timestamp"), "Timestamp")
+    # An event is what its id says; one without an id is what it holds, but for the outcome, which may come later.
+    key = event.get("EventId") or canonical({"c": context, "a": event.get("a"), "p": event.get("p")})
+    decision_id = reading.mint(moment, str(key))
+    propensity = number_of(event.get("_label_probability"))
+    if propensity is None and probabilities:
+        propensity = probabilities[0]
+    if propensity is not None and not 0 < propensity <= 1:
+        raise Refused("_label_probability", f"{propensity} is not in (0, 1]; what was done had a chance")
+    if probabilities and propensity is not None and abs(probabilities[0] - propensity) > 1e-4:
+        raise Refused("p", f"gives {probabilities[0]} to the action shown, _label_probability says {propensity}")
+    model = (event.get("VWState") or {}).get("m") if isinstance(event.get("VWState"), dict) else None
+    decision = make_decision(
+        {
+            "id": decision_id,
+            "agent": reading.agent_for(None),
+            "state": {
+                "context": {name: value for name, value in context.items() if name != "_multi"},
+                "actions": dict(zip(names, actions, strict=True)),
+            },
+            "options": names,
+            "action": names[chosen],
+            "propensity": propensity,
+            "alternatives": [
+                {"action": names[action], "probability": min(probability, 1.0)}
+                for action, probability in list(zip(order, probabilities, strict=True))[1:]
+            ]
+            or None,
+            "policy_name": reading.policy_for(model if model != "N/A" else None),
+            "observed_at": moment,
+            "external_id": str(event["EventId"])[:LONGEST_NAME] if event.get("EventId") else None,
+        }
+    )
+    feedback = []
+    cost = number_of(event.get("_label_cost"))
+    if "_label_cost" in event and cost is None:
+        raise Refused("_label_cost", "is not a number")
+    if cost is not None and not event.get("_skipLearn"):
+        feedback.append(
+            make_feedback(
+                reading,
+                record.place,
+                metric="reward",
+                value=0.0 if cost == 0 else -cost,
+                observed_at=moment,
+                key="_label_cost",
+                decision_id=decision_id,
+            )
+        )
+    return [Imported(record.place, decision, (), tuple(feedback), record.size)]
+
+
+def _chosen(event: dict[str, Any], count: int) -> int:
+    """The action shown, counted from 0, by whichever of the three places says it; they must agree."""
+    ranked = list_of(event.get("a"), "a")
+    said = {
+        "_labelIndex": event.get("_labelIndex"),
+        "_label_Action": _before(event.get("_label_Action")),
+        "a": _before(ranked[0]) if ranked else None,
+    }
+    given = {name: value for name, value in said.items() if value is not None}
+    if not given:
+        raise Refused("_labelIndex", "nothing says which action was shown")
+    if len(set(given.values())) > 1:
+        raise Refused("_labelIndex", f"{', '.join(given)} name different actions")
+    name, chosen = next(iter(given.items()))
+    if not isinstance(chosen, int) or isinstance(chosen, bool) or not 0 <= chosen < count:
+        raise Refused(name, f"names no action among the {count} of c._multi")
+    return chosen
+
+
+def _before(number: Any) -> Any:
+    return number - 1 if isinstance(number, int) and not isinstance(number, bool) else number
+
+
+def _ranked(event: dict[str, Any], count: int, chosen: int) -> tuple[list[int], list[float]]:
+    """Actions (from 0) with their probabilities, the shown one first; both empty where the event has no `p`."""
+    probabilities = [number_of(value) for value in list_of(event.get("p"), "p")]
+    if not probabilities:
+        return [], []
+    order = [_before(action) for action in list_of(event.get("a"), "a")]
+    if not order and len(probabilities) == count:
+        raise Refused("a", "is missing: which action has which probability?")
+    if len(order) != len(probabilities) or not set(order) <= set(range(count)) or len(set(order)) != len(order):
+        raise Refused("a", "does not name one action for each probability in p")
+    good = [value for value in probabilities if value is not None and 0 <= value <= 1.0001]
+    if len(good) != len(probabilities) or abs(sum(good) - 1) > 0.01:
+        raise Refused("p", "is no distribution: its numbers must be in [0, 1] and sum to 1")
+    assert order[0] == chosen
+    return order, good
+
+
+def _names(actions: Sequence[dict[str, Any]]) -> list[str]:
+    """A name for each action: its `_tag`, its `id` as Personalizer writes it, or its number from 1."""
+    names = []
+    for number, action in enumerate(actions, start=1):
+        inner = action.get("i")
+        name = action.get("_tag") or (inner.get("id") if isinstance(inner, dict) else None) or str(number)
+        names.append(str(name)[:LONGEST_NAME])
+    return names if len(set(names)) == len(names) else [str(number) for number in range(1, len(actions) + 1)]

@@ -1,0 +1,51 @@
+"""The table of formats: a row each, with the module that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from decisions.importers import csv_table, dsjson, jsonl, langfuse, mlflow, tau_bench, tensorzero, toolbox
+from decisions.importers.reading import JSON_ENDINGS
+from decisions.importers.records import Found, Reading
+
+__all__ = ["FORMATS", "Format"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """`fitted`: actions are other systems' outputs, and are put into the agent's action space (text, tool calls);
+    otherwise they are taken as they stand."""
+
+    name: str
+    summary: str
+    read: Callable[[Sequence[Path], Reading], Iterator[Found]]
+    endings: tuple[str, ...] = JSON_ENDINGS
+    fitted: bool = False
+
+
+FORMATS = {
+    row.name: row
+    for row in (
+        Format("jsonl", "Reckoner's own fields, a JSON object a line", jsonl.read),
+        Format("csv", "Reckoner's own fields, a column each", csv_table.read, endings=(".csv", ".tsv")),
+        Format(
+            "toolbox",
+            "ToolBox traces, and checkpoints as JSON",
+            toolbox.read,
+            (".json", ".jsonl", ".pkl", ".pickle"),
+            True,
+        ),
+        Format(
+            "dsjson",
+            "Vowpal Wabbit DSJSON, as Azure Personalizer logs it",
+            dsjson.read,
+            (*JSON_ENDINGS, ".dsjson", ".log"),
+        ),
+        Format("mlflow", "MLflow 3 traces", mlflow.read, fitted=True),
+        Format("tau-bench", "tau-bench results", tau_bench.read),
+        Format("tensorzero", "TensorZero's tables as JSON lines", tensorzero.read, fitted=True),
+        Format("langfuse", "Langfuse's blob storage export", langfuse.read, fitted=True),
+    )
+}

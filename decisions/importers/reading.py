@@ -1,0 +1,218 @@
+"""Files into records with constant memory: JSON lines, JSON lists of any length, single JSON values, and CSV.
+
+The limits of the API hold for each record too, but for its size: a trace may be large.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+import msgspec
+
+from decisions.importers.records import Place, Reading, Record, Refusal
+from workspaces.errors import ReckonerError
+from workspaces.parsing import check_body
+
+LONGEST_RECORD = 16 << 20
+CHUNK = 1 << 18
+BLANK = " \t\r\n"
+BETWEEN = BLANK + ","
+JSON_ENDINGS = (".json", ".jsonl", ".ndjson")
+
+
+class UnusableFile(ValueError):
+    """It cannot be read at all."""
+
+
+def find_files(path: Path, endings: Sequence[str]) -> list[Path]:
+    """The file itself, or a folder's files with one of the endings, in order of their names. Raises UnusableFile."""
+    if path.is_dir():
+        found = sorted(file for file in path.rglob("*") if file.is_file() and file.suffix.lower() in endings)
+        if not found:
+            raise UnusableFile(f"{path}: holds no file that ends in {', '.join(endings)}")
+        return found
+    if not path.is_file():
+        raise UnusableFile(f"{path}: no such file or folder")
+    if path.suffix.lower() not in endings:
+        raise UnusableFile(
+            f"{path}: ends in {path.suffix or 'nothing'}; this format's files end in {', '.join(endings)}"
+        )
+    return [path]
+
+
+def read_json_files(files: Iterable[Path], reading: Reading) -> Iterator[Record | Refusal]:
+    for file in files:
+        yield from read_json(file, reading)
+
+
+def read_json(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
+    """Every value of a file: of a list its entries, of lines each line, else the values as they follow each other."""
+    with path.open("rb") as file:
+        first = _first_line(file)
+        file.seek(0)
+        lines = first.lstrip()[:1] != b"[" and _is_json(first)
+        yield from _read_lines(file, str(path), reading) if lines else _read_values(file, str(path), reading)
+
+
+def _first_line(file: BinaryIO) -> bytes:
+    """The first line that is not blank; a part of it where it is very long."""
+    while line := file.readline(LONGEST_RECORD):
+        if line.strip():
+            return line.removeprefix(b"\xef\xbb\xbf")
+    return b""
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        # A broken first line of many is still lines: they end in a brace, an opened object does not.
+        return line.rstrip().endswith(b"}")
+    return True
+
+
+def decode(body: bytes, place: Place) -> Record | Refusal:
+    """One value from its bytes, after the limits."""
+    try:
+        check_body(body, limit=LONGEST_RECORD)
+        return Record(place, msgspec.json.decode(body), len(body))
+    except ReckonerError as error:
+        return Refusal(place, "", error.message.replace("The body", "The record"))
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        return Refusal(place, "", f"is not JSON: {error}")
+
+
+def _read_lines(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record | Refusal]:
+    number = 0
+    while line := file.readline(LONGEST_RECORD + 1):
+        number += 1
+        reading.advance(len(line))
+        place = Place(name, number)
+        if len(line) > LONGEST_RECORD:
+            yield Refusal(place, "", f"is longer than {LONGEST_RECORD >> 20} MiB")
+            while line and not line.endswith(b"\n"):
+                line = file.readline(CHUNK)
+                reading.advance(len(line))
+        elif body := line.removeprefix(b"\xef\xbb\xbf").strip():
+            yield decode(body, place)
+
+
+def _read_values(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record | Refusal]:
+    """Entries of a list, or values one after another, each decoded by itself: the file is never whole in memory."""
+    text = io.TextIOWrapper(io.BufferedReader(_Counted(file, reading)), encoding="utf-8-sig", newline="")
+    decoder = json.JSONDecoder()
+    buffer, at, wanted = "", 0, 1
+    line, counted = 1, 0  # `line` is the one at `counted`
+    in_list: bool | None = None
+    ended = False
+    while True:
+        if not ended and len(buffer) - at < wanted:
+            try:
+                chunk = text.read(max(CHUNK, wanted - (len(buffer) - at)))
+            except UnicodeDecodeError as error:
+                yield Refusal(Place(name, line), "", f"is not UTF-8: {error.reason}; nothing from here on is read")
+                return
+            ended = not chunk
+            line += buffer.count("\n", counted, at)
+            buffer, at, counted = buffer[at:] + chunk, 0, 0
+        start = at
+        while start < len(buffer) and buffer[start] in (BETWEEN if in_list else BLANK):
+            start += 1
+        if start == len(buffer):
+            if ended:
+                if in_list:
+                    yield Refusal(Place(name, line), "", "the list is not closed: the file is cut off")
+                return
+            at, wanted = start, 1
+            continue
+        if in_list is None and buffer[start] == "[":
+            in_list, at, wanted = True, start + 1, 1
+            continue
+        in_list = bool(in_list)
+        if in_list and buffer[start] == "]":
+            return
+        line += buffer.count("\n", counted, start)
+        at = counted = start
+        place = Place(name, line)
+        end = _end_of(decoder, buffer, start, ended)
+        if end is None:
+            if ended or len(buffer) - at > LONGEST_RECORD:
+                why = f"is longer than {LONGEST_RECORD >> 20} MiB" if not ended else "is not JSON, or is cut off"
+                yield Refusal(place, "", f"{why}; nothing from here on is read")
+                return
+            wanted = 2 * max(CHUNK, len(buffer) - at)
+            continue
+        yield decode(buffer[start:end].encode(), place)
+        at, wanted = end, 1
+
+
+def _end_of(decoder: json.JSONDecoder, buffer: str, start: int, ended: bool) -> int | None:
+    """Where the value that begins at `start` ends; None while more text is needed to know."""
+    try:
+        _, end = decoder.raw_decode(buffer, start)
+    except (ValueError, RecursionError):
+        return None
+    # A number at the very end may go on in the next chunk.
+    return end if end < len(buffer) or ended else None
+
+
+def read_csv(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
+    """Rows as objects of texts; the first line names the columns, and comma, semicolon or tab parts them."""
+    name = str(path)
+    with path.open("rb") as raw:
+        text = io.TextIOWrapper(io.BufferedReader(_Counted(raw, reading)), encoding="utf-8-sig", newline="")
+        rows: Iterator[Any] | None = None
+        number = 1
+        try:
+            first = text.readline(LONGEST_RECORD)
+            delimiter = max(",;\t", key=first.count)
+            columns = next(csv.reader([first], delimiter=delimiter), [])
+            if len(set(columns)) != len(columns):
+                yield Refusal(Place(name, 1), "", "two columns have one name; nothing is read")
+                return
+            rows = csv.reader(_limited(text), delimiter=delimiter, strict=True)
+            for cells in rows:
+                place = Place(name, number + 1)
+                number = rows.line_num + 1  # type: ignore[attr-defined]
+                if not cells:
+                    continue
+                if len(cells) != len(columns):
+                    yield Refusal(place, "", f"has {len(cells)} cells where the first line names {len(columns)}")
+                elif any("\0" in cell for cell in cells):
+                    yield Refusal(place, "", "holds a NUL character, which text cannot hold here")
+                else:
+                    yield Record(place, dict(zip(columns, cells, strict=True)), sum(map(len, cells)))
+        except csv.Error as error:
+            yield Refusal(Place(name, number + 1), "", f"{error}; nothing from here on is read")
+        except UnicodeDecodeError as error:
+            yield Refusal(Place(name, number + 1), "", f"is not UTF-8: {error.reason}; nothing from here on is read")
+
+
+def _limited(text: TextIO) -> Iterator[str]:
+    csv.field_size_limit(LONGEST_RECORD)
+    while line := text.readline(LONGEST_RECORD + 1):
+        if len(line) > LONGEST_RECORD:
+            raise csv.Error(f"a line is longer than {LONGEST_RECORD >> 20} MiB")
+        yield line
+
+
+class _Counted(io.RawIOBase):
+    """A file that says how much of it was read."""
+
+    def __init__(self, raw: BinaryIO, reading: Reading) -> None:
+        self._raw = raw
+        self._reading = reading
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        got = self._raw.read(len(buffer))
+        buffer[: len(got)] = got
+        self._reading.advance(len(got))
+        return len(got)

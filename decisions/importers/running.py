@@ -1,0 +1,350 @@
+"""An import: survey the files, make the agents, write batch by batch.
+
+Files are read twice, so that what would stop the import (an unknown agent, nothing usable) is known before anything is
+written. A batch is one transaction: its decisions, their steps and feedback are in, or none of them. Ids follow from
+the content, so an import that was cut off goes on when it is run again, and a repeat changes nothing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+from django.db import transaction
+from django.utils import timezone
+from msgspec import UnsetType
+
+from decisions.episode_facts import record_episodes
+from decisions.importers.formats import Format
+from decisions.importers.reading import find_files
+from decisions.importers.records import (
+    EARLIEST,
+    Found,
+    Imported,
+    ImportedFeedback,
+    Place,
+    Reading,
+    Refusal,
+    Repeat,
+    canonical,
+    ignore_bytes,
+    text_of,
+)
+from decisions.importers.tau_bench import RESPOND
+from decisions.ingest.schemas import DecisionIn, FeedbackIn
+from decisions.ingest.step_schemas import StepIn
+from decisions.ledger import find_agents, record_decisions, record_feedback
+from decisions.models import ActionSpaceKind, Episode
+from decisions.services import AgentSetup, create_agent
+from decisions.steps import record_steps
+from workspaces.actors import Actor
+from workspaces.ids import uuid7_of
+
+MOST_DECISIONS = 1000
+MOST_BYTES = 8 << 20
+MOST_KEYS = 12
+TEMPLATE_KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+LONG_PROMPT, LONG_COMPLETION = 4096, 1024
+SHORT_PROMPT, SHORT_COMPLETION = 512, 16
+
+
+class Unusable(ValueError):
+    """Nothing was written. `faults` are whole sentences."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = tuple(faults)
+
+
+@dataclass(slots=True)
+class Kinds:
+    """What the survey saw of one agent: kinds of actions, and the fields that every state had."""
+
+    decisions: int = 0
+    actions: set[str] = field(default_factory=set)
+    keys: list[str] | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """What an import did. `repeated` counts records that were in the ledger, or twice in the files."""
+
+    decisions: int = 0
+    steps: int = 0
+    feedback: int = 0
+    repeated: int = 0
+    refused: int = 0
+    agents: list[str] = field(default_factory=list)
+
+    @property
+    def kept(self) -> int:
+        return self.decisions + self.feedback
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked: see the flags of `manage.py import_decisions`."""
+
+    format: Format
+    path: Path
+    agent: str | None = None
+    observed_at: dt.datetime | None = None
+    policy: str | None = None
+    create_agents: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Who follows the import: told the bytes read in each of the two turns, every refusal, and each written batch."""
+
+    advance: Callable[[int], None] = ignore_bytes
+    refuse: Callable[[Refusal], None] = lambda refusal: None
+    wrote: Callable[[Report], None] = lambda report: None
+
+
+def import_decisions(*, by: Actor, order: Order, watch: Watch, report: Report | None = None) -> Report:
+    """Raises Unusable or UnusableFile before anything is written. `report` is filled as the import goes on."""
+    report = report if report is not None else Report()
+    reading = Reading(
+        name=order.format.name,
+        workspace=str(by.workspace.id),
+        now=timezone.now(),
+        agent=order.agent,
+        observed_at=order.observed_at,
+        policy=order.policy,
+        advance=watch.advance,
+    )
+    files = find_files(order.path, order.format.endings)
+    seen, refusals, others = survey(order.format.read(files, reading))
+    if not seen and not others:
+        faults = [str(refusal) for refusal in refusals] or [f"{order.path}: holds no decisions"]
+        raise Unusable(faults)
+    rooms = find_agents(by, seen)
+    missing = sorted(set(seen) - set(rooms))
+    if missing and not order.create_agents:
+        named = ", ".join(f"{slug} ({seen[slug].decisions})" for slug in missing)
+        raise Unusable([f"unknown agents: {named}; make them, give --agent, or give --create-agents"])
+    setups = {slug: make_setup(slug, seen[slug], fitted=order.format.fitted) for slug in missing}
+    if order.dry_run:
+        with transaction.atomic():
+            _write(by, order, setups, files, reading, watch, report)
+            transaction.set_rollback(True)
+    else:
+        _write(by, order, setups, files, reading, watch, report)
+    return report
+
+
+def survey(found: Iterable[Found]) -> tuple[dict[str, Kinds], list[Refusal], int]:
+    """Agents by slug with what their decisions look like, the first refusals, and how much feedback stands alone."""
+    seen: dict[str, Kinds] = {}
+    refusals: list[Refusal] = []
+    others = 0
+    for item in found:
+        if isinstance(item, Imported):
+            kinds = seen.setdefault(item.decision.agent, Kinds())
+            kinds.decisions += 1
+            kinds.actions.add(action_kind(item.decision))
+            keys = [key for key in item.decision.state if TEMPLATE_KEY.match(key)][:MOST_KEYS]
+            kinds.keys = keys if kinds.keys is None else [key for key in kinds.keys if key in item.decision.state]
+        elif isinstance(item, ImportedFeedback):
+            others += 1
+        elif isinstance(item, Refusal) and len(refusals) < MOST_DECISIONS:
+            refusals.append(item)
+    return seen, refusals, others
+
+
+def action_kind(decision: DecisionIn) -> str:
+    """The action space that this one decision would fit."""
+    action = decision.action
+    if isinstance(action, str):
+        return ActionSpaceKind.CHOICE if decision.options else ActionSpaceKind.TEXT
+    if isinstance(action, list):
+        calls = all(isinstance(call, dict) and "name" in call and "arguments" in call for call in action)
+        if action and calls:
+            return ActionSpaceKind.TOOL_CALLS
+        if decision.options:
+            return ActionSpaceKind.RANKING
+    return ActionSpaceKind.STRUCTURED
+
+
+def make_setup(slug: str, kinds: Kinds, *, fitted: bool) -> AgentSetup:
+    """A first version for an agent that only files know. Raises Unusable where its actions are of several kinds."""
+    actions = set(kinds.actions)
+    if fitted and len(actions) > 1:
+        actions = {ActionSpaceKind.TOOL_CALLS} if ActionSpaceKind.TOOL_CALLS in actions else {ActionSpaceKind.TEXT}
+    if len(actions) > 1:
+        raise Unusable(
+            [f"agent {slug}: its actions are of several kinds ({', '.join(sorted(actions))}); make it first"]
+        )
+    space = actions.pop()
+    template = "\n".join(f"{key}: {{{{ {key} }}}}" for key in kinds.keys or []) or "Decide."
+    long = space in {ActionSpaceKind.TEXT, ActionSpaceKind.TOOL_CALLS, ActionSpaceKind.STRUCTURED}
+    return AgentSetup(
+        prompt_template=template,
+        action_space=space,
+        action_schema={} if space == ActionSpaceKind.STRUCTURED else None,
+        max_prompt_tokens=LONG_PROMPT if long else SHORT_PROMPT,
+        max_completion_tokens=LONG_COMPLETION if long else SHORT_COMPLETION,
+    )
+
+
+def fit_action(decision: DecisionIn, space: str) -> DecisionIn:
+    """Another system's output as an action of the agent's space: text as the call `respond`, anything as text."""
+    action = decision.action
+    if space == ActionSpaceKind.TOOL_CALLS and not isinstance(action, list):
+        call = {"name": RESPOND, "arguments": {"content": text_of(action)}}
+        return msgspec.structs.replace(decision, action=[call])
+    if space == ActionSpaceKind.TEXT and not isinstance(action, str):
+        return msgspec.structs.replace(decision, action=text_of(action))
+    return decision
+
+
+def _write(
+    by: Actor,
+    order: Order,
+    setups: dict[str, AgentSetup],
+    files: Sequence[Path],
+    reading: Reading,
+    watch: Watch,
+    report: Report,
+) -> None:
+    for slug, setup in setups.items():
+        create_agent(by=by, slug=slug, name=slug, setup=setup)
+        report.agents.append(slug)
+
+    def refuse(refusal: Refusal) -> None:
+        report.refused += 1
+        watch.refuse(refusal)
+
+    spaces: dict[str, str] = {}
+    for batch in _batches(order.format.read(files, reading), report, refuse):
+        if order.format.fitted:
+            batch = _fitted(by, batch, spaces)
+        tally, refusals = write_batch(by=by, batch=batch)
+        report.decisions += tally.decisions
+        report.steps += tally.steps
+        report.feedback += tally.feedback
+        report.repeated += tally.repeated
+        for refusal in refusals:
+            refuse(refusal)
+        watch.wrote(report)
+
+
+def _batches(
+    found: Iterable[Found], report: Report, refuse: Callable[[Refusal], None]
+) -> Iterator[list[Imported | ImportedFeedback]]:
+    """Up to MOST_DECISIONS items or about MOST_BYTES, whichever comes first."""
+    batch: list[Imported | ImportedFeedback] = []
+    size = count = 0
+    for item in found:
+        if isinstance(item, Refusal):
+            refuse(item)
+        elif isinstance(item, Repeat):
+            report.repeated += 1
+        else:
+            batch.append(item)
+            count += 1
+            if isinstance(item, Imported):
+                size += item.size
+                count += len(item.steps) + len(item.feedback)
+            if count >= MOST_DECISIONS or size >= MOST_BYTES:
+                yield batch
+                batch, size, count = [], 0, 0
+    if batch:
+        yield batch
+
+
+def _fitted(
+    by: Actor, batch: list[Imported | ImportedFeedback], spaces: dict[str, str]
+) -> list[Imported | ImportedFeedback]:
+    slugs = {item.decision.agent for item in batch if isinstance(item, Imported)}
+    spaces |= {slug: room.version.action_space for slug, room in find_agents(by, slugs - set(spaces)).items()}
+    return [
+        replace(item, decision=fit_action(item.decision, spaces.get(item.decision.agent, "")))
+        if isinstance(item, Imported)
+        else item
+        for item in batch
+    ]
+
+
+@transaction.atomic
+def write_batch(*, by: Actor, batch: Sequence[Imported | ImportedFeedback]) -> tuple[Report, list[Refusal]]:
+    """One transaction: decisions, then what belongs to those that were kept."""
+    tally, refusals = Report(), []
+    imported = [item for item in batch if isinstance(item, Imported)]
+    outcome = record_decisions(by=by, items=[(i, item.decision) for i, item in enumerate(imported)], since=EARLIEST)
+    for error in outcome.errors:
+        for fault in error.faults:
+            refusals.append(Refusal(imported[error.index].place, fault.field, fault.reason))
+    kept = [imported[one.index] for one in outcome.kept]
+    tally.decisions = sum(not one.duplicate for one in outcome.kept)
+    tally.repeated = len(kept) - tally.decisions
+    _write_episodes(by, kept, refusals)
+    _write_steps(by, kept, tally, refusals)
+    feedback = [one for item in kept for one in item.feedback]
+    feedback += [item for item in batch if isinstance(item, ImportedFeedback)]
+    _write_feedback(by, feedback, tally, refusals)
+    return tally, refusals
+
+
+def _write_episodes(by: Actor, kept: Sequence[Imported], refusals: list[Refusal]) -> None:
+    told = [(index, item.episode) for index, item in enumerate(kept) if item.episode is not None]
+    outcome = record_episodes(by=by, items=told)
+    for error in outcome.errors:
+        refusals += [Refusal(kept[error.index].place, f"episode.{fault.field}", fault.reason) for fault in error.faults]
+
+
+def _write_steps(by: Actor, kept: Sequence[Imported], tally: Report, refusals: list[Refusal]) -> None:
+    """A step's id follows from its decision, its time and its number there."""
+    ready: list[tuple[int, StepIn]] = []
+    places: list[Place] = []
+    for item in kept:
+        for number, step in enumerate(item.steps):
+            assert not isinstance(step.started_at, UnsetType)
+            name = canonical([str(by.workspace.id), str(item.decision.id), number])
+            step_id = uuid7_of(step.started_at, name.encode())
+            whole = msgspec.structs.replace(step, id=step_id, decision_id=item.decision.id, number=number)
+            ready.append((len(places), whole))
+            places.append(item.place)
+    outcome = record_steps(by=by, items=ready, since=EARLIEST)
+    for error in outcome.errors:
+        refusals += [Refusal(places[error.index], f"steps.{fault.field}", fault.reason) for fault in error.faults]
+    tally.steps += sum(not one.duplicate for one in outcome.kept)
+    tally.repeated += sum(one.duplicate for one in outcome.kept)
+
+
+def _write_feedback(by: Actor, items: Sequence[ImportedFeedback], tally: Report, refusals: list[Refusal]) -> None:
+    names = {item.episode for item in items if item.episode is not None}
+    known: dict[str, list[uuid.UUID]] = {}
+    for name, row in (
+        Episode.objects.for_workspace(by.workspace).filter(external_id__in=names).values_list("external_id", "id")
+    ):
+        known.setdefault(name, []).append(row)
+    ready: list[tuple[int, FeedbackIn]] = []
+    for index, item in enumerate(items):
+        found = known.get(item.episode, []) if item.episode is not None else []
+        # Other systems' episodes may run over several agents; ours are an agent's, so each part is told.
+        ready += [(index, _on_episode(item.feedback, episode)) for episode in found]
+        if not found and (item.episode is None or item.episode_first):
+            ready.append((index, item.feedback))
+        elif not found:
+            refusals.append(Refusal(item.place, "episode", f"{item.episode!r} has no decision that was kept"))
+    outcome = record_feedback(by=by, items=ready, since=EARLIEST)
+    for error in outcome.errors:
+        for fault in error.faults:
+            refusals.append(Refusal(items[error.index].place, f"feedback.{fault.field}".rstrip("."), fault.reason))
+    tally.feedback += sum(not one.duplicate for one in outcome.kept)
+    tally.repeated += sum(one.duplicate for one in outcome.kept)
+
+
+def _on_episode(feedback: FeedbackIn, episode: uuid.UUID) -> FeedbackIn:
+    """An id of its own for each episode that it is put on."""
+    assert not isinstance(feedback.observed_at, UnsetType)
+    own = uuid7_of(feedback.observed_at, f"{feedback.id}{episode}".encode())
+    return msgspec.structs.replace(feedback, id=own, decision_id=None, episode_id=episode)

@@ -1,0 +1,158 @@
+"""`manage.py import_decisions FILE|DIR`: what agents decided elsewhere, from files of several systems."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from django.core.management.base import BaseCommand, CommandParser
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from decisions.importers.formats import FORMATS
+from decisions.importers.reading import UnusableFile, find_files
+from decisions.importers.records import Refusal, Refused, parse_moment
+from decisions.importers.running import Order, Report, Unusable, Watch, import_decisions
+from workspaces.actors import system
+from workspaces.models import Workspace
+
+EXIT_SOME_REFUSED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+SHOWN = 20
+TOLD_EVERY = 10_000
+
+
+def moment(text: str) -> dt.datetime:
+    try:
+        return parse_moment(text, "--observed-at")
+    except Refused as error:
+        raise argparse.ArgumentTypeError(error.reason) from error
+
+
+class Command(BaseCommand):
+    help = (
+        "Imports decisions with their episodes, steps and feedback. The same file again changes nothing; an import "
+        "that was cut off goes on. Exit codes: 0 all is in, 1 some records were refused (each is named with its "
+        "place), 2 nothing is usable and nothing was written, 130 interrupted between two batches."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("path", type=Path, help="a file, or a folder whose files are read in order of their names")
+        parser.add_argument("--format", required=True, choices=sorted(FORMATS), help="whose format it is")
+        parser.add_argument("--workspace", help="slug; may be left out where there is only one")
+        parser.add_argument("--agent", help="slug of the agent that decided, whatever the file says")
+        parser.add_argument("--create-agents", action="store_true", help="make the agents that are not there yet")
+        parser.add_argument("--observed-at", type=moment, help="when it was, for records that carry no time (ISO 8601)")
+        parser.add_argument("--policy", help="who acted, where records do not say; by default the format's name")
+        parser.add_argument("--refusals", type=Path, help="a file for all refusals; 20 are shown without it")
+        parser.add_argument("--dry-run", action="store_true", help="do all of it, then take it back")
+        parser.add_argument("--json", action="store_true", help="report as one JSON line on standard output")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        workspaces = Workspace.objects.all()
+        if options["workspace"]:
+            workspaces = workspaces.filter(slug=options["workspace"])
+        found = list(workspaces[:2])
+        if len(found) != 1:
+            self._end(options, [f"--workspace: {len(found)} workspaces fit; name one"])
+        order = Order(
+            format=FORMATS[options["format"]],
+            path=options["path"],
+            agent=options["agent"],
+            observed_at=options["observed_at"],
+            policy=options["policy"],
+            create_agents=options["create_agents"],
+            dry_run=options["dry_run"],
+        )
+        report = Report()
+        shown: list[str] = []
+        try:
+            with _progress(order) as watch, _refusals_file(options["refusals"]) as file:
+
+                def refuse(refusal: Refusal) -> None:
+                    if len(shown) < SHOWN:
+                        shown.append(str(refusal))
+                    if file is not None:
+                        file.write(f"{refusal}\n")
+
+                whole = Watch(advance=watch.advance, refuse=refuse, wrote=watch.wrote)
+                import_decisions(by=system(found[0]), order=order, watch=whole, report=report)
+        except (Unusable, UnusableFile) as error:
+            self._end(options, list(getattr(error, "faults", None) or [str(error)]))
+        except OSError as error:
+            self._end(options, [f"{error.filename or order.path}: {error.strerror or error}"])
+        except KeyboardInterrupt:
+            self._report(options, report, shown)
+            self.stderr.write("Interrupted; what is reported is in. The same command goes on from here.")
+            sys.exit(EXIT_INTERRUPTED)
+        self._report(options, report, shown)
+        if report.refused:
+            sys.exit(EXIT_SOME_REFUSED if report.kept or report.repeated else EXIT_BAD_INPUT)
+
+    def _end(self, options: dict[str, Any], faults: list[str]) -> None:
+        """Nothing was written."""
+        if options["json"]:
+            self.stdout.write(json.dumps({"error": "not usable", "faults": faults[:SHOWN]}, ensure_ascii=False))
+        for fault in faults[:SHOWN]:
+            self.stderr.write(fault)
+        if len(faults) > SHOWN:
+            self.stderr.write(f"and {len(faults) - SHOWN} more")
+        sys.exit(EXIT_BAD_INPUT)
+
+    def _report(self, options: dict[str, Any], report: Report, shown: list[str]) -> None:
+        for refusal in shown:
+            self.stderr.write(refusal)
+        if report.refused > len(shown):
+            where = f"all are in {options['refusals']}" if options["refusals"] else "--refusals FILE keeps them"
+            self.stderr.write(f"and {report.refused - len(shown)} more; {where}")
+        if options["json"]:
+            told = asdict(report) | {"dry_run": options["dry_run"], "refusals": shown}
+            self.stdout.write(json.dumps(told, ensure_ascii=False))
+            return
+        made = f"agents made: {', '.join(report.agents)}; " if report.agents else ""
+        self.stdout.write(
+            f"{'would be imported' if options['dry_run'] else 'imported'}: {report.decisions} decisions, "
+            f"{report.steps} steps, {report.feedback} feedback; {made}"
+            f"{report.repeated} were there before, {report.refused} refused"
+        )
+
+
+@contextmanager
+def _refusals_file(path: Path | None) -> Iterator[TextIO | None]:
+    if path is None:
+        yield None
+        return
+    with path.open("w", encoding="utf-8") as file:
+        yield file
+
+
+@contextmanager
+def _progress(order: Order) -> Iterator[Watch]:
+    """On standard error: a bar over the bytes of both turns on a terminal, a line now and then elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    total = 2 * sum(file.stat().st_size for file in find_files(order.path, order.format.endings))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task: TaskID = progress.add_task("Looking through", total=total or None)
+        told = 0
+
+        def wrote(report: Report) -> None:
+            nonlocal told
+            progress.update(task, description=f"{report.decisions + report.repeated} in")
+            done = report.decisions + report.feedback + report.repeated
+            if not console.is_terminal and done - told >= TOLD_EVERY:
+                told = done
+                console.print(f"{report.decisions} decisions, {report.steps} steps, {report.feedback} feedback so far")
+
+        yield Watch(advance=lambda count: progress.advance(task, count), wrote=wrote)
