@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from decisions import api, export_api, step_api
+from decisions import api, export_api, item_api, step_api
 
 urlpatterns = [
     path("agents", api.AgentList.as_view(), name="api-agents"),
@@ -15,4 +15,5 @@ urlpatterns = [
     path("episodes/<uuid:pk>", step_api.EpisodeDetail.as_view(), name="api-episode"),
     path("steps", step_api.StepList.as_view(), name="api-steps"),
     path("feedback", api.FeedbackCreate.as_view(), name="api-feedback"),
+    path("status-changes", item_api.StatusChangeCreate.as_view(), name="api-status-changes"),
 ]

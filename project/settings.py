@@ -185,6 +185,12 @@ LOG_IN_WINDOW_SECONDS = float(env("RECKONER_LOG_IN_WINDOW_SECONDS", "900"))
 # Proxies in front, whose X-Forwarded-For is believed; 0: the connection's own address counts.
 TRUSTED_PROXIES = int(env("RECKONER_TRUSTED_PROXIES", "0"))
 
+# The notes app's cron key (docs/notes-app.md). Empty: the header opens nothing.
+INTERNAL_API_KEY = env("RECKONER_INTERNAL_API_KEY", "")
+INTERNAL_WORKSPACE = env("RECKONER_INTERNAL_WORKSPACE", "")
+if 0 < len(INTERNAL_API_KEY) < 32:
+    raise ValueError("RECKONER_INTERNAL_API_KEY: 32 characters or more, from a random source")
+
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "workspaces.authentication.ApiKeyAuthentication",
@@ -242,6 +248,8 @@ JOB_SWEEP_SECONDS = float(env("RECKONER_JOB_SWEEP_SECONDS", "30"))
 JOB_RETRY_SECONDS = float(env("RECKONER_JOB_RETRY_SECONDS", "5"))
 OUTCOME_SECONDS = float(env("RECKONER_OUTCOME_SECONDS", "60"))
 REWARDS_HOUR_UTC = int(env("RECKONER_REWARDS_HOUR_UTC", "2"))
+# Whole months that the ledger keeps besides the running one; 0: everything stays.
+KEEP_MONTHS = int(env("RECKONER_KEEP_MONTHS", "0"))
 
 ARTIFACTS = env("RECKONER_ARTIFACTS", str(VAR / "artifacts"))
 RUNS = Path(env("RECKONER_RUNS", str(VAR / "runs")))

@@ -41,6 +41,12 @@ def program(key: ApiKey) -> Actor:
     return Actor(workspace=key.workspace, name=f"key:{key.prefix}", scopes=frozenset(key.scopes), key=key)
 
 
+def internal(workspace: Workspace) -> Actor:
+    """The notes app's server by its internal key: what the app does with decisions, and nothing of an admin."""
+    scopes = frozenset({Scope.DECISIONS_WRITE.value, Scope.FEEDBACK_WRITE.value, Scope.EXPORT_READ.value})
+    return Actor(workspace=workspace, name="internal", scopes=scopes)
+
+
 def system(workspace: Workspace) -> Actor:
     """Background jobs and commands."""
     return Actor(workspace=workspace, name="system", scopes=frozenset({Scope.ADMIN}))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
 from rest_framework.request import Request
 
 from workspaces import actors
-from workspaces.models import Membership
+from workspaces.models import Membership, Workspace
 from workspaces.services import find_key
 
 WORKSPACE_HEADER = "X-Workspace"
+INTERNAL_KEY_HEADER = "x-internal-api-key"
 
 
 class ApiKeyAuthentication(BaseAuthentication):
@@ -33,6 +37,35 @@ class ApiKeyAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         return 'Bearer realm="api"'
+
+
+class InternalKeyAuthentication(BaseAuthentication):
+    """The notes app's own cron: `x-internal-api-key`, in the workspace of the setting, the header, or the only one.
+
+    There is no default key: without the setting the header opens nothing.
+    """
+
+    def authenticate(self, request: Request) -> tuple[actors.Actor, Any] | None:
+        given = request.headers.get(INTERNAL_KEY_HEADER)
+        if given is None:
+            return None
+        # Compared as digests of one length, in constant time; a key that is not set equals nothing.
+        expected = settings.INTERNAL_API_KEY
+        if not expected or not hmac.compare_digest(_digest(given), _digest(expected)):
+            raise AuthenticationFailed("This internal key is unknown.")
+        slug = settings.INTERNAL_WORKSPACE or request.headers.get(WORKSPACE_HEADER)
+        workspaces = Workspace.objects.filter(slug=slug) if slug else Workspace.objects.all()
+        found = list(workspaces.order_by("created_at")[:2])
+        if len(found) != 1:
+            raise NotAuthenticated(f"Name the workspace in the {WORKSPACE_HEADER} header.")
+        return actors.internal(found[0]), None
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="api"'
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
 
 class WorkspaceSessionAuthentication(SessionAuthentication):
@@ -61,6 +94,14 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
         return {"type": "http", "scheme": "bearer", "description": "An API key: PREFIX.SECRET"}
+
+
+class InternalKeyScheme(OpenApiAuthenticationExtension):
+    target_class = InternalKeyAuthentication
+    name = "internalKey"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        return {"type": "apiKey", "in": "header", "name": INTERNAL_KEY_HEADER}
 
 
 class SessionScheme(OpenApiAuthenticationExtension):

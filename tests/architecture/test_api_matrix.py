@@ -26,10 +26,12 @@ from tests.factories import (
     EpisodeFactory,
     ExperimentFactory,
     ExportJobFactory,
+    ItemFactory,
     JobFactory,
     ModelVersionFactory,
     PhaseFactory,
     RewardSpecFactory,
+    StatusChangeFactory,
     StepFactory,
     TrainingRunFactory,
     VariantFactory,
@@ -71,10 +73,11 @@ class World:
     key: Any
     episode: Any
     step: Any
+    change: Any
     extra: dict[str, Any] = field(default_factory=dict)
 
     def fill(self, path: str) -> str:
-        names = ("decision", "version", "run", "experiment", "export", "key", "episode")
+        names = ("decision", "version", "run", "experiment", "export", "key", "episode", "change")
         ids = {name: getattr(self, name).pk for name in names}
         return path.format(slug=self.agent.slug, **ids)
 
@@ -105,6 +108,7 @@ def build(workspace: Any, slug: str) -> World:
         experiment=experiment,
         export=ExportJobFactory(version=third),
         episode=(episode := EpisodeFactory(agent=agent)),
+        change=StatusChangeFactory(item=ItemFactory(workspace=workspace)),
         step=StepFactory(episode=episode),
         key=ApiKeyFactory(workspace=workspace),
     )
@@ -135,6 +139,15 @@ def run_body(world: World) -> Any:
     return {"method": "pretrain", **fields}
 
 
+def notes_body(world: World) -> Any:
+    return {"agentType": world.agent.kind, "state": {}, "action": OPTIONS[0], "modelVersion": "outside"}
+
+
+def notes_verdict(world: World) -> Any:
+    return {"feedback": "CONFIRMED"}
+
+
+NOTES = "/api/training"
 READ, ADMIN = Scope.EXPORT_READ.value, Scope.ADMIN.value
 CALLS: dict[str, list[Call]] = {
     "api-keys": [
@@ -176,6 +189,32 @@ CALLS: dict[str, list[Call]] = {
     "api-steps": [
         Call("GET", "steps", READ),
         Call("POST", "steps", "decisions:write", step_body, 201, foreign=(400,)),
+    ],
+    "api-status-changes": [
+        Call("POST", "status-changes", "feedback:write", lambda w: {"item_ref": "i", "status": "DONE"}, 201)
+    ],
+    "api-notes-record": [Call("POST", f"{NOTES}/decisions/record", "decisions:write", notes_body, 201)],
+    "api-notes-decisions": [
+        Call("GET", f"{NOTES}/decisions", READ),
+        Call("POST", f"{NOTES}/decisions", "feedback:write", lambda w: {"decisionIds": [str(w.decision.id)]}),
+    ],
+    "api-notes-calculate-pending": [
+        Call("GET", f"{NOTES}/calculate-pending", READ),
+        Call("POST", f"{NOTES}/calculate-pending", "feedback:write"),
+    ],
+    "api-notes-outcomes": [Call("GET", f"{NOTES}/outcomes", READ), Call("POST", f"{NOTES}/outcomes", "feedback:write")],
+    "api-notes-track-outcomes": [
+        Call("GET", f"{NOTES}/track-outcomes", READ),
+        Call("POST", f"{NOTES}/track-outcomes", "feedback:write"),
+    ],
+    "api-notes-export": [Call("GET", f"{NOTES}/export", READ)],
+    "api-notes-export-file": [Call("GET", f"{NOTES}/export-file?agentType=FILER", READ)],
+    "api-notes-stats": [Call("GET", f"{NOTES}/stats", READ)],
+    "api-notes-decision-feedback": [
+        Call("PATCH", "/api/decisions/{decision}/feedback", "feedback:write", notes_verdict, foreign=(404,))
+    ],
+    "api-notes-status-change-feedback": [
+        Call("PATCH", "/api/status-changes/{change}/feedback", "feedback:write", notes_verdict, foreign=(404,))
     ],
     "api-feedback": [Call("POST", "feedback", "feedback:write", feedback_body, 201, foreign=(400, 404))],
     "api-datasets": [
@@ -282,7 +321,11 @@ def test_someone_else_s_object_is_not_there(api, outsider, other_workspace, worl
     assert send(client, call, elsewhere).status_code == call.status
 
 
-@pytest.mark.parametrize("call", [p for p in ALL if p.values[0].method == "GET" and "{" not in p.values[0].path])
+# The notes app's lists have another shape: tests/decisions/test_notes_app_api.py
+@pytest.mark.parametrize(
+    "call",
+    [p for p in ALL if p.values[0].method == "GET" and p.values[0].path[0].isalpha() and "{" not in p.values[0].path],
+)
 def test_lists_show_one_workspace_only(api, world, elsewhere, call):
     answer = send(api(), call, world)
     shown = list(answer.streaming_content) if call.lines else answer.json()["results"]

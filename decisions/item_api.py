@@ -1,0 +1,39 @@
+"""/api/v1/status-changes: items as the app that owns them reports them."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from decisions.api import IngestView, body_of
+from decisions.ingest.decoding import BodyDecoder
+from decisions.items import StatusChangeIn, record_status_changes
+from decisions.serializers import OutcomeSerializer
+from workspaces.models import Scope
+from workspaces.parsing import raw_body
+from workspaces.permissions import acting
+
+CHANGES = BodyDecoder(StatusChangeIn)
+
+
+class StatusChangeCreate(IngestView):
+    """Changes of items' status. DONE and COLD_STORAGE end an item, and all its decisions hear of it as feedback."""
+
+    scopes = {"POST": Scope.FEEDBACK_WRITE}
+
+    @extend_schema(
+        operation_id="record_status_changes",
+        request=body_of(StatusChangeIn),
+        responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
+        examples=[
+            OpenApiExample(
+                "an item is done",
+                value={"item_ref": "item-1", "status": "DONE", "swimlane": "PROJECT", "minutes": 240, "alignment": 0.8},
+                request_only=True,
+            )
+        ],
+    )
+    def post(self, request: Request) -> Response:
+        batch = CHANGES.decode(raw_body(request))
+        return self.answer(record_status_changes(by=acting(request), items=batch.items), batch)

@@ -1,0 +1,49 @@
+"""`manage.py calculate_rewards`: the rewards that wait, now instead of at night."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from decisions.models import AgentKind
+from decisions.outcome_spread import spread_outcomes
+from decisions.training_stats import Reckoned, find_specs, reckon_pending
+from workspaces.models import Workspace
+
+EXIT_FAILED_COMPONENTS, EXIT_BAD_INPUT = 1, 2
+
+
+class Command(BaseCommand):
+    help = (
+        "Reckons every reward that waits. Exit codes: 0 done, 1 some rewards hold a component that failed, "
+        "2 the workspace is unknown or has no such agent."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--agent-type", choices=AgentKind.values, help="only agents of this kind; all without it")
+        parser.add_argument("--workspace", help="slug; all without it")
+        parser.add_argument("--json", action="store_true", help="report as one JSON line")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        workspaces = Workspace.objects.order_by("created_at")
+        if options["workspace"]:
+            workspaces = workspaces.filter(slug=options["workspace"])
+        found = [(workspace, find_specs(workspace, options["agent_type"])) for workspace in workspaces]
+        if not any(specs for _, specs in found):
+            asked = " ".join(filter(None, [options["workspace"], options["agent_type"]])) or "any agent"
+            self.stderr.write(f"There is nothing to reckon for {asked}: name another --workspace or --agent-type.")
+            sys.exit(EXIT_BAD_INPUT)
+        processed, errors = 0, 0
+        for workspace, specs in found:
+            spread_outcomes(workspace=workspace)
+            done: Reckoned = reckon_pending(specs)
+            processed, errors = processed + done.processed, errors + done.errors
+        if options["json"]:
+            self.stdout.write(json.dumps({"processed": processed, "errors": errors}))
+        else:
+            self.stdout.write(f"{processed} rewards calculated, {errors} with an error")
+        if errors:
+            sys.exit(EXIT_FAILED_COMPONENTS)

@@ -1,0 +1,52 @@
+"""`manage.py training_stats FILER`: is there enough to train on?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from decisions.models import AgentKind
+from decisions.training_stats import ENOUGH_DECISIONS, ENOUGH_REWARDED, add_up, as_plain, count_training_stats
+from workspaces.models import Workspace
+
+EXIT_NOT_READY, EXIT_BAD_INPUT = 1, 2
+
+
+class Command(BaseCommand):
+    help = (
+        "Counts a kind of agent's decisions, verdicts and rewards. "
+        "Exit codes: 0 enough to train on, 1 not yet, 2 the workspace is unknown or has no such agent."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("agent_type", choices=AgentKind.values, help="a kind of agent")
+        parser.add_argument("--workspace", help="slug; may be left out where there is only one workspace")
+        parser.add_argument("--json", action="store_true", help="report as one JSON line")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        workspaces = Workspace.objects.order_by("created_at")
+        if options["workspace"]:
+            workspaces = workspaces.filter(slug=options["workspace"])
+        found = list(workspaces[:2])
+        kind = options["agent_type"]
+        counted = count_training_stats(found[0], kind) if len(found) == 1 else {}
+        if kind not in counted:
+            known = ", ".join(Workspace.objects.values_list("slug", flat=True)) or "none"
+            self.stderr.write(f"There is no {kind} agent in one workspace; --workspace: name one of: {known}")
+            sys.exit(EXIT_BAD_INPUT)
+        stats = add_up(counted.values())
+        if options["json"]:
+            self.stdout.write(json.dumps({"agentType": kind} | as_plain(stats)))
+        else:
+            average = "none" if stats.average is None else f"{stats.average:.3f}"
+            self.stdout.write(
+                f"{kind}: {stats.decisions} decisions, {stats.judged} with a verdict, {stats.rewarded} with a reward, "
+                f"mean raw reward {average}"
+            )
+            needed = f"{ENOUGH_DECISIONS} decisions and {ENOUGH_REWARDED} rewards are enough to train on"
+            self.stdout.write(f"{'Ready' if stats.ready else 'Not ready'}: {needed}")
+        if not stats.ready:
+            sys.exit(EXIT_NOT_READY)
