@@ -1,0 +1,112 @@
+"""Asking an agent through the client, with a real model server; and that the client knows what the API takes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from reckoner_client import Reckoner, Refused, Unavailable, uuid7
+from reckoner_client.recording import Step
+
+from decisions.ingest.schemas import DecideItem, DecisionIn, FeedbackIn
+from decisions.ingest.step_schemas import StepIn
+from decisions.models import Decision
+from models_registry.backends import model_server
+from tests.clients.python.gateway import Gateway
+from tests.factories import OPTIONS
+from tests.model_server import running_model_server
+
+
+@pytest.mark.parametrize(
+    ("schema", "method"),
+    [(DecisionIn, Reckoner.record_decision), (FeedbackIn, Reckoner.record_feedback), (DecideItem, Reckoner.decide)],
+)
+def test_the_client_takes_every_field_that_the_api_takes(schema: Any, method: Any) -> None:
+    assert set(schema.__struct_fields__) <= set(inspect.signature(method).parameters)
+
+
+def test_the_client_s_steps_are_the_api_s() -> None:
+    assert set(Step.__struct_fields__) <= set(StepIn.__struct_fields__)
+    assert set(StepIn.__struct_fields__) - set(Step.__struct_fields__) == {
+        # The first three are put beside each step when it is sent; the others are for spans of other programs.
+        *("agent", "episode", "decision_id"),
+        *("external_id", "parent", "attributes"),
+    }
+
+
+@pytest.mark.django_db(transaction=True)
+class TestWithoutAModel:
+    def test_what_the_api_refuses_is_raised_with_its_reason(self, client: Reckoner, key: str) -> None:
+        with pytest.raises(Refused) as caught:
+            client.decide("nobody", {"text": "a flight"})
+        assert (caught.value.status, caught.value.code) == (404, "unknown_agent")
+        assert caught.value.request_id
+        with pytest.raises(Refused) as caught:
+            client.decide("filer", {"text": "a flight"}, options=["one"])
+        assert caught.value.fields[0].field == "items[0].options" or caught.value.fields[0].field == "options"
+        with pytest.raises(Refused) as caught:
+            client.get_decision(uuid7())
+        assert caught.value.status == 404
+        assert Decision.objects.count() == 0
+
+    def test_when_nobody_answers_it_is_unavailable_in_time(self, make_client: Callable[..., Reckoner]) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            nobody = make_client(f"http://127.0.0.1:{free.getsockname()[1]}")
+            with pytest.raises(Unavailable):
+                nobody.decide("filer", {}, timeout=0.5)
+            with pytest.raises(Unavailable):
+                asyncio.run(nobody.adecide("filer", {}, timeout=0.5))
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+class TestWithAModel:
+    @pytest.fixture(scope="class")
+    def server(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+        shelf = tmp_path_factory.mktemp("client") / "artifacts"
+        with running_model_server(shelf, "for-the-client") as address:
+            yield shelf, address
+
+    @pytest.fixture
+    def store(self, server: tuple[Path, str], settings: Any) -> Iterator[Path]:
+        settings.ARTIFACTS, settings.MODEL_SERVER_URL = str(server[0]), server[1]
+        settings.MODEL_SERVER_TOKEN = "for-the-client"
+        model_server.client.cache_clear()
+        yield server[0]
+        model_server.client().close()
+        model_server.client.cache_clear()
+
+    def test_an_agent_decides_once_for_each_id(
+        self, base_version: Any, gateway: Gateway, make_client: Callable[..., Reckoner]
+    ) -> None:
+        client = make_client(gateway.url)
+        answer = client.decide("filer", {"text": "flight hotel"}, unit="note-17", timeout=60)
+        assert answer.action in OPTIONS
+        assert answer.propensity == answer.probabilities[answer.action]
+        assert sum(answer.probabilities.values()) == pytest.approx(1)
+        assert (answer.model_version, answer.variant, answer.fallback) == ("filer:1", None, False)
+        assert client.get_decision(answer.decision_id)["unit"] == "note-17"
+
+        gateway.plan.extend([(503, {}), "lose the answer", "break"])
+        chosen = uuid7()
+        again = client.decide("filer", {"text": "bank tax"}, id=chosen, timeout=60)
+        assert again.decision_id == chosen
+        assert client.decide("filer", {"text": "bank tax"}, id=chosen, timeout=60) == again
+        assert Decision.objects.count() == 2
+
+        async def many() -> list[Any]:
+            return await asyncio.gather(
+                *(client.adecide("filer", {"text": f"flight {n}"}, timeout=60) for n in range(8))
+            )
+
+        answers = asyncio.run(many())
+        assert len({one.decision_id for one in answers}) == 8
+        assert Decision.objects.count() == 10
+        assert msgspec.json.encode(answers[0])
