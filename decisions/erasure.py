@@ -194,6 +194,19 @@ def _parameters(workspace: Workspace, secret: bytes) -> dict[str, Any]:
     }
 
 
+def hold_off_erasures(workspace: Workspace) -> None:
+    """Until the transaction ends no batch of an erasure is committed in this workspace. For those who copy the
+    ledger's content and must be found by the next batch: batches wait for them, and they for a batch."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended(%s, 0))", [f"erasure:{workspace.id}"])
+
+
+def wait_for_copies(workspace: Workspace) -> None:
+    """The other side: one batch at a time, and none while somebody copies. Call first thing in the transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"erasure:{workspace.id}"])
+
+
 def count_decisions(*, workspace: Workspace, person: Person) -> int:
     """Decisions that still say something of the person. One walk over the workspace: no index serves units."""
     with connection.cursor() as cursor:

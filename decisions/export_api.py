@@ -81,7 +81,7 @@ class _Query:
         self.request = request
         self.faults: list[FieldFault] = []
 
-    def read(self, name: str, parse: Callable[[str], T], default: T | None, expected: str) -> T | None:
+    def read(self, name: str, parse: Callable[[str], T | None], default: T | None, expected: str) -> T | None:
         text = text_parameter(self.request, name)
         if text is None:
             return default

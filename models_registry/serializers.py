@@ -36,6 +36,7 @@ class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "metrics",
             "aliases",
             "created_at",
+            "marked_at",
         ]
 
     def get_aliases(self, version: ModelVersion) -> list[str]:

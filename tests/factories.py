@@ -56,6 +56,7 @@ from training.models import (
     DatasetItem,
     DatasetKind,
     DatasetSnapshot,
+    Erasure,
     Evaluation,
     ExportJob,
     Rehearsal,
@@ -507,6 +508,20 @@ class DatasetItemFactory(DjangoModelFactory[DatasetItem]):
     dataset = factory.SubFactory(DatasetSnapshotFactory)
     decision = factory.SubFactory(DecisionFactory, agent=factory.SelfAttribute("..dataset.agent"))
     reward_version = 1
+
+
+class ErasureFactory(DjangoModelFactory[Erasure]):
+    """One that was asked for and has no job yet; `start_erasure` makes the whole."""
+
+    class Meta:
+        model = Erasure
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    kind = "unit"
+    subject = factory.Sequence(lambda n: f"person-{n}")
+    secret = factory.LazyFunction(lambda: secrets.token_bytes(32))
+    fingerprint = factory.Sequence(lambda n: f"{n:064x}")
+    requested_by = "system"
 
 
 class TrainingRunFactory(DjangoModelFactory[TrainingRun]):

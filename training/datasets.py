@@ -10,26 +10,29 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from decisions.erasure import hold_off_erasures
 from decisions.exploration import model_probabilities
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.prompts import render_prompt
 from decisions.rewards.components import VERDICT_VALUES, normalise, total
 from decisions.services import current_reward_spec
+from decisions.tombstones import NOT_ERASED
 from models_registry.models import Artifact, ArtifactKind
 from models_registry.services import store_artifact
 from training.errors import EmptyDataset
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot
 from workspaces.actors import Actor
-from workspaces.errors import FieldFault
+from workspaces.errors import Conflict, FieldFault
 from workspaces.services import record_audit
 
 ROWS_FILE = "rows.jsonl"
 FETCH = 2000
 PROBABILITY_DIGITS = 7
+REBUILT = " (rebuilt)"
 
 # The newest version of the spec's reward, for decisions whose policy is known. Decisions without a value stay out:
 # nothing is known of them, or a component failed.
-LOGGED_ROWS = """
+LOGGED_ROWS = f"""
 SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.unit,
        d.alternatives, d.temperature, d.epsilon, r.value, r.version
   FROM decisions_decision d
@@ -39,8 +42,9 @@ SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.u
   ) r ON true
  WHERE d.agent_id = %(agent)s AND (%(version)s::uuid IS NULL OR d.agent_version_id = %(version)s)
    AND r.value IS NOT NULL AND d.propensity IS NOT NULL AND d.options IS NOT NULL
+   AND d.{NOT_ERASED}
  ORDER BY d.id
-"""
+"""  # noqa: S608 - a constant of ours
 
 
 def reward_if(spec: RewardSpec, verdict: str) -> float:
@@ -59,10 +63,16 @@ def training_scale(spec: RewardSpec, value: float) -> float:
 
 
 def snapshot_ledger(
-    *, by: Actor, agent: Agent, name: str, agent_version: AgentVersion | None = None
+    *,
+    by: Actor,
+    agent: Agent,
+    name: str,
+    agent_version: AgentVersion | None = None,
+    reward_spec: RewardSpec | None = None,
 ) -> DatasetSnapshot:
-    """Every rewarded decision of the agent, or of one version of it, with a logged propensity. Raises EmptyDataset."""
-    spec = current_reward_spec(agent)
+    """Every rewarded decision of the agent, or of one version of it, with a logged propensity, by the current reward
+    spec or by another. Raises EmptyDataset."""
+    spec = reward_spec or current_reward_spec(agent)
     items: list[tuple[Any, int]] = []
     rewards: list[float] = []
 
@@ -73,6 +83,8 @@ def snapshot_ledger(
             yield row
 
     with transaction.atomic():
+        # What is read here and written below must know of the same erasures.
+        hold_off_erasures(by.workspace)
         artifact = _store_rows(by, rows(), meta={"kind": DatasetKind.LOGGED, "agent": agent.slug})
         if artifact is None:
             raise EmptyDataset(
@@ -102,6 +114,21 @@ def snapshot_ledger(
         )
         record_audit(by=by, action="dataset.created", target=f"dataset:{dataset.id}", details={"rows": len(items)})
     return dataset
+
+
+def rebuild_dataset(*, by: Actor, dataset: DatasetSnapshot) -> DatasetSnapshot:
+    """The same question to the ledger as it is now: a new snapshot without what was erased. Raises Conflict for rows
+    that did not come from the ledger, EmptyDataset where nothing is left."""
+    if dataset.kind != DatasetKind.LOGGED or dataset.reward_spec is None:
+        raise Conflict("These rows were imported, not read from the ledger: import them again without the person's.")
+    number = dataset.query.get("agent_version")
+    return snapshot_ledger(
+        by=by,
+        agent=dataset.agent,
+        name=f"{dataset.name[: 200 - len(REBUILT)]}{REBUILT}",
+        agent_version=dataset.agent.versions.get(number=number) if number is not None else None,
+        reward_spec=dataset.reward_spec,
+    )
 
 
 def _share(rewards: list[float]) -> float:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from training import version_views, views
+from training import erasure_views, version_views, views
 from training.rehearsal import views as rehearsals
 
 urlpatterns = [
@@ -18,6 +18,7 @@ urlpatterns = [
     path("models/versions/<uuid:pk>", version_views.version_detail, name="version"),
     path("models/versions/<uuid:pk>/exports", version_views.version_exports, name="version-exports"),
     path("models/versions/<uuid:pk>/export", version_views.version_export, name="version-export"),
+    path("erasures/", erasure_views.erasure_list, name="erasures"),
     path("rehearsals/", rehearsals.rehearsal_list, name="rehearsals"),
     path("rehearsals/new", rehearsals.rehearsal_start, name="rehearsal-start"),
     path("rehearsals/<uuid:pk>/", rehearsals.rehearsal_detail, name="rehearsal"),

@@ -95,6 +95,10 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
         owned = getattr(plan, name)
         if owned is not None and owned.workspace_id != agent.workspace_id:
             faults.append(FieldFault(name, "is unknown here", "one of this workspace"))
+    for name in ("dataset", "heldout", "replay"):
+        dataset = getattr(plan, name)
+        if dataset is not None and dataset.marked_at is not None:
+            faults.append(FieldFault(name, f"{dataset.erased_rows} of its rows were erased", "rebuild the dataset"))
     for name in sorted(set(plan.settings) & set(OWN_FIELDS)):
         faults.append(FieldFault(f"settings.{name}", "is filled in by the run", "leave it out"))
     base = plan.settings.get("base", {})

@@ -17,7 +17,19 @@ class DatasetSerializer(serializers.ModelSerializer[DatasetSnapshot]):
 
     class Meta:
         model = DatasetSnapshot
-        fields = ["id", "name", "agent", "kind", "rows", "digest", "query", "statistics", "created_at"]
+        fields = [
+            "id",
+            "name",
+            "agent",
+            "kind",
+            "rows",
+            "digest",
+            "query",
+            "statistics",
+            "created_at",
+            "erased_rows",
+            "marked_at",
+        ]
 
 
 class DatasetCreateSerializer(StrictBody):

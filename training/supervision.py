@@ -21,6 +21,7 @@ from training.datasets import ROWS_FILE
 from training.engine.spec import RunSpec
 from training.evaluation import Scored, gate_version, score_predictions
 from training.launcher import Finished, run_engine, write_atomically
+from training.marks import mark_new_version, refuse_marked
 from training.models import DatasetSnapshot, Evaluation, RunEvent, RunMetric, TrainingRun
 from training.run_states import RunState
 from training.runs import EnginePaths, engine_spec, move_run
@@ -28,12 +29,16 @@ from workspaces.actors import system
 
 
 def supervise_run(context: JobContext) -> dict[str, Any] | None:
-    """Idempotent: a run that is over is left alone; one that was lost resumes from its newest checkpoint."""
+    """Idempotent: a run that is over is left alone; one that was lost resumes from its newest checkpoint.
+
+    Raises Permanent for a dataset of which rows were erased since the run was queued.
+    """
     run = TrainingRun.objects.select_related("agent__registered_model", "base_version__artifact", "workspace").get(
         id=context.payload["run_id"]
     )
     if run.is_terminal:
         return {"state": run.state}
+    refuse_marked(run)
     run_dir = settings.RUNS / str(run.id)
     prepare_folder(run, run_dir)
     with context.fenced():
@@ -153,6 +158,7 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished) -> None:
             if base is not None:
                 gate_version(version=version, against=base, scored=scored)
         metrics = {**result.metrics, "seconds": result.seconds, "steps": result.steps, "rows": result.rows}
+        mark_new_version(run, version)
         move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=metrics, message=str(version))
         context.complete({"version": str(version), "run": str(run.id)})
 

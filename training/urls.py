@@ -2,10 +2,13 @@
 
 from django.urls import path
 
-from training import api
+from training import api, erasure_api
 
 urlpatterns = [
     path("datasets", api.DatasetList.as_view(), name="api-datasets"),
+    path("datasets/<uuid:pk>/rebuild", erasure_api.DatasetRebuild.as_view(), name="api-dataset-rebuild"),
+    path("erasures", erasure_api.ErasureList.as_view(), name="api-erasures"),
+    path("erasures/<uuid:pk>", erasure_api.ErasureDetail.as_view(), name="api-erasure"),
     path("runs", api.RunList.as_view(), name="api-runs"),
     path("runs/<uuid:pk>", api.RunDetail.as_view(), name="api-run"),
     path("runs/<uuid:pk>/events", api.RunEvents.as_view(), name="api-run-events"),

@@ -24,6 +24,7 @@ from tests.factories import (
     DatasetSnapshotFactory,
     DecisionFactory,
     EpisodeFactory,
+    ErasureFactory,
     ExperimentFactory,
     ExportJobFactory,
     ItemFactory,
@@ -79,7 +80,8 @@ class World:
     def fill(self, path: str) -> str:
         names = ("decision", "version", "run", "experiment", "export", "key", "episode", "change")
         ids = {name: getattr(self, name).pk for name in names}
-        return path.format(slug=self.agent.slug, **ids)
+        more = {name: one.pk for name, one in self.extra.items()}
+        return path.format(slug=self.agent.slug, dataset=self.dataset.pk, **ids, **more)
 
 
 def build(workspace: Any, slug: str) -> World:
@@ -111,6 +113,7 @@ def build(workspace: Any, slug: str) -> World:
         change=StatusChangeFactory(item=ItemFactory(workspace=workspace)),
         step=StepFactory(episode=episode),
         key=ApiKeyFactory(workspace=workspace),
+        extra={"erasure": ErasureFactory(workspace=workspace)},
     )
 
 
@@ -222,6 +225,13 @@ CALLS: dict[str, list[Call]] = {
         # Nothing is rewarded here: who may ask hears that there is nothing to learn from.
         Call("POST", "datasets", ADMIN, lambda w: {"agent": w.agent.slug, "name": "n"}, 400, foreign=(404,)),
     ],
+    # The dataset was imported: who may ask hears that it cannot be rebuilt.
+    "api-dataset-rebuild": [Call("POST", "datasets/{dataset}/rebuild", ADMIN, status=409, foreign=(404,))],
+    "api-erasures": [
+        Call("GET", "erasures", ADMIN),
+        Call("POST", "erasures", ADMIN, lambda w: {"unit": "somebody"}, 201),
+    ],
+    "api-erasure": [Call("GET", "erasures/{erasure}", ADMIN, foreign=(404,))],
     "api-runs": [Call("GET", "runs", READ), Call("POST", "runs", ADMIN, run_body, 201, foreign=(404,))],
     "api-run": [Call("GET", "runs/{run}", READ, foreign=(404,))],
     "api-run-events": [Call("GET", "runs/{run}/events", READ, foreign=(404,))],

@@ -1,6 +1,7 @@
 """Ledger → dataset → run → evaluation → export."""
 
 from training.models.dataset import DatasetItem, DatasetKind, DatasetSnapshot
+from training.models.erasure import Erasure
 from training.models.evaluation import Evaluation
 from training.models.export import ExportFormat, ExportJob
 from training.models.rehearsal import Rehearsal
@@ -10,6 +11,7 @@ __all__ = [
     "DatasetItem",
     "DatasetKind",
     "DatasetSnapshot",
+    "Erasure",
     "Evaluation",
     "ExportFormat",
     "ExportJob",

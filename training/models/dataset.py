@@ -15,7 +15,11 @@ class DatasetKind(models.TextChoices):
 
 
 class DatasetSnapshot(WorkspaceOwned):
-    """`artifact` holds `rows.jsonl`. `query` says what was asked of the ledger, so that it can be asked again."""
+    """`artifact` holds `rows.jsonl`. `query` says what was asked of the ledger, so that it can be asked again.
+
+    `marked_at` is set once some of its rows were erased in the ledger, `erased_rows` says how many: nothing is trained
+    from it any more, and its files are removed (docs/erasure.md).
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey("decisions.Agent", on_delete=models.CASCADE, related_name="datasets")
@@ -27,6 +31,8 @@ class DatasetSnapshot(WorkspaceOwned):
     query = models.JSONField(default=dict)
     statistics = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
+    erased_rows = models.PositiveIntegerField(default=0)
+    marked_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         constraints = [
@@ -34,6 +40,10 @@ class DatasetSnapshot(WorkspaceOwned):
             models.CheckConstraint(
                 condition=Q(kind=DatasetKind.LABELLED) | Q(reward_spec__isnull=False),
                 name="dataset_logged_has_reward_spec",
+            ),
+            models.CheckConstraint(
+                condition=Q(erased_rows=0, marked_at__isnull=True) | Q(erased_rows__gt=0, marked_at__isnull=False),
+                name="dataset_marked_exactly_when_rows_are_erased",
             ),
         ]
 

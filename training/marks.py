@@ -1,0 +1,98 @@
+"""Marks of erasure on datasets and versions: who learnt from rows that are gone, and that nobody does so again.
+
+A version's weights cannot be made to forget; a mark says what they came from, so that people can decide to retire it
+(docs/erasure.md, docs/adr/0008).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from django.conf import settings
+from django.db import connection
+from django.db.models import Q
+from django.utils import timezone
+
+from jobs.errors import Permanent
+from models_registry.erasure import mark_versions, remove_artifact
+from models_registry.models import ModelVersion
+from training.errors import RunOver
+from training.models import DatasetSnapshot, TrainingRun
+from training.run_states import TERMINAL_STATES
+from training.runs import cancel_run
+from workspaces.actors import system
+from workspaces.models import Workspace
+
+_MARK = """
+UPDATE training_datasetsnapshot s
+   SET erased_rows = s.erased_rows + n.rows, marked_at = coalesce(s.marked_at, %(now)s)
+  FROM (SELECT dataset_id, count(*) AS rows FROM training_datasetitem
+         WHERE decision_id = ANY(%(ids)s) GROUP BY dataset_id) n
+ WHERE s.id = n.dataset_id AND s.workspace_id = %(workspace)s
+"""
+
+
+def mark_datasets(*, workspace: Workspace, ids: Sequence[uuid.UUID]) -> int:
+    """Marks the datasets that hold these decisions, which were erased in the same transaction; rows found in them."""
+    with connection.cursor() as cursor:
+        cursor.execute(_MARK, {"workspace": workspace.id, "ids": list(ids), "now": timezone.now()})
+        cursor.execute("SELECT count(*) FROM training_datasetitem WHERE decision_id = ANY(%s)", [list(ids)])
+        return int(cursor.fetchone()[0])
+
+
+def _learnt_from_marked(workspace: Workspace) -> Q:
+    marked = DatasetSnapshot.objects.for_workspace(workspace).filter(marked_at__isnull=False)
+    return Q(dataset__in=marked) | Q(replay__in=marked)
+
+
+def cancel_marked_runs(workspace: Workspace) -> int:
+    """Runs under way over a marked dataset are told to stop; how many. Call outside a transaction."""
+    told = 0
+    under_way = TrainingRun.objects.for_workspace(workspace).exclude(state__in=[s.value for s in TERMINAL_STATES])
+    for run in under_way.filter(_learnt_from_marked(workspace), job__isnull=False):
+        try:
+            cancel_run(by=system(workspace), run=run)
+        except RunOver:
+            continue  # it ended by itself; what it made is marked below
+        told += 1
+    return told
+
+
+def mark_made_versions(workspace: Workspace) -> int:
+    """Versions of runs over marked datasets, and all that came from those; how many are newly marked."""
+    made = TrainingRun.objects.for_workspace(workspace).filter(
+        _learnt_from_marked(workspace), produced_version__isnull=False
+    )
+    versions = list(made.values_list("produced_version_id", flat=True))
+    return mark_versions(workspace=workspace, ids=versions, now=timezone.now())
+
+
+def refuse_marked(run: TrainingRun) -> None:
+    """Raises Permanent where rows that the run would learn from or be measured on were erased."""
+    for dataset in (run.dataset, run.replay, run.heldout):
+        if dataset is not None and dataset.marked_at is not None:
+            raise Permanent(f"{dataset.erased_rows} rows of {dataset.name} were erased: rebuild the dataset")
+
+
+def mark_new_version(run: TrainingRun, version: ModelVersion) -> None:
+    """A run that ended while its rows were being erased, or that began with a marked version, makes a marked one."""
+    marked = DatasetSnapshot.objects.filter(id__in=[run.dataset_id, run.replay_id], marked_at__isnull=False).exists()
+    parents = [pk for pk in (version.parent_id, version.base_id) if pk is not None]
+    if marked or ModelVersion.objects.filter(id__in=parents, marked_at__isnull=False).exists():
+        ModelVersion.objects.filter(id=version.id).update(marked_at=timezone.now())
+
+
+def remove_marked_files(workspace: Workspace) -> int:
+    """Removes the files of marked datasets, and the rows that runs were handed; how many datasets. Idempotent.
+
+    Call outside a transaction.
+    """
+    marked = DatasetSnapshot.objects.for_workspace(workspace).filter(marked_at__isnull=False)
+    still_there = marked.filter(artifact__removed_at=None).count()
+    for dataset in marked.select_related("artifact"):
+        remove_artifact(artifact=dataset.artifact)
+    for run in TrainingRun.objects.for_workspace(workspace).filter(_learnt_from_marked(workspace)):
+        for name in ("train", "replay"):
+            (settings.RUNS / str(run.id) / "data" / f"{name}.jsonl").unlink(missing_ok=True)
+    return still_there
