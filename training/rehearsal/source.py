@@ -204,8 +204,8 @@ def _label_faults(name: str, field: str, counts: Counter[str], rows: int) -> Ite
     single = sorted(label for label, count in counts.items() if count == 1)
     if single and len(counts) <= MOST_LABELS:
         yield (
-            f"{name}: {len(single)} labels have one example only: {_listed(single)}; "
-            "each needs two or more, one to learn from and one to decide"
+            f"{name}: {len(single)} {'label has' if len(single) == 1 else 'labels have'} one example only: "
+            f"{_listed(single)}; each needs two or more, one to learn from and one to decide"
         )
     if rows < FEWEST_ROWS:
         yield f"{name}: {rows} usable records; a rehearsal needs at least {FEWEST_ROWS} to hold some out"
