@@ -38,7 +38,8 @@ from training.runs import RunPlan, move_run, start_run
 from workspaces.errors import Conflict
 from workspaces.models import AuditEntry, KeptAnswer
 
-pytestmark = pytest.mark.django_db
+# A job that completes itself in its last transaction hears of it on commit.
+pytestmark = pytest.mark.django_db(transaction=True)
 ANN = Person("unit", "ann")
 WORD = "xylophone"  # what ann's data say, and nobody else's
 
