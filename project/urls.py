@@ -20,6 +20,7 @@ urlpatterns = [
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
     path("api/v1/", include(api_v1)),
+    path("", include("decisions.traces.urls")),
     path("api/", include("decisions.urls_compat")),
     path("", include("workspaces.page_urls")),
     path("", include("project.components_page")),

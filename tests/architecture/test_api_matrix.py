@@ -6,6 +6,7 @@ scope it needs and how it is called.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -129,6 +130,19 @@ def step_body(world: World) -> Any:
     return {"kind": "tool_call", "name": "search", "decision_id": str(world.decision.id)}
 
 
+def traces_body(world: World) -> Any:
+    """One span of the world's agent, as OTLP's JSON."""
+    start = time.time_ns()
+    span = {
+        "traceId": f"{world.agent.id.int:032x}",
+        "spanId": "00f067aa0ba902b7",
+        "startTimeUnixNano": str(start),
+        "endTimeUnixNano": str(start + 1000),
+        "attributes": [{"key": "reckoner.agent", "value": {"stringValue": world.agent.slug}}],
+    }
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+
 def feedback_body(world: World) -> Any:
     return {"metric": "verdict", "value": "confirmed", "decision_id": str(world.decision.id)}
 
@@ -219,6 +233,7 @@ CALLS: dict[str, list[Call]] = {
     "api-notes-status-change-feedback": [
         Call("PATCH", "/api/status-changes/{change}/feedback", "feedback:write", notes_verdict, foreign=(404,))
     ],
+    "otlp-traces": [Call("POST", "/v1/traces", "decisions:write", traces_body)],
     "api-feedback": [Call("POST", "feedback", "feedback:write", feedback_body, 201, foreign=(400, 404))],
     "api-datasets": [
         Call("GET", "datasets", READ),
@@ -248,7 +263,7 @@ def api_names(patterns: Any = None, prefix: str = "") -> set[str]:
         path = prefix + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
             names |= api_names(pattern.url_patterns, path)
-        elif isinstance(pattern, URLPattern) and path.startswith("api/"):
+        elif isinstance(pattern, URLPattern) and path.startswith(("api/", "v1/")):
             names.add(pattern.name or path)
     return names
 

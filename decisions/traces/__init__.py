@@ -1,0 +1,4 @@
+"""OpenTelemetry traces into the ledger: spans become episodes, steps, decisions and feedback.
+
+`otlp` reads bytes, `mapping` says what a span tells (PURE, with the table of names in `names`), `recording` writes it.
+"""

@@ -1,0 +1,387 @@
+"""What a span tells: a step always, a decision where one was made, feedback where it was judged. PURE.
+
+Nothing here depends on other spans or on the ledger, so a span says the same whenever and however often it arrives;
+what needs the whole trace (an episode's question and answer) is found in what has been recorded.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from decisions.traces import names
+from decisions.traces.messages import asked, messages_in, messages_out, parsed, unflattened
+from decisions.traces.spans import Span, moment
+from workspaces.ids import uuid7_of
+
+LONGEST_NAME = 200
+LONGEST_SLUG = 63
+LARGEST_COUNT = 2**31 - 1
+LARGEST_COST = 999_999.0
+SOURCES = {"HUMAN": "human", "LLM": "llm", "CODE": "code"}
+STEP_KINDS = ("tool_call", "llm_call", "reasoning", "span")
+
+
+@dataclass(frozen=True, slots=True)
+class StepTold:
+    id: uuid.UUID
+    kind: str
+    name: str
+    external_id: str
+    parent: str | None
+    started_at: dt.datetime
+    duration_ms: float
+    success: bool
+    error: str = ""
+    arguments: Any = None
+    result: Any = None
+    reasoning_type: str = ""
+    content: str = ""
+    confidence: float | None = None
+    insights: Any = None
+    issues: Any = None
+    model: str = ""
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost: float | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionTold:
+    """`actions` holds the action as each kind of action space would write it: which one counts is the agent's to say.
+    `explicit`: the sender called it a decision, so that one which cannot be kept is told as an error. Otherwise it is
+    a model call, which is a decision only where its answer is an action of its agent.
+
+    `propensity` is what the sender said that it drew with. A model's own probability of an option is its `confidence`:
+    whether it was drawn or the best was taken, the span does not say.
+    """
+
+    id: uuid.UUID
+    agent: str
+    explicit: bool
+    state: Mapping[str, Any]
+    actions: Mapping[str, Any]
+    policy: str
+    options: tuple[str, ...] | None = None
+    propensity: float | None = None
+    temperature: float | None = None
+    epsilon: float | None = None
+    confidence: float | None = None
+    reasoning: str | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackTold:
+    """On the span's decision, or on the whole episode."""
+
+    id: uuid.UUID
+    metric: str
+    value: float | str
+    source: str
+    observed_at: dt.datetime
+    on_episode: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    trace: str
+    agent: str
+    step: StepTold
+    decisions: tuple[DecisionTold, ...] = ()
+    feedback: tuple[FeedbackTold, ...] = ()
+    session: str = ""
+    unit: str = ""
+    tasks: Mapping[str, int] = field(default_factory=dict)
+
+
+def tells(span: Span) -> bool:
+    """Does it tell of an agent? A trace holds HTTP and SQL as well, which is not the ledger's."""
+    return any(name.startswith(names.TELLING) for name in span.attributes) or any(
+        event.name.startswith(names.TELLING) for event in span.events
+    )
+
+
+def read_span(span: Span) -> Told:
+    given = span.attributes
+    kind = _kind(span)
+    agent = slug_of(names.first(given, "agent") or names.first(span.resource, "service") or "")
+    decisions = tuple(_decisions(span, kind, agent))
+    return Told(
+        trace=span.trace_id,
+        agent=agent,
+        step=_step(span, kind),
+        decisions=decisions,
+        feedback=tuple(_feedback(span)),
+        session=_text(names.first(given, "session")),
+        unit=_text(names.first(given, "unit")),
+        tasks={
+            name: count
+            for name in ("tasks_created", "tasks_completed", "tasks_failed")
+            if (count := _count(names.first(given, name))) is not None
+        },
+    )
+
+
+def slug_of(name: Any) -> str:
+    """An agent's slug from any name: `Notes app (eu)` → `notes-app-eu`."""
+    return re.sub(r"[^a-z0-9]+", "-", str(name).lower())[:LONGEST_SLUG].strip("-") or "unknown"
+
+
+def minted(span: Span, *more: str) -> uuid.UUID:
+    """The id that follows from the span's start and its ids: the same whenever it is sent."""
+    return uuid7_of(span.started_at, "/".join((span.trace_id, span.span_id, *more)).encode())
+
+
+def _kind(span: Span) -> str:
+    given = span.attributes
+    if (own := names.first(given, "step_kind")) in STEP_KINDS:
+        return str(own)
+    said = [names.first(given, field) for field in ("span_kind", "operation")]
+    marks = {mark for mark in said if isinstance(mark, str)}
+    if marks & names.TOOL_CALLS:
+        return "tool_call"
+    if marks & names.LLM_CALLS:
+        return "llm_call"
+    # Before gen_ai.operation.name there was only the system and the model.
+    if not marks and "gen_ai.system" in given and "gen_ai.request.model" in given:
+        return "llm_call"
+    return "span"
+
+
+def _step(span: Span, kind: str) -> StepTold:
+    given = span.attributes
+    arguments, result = parsed(names.first(given, "input")), parsed(names.first(given, "output"))
+    reasoning = _text(names.first(given, "reasoning"), None)
+    name: Any = span.name
+    if kind == "tool_call":
+        name = names.first(given, "tool") or span.name
+        arguments, result = parsed(names.first(given, "arguments")), parsed(names.first(given, "result"))
+    elif kind == "llm_call":
+        said_in, said_out = messages_in(span), messages_out(span)
+        if said_in:
+            arguments = {"messages": said_in}
+            if (tools := _tools(span)) is not None:
+                arguments["tools"] = tools
+        if said_out:
+            result = said_out[0]["content"] if set(said_out[0]) == {"role", "content"} else said_out[0]
+            reasoning = reasoning or "\n".join(m["reasoning"] for m in said_out if "reasoning" in m)
+    if result is None:
+        result = next((found for p in names.FLAT_RESULTS if (found := unflattened(given, p)) is not None), None)
+    attributes = names.unmapped(given)
+    for kept in ("span_kind", "operation", "provider", "tool_call_id", "agent"):
+        if (value := names.first(given, kept)) is not None:
+            attributes[kept] = value
+    confidence = _number(names.first(given, "confidence"))
+    return StepTold(
+        id=minted(span),
+        kind=kind,
+        name=_text(name),
+        external_id=span.span_id,
+        parent=span.parent_id or None,
+        started_at=span.started_at,
+        duration_ms=span.duration_ms,
+        success=not span.failed,
+        error=_error(span) if span.failed else "",
+        arguments=arguments,
+        result=result,
+        reasoning_type=_text(names.first(given, "reasoning_type"))[:64],
+        content=reasoning,
+        confidence=confidence if confidence is not None and 0 <= confidence <= 1 else None,
+        insights=parsed(names.first(given, "insights")),
+        issues=parsed(names.first(given, "issues")),
+        model=_text(names.first(given, "model")),
+        tokens_in=_count(names.first(given, "tokens_in")),
+        tokens_out=_count(names.first(given, "tokens_out")),
+        cost=_cost(names.first(given, "cost")),
+        attributes=attributes,
+    )
+
+
+def _tools(span: Span) -> Any:
+    if (given := parsed(names.first(span.attributes, "tools"))) is not None:
+        return given
+    return next((found for p in names.FLAT_TOOLS if (found := unflattened(span.attributes, p)) is not None), None)
+
+
+def _error(span: Span) -> str:
+    """The exception that ended the span, else the status' message."""
+    for event in reversed(span.events):
+        if event.name == "exception":
+            parts = (event.attributes.get("exception.type"), event.attributes.get("exception.message"))
+            if said := ": ".join(str(part) for part in parts if part):
+                return said
+    return span.message or "failed, without a reason"
+
+
+# Decisions
+
+
+def _decisions(span: Span, kind: str, agent: str) -> Iterator[DecisionTold]:
+    given = span.attributes
+    if span.failed:
+        return
+    if names.first(given, "action") is not None:
+        yield _own_decision(span, agent)
+    elif names.first(given, "span_kind") == "DECISION":
+        yield from _model_decisions(span, agent)
+    elif kind == "llm_call" and (said_out := messages_out(span)):
+        said_in = messages_in(span)
+        state: dict[str, Any] = {"input": asked(said_in), "messages": said_in}
+        if (tools := _tools(span)) is not None:
+            state["tools"] = tools
+        answer = said_out[0]
+        actions: dict[str, Any] = {}
+        if text := answer.get("content"):
+            actions = {"text": text, "choice": text.strip(), "structured": parsed(text)}
+        if calls := answer.get("tool_calls"):
+            actions["tool_calls"] = [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
+        if actions:
+            yield DecisionTold(
+                id=minted(span),
+                agent=agent,
+                explicit=False,
+                state=state,
+                actions=actions,
+                policy=_text(names.first(given, "model")) or "unknown",
+                reasoning=answer.get("reasoning"),
+                unit=_text(names.first(given, "unit")) or None,
+            )
+
+
+def _own_decision(span: Span, agent: str) -> DecisionTold:
+    """Said in our own words (`reckoner.*`)."""
+    given = span.attributes
+    action = parsed(names.first(given, "action"))
+    options = parsed(names.first(given, "options"))
+    state = parsed(names.first(given, "state") or names.first(given, "input"))
+    return DecisionTold(
+        id=minted(span),
+        agent=agent,
+        explicit=True,
+        state=state if isinstance(state, dict) else {"input": "" if state is None else state},
+        actions=dict.fromkeys(("choice", "ranking", "structured", "text", "tool_calls"), action),
+        policy=_text(names.first(given, "model")) or "unknown",
+        options=tuple(str(option) for option in options) if isinstance(options, list) else None,
+        propensity=_number(names.first(given, "propensity")),
+        temperature=_number(names.first(given, "temperature")),
+        epsilon=_number(names.first(given, "epsilon")),
+        confidence=_number(names.first(given, "confidence")),
+        reasoning=_text(names.first(given, "reasoning"), None) or None,
+        unit=_text(names.first(given, "unit")) or None,
+    )
+
+
+def _model_decisions(span: Span, agent: str) -> Iterator[DecisionTold]:
+    """A decision model's call: one state, and a decision for each of its questions with options to choose from.
+
+    Request and answer are those of the System One shape, which OpenInference's DECISION spans carry as JSON. Each
+    question decides something of its own, so each is an agent of its own, `<agent>-<question>`.
+    """
+    request, answer = parsed(names.first(span.attributes, "input")), parsed(names.first(span.attributes, "output"))
+    if not (isinstance(request, dict) and isinstance(answer, dict)):
+        return
+    questions, answers = request.get("questions"), answer.get("answers")
+    if not (isinstance(questions, dict) and isinstance(answers, dict)):
+        return
+    for name, question in questions.items():
+        said = answers.get(name)
+        if not (isinstance(question, dict) and isinstance(said, dict)):
+            continue
+        options, action, confidence = _answer(question, said)
+        if action is None or action not in options:
+            continue
+        text = question.get("question") or question.get("instructions") or name
+        yield DecisionTold(
+            id=minted(span, name),
+            agent=slug_of(f"{agent}-{name}"),
+            explicit=True,
+            state={"input": request.get("state"), "question": text},
+            actions={"choice": action},
+            policy=_text(names.first(span.attributes, "model")) or "unknown",
+            options=options,
+            confidence=confidence,
+            unit=_text(names.first(span.attributes, "unit")) or None,
+        )
+
+
+def _answer(question: Mapping[str, Any], said: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None, float | None]:
+    """Options, the one chosen, and the model's probability of it, where it says."""
+    given = next((said[key] for key in ("answer", "choice", "noul", "score", "level") if key in said), None)
+    offered = next((question[key] for key in ("criteria", "options", "levels") if key in question), None)
+    if question.get("type") in ("noul", "predicate"):
+        options: tuple[str, ...] = ("true", "false")
+        given = str(given).lower() if isinstance(given, bool) else None
+    elif isinstance(offered, dict | list):
+        options = tuple(
+            str(one.get("name") or one.get("value")) if isinstance(one, dict) else str(one) for one in offered
+        )
+        given = None if given is None else str(given)
+    else:
+        return (), None, None
+    probabilities = said.get("probabilities")
+    share = probabilities.get(given) if isinstance(probabilities, dict) else said.get("probability")
+    share = _number(share)
+    return options, given, share if share is not None and 0 <= share <= 1 else None
+
+
+# Feedback
+
+
+def _feedback(span: Span) -> Iterator[FeedbackTold]:
+    """Evaluations: events of the GenAI conventions, and what OpenInference writes on the span."""
+    for number, event in enumerate(span.events):
+        if event.name == names.EVALUATION_EVENT:
+            given = event.attributes
+            value = _score(given.get("gen_ai.evaluation.score.value"), given.get("gen_ai.evaluation.score.label"))
+            metric = _text(given.get("gen_ai.evaluation.name"))[:64]
+            if metric and value is not None:
+                at = moment(event.at_ns) if event.at_ns else span.ended_at
+                yield FeedbackTold(minted(span, f"event {number}"), metric, value, "llm", at, on_episode=False)
+    for on_episode, prefixes in ((False, names.EVALUATIONS), (True, names.TRACE_EVALUATIONS)):
+        for prefix in prefixes:
+            found = unflattened(span.attributes, prefix)
+            for number, one in enumerate(found if isinstance(found, list) else ()):
+                inner = one.get("evaluation", one.get("annotation")) if isinstance(one, dict) else None
+                if not isinstance(inner, dict):
+                    continue
+                metric, value = _text(inner.get("name"))[:64], _score(inner.get("score"), inner.get("label"))
+                source = SOURCES.get(str(inner.get("annotator_kind")).upper(), "llm")
+                if metric and value is not None:
+                    key = minted(span, f"{prefix} {number}")
+                    yield FeedbackTold(key, metric, value, source, span.ended_at, on_episode)
+
+
+def _score(value: Any, label: Any) -> float | str | None:
+    number = _number(value)
+    return number if number is not None else _text(label, None) or None
+
+
+# Values as they come
+
+
+def _text(value: Any, longest: int | None = LONGEST_NAME) -> str:
+    text = "" if value is None else str(value)
+    return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _count(value: Any) -> int | None:
+    number = _number(value)
+    return int(number) if number is not None and 0 <= number <= LARGEST_COUNT else None
+
+
+def _cost(value: Any) -> float | None:
+    number = _number(value)
+    return number if number is not None and 0 <= number <= LARGEST_COST else None

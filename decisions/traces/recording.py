@@ -1,0 +1,387 @@
+"""Spans into the ledger: episodes, steps, decisions and feedback of a request, in one transaction.
+
+Nothing depends on the order in which spans arrive. Ids follow from the spans, so what is sent again is not kept
+again; what an episode was asked and answered is found anew among its steps after each request.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+
+from decisions.episodes import Named, ensure_episodes, in_order
+from decisions.ingest.decoding import ItemError, fault_of
+from decisions.ingest.schemas import DecisionIn, FeedbackIn
+from decisions.ingest.writer import Row, write_rows
+from decisions.ledger import COST_GRAIN, AgentRoom, check_id, find_agents, record_decisions, record_feedback
+from decisions.models import ActionSpaceKind, Agent, Decision, Episode, Step
+from decisions.services import AgentSetup, create_agent
+from decisions.steps import STEP_TABLE
+from decisions.traces.mapping import DecisionTold, Told, read_span, tells
+from decisions.traces.messages import answered, asked
+from decisions.traces.otlp import Refusal
+from decisions.traces.spans import Span, fault_of_span
+from workspaces.actors import Actor
+from workspaces.errors import Conflict, InvalidInput
+
+MOST_AGENTS = 200
+"""Agents in a workspace, beyond which traces make no more: a name that changes with each request is a mistake."""
+TEMPLATE = "{{ input }}"
+LOOK = 16
+"""Among how many of an episode's first steps the outermost is looked for. They lie within one millisecond at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """`refused`: spans that were not kept. `warnings`: what of a kept span was not usable."""
+
+    refused: tuple[Refusal, ...] = ()
+    warnings: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A span that is to be written."""
+
+    told: Told
+    digest: bytes
+    decision: uuid.UUID | None = None
+    without_arguments: bool = False
+
+
+@transaction.atomic
+def record_spans(*, by: Actor, spans: Sequence[Span]) -> Recorded:
+    """Spans that tell of no agent are left out without a word: a trace holds HTTP and SQL as well."""
+    now = timezone.now()
+    refused: list[Refusal] = []
+    warnings: list[Refusal] = []
+    ready = _read(by, spans, now, refused)
+    ready, rooms = _find_rooms(by, ready, refused)
+    if not ready:
+        return Recorded(tuple(refused))
+    episodes = _find_episodes(by, ready, rooms)
+    ready = _record_decisions(by, ready, rooms, warnings)
+    rows = [_step_row(by, one, episodes[one.told.trace], now) for one in ready]
+    conflicts = write_rows(STEP_TABLE, rows).conflicts
+    refused += [_conflict(one) for one in ready if one.told.step.id in conflicts]
+    _record_feedback(by, ready, episodes, warnings)
+    _refresh_episodes(by, ready, episodes, rooms)
+    return Recorded(tuple(refused), tuple(warnings))
+
+
+def _read(by: Actor, spans: Sequence[Span], now: dt.datetime, refused: list[Refusal]) -> list[_Ready]:
+    """Spans that are new, once each."""
+    found: dict[uuid.UUID, _Ready] = {}
+    for span in spans:
+        if fault := fault_of_span(span):
+            refused.append(Refusal(span.span_id, fault))
+        elif tells(span):
+            told = read_span(span)
+            if faults := check_id(told.step.id, now):
+                refused.append(Refusal(span.span_id, f"its start is out of range: {faults[0].expected}"))
+                continue
+            one = _Ready(told, hashlib.sha256(msgspec.json.encode(told, order="deterministic")).digest())
+            if found.setdefault(told.step.id, one).digest != one.digest:
+                refused.append(_conflict(one))
+    known = Step.objects.filter(id__in=found).values_list("id", "workspace_id", "content_hash")
+    for step_id, workspace_id, digest in known:
+        one = found.pop(step_id)
+        if workspace_id != by.workspace.id or bytes(digest) != one.digest:
+            refused.append(_conflict(one))
+    return list(found.values())
+
+
+def _conflict(one: _Ready) -> Refusal:
+    return Refusal(one.told.step.external_id, "it was recorded before with other content")
+
+
+# Agents and episodes
+
+
+def _find_rooms(
+    by: Actor, ready: Sequence[_Ready], refused: list[Refusal]
+) -> tuple[list[_Ready], Mapping[str, AgentRoom]]:
+    """The agents that spans name, made on first sight; and the spans whose agent could be made."""
+    slugs = {one.told.agent for one in ready}
+    offering = {d.agent for one in ready for d in one.told.decisions if d.options is not None}
+    slugs |= {d.agent for one in ready for d in one.told.decisions}
+    rooms = find_agents(by, slugs)
+    missing = sorted(slugs - set(rooms))
+    reasons: dict[str, str] = {}
+    if missing:
+        left = MOST_AGENTS - Agent.objects.for_workspace(by.workspace).count()
+        for slug in missing:
+            if left <= 0:
+                reasons[slug] = f"its agent {slug!r} is unknown, and there are {MOST_AGENTS} agents already"
+                continue
+            left -= 1
+            space = ActionSpaceKind.CHOICE if slug in offering else ActionSpaceKind.TEXT
+            setup = AgentSetup(
+                prompt_template=TEMPLATE, action_space=space, max_prompt_tokens=4096, max_completion_tokens=1024
+            )
+            try:
+                with transaction.atomic():
+                    create_agent(by=by, slug=slug, name=slug.replace("-", " ").capitalize(), setup=setup)
+            except (InvalidInput, Conflict) as error:
+                reasons[slug] = f"its agent {slug!r} cannot be made: {error.message}"
+            except IntegrityError:
+                reasons[slug] = f"its agent {slug!r} was made meanwhile, and is not usable"
+        # Again: another request may have made it meanwhile, and then it is as good.
+        rooms = find_agents(by, slugs)
+    kept = []
+    for one in ready:
+        if one.told.agent in rooms:
+            kept.append(one)
+        else:
+            refused.append(Refusal(one.told.step.external_id, reasons[one.told.agent]))
+    return kept, rooms
+
+
+def _find_episodes(by: Actor, ready: Iterable[_Ready], rooms: Mapping[str, AgentRoom]) -> dict[str, uuid.UUID]:
+    """The episode of each trace."""
+    first: dict[str, Told] = {}
+    for one in ready:
+        earlier = first.setdefault(one.told.trace, one.told)
+        if one.told.step.started_at < earlier.step.started_at:
+            first[one.told.trace] = one.told
+    named: dict[Named, dt.datetime] = {
+        (rooms[told.agent].agent.id, f"trace:{trace}"): told.step.started_at for trace, told in first.items()
+    }
+    ids = ensure_episodes(by=by, named=named)
+    return {name.removeprefix("trace:"): found for (_, name), found in ids.items()}
+
+
+# Decisions and feedback
+
+
+def _record_decisions(
+    by: Actor, ready: Sequence[_Ready], rooms: Mapping[str, AgentRoom], warnings: list[Refusal]
+) -> list[_Ready]:
+    """Writes what is a decision; each span with the first of its decisions that was kept."""
+    items: list[tuple[int, DecisionIn]] = []
+    place: dict[int, tuple[int, DecisionTold]] = {}
+    for at, one in enumerate(ready):
+        for decision in one.told.decisions:
+            number = len(place)
+            place[number] = at, decision
+            room = rooms.get(decision.agent)
+            made = "its agent cannot be made" if room is None else _decision_in(one.told, decision, room)
+            if isinstance(made, DecisionIn):
+                items.append((number, made))
+            elif decision.explicit:
+                warnings.append(Refusal(one.told.step.external_id, f"its decision was not kept: {made}"))
+    outcome = record_decisions(by=by, items=items)
+    for error in outcome.errors:
+        at, decision = place[error.index]
+        if decision.explicit:
+            warnings.append(Refusal(ready[at].told.step.external_id, f"its decision was not kept: {_says(error)}"))
+    kept = list(ready)
+    for row in reversed(outcome.kept):
+        at, decision = place[row.index]
+        kept[at] = replace(kept[at], decision=row.id, without_arguments=not decision.explicit)
+    return kept
+
+
+def _decision_in(told: Told, decision: DecisionTold, room: AgentRoom) -> DecisionIn | str:
+    """What the ledger takes, or why it is none: a model call is a decision where it answered in its agent's space."""
+    space = room.version.action_space
+    if space not in decision.actions:
+        return f"it has no action of the kind {space}"
+    step = told.step
+    fields = {
+        "agent": decision.agent,
+        "id": decision.id,
+        "state": decision.state,
+        "action": decision.actions[space],
+        "policy_name": decision.policy,
+        "observed_at": step.started_at + dt.timedelta(milliseconds=step.duration_ms),
+        "propensity": decision.propensity,
+        "temperature": decision.temperature,
+        "epsilon": decision.epsilon,
+        "confidence": decision.confidence,
+        "reasoning": decision.reasoning,
+        "completion": None if decision.explicit else decision.actions.get("text"),
+        "episode": f"trace:{told.trace}",
+        "unit": decision.unit,
+        "latency_ms": step.duration_ms,
+        "tokens_in": step.tokens_in,
+        "tokens_out": step.tokens_out,
+        "cost": step.cost,
+    }
+    if room.version.options is None and decision.options is not None:
+        fields["options"] = list(decision.options)
+    try:
+        return msgspec.convert(fields, DecisionIn)
+    except msgspec.ValidationError as error:
+        fault = fault_of(error)
+        return f"{fault.field}: {fault.reason}"
+
+
+def _record_feedback(
+    by: Actor, ready: Sequence[_Ready], episodes: Mapping[str, uuid.UUID], warnings: list[Refusal]
+) -> None:
+    items: list[tuple[int, FeedbackIn]] = []
+    senders: list[str] = []
+    for one in ready:
+        for feedback in one.told.feedback:
+            on_episode = feedback.on_episode or one.decision is None
+            fields = {
+                "id": feedback.id,
+                "metric": feedback.metric,
+                "value": feedback.value,
+                "source": feedback.source,
+                "observed_at": feedback.observed_at,
+                "episode_id": episodes[one.told.trace] if on_episode else None,
+                "decision_id": None if on_episode else one.decision,
+            }
+            senders.append(one.told.step.external_id)
+            items.append((len(items), msgspec.convert(fields, FeedbackIn)))
+    for error in record_feedback(by=by, items=items).errors if items else ():
+        warnings.append(Refusal(senders[error.index], f"its evaluation was not kept: {_says(error)}"))
+
+
+def _says(error: ItemError) -> str:
+    return "; ".join(f"{fault.field}: {fault.reason}" for fault in error.faults)
+
+
+def _step_row(by: Actor, one: _Ready, episode: uuid.UUID, now: dt.datetime) -> Row:
+    step = one.told.step
+    return {
+        "id": step.id,
+        "workspace_id": by.workspace.id,
+        "episode_id": episode,
+        "decision_id": one.decision,
+        "number": None,
+        "kind": step.kind,
+        "name": step.name,
+        "external_id": step.external_id,
+        "parent": step.parent,
+        # The messages are the decision's state; they need not be stored twice.
+        "arguments": None if one.without_arguments else step.arguments,
+        "result": step.result,
+        "success": step.success,
+        "error": step.error,
+        "reasoning_type": step.reasoning_type,
+        "content": step.content,
+        "confidence": step.confidence,
+        "insights": step.insights,
+        "issues": step.issues,
+        "model": step.model,
+        "tokens_in": step.tokens_in,
+        "tokens_out": step.tokens_out,
+        "cost": None if step.cost is None else Decimal(repr(step.cost)).quantize(COST_GRAIN),
+        "started_at": step.started_at,
+        "duration_ms": step.duration_ms,
+        "attributes": dict(step.attributes) or None,
+        "recorded_at": now,
+        "content_hash": one.digest,
+    }
+
+
+# What an episode was asked and answered
+
+_ENDS = """
+SELECT e.id, s.id, s.started_at, s.duration_ms, s.place
+  FROM unnest(%(ids)s::uuid[]) e(id) CROSS JOIN LATERAL (
+    (SELECT id, started_at, duration_ms, 'outermost' AS place FROM decisions_step
+      WHERE episode_id = e.id ORDER BY id LIMIT %(look)s)
+    UNION ALL
+    (SELECT id, started_at, duration_ms, 'first call' FROM decisions_step
+      WHERE episode_id = e.id AND kind = 'llm_call' ORDER BY id LIMIT 1)
+    UNION ALL
+    (SELECT id, started_at, duration_ms, 'last call' FROM decisions_step
+      WHERE episode_id = e.id AND kind = 'llm_call' ORDER BY id DESC LIMIT 1)
+  ) s
+"""
+
+
+def _refresh_episodes(
+    by: Actor, ready: Sequence[_Ready], episodes: Mapping[str, uuid.UUID], rooms: Mapping[str, AgentRoom]
+) -> None:
+    """Question, answer, agent and times of the episodes that these spans belong to, from all their steps so far."""
+    ends = _find_ends(episodes.values())
+    steps = {
+        step.id: step
+        for step in Step.objects.filter(id__in={pk for found in ends.values() for pk in found.values()}).defer(
+            "content_hash"
+        )
+    }
+    states = dict(
+        Decision.objects.filter(id__in={s.decision_id for s in steps.values() if s.decision_id}).values_list(
+            "id", "state"
+        )
+    )
+    told: dict[uuid.UUID, list[Told]] = {}
+    for one in ready:
+        told.setdefault(episodes[one.told.trace], []).append(one.told)
+    rows = list(Episode.objects.select_for_update().filter(id__in=told).order_by("id"))
+    for row in rows:
+        if row.id not in ends:
+            continue  # all its steps were refused as conflicts
+        found = ends[row.id]
+        top = steps[found["outermost"]]
+        # Where nothing lies around the model calls, or it says nothing, the first was asked and the last answered.
+        first, last = (steps.get(found.get(place, top.id), top) for place in ("first call", "last call"))
+        row.query = _asked(top, states) or _asked(first, states) or row.query
+        answer = top if top.kind == "span" and top.result is not None else last
+        if answer.kind != "tool_call":
+            row.final_response = answered(answer.result) or row.final_response
+        for news in sorted(told[row.id], key=lambda news: (news.step.started_at, news.step.id)):
+            _tell(row, news)
+            if news.step.id == top.id:
+                row.agent_id = rooms[news.agent].agent.id
+    fields = ["agent", "query", "final_response", "session", "unit", "started_at", "ended_at"]
+    Episode.objects.bulk_update(rows, [*fields, "tasks_created", "tasks_completed", "tasks_failed"], batch_size=200)
+
+
+def _tell(row: Episode, told: Told) -> None:
+    step = told.step
+    end = step.started_at + dt.timedelta(milliseconds=step.duration_ms)
+    row.started_at = min(row.started_at, step.started_at)
+    row.ended_at = end if row.ended_at is None else max(row.ended_at, end)
+    row.session = row.session or told.session
+    row.unit = row.unit or told.unit
+    for name, count in told.tasks.items():
+        setattr(row, name, count)
+
+
+def _asked(step: Step, states: Mapping[uuid.UUID, Any]) -> str:
+    """What went into the step: what it was given, or the state of the decision that it made."""
+    return asked(step.arguments if step.arguments is not None else states.get(step.decision_id))
+
+
+def _find_ends(episodes: Iterable[uuid.UUID]) -> dict[uuid.UUID, dict[str, uuid.UUID]]:
+    """Of each episode the outermost step, the first and the last model call, as far as there are such.
+
+    Ids are in the order of start, to the millisecond.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_ENDS, {"ids": list(episodes), "look": LOOK})
+        rows = cursor.fetchall()
+    ends: dict[uuid.UUID, dict[str, uuid.UUID]] = {}
+    outermost: dict[uuid.UUID, Step] = {}
+    for episode, step_id, started_at, duration_ms, place in rows:
+        step = Step(id=step_id, started_at=started_at, duration_ms=duration_ms)
+        if place == "outermost":
+            if episode in outermost and in_order(outermost[episode]) <= in_order(step):
+                continue
+            outermost[episode] = step
+        ends.setdefault(episode, {})[place] = step_id
+    return ends
+
+
+def summary(recorded: Recorded, refused: Sequence[Refusal] = ()) -> tuple[int, str]:
+    """How many spans were refused, and why, in one message for the exporter's log."""
+    all_refused = [*refused, *recorded.refused]
+    said = [f"span {one.span_id}: {one.reason}" for one in (*all_refused, *recorded.warnings)]
+    shown = "; ".join(said[:5]) + (f"; and {len(said) - 5} more" if len(said) > 5 else "")
+    return len(all_refused), shown

@@ -1,0 +1,186 @@
+"""What traces leave in the ledger, in whatever order and pieces they arrive."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from decisions.models import Agent, Decision, Episode, Feedback, Step
+from tests.decisions.traces.spans_made import NEW_GENAI, TRACE, make_span
+from tests.factories import OPTIONS
+
+pytestmark = pytest.mark.django_db
+TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search"}
+ROOT = {
+    "openinference.span.kind": "AGENT",
+    "agent.name": "Concierge",
+    "input.value": "find me a folder",
+    "output.value": '{"answer": "travel it is"}',
+    "session.id": "monday",
+    "user.id": "ann",
+    "gen_ai.usage.input_tokens": 999,
+    "reckoner.tasks.created": 2,
+}
+
+
+def story() -> list[Any]:
+    """An agent that asks a model, calls a tool that fails, and asks again. All begin within the same millisecond."""
+    last = {**NEW_GENAI["attributes"], "gen_ai.output.messages": '[{"role": "assistant", "content": "the last word"}]'}
+    return [
+        make_span(1, seconds=2, name="concierge", attributes=ROOT),
+        make_span(2, start=0.0001, parent=1, **NEW_GENAI),
+        make_span(3, start=0.5, parent=1, attributes=TOOL, failed=True, message="no such index"),
+        make_span(4, start=0.6, parent=3, attributes={"openinference.span.kind": "CHAIN"}, name="inside"),
+        make_span(5, start=1.0, seconds=0.9, parent=1, attributes=last),
+    ]
+
+
+def told() -> dict[str, Any]:
+    episode = Episode.objects.get()
+    return {
+        "episode": (episode.query, episode.final_response, episode.session, episode.unit, episode.tasks_created),
+        "agent": episode.agent.slug,
+        "times": (episode.started_at, episode.ended_at),
+        "steps": sorted(Step.objects.values_list("id", "kind", "name", "parent", "decision_id", "success", "error")),
+        "decisions": sorted(Decision.objects.values_list("id", "agent__slug", "action", "episode")),
+    }
+
+
+def message(answer: Any) -> str:
+    return str(ExportTraceServiceResponse.FromString(answer.content).partial_success.error_message)
+
+
+def test_any_order_and_any_pieces_tell_the_same(exporter: Any) -> None:
+    spans = story()
+    exporter.send(*spans)
+    expected = told()
+    assert expected["episode"] == ("find me a folder", "travel it is", "monday", "ann", 2)
+    assert expected["agent"] == "concierge"
+    for number, order in enumerate(itertools.permutations(spans)):
+        if number % 17:
+            continue  # eight of the orders
+        for model in (Step, Decision, Episode):
+            model.objects.all().delete()
+        for span in order:
+            exporter.send(span)
+        found = told()
+        assert {**found, "decisions": [row[:3] for row in found["decisions"]]} == {
+            **expected,
+            "decisions": [row[:3] for row in expected["decisions"]],
+        }
+
+
+def test_the_first_word_and_the_last_where_no_agent_span_says_them(exporter: Any) -> None:
+    _, asked, failed, _, last = story()
+    exporter.send(last, failed, asked)
+    episode = Episode.objects.get()
+    assert (episode.query, episode.final_response) == ("which folder?", "the last word")
+    assert Agent.objects.get().slug == "notes-app"
+
+
+def test_an_agent_is_made_for_what_is_told_of_and_may_be_one_s_own(exporter: Any, agent: Any) -> None:
+    """FILER chooses among options: an answer that is one of them is a decision, another stays a step."""
+    for number, said in enumerate((OPTIONS[0], "  " + OPTIONS[1] + "\n", "none of them"), start=1):
+        written = json.dumps([{"role": "assistant", "content": said}])
+        attributes = {**NEW_GENAI["attributes"], "gen_ai.output.messages": written, "reckoner.agent": "filer"}
+        assert message(exporter.send(make_span(number, start=number, attributes=attributes))) == ""
+    assert list(Decision.objects.order_by("id").values_list("action", "agent__slug", "policy_name")) == [
+        (OPTIONS[0], "filer", "gpt-x-1"),
+        (OPTIONS[1], "filer", "gpt-x-1"),
+    ]
+    assert [step.decision_id is None for step in Step.objects.order_by("id")] == [False, False, True]
+    # The messages are stored once: with the decision where there is one.
+    assert [step.arguments is None for step in Step.objects.order_by("id")] == [True, True, False]
+    assert Agent.objects.count() == 1
+
+
+def test_a_decision_in_our_words_is_kept_with_its_propensity(exporter: Any, agent: Any) -> None:
+    attributes = {
+        "openinference.span.kind": "DECISION",
+        "reckoner.agent": "filer",
+        "reckoner.state": '{"text": "a flight"}',
+        "reckoner.action": OPTIONS[0],
+        "reckoner.propensity": 0.7,
+        "reckoner.unit": "ann",
+    }
+    exporter.send(make_span(attributes=attributes))
+    decision = Decision.objects.get()
+    assert (decision.propensity, decision.unit, decision.options) == (0.7, "ann", list(OPTIONS))
+    assert decision.steps.get().kind == "span"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"reckoner.action": "gardening"}, "was not offered"),
+        ({"reckoner.propensity": 1.7}, "propensity"),
+        ({"reckoner.unit": ""}, ""),
+    ],
+    ids=str,
+)
+def test_a_decision_that_cannot_be_kept_is_told_and_its_step_stays(
+    exporter: Any, agent: Any, fields: dict[str, Any], reason: str
+) -> None:
+    attributes = {"reckoner.agent": "filer", "reckoner.action": OPTIONS[0], **fields}
+    answer = exporter.send(make_span(attributes=attributes))
+    assert reason in message(answer)
+    assert ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans == 0
+    assert (Step.objects.count(), Decision.objects.count()) == (1, int(not reason))
+
+
+def test_a_decision_model_s_questions_are_agents_of_their_own(exporter: Any) -> None:
+    questions = {name: {"type": "noul", "question": name} for name in ("urgent", "spam")}
+    answers = {"urgent": {"answer": True, "probability": 0.9}, "spam": {"answer": False}}
+    attributes = {
+        "openinference.span.kind": "DECISION",
+        "decision.model_name": "jev",
+        "input.value": json.dumps({"state": "text", "questions": questions}),
+        "output.value": json.dumps({"answers": answers}),
+    }
+    exporter.send(make_span(attributes=attributes))
+    rows = Decision.objects.order_by("agent__slug").values_list("agent__slug", "action", "confidence", "propensity")
+    assert list(rows) == [("notes-app-spam", "false", None, None), ("notes-app-urgent", "true", 0.9, None)]
+    assert set(Agent.objects.filter(decisions__isnull=False).values_list("versions__action_space", flat=True)) == {
+        "choice"
+    }
+
+
+def test_an_evaluation_lands_on_the_decision_else_on_the_episode(exporter: Any) -> None:
+    event = ("gen_ai.evaluation.result", {"gen_ai.evaluation.name": "good", "gen_ai.evaluation.score.value": 0.5})
+    exporter.send(
+        make_span(1, attributes=NEW_GENAI["attributes"], events=(event,)),
+        make_span(2, attributes=TOOL, events=(event,)),
+    )
+    assert [
+        (one.decision is None, one.episode is None, one.value) for one in Feedback.objects.order_by("decision")
+    ] == [
+        (False, True, 0.5),
+        (True, False, 0.5),
+    ]
+
+
+def test_a_verdict_that_is_none_is_told(exporter: Any) -> None:
+    event = ("gen_ai.evaluation.result", {"gen_ai.evaluation.name": "verdict", "gen_ai.evaluation.score.label": "meh"})
+    answer = exporter.send(make_span(attributes=TOOL, events=(event,)))
+    assert "its evaluation was not kept: value: 'meh' is not a verdict" in message(answer)
+    assert Step.objects.count() == 1 and not Feedback.objects.exists()
+
+
+def test_names_without_end_do_not_make_agents_without_end(exporter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decisions.traces.recording.MOST_AGENTS", 3)
+    spans = [make_span(n, attributes={**TOOL, "gen_ai.agent.name": f"agent {n}"}) for n in range(1, 6)]
+    answer = exporter.send(*spans)
+    assert ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans == 2
+    assert "there are 3 agents already" in message(answer)
+    assert (Agent.objects.count(), Step.objects.count()) == (3, 3)
+
+
+def test_a_trace_may_be_added_to_over_the_api(exporter: Any, api: Any) -> None:
+    exporter.send(make_span(attributes=TOOL))
+    step = {"kind": "reasoning", "agent": "notes-app", "episode": f"trace:{TRACE}", "content": "hm"}
+    assert api("decisions:write").post("steps", step).status_code == 201
+    assert Episode.objects.get().steps.count() == 2
