@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from decisions import views
+from decisions import episode_views, views
 
 urlpatterns = [
     path("decisions/", views.decision_list, name="decisions"),
@@ -10,4 +10,6 @@ urlpatterns = [
     path("decisions/<uuid:pk>", views.decision_detail, name="decision"),
     path("decisions/<uuid:pk>/label", views.decision_label, name="decision-label"),
     path("decisions/<uuid:pk>/unlabel", views.decision_unlabel, name="decision-unlabel"),
+    path("episodes/", episode_views.episode_list, name="episodes"),
+    path("episodes/<uuid:pk>/", episode_views.episode_detail, name="episode"),
 ]

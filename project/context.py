@@ -27,6 +27,7 @@ class Place:
 SECTIONS = (
     ("Overview", "pages:overview", "", "house", "o"),
     ("Decisions", "pages:decisions", "decisions", "list-checks", "d"),
+    ("Episodes", "pages:episodes", "episodes", "layers", "p"),
     ("Runs", "pages:runs", "runs", "activity", "r"),
     ("Models", "pages:models", "models", "box", "m"),
     ("Experiments", "pages:experiments", "experiments", "flask-conical", "e"),

@@ -102,6 +102,14 @@ def duration(seconds: Any) -> str:
 
 
 @register.filter
+def milliseconds(value: Any) -> str:
+    """Milliseconds as they are read: 41.5 → 41.5 ms, 3725 → 3.72 s."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return NONE
+    return f"{value:.3g} ms" if value < 999.5 else duration(value / 1000)
+
+
+@register.filter
 def spent(row: Any) -> str:
     """From `started_at` to `finished_at` (or now) of a run or a job."""
     if row.started_at is None:
