@@ -9,7 +9,7 @@ stand that were on offer: `{"type": "string", "x-offered": "todoItems[].id"}`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,7 @@ class Schema:
         self.name = name
         self.plain = dict(schema)
         self.offers = tuple(Offer(place, _parts(source)) for place, source in _offers(schema))
+        self._fits: Callable[[Any], bool]
         try:
             # Without a retriever and offline: a schema must not make the server fetch anything.
             self._fits = jsonschema_rs.Draft202012Validator(self.plain, offline=True).is_valid

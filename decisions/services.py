@@ -231,10 +231,10 @@ def label_decision(
         faults.append(FieldFault("verdict", f"{verdict!r} is unknown", ", ".join(Verdict.values)))
     if corrected_action is not None and verdict not in {Verdict.CORRECTED, Verdict.OVERRIDDEN}:
         faults.append(FieldFault("corrected_action", f"given with {verdict}", "only with corrected or overridden"))
-    choosing = decision.agent_version.action_space == ActionSpaceKind.CHOICE and decision.options is not None
-    if corrected_action is not None and choosing and corrected_action not in decision.options:
-        faults.append(FieldFault("corrected_action", f"{corrected_action!r} was not offered", "an offered option"))
     space = space_of(decision.agent_version)
+    offered = decision.options if space.kind == ActionSpaceKind.CHOICE else None
+    if corrected_action is not None and offered is not None and corrected_action not in offered:
+        faults.append(FieldFault("corrected_action", f"{corrected_action!r} was not offered", "an offered option"))
     if corrected_action is not None and space.kind != ActionSpaceKind.CHOICE:
         faults += [
             replace(fault, field=fault.field.replace("action", "corrected_action", 1))
