@@ -65,24 +65,26 @@ class TestWithoutAModel:
                 asyncio.run(nobody.adecide("filer", {}, timeout=0.5))
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    shelf = tmp_path_factory.mktemp("client") / "artifacts"
+    with running_model_server(shelf, "for-the-client") as address:
+        yield shelf, address
+
+
+@pytest.fixture
+def store(server: tuple[Path, str], settings: Any) -> Iterator[Path]:
+    settings.ARTIFACTS, settings.MODEL_SERVER_URL = str(server[0]), server[1]
+    settings.MODEL_SERVER_TOKEN = "for-the-client"
+    model_server.client.cache_clear()
+    yield server[0]
+    model_server.client().close()
+    model_server.client.cache_clear()
+
+
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 class TestWithAModel:
-    @pytest.fixture(scope="class")
-    def server(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-        shelf = tmp_path_factory.mktemp("client") / "artifacts"
-        with running_model_server(shelf, "for-the-client") as address:
-            yield shelf, address
-
-    @pytest.fixture
-    def store(self, server: tuple[Path, str], settings: Any) -> Iterator[Path]:
-        settings.ARTIFACTS, settings.MODEL_SERVER_URL = str(server[0]), server[1]
-        settings.MODEL_SERVER_TOKEN = "for-the-client"
-        model_server.client.cache_clear()
-        yield server[0]
-        model_server.client().close()
-        model_server.client.cache_clear()
-
     def test_an_agent_decides_once_for_each_id(
         self, base_version: Any, gateway: Gateway, make_client: Callable[..., Reckoner]
     ) -> None:
