@@ -30,6 +30,7 @@ from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
 from workspaces.parsing import RawBatchParser, raw_body, text_parameter
 from workspaces.permissions import acting
+from workspaces.rendering import FastJSONRenderer
 
 DECIDE = BodyDecoder(DecideItem)
 DECISIONS = BodyDecoder(DecisionIn)
@@ -128,6 +129,7 @@ class Decide(APIView):
 class IngestView(APIView):
     """Takes one item or up to 1,000. 201 when all were kept, 207 with reasons when some were not."""
 
+    renderer_classes = [FastJSONRenderer]
     parser_classes = [RawBatchParser]
 
     def answer(self, outcome: ledger.Outcome, batch: Any) -> Response:

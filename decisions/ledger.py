@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 from msgspec import UNSET, UnsetType
@@ -157,19 +157,34 @@ def space_of(version: AgentVersion) -> Space:
     return space
 
 
+# Shared by the threads of a process; each reads it once a call.
+_VERSIONS: dict[uuid.UUID, AgentVersion] = {}
+NEWEST_VERSIONS = """
+SELECT {columns}, v.id
+  FROM decisions_agent a
+ CROSS JOIN LATERAL (SELECT id FROM decisions_agentversion WHERE agent_id = a.id ORDER BY number DESC LIMIT 1) v
+ WHERE a.workspace_id = %s AND a.slug = ANY(%s)
+"""
+
+
 def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, AgentRoom]:
-    """Two queries for any number of slugs. Unknown slugs are left out."""
-    agents = {
-        agent.slug: agent
-        for agent in Agent.objects.for_workspace(by.workspace)
-        .filter(slug__in=set(slugs))
-        .select_related("registered_model")
-    }
-    versions = (
-        AgentVersion.objects.filter(agent__in=agents.values()).order_by("agent_id", "-number").distinct("agent_id")
-    )
-    newest = {version.agent_id: version for version in versions}
-    return {slug: AgentRoom(agent, newest[agent.id]) for slug, agent in agents.items() if agent.id in newest}
+    """One query for any number of slugs, one more for versions that are new to this process. Unknown ones are left out.
+
+    In SQL, since every decision that is recorded alone asks this. Versions never change, so they are read once.
+    """
+    names = [field.attname for field in Agent._meta.concrete_fields]
+    statement = NEWEST_VERSIONS.format(columns=", ".join(f'a."{name}"' for name in names))
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [by.workspace.id, list(slugs)])
+        found = [(Agent.from_db(connection.alias, names, row[:-1]), row[-1]) for row in cursor.fetchall()]
+    versions = {version: _VERSIONS.get(version) for _, version in found}
+    if unmet := [version for version, known in versions.items() if known is None]:
+        fresh = AgentVersion.objects.in_bulk(unmet)
+        if len(_VERSIONS) >= MAX_SPACES:
+            _VERSIONS.clear()
+        _VERSIONS.update(fresh)
+        versions.update(fresh)
+    return {agent.slug: AgentRoom(agent, room) for agent, version in found if (room := versions[version]) is not None}
 
 
 def unknown_agent(slug: str) -> FieldFault:
@@ -350,7 +365,6 @@ def resolve_episodes(by: Actor, rows: Iterable[Row]) -> None:
     named = [row for row in rows if isinstance(row.get("episode_id"), str) and "agent_id" in row]
     if not named:
         return
-    keys = {(row["agent_id"], row["episode_id"]) for row in named}
     started = {(row["agent_id"], row["episode_id"]): row["observed_at"] for row in reversed(named)}
     ids = ensure_episodes(by=by, named=started)
     for row in named:

@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from decisions.ingest.schemas import MAX_ITEMS
-from workspaces.errors import FieldFault, InvalidInput, ReckonerError
+from workspaces.errors import FieldFault, InvalidInput, ReckonerError, TooLarge
+from workspaces.parsing import MAX_BODY
 
 T = TypeVar("T")
 PATH = re.compile(r"^(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
@@ -63,7 +64,8 @@ class BodyDecoder(Generic[T]):
         self._raw = msgspec.json.Decoder(list[msgspec.Raw])
 
     def decode(self, body: bytes) -> Batch[T]:
-        """Raises InvalidInput for what is not JSON, for an empty or too long list, and for one unusable object."""
+        """Raises InvalidInput for what is not JSON, for an empty or too long list, and for one unusable object;
+        TooLarge for one object of more than 1 MB."""
         start = body.lstrip()[:1]
         try:
             if start != b"[":
@@ -75,6 +77,8 @@ class BodyDecoder(Generic[T]):
     def _decode_single(self, body: bytes) -> Batch[T]:
         if not body.strip():
             raise InvalidInput("The body is empty; send one object or a list of objects.")
+        if len(body) > MAX_BODY:
+            raise TooLarge(f"The object has {len(body)} bytes; at most {MAX_BODY} are taken outside of a list.")
         try:
             return Batch([(0, self._one.decode(body))], [], single=True)
         except msgspec.ValidationError as error:

@@ -221,6 +221,27 @@ class TestBatches:
         assert told[5] == ("state", "is missing")
         assert Decision.objects.count() == 2
 
+    def test_one_object_has_at_most_a_megabyte_and_a_list_ten(self, client):
+        large = body(state={"text": "x" * 1_100_000})
+        assert client.post("decisions", large).status_code == 413
+        assert not Decision.objects.exists()
+        assert client.post("decisions", [large] * 3).status_code == 201
+        assert Decision.objects.count() == 3
+
+    def test_text_of_every_kind_comes_back_from_a_batch_as_from_one(self, client, api):
+        hard = "tab\t newline\n return\r back\\slash \\N \\. \x01\x7f \x85 \u2028 é 😀 '\"{}"
+        sent = [
+            body(id=str(uuid7()), state={"text": hard, hard: [hard]}, reasoning=hard, unit=hard, completion="\\N")
+            for _ in range(7)
+        ]
+        assert client.post("decisions", sent[:6]).status_code == 201  # COPY
+        assert client.post("decisions", sent[6]).status_code == 201  # one statement
+        for item in sent:
+            row = Decision.objects.get(id=item["id"])
+            shown = (row.state, row.reasoning, row.unit, row.completion)
+            assert shown == (item["state"], hard, hard, "\\N")
+            assert (row.external_id, row.cost) == (None, None)
+
     @pytest.mark.parametrize("count", [0, 1001])
     def test_a_batch_has_1_to_1000_items(self, client, count):
         assert client.post("decisions", [body()] * count).status_code == 400
