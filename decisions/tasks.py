@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from celery import shared_task
+from django.conf import settings
 from django.utils import timezone
 
 from decisions.models import Agent
 from decisions.outcome_spread import spread_outcomes
 from decisions.outcomes import mature_outcomes
 from decisions.partitioning import ensure_partitions
+from decisions.retention import drop_old_months
 from decisions.rewards.reckoning import reckon_rewards
 from decisions.services import current_reward_spec
 from jobs.context import JobContext
@@ -20,6 +22,7 @@ from jobs.services import enqueue_job
 RECKON_REWARDS = "decisions.reckon_rewards"
 MATURE_OUTCOMES = "decisions.mature_outcomes"
 MAKE_PARTITIONS = "decisions.make_partitions"
+DROP_OLD_MONTHS = "decisions.drop_old_months"
 
 
 @job_kind(RECKON_REWARDS)
@@ -50,6 +53,13 @@ def make_partitions(context: JobContext) -> dict[str, Any]:
     return {"made": ensure_partitions(timezone.now())}
 
 
+@job_kind(DROP_OLD_MONTHS)
+def drop_old(context: JobContext) -> dict[str, Any]:
+    # No fence: a month that is gone is gone, and a second run finds nothing.
+    dropped = drop_old_months(now=timezone.now(), months=settings.KEEP_MONTHS)
+    return {"months": len(dropped), "rows": sum(sum(one.rows.values()) for one in dropped)}
+
+
 @shared_task(name="decisions.queue_nightly_rewards")
 def queue_nightly_rewards() -> None:
     enqueue_job(kind=RECKON_REWARDS, dedupe_key=f"nightly:{timezone.now():%Y-%m-%d}")
@@ -64,3 +74,9 @@ def queue_outcomes() -> None:
 @shared_task(name="decisions.queue_partitions")
 def queue_partitions() -> None:
     enqueue_job(kind=MAKE_PARTITIONS, dedupe_key=f"{timezone.now():%Y-%m-%d}")
+
+
+@shared_task(name="decisions.queue_retention")
+def queue_retention() -> None:
+    if settings.KEEP_MONTHS > 0:
+        enqueue_job(kind=DROP_OLD_MONTHS, dedupe_key=f"{timezone.now():%Y-%m-%d}")

@@ -29,4 +29,5 @@ def schedule(sender: Celery, **_: object) -> None:
         },
         "tidy": {"task": "workspaces.tidy", "schedule": crontab(minute=20)},
         "partitions": {"task": "decisions.queue_partitions", "schedule": crontab(hour=1, minute=0)},
+        "retention": {"task": "decisions.queue_retention", "schedule": crontab(hour=3, minute=30)},
     }

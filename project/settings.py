@@ -248,6 +248,8 @@ JOB_SWEEP_SECONDS = float(env("RECKONER_JOB_SWEEP_SECONDS", "30"))
 JOB_RETRY_SECONDS = float(env("RECKONER_JOB_RETRY_SECONDS", "5"))
 OUTCOME_SECONDS = float(env("RECKONER_OUTCOME_SECONDS", "60"))
 REWARDS_HOUR_UTC = int(env("RECKONER_REWARDS_HOUR_UTC", "2"))
+# Whole months that the ledger keeps besides the running one; 0: everything stays.
+KEEP_MONTHS = int(env("RECKONER_KEEP_MONTHS", "0"))
 
 ARTIFACTS = env("RECKONER_ARTIFACTS", str(VAR / "artifacts"))
 RUNS = Path(env("RECKONER_RUNS", str(VAR / "runs")))

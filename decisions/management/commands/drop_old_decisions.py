@@ -1,0 +1,51 @@
+"""`manage.py drop_old_decisions`: what beat does every night where RECKONER_KEEP_MONTHS says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+from django.db import OperationalError
+from django.utils import timezone
+
+from decisions.retention import drop_old_months
+
+EXIT_BUSY, EXIT_BAD_INPUT = 1, 2
+
+
+class Command(BaseCommand):
+    help = (
+        "Drops whole old months of the ledger, of all workspaces. "
+        "Exit codes: 0 done, 1 the tables are in use, try again, 2 no number of months."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--months", type=int, help="whole months to keep besides the running one (default: RECKONER_KEEP_MONTHS)"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+        parser.add_argument("--json", action="store_true", help="report as one JSON line")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        months = settings.KEEP_MONTHS if options["months"] is None else options["months"]
+        if not 1 <= months <= 1200:
+            self.stderr.write("--months: 1 to 1200 (RECKONER_KEEP_MONTHS gives none)")
+            sys.exit(EXIT_BAD_INPUT)
+        try:
+            dropped = drop_old_months(now=timezone.now(), months=months, dry_run=options["dry_run"])
+        except OperationalError as error:
+            self.stderr.write(f"The ledger's tables are in use; try again: {error}")
+            sys.exit(EXIT_BUSY)
+        if options["json"]:
+            self.stdout.write(json.dumps({"dry_run": options["dry_run"], "dropped": [asdict(one) for one in dropped]}))
+            return
+        word = "would go" if options["dry_run"] else "gone"
+        for one in dropped:
+            rows = ", ".join(f"{count} {table.removeprefix('decisions_')}" for table, count in one.rows.items())
+            self.stdout.write(f"{one.month}: {rows} {word}")
+        if not dropped:
+            self.stdout.write("nothing is that old")
