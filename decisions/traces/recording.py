@@ -315,7 +315,7 @@ def _refresh_episodes(
             "content_hash"
         )
     }
-    states = dict(
+    states: dict[uuid.UUID | None, Any] = dict(
         Decision.objects.filter(id__in={s.decision_id for s in steps.values() if s.decision_id}).values_list(
             "id", "state"
         )
@@ -354,7 +354,7 @@ def _tell(row: Episode, told: Told) -> None:
         setattr(row, name, count)
 
 
-def _asked(step: Step, states: Mapping[uuid.UUID, Any]) -> str:
+def _asked(step: Step, states: Mapping[uuid.UUID | None, Any]) -> str:
     """What went into the step: what it was given, or the state of the decision that it made."""
     return asked(step.arguments if step.arguments is not None else states.get(step.decision_id))
 
