@@ -80,7 +80,9 @@ def _take(prefix: str, limit: int) -> bool:
     name = f"reckoner:requests:{prefix}:{window}"
     try:
         with _client(settings.REDIS_URL).pipeline(transaction=False) as pipeline:
-            taken = pipeline.incrby(name, size).expire(name, 2 * WINDOW).execute()[0]
+            pipeline.incrby(name, size)
+            pipeline.expire(name, 2 * WINDOW)
+            taken = pipeline.execute()[0]
     except redis.RedisError as error:
         logger.warning("throttle_unavailable", error=str(error))
         _away_until = time.monotonic() + AWAY_SECONDS

@@ -269,7 +269,7 @@ def api_names(patterns: Any = None, prefix: str = "") -> set[str]:
 
 
 def state_of_everything() -> dict[str, int]:
-    """A fingerprint of every table of ours: what a refused call must leave as it was. A key's last use is not counted."""
+    """A fingerprint of every table of ours: what a refused call must leave as it was. A key's last use may change."""
     found = {}
     with connection.cursor() as cursor:
         for model in apps.get_models():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandParser
 
@@ -69,6 +69,6 @@ class Command(BaseCommand):
     def _say(self, as_json: bool, plain: dict[str, Any], line: str) -> None:
         self.stdout.write(json.dumps(plain) if as_json else line)
 
-    def _refuse(self, reason: str) -> Any:
+    def _refuse(self, reason: str) -> NoReturn:
         self.stderr.write(reason)
         sys.exit(EXIT_BAD_INPUT)
