@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import structlog
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 from django.http import HttpRequest, HttpResponse
@@ -28,6 +29,7 @@ from workspaces.ids import uuid7
 from workspaces.models import KeptAnswer
 from workspaces.parsing import MAX_BATCH
 
+logger = structlog.get_logger(__name__)
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
 USABLE = re.compile(r"^[\x21-\x7e]{1,255}$")
@@ -57,6 +59,9 @@ class IdempotencyMiddleware:
             return _answer_once(request, actor, key, lambda: view(request, *args, **kwargs))
         except ReckonerError as error:
             return json_error(request, error)
+        except (OperationalError, InterfaceError):
+            logger.error("database_unavailable")
+            return json_error(request, Unavailable("The database does not answer; send the same request again."))
 
 
 def _authenticate(request: HttpRequest, ways: Sequence[type[BaseAuthentication]]) -> Actor | None:
@@ -73,27 +78,24 @@ def _authenticate(request: HttpRequest, ways: Sequence[type[BaseAuthentication]]
 
 
 def _answer_once(request: HttpRequest, actor: Actor, key: str, ask: Callable[[], Any]) -> HttpResponse:
-    """Raises InFlight, KeyReused and Unavailable."""
+    """Raises InFlight, KeyReused, and what a database that is away raises, at the commit too."""
     digest = _request_hash(request)
-    try:
-        with transaction.atomic():
-            _lock(actor, key)
-            mine = KeptAnswer.objects.for_workspace(actor.workspace).filter(sender=actor.name, key=key)
-            kept = mine.filter(created_at__gt=timezone.now() - keeping()).first()
-            if kept is not None:
-                return _replay(kept, digest)
-            response = ask()
-            if hasattr(response, "render"):
-                response.render()
-            # What is no success had no effect: the same key may be sent again once its reason is gone.
-            if 200 <= response.status_code < 300:
-                if connection.needs_rollback:
-                    raise DatabaseError("the view answered, but its transaction had failed")
-                mine.delete()  # one that was kept for long enough and is not swept yet
-                _keep(response, actor, key, digest)
-            return response
-    except (OperationalError, InterfaceError) as error:
-        raise Unavailable("The database does not answer; send the same request again.") from error
+    with transaction.atomic():
+        _lock(actor, key)
+        mine = KeptAnswer.objects.for_workspace(actor.workspace).filter(sender=actor.name, key=key)
+        kept = mine.filter(created_at__gt=timezone.now() - keeping()).first()
+        if kept is not None:
+            return _replay(kept, digest)
+        response = ask()
+        if hasattr(response, "render"):
+            response.render()
+        # What is no success had no effect: the same key may be sent again once its reason is gone.
+        if 200 <= response.status_code < 300:
+            if connection.needs_rollback:
+                raise DatabaseError("the view answered, but its transaction had failed")
+            mine.delete()  # one that was kept for long enough and is not swept yet
+            _keep(response, actor, key, digest)
+        return response
 
 
 def keeping() -> dt.timedelta:
