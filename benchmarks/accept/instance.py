@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 import psycopg
@@ -36,6 +36,12 @@ def marked_processes(var: Path) -> list[psutil.Process]:
     return found
 
 
+def _empty(pipe: IO[str]) -> None:
+    """Nobody else reads it, and a full one would stop the writer."""
+    with pipe:
+        pipe.read()
+
+
 class Instance:
     """`manage.py up` on a directory of its own. `environment` overrides settings."""
 
@@ -50,20 +56,21 @@ class Instance:
     def start(self, *arguments: str) -> None:
         """Returns once the instance says that it is ready."""
         self.var.mkdir(parents=True, exist_ok=True)
-        self.process = subprocess.Popen(
-            [self.python, "manage.py", "up", "--json", *arguments],
-            cwd=self.root,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=(self.var / "up.log").open("a"),
-            text=True,
-            start_new_session=True,
-        )
+        with (self.var / "up.log").open("a") as log:
+            self.process = subprocess.Popen(
+                [self.python, "manage.py", "up", "--json", *arguments],
+                cwd=self.root,
+                env=self.environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
         assert self.process.stdout is not None
         for line in self.process.stdout:  # the bootstrap's words come before
             if line.startswith("{"):
                 self.url = json.loads(line)["url"]
-                threading.Thread(target=self.process.stdout.read, daemon=True).start()  # nobody else empties the pipe
+                threading.Thread(target=_empty, args=[self.process.stdout], daemon=True).start()
                 return
         raise RuntimeError(f"the instance did not start:\n{(self.var / 'up.log').read_text()[-3000:]}")
 

@@ -1,0 +1,377 @@
+"""Recording decisions over HTTP: batches beside COPY of the same rows, single ones beside a plain DRF endpoint.
+
+    python -m benchmarks.ingest [--quick] [--rows N]
+
+An instance of its own (`manage.py up` in a temporary folder), asked over real HTTP by several clients at once. Every
+item has an id of its own, its action is checked against what was offered, and every batch carries an Idempotency-Key.
+COPY then writes the rows that the API has just stored, under new ids, into the same table, in transactions of 1,000
+over as many connections; the two take turns, and the ratio is of rows a second. The table is then filled up (5 million
+rows; 300,000 with --quick) and the batches are timed again. Prints a row per point and one JSON object as the last
+line; exits 1 when a point misses its bound. Seconds are of this machine; what is bounded are ratios, and CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import psycopg
+import uuid_utils.compat
+
+from benchmarks.accept.instance import ROOT, Instance
+
+BATCH = 1000
+CLIENTS = 4
+OPTIONS = ["finance", "travel", "health", "work", "home", "sport", "news", "music"]
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"]
+COLUMNS = (
+    "workspace_id", "agent_id", "agent_version_id", "unit", "state", "options", "action", "confidence", "propensity",
+    "policy_name", "latency_ms", "tokens_in", "tokens_out", "observed_at", "recorded_at", "content_hash",
+)  # fmt: skip
+# The same moment, so the same partition and the same place in the index; other random bits.
+NEW_ID = """(left(id::text, 15) || substr(md5(random()::text), 1, 3) || '-8' || substr(md5(random()::text), 1, 3)
+            || '-' || substr(md5(random()::text), 1, 12))::uuid"""
+FILL = f"""
+INSERT INTO decisions_decision (id, {", ".join(COLUMNS)})
+SELECT (lpad(to_hex(m.ms), 12, '0') || '7' || substr(md5(random()::text), 1, 3) || '8'
+        || substr(md5(random()::text), 1, 15))::uuid,
+       d.workspace_id, d.agent_id, d.agent_version_id, 'user-' || i %% 50000, '{{"text": "short"}}', d.options,
+       d.action, 0.5, 0.5, 'outside', 10, 100, 2, to_timestamp(m.ms / 1000.0), to_timestamp(m.ms / 1000.0),
+       d.content_hash
+  FROM (SELECT * FROM decisions_decision LIMIT 1) d
+  CROSS JOIN generate_series(1, %s) i
+  CROSS JOIN LATERAL (SELECT ((extract(epoch FROM now()) - 1000.0 * (%s - i) / %s) * 1000)::bigint AS ms) m
+"""
+
+
+class Line:
+    """One kept-alive HTTP connection: a client so light that the server is what is measured."""
+
+    def __init__(self, url: str, path: str, token: str) -> None:
+        host = urlsplit(url)
+        self._socket = socket.create_connection((host.hostname or "", host.port or 80))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._file = self._socket.makefile("rb")
+        self._head = (
+            f"POST {path} HTTP/1.1\r\nHost: {host.netloc}\r\nAuthorization: Bearer {token}\r\n"
+            f"Content-Type: application/json\r\n"
+        )
+
+    def post(self, body: bytes, key: str | None = None) -> tuple[int, bytes]:
+        extra = f"Idempotency-Key: {key}\r\n" if key else ""
+        self._socket.sendall(f"{self._head}{extra}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        status = int(self._file.readline().split()[1])
+        length = 0
+        while (header := self._file.readline()) != b"\r\n":
+            name, _, value = header.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+        return status, self._file.read(length)
+
+
+def make_item(rng: random.Random, number: int) -> dict[str, Any]:
+    """A decision of about 650 bytes, such as a mail filer sends."""
+    return {
+        "id": str(uuid_utils.compat.uuid7()),
+        "agent": "filer",
+        "state": {"text": " ".join(rng.choice(WORDS) for _ in range(60)), "source": "mail", "number": number},
+        "action": rng.choice(OPTIONS),
+        "policy_name": "gpt-of-yesterday",
+        "propensity": round(rng.uniform(0.1, 1), 4),
+        "confidence": round(rng.random(), 4),
+        "unit": f"user-{rng.randrange(50_000)}",
+        "latency_ms": round(rng.uniform(5, 50), 2),
+        "tokens_in": rng.randrange(50, 500),
+        "tokens_out": 2,
+        "observed_at": "2026-11-20T10:00:00+00:00",
+    }
+
+
+def spread(count: int, work: Callable[[int], Callable[[int], None]]) -> float:
+    """`count` calls over CLIENTS threads that start together; seconds. `work(thread)` makes a thread's function."""
+    made = [work(thread) for thread in range(CLIENTS)]
+    barrier = threading.Barrier(CLIENTS + 1)
+
+    def one(thread: int) -> None:
+        barrier.wait()
+        for number in range(thread, count, CLIENTS):
+            made[thread](number)
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        futures = [pool.submit(one, thread) for thread in range(CLIENTS)]
+        barrier.wait()
+        began = time.perf_counter()
+        for future in futures:
+            future.result()
+        return time.perf_counter() - began
+
+
+def cpu_of(processes: Sequence[psutil.Process]) -> float:
+    """CPU seconds of these, children that are still there included."""
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A started instance, and what is needed to ask it."""
+
+    instance: Instance
+    token: str
+    agent: dict[str, Any]
+    rng: random.Random
+
+    def batches(self, count: int) -> list[bytes]:
+        return [json.dumps([make_item(self.rng, n) for n in range(BATCH)]).encode() for _ in range(count)]
+
+    def web(self) -> list[psutil.Process]:
+        return self.instance.find("granian", "project.wsgi")
+
+    def servers(self) -> list[psutil.Process]:
+        """PostgreSQL with all its backends."""
+        mine = [p for p in psutil.process_iter() if p.name() == "postgres" and p.status() != psutil.STATUS_ZOMBIE]
+        roots = [p for p in mine if str(self.instance.var) in " ".join(p.cmdline())]
+        return [*roots, *(child for root in roots for child in root.children(recursive=True))]
+
+    def post_batches(self, bodies: list[bytes]) -> tuple[float, float]:
+        """Rows a second, and milliseconds of the web processes' CPU for a batch."""
+
+        def work(_: int) -> Callable[[int], None]:
+            line = Line(self.instance.url, "/api/v1/decisions", self.token)
+
+            def send(number: int) -> None:
+                status, answer = line.post(bodies[number], str(uuid.uuid4()))
+                assert status == 201, answer[:500]
+
+            return send
+
+        web = self.web()
+        before = cpu_of(web)
+        seconds = spread(len(bodies), work)
+        return len(bodies) * BATCH / seconds, (cpu_of(web) - before) / len(bodies) * 1000
+
+    def copied(self, batches: int) -> list[bytes]:
+        """The newest rows as COPY's own text, 1,000 each, under new ids."""
+        names = ", ".join(COLUMNS)
+        with psycopg.connect(self.instance.services()["DATABASE_URL"]) as connection:
+            statement = (
+                f"COPY (SELECT {NEW_ID}, {names} FROM decisions_decision ORDER BY id DESC LIMIT {batches * BATCH})"
+                " TO STDOUT"
+            )
+            with connection.cursor().copy(statement) as copy:
+                lines = b"".join(bytes(part) for part in copy).splitlines(keepends=True)
+        return [b"".join(lines[start : start + BATCH]) for start in range(0, len(lines), BATCH)]
+
+    def copy_batches(self, chunks: list[bytes]) -> float:
+        """Rows a second."""
+        statement = f"COPY decisions_decision (id, {', '.join(COLUMNS)}) FROM STDIN"
+        connections: list[psycopg.Connection[Any]] = []
+
+        def work(_: int) -> Callable[[int], None]:
+            connection = psycopg.connect(self.instance.services()["DATABASE_URL"], autocommit=True)
+            connections.append(connection)
+
+            def send(number: int) -> None:
+                with connection.transaction(), connection.cursor().copy(statement) as copy:
+                    copy.write(chunks[number])
+
+            return send
+
+        seconds = spread(len(chunks), work)
+        for connection in connections:
+            connection.close()
+        return len(chunks) * BATCH / seconds
+
+    def compare(self, batches: int, rounds: int) -> dict[str, Any]:
+        """HTTP and COPY in turns; the ratio is the median of the rounds'."""
+        ratios, sent, copied, cpu = [], [], [], []
+        for _ in range(rounds):
+            rate, spent = self.post_batches(self.batches(batches))
+            raw = self.copy_batches(self.copied(batches))
+            ratios.append(rate / raw)
+            sent.append(rate)
+            copied.append(raw)
+            cpu.append(spent)
+        return {
+            "ratio": round(statistics.median(ratios), 3),
+            "ratios": [round(ratio, 3) for ratio in ratios],
+            "http_rows_a_second": round(statistics.median(sent)),
+            "copy_rows_a_second": round(statistics.median(copied)),
+            "web_cpu_ms_a_batch": round(statistics.median(cpu), 1),
+        }
+
+    def singles(self, url: str, path: str, web: list[psutil.Process], count: int, plain: bool) -> dict[str, float]:
+        """One decision a request: CPU of the web processes, and latencies in milliseconds."""
+        items = [make_item(self.rng, number) for number in range(count)]
+        if plain:
+            ids = {"agent": self.agent["id"], "agent_version": self.agent["version_id"], "options": OPTIONS}
+            items = [item | ids for item in items]
+        bodies = [json.dumps(item).encode() for item in items]
+        spent = [0.0] * count
+
+        def work(_: int) -> Callable[[int], None]:
+            line = Line(url, path, self.token)
+
+            def send(number: int) -> None:
+                began = time.perf_counter()
+                status, answer = line.post(bodies[number])
+                spent[number] = (time.perf_counter() - began) * 1000
+                assert status == 201, answer[:500]
+
+            return send
+
+        before = cpu_of(web)
+        seconds = spread(count, work)
+        ordered = sorted(spent)
+        return {
+            "cpu_ms": round((cpu_of(web) - before) / count * 1000, 3),
+            "p50_ms": round(ordered[count // 2], 2),
+            "p99_ms": round(ordered[int(count * 0.99)], 2),
+            "a_second": round(count / seconds),
+        }
+
+    def rows(self) -> int:
+        return int(self.instance.query("SELECT count(*) FROM decisions_decision")[0][0])
+
+    def fill(self, rows: int) -> None:
+        """Up to `rows`, in steps, of moments within the last quarter of an hour."""
+        while (missing := rows - self.rows()) > 0:
+            step = min(missing, 500_000)
+            with psycopg.connect(self.instance.services()["DATABASE_URL"], autocommit=True) as connection:
+                connection.execute(FILL, [step, step, step])
+        with psycopg.connect(self.instance.services()["DATABASE_URL"], autocommit=True) as connection:
+            connection.execute("VACUUM (ANALYZE) decisions_decision")
+            connection.execute("CHECKPOINT")
+
+
+def start(var: Path) -> Bench:
+    """The real instance without demo and model server, an agent and a key."""
+    # Nobody asks a model here: an address that is given keeps `up` from starting a server.
+    limits = {"RECKONER_KEY_REQUESTS_A_MINUTE": "0"}
+    instance = Instance(var, RECKONER_MODEL_SERVER_URL="http://127.0.0.1:9", **limits)
+    instance.start("--no-demo", "--port", str(free_port()))
+    token = json.loads(instance.manage("create_key", "bench", "--scope", "admin", "--json").stdout)["key"]
+    line = Line(instance.url, "/api/v1/agents", token)
+    fields = {"slug": "filer", "name": "Filer", "prompt_template": "{{ text }}", "options": OPTIONS}
+    status, answer = line.post(json.dumps(fields).encode())
+    assert status == 201, answer
+    agent = json.loads(answer)
+    agent["version_id"] = str(instance.query("SELECT id FROM decisions_agentversion")[0][0])
+    return Bench(instance, token, agent, random.Random(0))
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def serve_plain(bench: Bench) -> Iterator[tuple[str, psutil.Process]]:
+    """The plain endpoint under the same server with the same options, on a port of its own."""
+    port = free_port()
+    command = bench.instance.find("-m", "granian", "project.wsgi")[0].cmdline()
+    command[command.index("--port") + 1] = str(port)
+    command[-1] = "benchmarks.plain_endpoint:application"
+    with (bench.instance.var / "plain.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=bench.instance.environment, stdout=log, stderr=log)
+    try:
+        give_up = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}", psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def measure(bench: Bench, *, quick: bool, rows: int) -> dict[str, Any]:
+    batches, rounds, singles = (20, 3, 600) if quick else (60, 5, 4000)
+    bench.post_batches(bench.batches(8))  # imports, connections, plans
+    bench.fill(10_000)
+    few = bench.compare(batches, rounds)
+    own: list[dict[str, float]] = []
+    plain: list[dict[str, float]] = []
+    for url, process in serve_plain(bench):
+        bench.singles(url, "/plain/decisions", [process], 50, True)
+        web = [process, *process.children(recursive=True)]
+        for _ in range(3):
+            own.append(bench.singles(bench.instance.url, "/api/v1/decisions", bench.web(), singles, False))
+            plain.append(bench.singles(url, "/plain/decisions", web, singles, True))
+    began = time.monotonic()
+    bench.fill(rows)
+    filled = time.monotonic() - began
+    many = bench.compare(batches, rounds)
+
+    def median(found: list[dict[str, float]], name: str) -> float:
+        return statistics.median(each[name] for each in found)
+
+    return {
+        "clients": CLIENTS,
+        "few": few,
+        "rows": bench.rows(),
+        "filled_s": round(filled),
+        "many": many,
+        "growth": round(many["ratio"] / few["ratio"], 3),
+        "single": {name: median(own, name) for name in own[0]},
+        "plain": {name: median(plain, name) for name in plain[0]},
+        "load": os.getloadavg()[0],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer batches, 300,000 rows")
+    parser.add_argument("--rows", type=int, help="how far the table is filled")
+    options = parser.parse_args()
+    began = time.monotonic()
+    load = os.getloadavg()[0]
+    var = Path(tempfile.mkdtemp(prefix="reckoner-ingest-"))
+    bench = start(var)
+    try:
+        figures = measure(bench, quick=options.quick, rows=options.rows or (300_000 if options.quick else 5_000_000))
+    finally:
+        bench.instance.stop()
+        shutil.rmtree(var, ignore_errors=True)
+    single, plain = figures["single"], figures["plain"]
+    points = [
+        ("batches of 1,000 over HTTP / COPY, 10,000 rows there", figures["few"]["ratio"], ">=", 0.65),
+        ("that ratio in the large table / in the small one", figures["growth"], ">=", 0.8),
+        ("one decision a request, web CPU, ms", single["cpu_ms"], "<=", 1.2),
+        ("plain DRF / ours, p50", round(plain["p50_ms"] / single["p50_ms"], 2), ">=", 3.0),
+        ("plain DRF / ours, p99", round(plain["p99_ms"] / single["p99_ms"], 2), ">=", 5.0),
+    ]
+    passed = True
+    for label, figure, sense, bound in points:
+        good = figure >= bound if sense == ">=" else figure <= bound
+        passed &= good
+        print(f"{label:<56} {sense} {bound:<5} {figure:<8} {'pass' if good else 'FAIL'}")
+    report = {"benchmark": "ingest", "quick": options.quick, "passed": passed, "load_before": load}
+    print(json.dumps({**report, "seconds": round(time.monotonic() - began, 1), "figures": figures}))
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
