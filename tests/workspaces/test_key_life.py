@@ -16,7 +16,8 @@ from workspaces.errors import InvalidInput, KeyNotLive
 from workspaces.models import ApiKey, AuditEntry
 from workspaces.services import find_key, revoke_api_key, rotate_api_key
 
-pytestmark = pytest.mark.django_db
+# One worker: the counts of all lie in one Valkey, and each test here begins by emptying it.
+pytestmark = [pytest.mark.django_db, pytest.mark.xdist_group("throttle")]
 HOUR = dt.timedelta(hours=1)
 
 

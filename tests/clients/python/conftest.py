@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -17,6 +18,15 @@ from tests.clients.python.gateway import Gateway, running_gateway
 ROOT = Path(__file__).resolve().parents[3]
 # A test waits for what it asked for, not for a clock: batches leave at once and pauses are short.
 QUICK = {"linger_seconds": 0.02, "first_pause_seconds": 0.02, "longest_pause_seconds": 0.1, "request_seconds": 20.0}
+
+
+@pytest.fixture(autouse=True)
+def no_running_loop() -> Iterator[None]:
+    """Playwright's synchronous driver leaves its loop running in the thread of a worker that had browser tests."""
+    running = asyncio.events._get_running_loop()
+    asyncio.events._set_running_loop(None)
+    yield
+    asyncio.events._set_running_loop(running)
 
 
 @pytest.fixture
