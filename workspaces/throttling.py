@@ -28,6 +28,7 @@ from workspaces.services import record_audit
 logger = structlog.get_logger(__name__)
 WINDOW = 60
 SHARES = 100
+ANSWER_SECONDS = 0.25
 AWAY_SECONDS = 5.0
 AUDIT_SECONDS = 3600
 
@@ -47,7 +48,7 @@ _away_until = 0.0
 
 @functools.cache
 def _client(url: str) -> redis.Redis:
-    return redis.Redis.from_url(url, socket_timeout=0.25, socket_connect_timeout=0.25)
+    return redis.Redis.from_url(url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS)
 
 
 class KeyThrottle(BaseThrottle):
