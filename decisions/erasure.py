@@ -8,6 +8,7 @@ batch, is in `training.erasure`, where datasets and versions can be seen too.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +19,10 @@ import msgspec
 from django.db import connection
 from django.db.models import TextChoices
 
+from decisions.erased_names import CHANGE, EPISODE, FEEDBACK, FINGERPRINT, ITEM, names_key
 from decisions.models import ItemOutcome, Verdict
 from decisions.tombstones import ERASED_HASH, ERASED_STATE, ERASED_TEXT, NOT_ERASED, PSEUDONYM_PREFIX
-from models_registry.erasure import count_exposures, erase_exposures
+from models_registry.erasure import erase_exposures
 from workspaces.models import Workspace
 
 
@@ -62,7 +64,7 @@ def _words(column: str) -> str:
     return f"CASE WHEN {column} = '' THEN '' ELSE %(erased)s END"
 
 
-_MINE = f"""
+MINE = f"""
 SELECT {{columns}} FROM decisions_decision
  WHERE workspace_id = %(workspace)s AND {{field}} = %(value)s AND {NOT_ERASED}
 """  # noqa: S608
@@ -74,6 +76,12 @@ UPDATE decisions_decision
        user_ref = {_pseudonym("user_ref")}, content_hash = %(hash)s
  WHERE workspace_id = %(workspace)s AND id = ANY(%(ids)s) AND {NOT_ERASED}
 """  # noqa: S608
+# Episodes before decisions, as those lock them who record traces; whoever is writing into one now is waited for.
+_LOCK_EPISODES = """
+SELECT id FROM decisions_episode
+ WHERE id IN (SELECT episode_id FROM decisions_decision WHERE workspace_id = %(workspace)s AND id = ANY(%(ids)s))
+ ORDER BY id FOR UPDATE
+"""
 _FOUND = f"""
 SELECT id, episode_id, exposure_id, item_ref, project_ref FROM decisions_decision
  WHERE workspace_id = %(workspace)s AND id = ANY(%(ids)s) AND {NOT_ERASED} FOR UPDATE
@@ -109,44 +117,68 @@ UPDATE decisions_step
  WHERE workspace_id = %(workspace)s AND {NOT_ERASED}
    AND (decision_id = ANY(%(ids)s) OR (decision_id IS NULL AND episode_id = ANY(%(episodes)s)))
 """  # noqa: S608
+# Names by which requests are repeated leave their fingerprint: what is sent again under them is told that it is gone.
+_REMEMBER = f"""
+INSERT INTO decisions_erasedname (id, workspace_id, target)
+SELECT {FINGERPRINT.format("%(kind)s || ':' || {name}")}, %(workspace)s, {{target}}
+  FROM {{table}} WHERE workspace_id = %(workspace)s AND {{which}}
+ON CONFLICT (id) DO NOTHING
+"""  # noqa: S608
+_EPISODE_NAMES = _REMEMBER.format(
+    name="agent_id || ':' || external_id",
+    target="id",
+    table="decisions_episode",
+    which="id = ANY(%(episodes)s) AND external_id NOT IN ('', %(prefix)s || id)",
+)
+_FEEDBACK_KEYS = _REMEMBER.format(
+    name="idempotency_key",
+    target="NULL::uuid",
+    table="decisions_feedback",
+    which="decision_id IS NULL AND unit = ANY(%(units)s) AND idempotency_key IS NOT NULL",
+)
+_ITEM_REFS = _REMEMBER.format(name="ref", target="NULL::uuid", table="decisions_item", which="id = ANY(%(item_ids)s)")
+_CHANGE_NAMES = _REMEMBER.format(
+    name="external_id",
+    target="NULL::uuid",
+    table="decisions_statuschange",
+    which="(item_id = ANY(%(item_ids)s) OR decision_id = ANY(%(ids)s)) AND external_id IS NOT NULL",
+)
 # The trace's id says nothing of anyone and keeps a trace that is sent again from becoming a second episode.
 _EPISODES = f"""
 UPDATE decisions_episode
-   SET external_id = CASE WHEN external_id = '' THEN '' ELSE %(prefix)s || id END,
+   SET external_id = %(prefix)s || id,
        session = {_pseudonym("session")}, unit = {_pseudonym("unit")},
        query = {_words("query")}, final_response = {_words("final_response")}
  WHERE workspace_id = %(workspace)s AND id = ANY(%(episodes)s)
-   AND NOT (external_id IN ('', %(prefix)s || id) AND query IN ('', %(erased)s) AND final_response IN ('', %(erased)s)
+   AND NOT (external_id = %(prefix)s || id AND query IN ('', %(erased)s) AND final_response IN ('', %(erased)s)
             AND (unit = '' OR unit LIKE %(prefix)s || '%%') AND (session = '' OR session LIKE %(prefix)s || '%%'))
 """  # noqa: S608
 # An item or a project goes with its last decision that still says something.
+_ALONE = f"""
+SELECT i.id, i.project_ref FROM decisions_item i
+ WHERE i.workspace_id = %(workspace)s AND i.ref = ANY(%(items)s)
+   AND NOT EXISTS (SELECT 1 FROM decisions_decision d
+                    WHERE d.workspace_id = i.workspace_id AND d.item_ref = i.ref AND d.{NOT_ERASED})
+ ORDER BY i.id FOR UPDATE
+"""  # noqa: S608
 _ITEMS = f"""
-WITH mine AS (
-  SELECT i.id, {_pseudonym("i.ref")} AS pseudonym FROM decisions_item i
-   WHERE i.workspace_id = %(workspace)s AND i.ref = ANY(%(items)s)
-     AND NOT EXISTS (SELECT 1 FROM decisions_decision d
-                      WHERE d.workspace_id = i.workspace_id AND d.item_ref = i.ref AND d.{NOT_ERASED})
-)
 UPDATE decisions_item i
    SET ref = CASE WHEN EXISTS (SELECT 1 FROM decisions_item o WHERE o.workspace_id = i.workspace_id
-                                  AND o.ref = m.pseudonym) THEN m.pseudonym || ':' || i.id ELSE m.pseudonym END,
+                                  AND o.ref = {_pseudonym("i.ref")}) THEN {_pseudonym("i.ref")} || ':' || i.id
+                  ELSE {_pseudonym("i.ref")} END,
        title = {_words("title")}, labels = '[]', project_ref = {_pseudonym("project_ref")}
-  FROM mine m WHERE i.id = m.id
-RETURNING i.id
+ WHERE i.id = ANY(%(item_ids)s)
 """  # noqa: S608
 _PROJECTS = f"""
-WITH mine AS (
-  SELECT p.id, {_pseudonym("p.ref")} AS pseudonym FROM decisions_project p
-   WHERE p.workspace_id = %(workspace)s AND p.ref = ANY(%(projects)s)
-     AND NOT EXISTS (SELECT 1 FROM decisions_decision d
-                      WHERE d.workspace_id = p.workspace_id AND d.project_ref = p.ref AND d.{NOT_ERASED})
-     AND NOT EXISTS (SELECT 1 FROM decisions_item i WHERE i.workspace_id = p.workspace_id AND i.project_ref = p.ref)
-)
 UPDATE decisions_project p
    SET ref = CASE WHEN EXISTS (SELECT 1 FROM decisions_project o WHERE o.workspace_id = p.workspace_id
-                                  AND o.ref = m.pseudonym) THEN m.pseudonym || ':' || p.id ELSE m.pseudonym END,
+                                  AND o.ref = {_pseudonym("p.ref")}) THEN {_pseudonym("p.ref")} || ':' || p.id
+                  ELSE {_pseudonym("p.ref")} END,
        name = {_words("name")}
-  FROM mine m WHERE p.id = m.id
+ WHERE p.workspace_id = %(workspace)s AND p.ref = ANY(%(projects)s)
+   AND NOT EXISTS (SELECT 1 FROM decisions_decision d
+                    WHERE d.workspace_id = p.workspace_id AND d.project_ref = p.ref AND d.{NOT_ERASED})
+   AND NOT EXISTS (SELECT 1 FROM decisions_item i WHERE i.workspace_id = p.workspace_id AND i.project_ref = p.ref)
 """  # noqa: S608
 _CHANGES = f"""
 UPDATE decisions_statuschange SET external_id = NULL, correction = NULL, content_hash = %(hash)s
@@ -172,8 +204,25 @@ SELECT n.unit FROM named n
  WHERE NOT EXISTS (SELECT 1 FROM decisions_decision d WHERE d.workspace_id = %(workspace)s AND d.unit = n.unit)
 """  # noqa: S608
 
+# Their writers had looked before the decision was erased and were done after it.
+_LATE = f"""
+SELECT d.id FROM decisions_decision d
+ WHERE d.workspace_id = %(workspace)s AND d.content_hash = %(hash)s AND d.{{field}} = %(pseudonym)s
+   AND (EXISTS (SELECT 1 FROM decisions_feedback f WHERE f.decision_id = d.id AND f.{NOT_ERASED})
+        OR EXISTS (SELECT 1 FROM decisions_step s WHERE s.decision_id = d.id AND s.{NOT_ERASED})
+        OR EXISTS (SELECT 1 FROM decisions_label l
+                    WHERE l.decision_id = d.id AND (l.note <> '' OR l.corrected_action IS NOT NULL)))
+"""  # noqa: S608
+_KINDS_OF_UNIT = """
+SELECT DISTINCT a.unit FROM decisions_decision d JOIN decisions_agent a ON a.id = d.agent_id
+ WHERE d.workspace_id = %(workspace)s AND d.content_hash = %(hash)s AND d.unit = %(pseudonym)s
+"""
+UNITS_WITH_ROWS = {"item": "items", "project": "projects"}
+"""What an agent may call its unit, where the unit's name is the reference of a row."""
 
-def _field(person: Person) -> str:
+
+def field_of(person: Person) -> str:
+    """The column of decisions that names them."""
     return "unit" if person.kind == PersonKind.UNIT else "user_ref"
 
 
@@ -191,6 +240,7 @@ def _parameters(workspace: Workspace, secret: bytes) -> dict[str, Any]:
         "state": msgspec.json.encode(ERASED_STATE).decode(),
         "hash": ERASED_HASH,
         "kept": KEPT_TEXT,
+        "names_key": names_key(workspace.id),
     }
 
 
@@ -211,14 +261,14 @@ def count_decisions(*, workspace: Workspace, person: Person) -> int:
     """Decisions that still say something of the person. One walk over the workspace: no index serves units."""
     with connection.cursor() as cursor:
         cursor.execute(
-            _MINE.format(columns="count(*)", field=_field(person)), {"workspace": workspace.id, "value": person.value}
+            MINE.format(columns="count(*)", field=field_of(person)), {"workspace": workspace.id, "value": person.value}
         )
         return int(cursor.fetchone()[0])
 
 
 def find_decisions(*, workspace: Workspace, person: Person, after: uuid.UUID | None, size: int) -> Sequence[uuid.UUID]:
     """The next `size` ids in order behind `after`: all batches together walk the workspace once."""
-    statement = _MINE.format(columns="id", field=_field(person)) + " AND id > %(after)s ORDER BY id LIMIT %(size)s"
+    statement = MINE.format(columns="id", field=field_of(person)) + " AND id > %(after)s ORDER BY id LIMIT %(size)s"
     known: dict[str, Any] = {
         "workspace": workspace.id,
         "value": person.value,
@@ -239,21 +289,16 @@ def erase_decisions(*, workspace: Workspace, ids: Iterable[uuid.UUID], secret: b
     counts: Counter[str] = Counter()
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('reckoner.erasing', 'on', true)")
-        cursor.execute(_FOUND, known | {"ids": list(ids)})
+        known["ids"] = list(ids)
+        cursor.execute(_LOCK_EPISODES, known)
+        cursor.execute(_FOUND, known)
         found = cursor.fetchall()
         own, episodes, exposures, items, projects = ([*{row[at] for row in found} - {None}] for at in range(5))
         known |= {"ids": own, "episodes": episodes, "items": items, "projects": projects}
         counts["decisions"] = _run(cursor, _DECISIONS, known)
-        feedback = _FEEDBACK.format(which="decision_id = ANY(%(ids)s)", unit="unit", left=NOT_ERASED)
-        counts["feedback"] = _run(cursor, feedback, known)
-        counts["labels"] = _run(cursor, _LABELS, known)
-        counts["rewards"] = _run(cursor, _REWARDS, known)
+        counts += _erase_what_hangs_on(cursor, known)
         counts += _erase_episodes(cursor, known)
-        cursor.execute(_ITEMS, known)
-        item_ids = [row[0] for row in cursor.fetchall()]
-        counts["items"] = len(item_ids)
-        counts["projects"] = _run(cursor, _PROJECTS, known)
-        counts["status_changes"] = _run(cursor, _CHANGES, known | {"item_ids": item_ids})
+        counts += _erase_items(cursor, known)
         # An exposure goes with its last decision that still says something.
         cursor.execute(
             f"""SELECT e.id FROM unnest(%(exposures)s::uuid[]) e(id)
@@ -266,9 +311,39 @@ def erase_decisions(*, workspace: Workspace, ids: Iterable[uuid.UUID], secret: b
     return counts
 
 
+def _erase_what_hangs_on(cursor: Any, known: Mapping[str, Any]) -> Counter[str]:
+    """Feedback on these decisions, their labels and rewards."""
+    counts: Counter[str] = Counter()
+    feedback = _FEEDBACK.format(which="decision_id = ANY(%(ids)s)", unit="unit", left=NOT_ERASED)
+    counts["feedback"] = _run(cursor, feedback, known)
+    counts["labels"] = _run(cursor, _LABELS, known)
+    counts["rewards"] = _run(cursor, _REWARDS, known)
+    return counts
+
+
+def _erase_items(cursor: Any, known: Mapping[str, Any]) -> Counter[str]:
+    """Items and projects that nobody else's decision is about, and changes of status of these items or by these
+    decisions."""
+    counts: Counter[str] = Counter()
+    cursor.execute(_ALONE, known)
+    alone = cursor.fetchall()
+    known = {
+        **known,
+        "item_ids": [row[0] for row in alone],
+        "projects": [*known["projects"], *({row[1] for row in alone} - {""})],
+    }
+    cursor.execute(_CHANGE_NAMES, known | {"kind": CHANGE})
+    counts["status_changes"] = _run(cursor, _CHANGES, known)
+    cursor.execute(_ITEM_REFS, known | {"kind": ITEM})
+    counts["items"] = _run(cursor, _ITEMS, known)
+    counts["projects"] = _run(cursor, _PROJECTS, known)
+    return counts
+
+
 def _erase_episodes(cursor: Any, known: Mapping[str, Any]) -> Counter[str]:
     """Episodes with their steps and the feedback on them. Steps of other people's decisions in them stay."""
     counts: Counter[str] = Counter()
+    cursor.execute(_EPISODE_NAMES, known | {"kind": EPISODE})
     counts["steps"] = _run(cursor, _STEPS, known)
     counts["episodes"] = _run(cursor, _EPISODES, known)
     feedback = _FEEDBACK.format(which="episode_id = ANY(%(episodes)s)", unit="unit", left=NOT_ERASED)
@@ -276,53 +351,40 @@ def _erase_episodes(cursor: Any, known: Mapping[str, Any]) -> Counter[str]:
     return counts
 
 
-def erase_unit(*, workspace: Workspace, person: Person, secret: bytes) -> Counter[str]:
-    """What names the person without a decision: feedback on units, episodes, exposures. Call inside a transaction,
-    behind the last `erase_decisions`, with the same secret."""
-    known = _parameters(workspace, secret) | {"value": person.unit, "ids": []}
+def erase_rest(*, workspace: Workspace, person: Person, secret: bytes) -> Counter[str]:
+    """What names the person without a decision: feedback on units, episodes, exposures; items and projects that were
+    the unit itself; and what was still being written when its decision was erased. Call inside a transaction, behind
+    the last `erase_decisions`, with the same secret."""
+    pseudonym = PSEUDONYM_PREFIX + hashlib.sha256(secret + person.value.encode()).hexdigest()[:32]
+    known = _parameters(workspace, secret) | {"value": person.unit, "pseudonym": pseudonym}
     counts: Counter[str] = Counter()
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('reckoner.erasing', 'on', true)")
+        cursor.execute(_LATE.format(field=field_of(person)), known)
+        late = {"ids": [row[0] for row in cursor.fetchall()], "episodes": []}
+        if late["ids"]:
+            counts += _erase_what_hangs_on(cursor, known | late)
+            counts["steps"] = _run(cursor, _STEPS, known | late)
         cursor.execute(_UNITS, known)
         units = [row[0] for row in cursor.fetchall()]
-        known["units"] = units
+        known |= {"units": units, "ids": []}
+        cursor.execute(_FEEDBACK_KEYS, known | {"kind": FEEDBACK})
         which = "decision_id IS NULL AND unit = ANY(%(units)s)"
-        counts["feedback"] = _run(cursor, _FEEDBACK.format(which=which, unit=_pseudonym("unit"), left="true"), known)
+        counts["feedback"] += _run(cursor, _FEEDBACK.format(which=which, unit=_pseudonym("unit"), left="true"), known)
         cursor.execute(
-            "SELECT id FROM decisions_episode WHERE workspace_id = %(workspace)s AND unit = ANY(%(units)s)", known
+            "SELECT id FROM decisions_episode WHERE workspace_id = %(workspace)s AND unit = ANY(%(units)s)"
+            " ORDER BY id FOR UPDATE",
+            known,
         )
         counts += _erase_episodes(cursor, known | {"episodes": [row[0] for row in cursor.fetchall()]})
+        if person.unit is not None:
+            cursor.execute(_KINDS_OF_UNIT, known)
+            kinds = {row[0] for row in cursor.fetchall()}
+            things = {name: [person.unit] if kind in kinds else [] for kind, name in UNITS_WITH_ROWS.items()}
+            counts += _erase_items(cursor, known | things)
         cursor.execute("SELECT set_config('reckoner.erasing', 'off', true)")
     if person.unit is not None:
         counts.update(
             erase_exposures(workspace=workspace, ids=[], unit=person.unit, secret=secret, prefix=PSEUDONYM_PREFIX)
         )
     return counts
-
-
-_COUNTS = """
-WITH mine AS MATERIALIZED ({mine})
-SELECT (SELECT count(*) FROM mine),
-       (SELECT count(*) FROM decisions_feedback WHERE decision_id IN (SELECT id FROM mine))
-       + (SELECT count(*) FROM decisions_feedback
-           WHERE workspace_id = %(workspace)s AND decision_id IS NULL AND unit = %(unit)s),
-       (SELECT count(*) FROM decisions_label WHERE decision_id IN (SELECT id FROM mine)),
-       (SELECT count(*) FROM decisions_reward WHERE decision_id IN (SELECT id FROM mine)),
-       (SELECT count(*) FROM decisions_step WHERE decision_id IN (SELECT id FROM mine)),
-       (SELECT count(*) FROM decisions_episode
-         WHERE workspace_id = %(workspace)s AND (id IN (SELECT episode_id FROM mine) OR unit = %(unit)s)),
-       (SELECT array_agg(DISTINCT exposure_id) FILTER (WHERE exposure_id IS NOT NULL) FROM mine)
-"""
-COUNTED = ("decisions", "feedback", "labels", "rewards", "steps", "episodes")
-
-
-def count_person(*, workspace: Workspace, person: Person) -> dict[str, int]:
-    """What an erasure would find, by kind of row; nothing is changed."""
-    mine = _MINE.format(columns="id, episode_id, exposure_id", field=_field(person))
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _COUNTS.format(mine=mine), {"workspace": workspace.id, "value": person.value, "unit": person.unit}
-        )
-        *numbers, exposures = cursor.fetchone()
-    counts = dict(zip(COUNTED, numbers, strict=True))
-    return counts | count_exposures(workspace=workspace, ids=exposures or [], unit=person.unit)

@@ -25,6 +25,7 @@ from decisions.models import (
     AgentVersion,
     Decision,
     Episode,
+    ErasedName,
     Feedback,
     Item,
     Label,
@@ -401,6 +402,14 @@ class ProjectFactory(DjangoModelFactory[Project]):
     workspace = factory.SubFactory(WorkspaceFactory)
     ref = factory.Sequence(lambda n: f"opus-{n}")
     name = factory.LazyAttribute(lambda o: o.ref.replace("-", " ").title())
+
+
+class ErasedNameFactory(DjangoModelFactory[ErasedName]):
+    class Meta:
+        model = ErasedName
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    id = factory.LazyFunction(uuid.uuid4)
 
 
 class ItemFactory(DjangoModelFactory[Item]):

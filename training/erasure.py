@@ -21,12 +21,12 @@ from decisions.erasure import (
     Person,
     PersonKind,
     count_decisions,
-    count_person,
     erase_decisions,
-    erase_unit,
+    erase_rest,
     find_decisions,
     wait_for_copies,
 )
+from decisions.erasure_counts import count_person
 from jobs.context import JobContext
 from jobs.services import enqueue_job
 from training.marks import cancel_marked_runs, mark_datasets, mark_made_versions, remove_marked_files
@@ -121,7 +121,7 @@ def erase_person(context: JobContext) -> dict[str, Any] | None:
         done, after = done + len(ids), ids[-1]
         context.progress(0.9 * done / max(total, done), f"{done} of {max(total, done)} decisions")
     with context.fenced():
-        _add(erasure, erase_unit(workspace=workspace, person=person, secret=secret))
+        _add(erasure, erase_rest(workspace=workspace, person=person, secret=secret))
         # Answers that are kept for repeated requests may quote what was recorded.
         KeptAnswer.objects.for_workspace(workspace).filter(created_at__lte=timezone.now()).delete()
     runs = cancel_marked_runs(workspace)

@@ -3,6 +3,7 @@
 from decisions.models.agent import ActionSpaceKind, Agent, AgentKind, AgentVersion
 from decisions.models.decision import Decision
 from decisions.models.episode import Episode
+from decisions.models.erased_name import ErasedName
 from decisions.models.feedback import Feedback, FeedbackSource, Label, Verdict
 from decisions.models.item import Item, ItemOutcome, Project, StatusChange
 from decisions.models.reward import Reward, RewardSpec
@@ -15,6 +16,7 @@ __all__ = [
     "AgentVersion",
     "Decision",
     "Episode",
+    "ErasedName",
     "Feedback",
     "FeedbackSource",
     "Item",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from decisions.tombstones import tombstone_name
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
@@ -51,3 +52,8 @@ class Episode(WorkspaceOwned):
 
     def __str__(self) -> str:
         return self.external_id or self.trace or str(self.id)
+
+    @property
+    def is_erased(self) -> bool:
+        """What it was about is gone, and nothing more is told of it."""
+        return self.external_id == tombstone_name(self.id)

@@ -117,6 +117,8 @@ class StatusChange(WorkspaceOwned):
                 fields=["workspace"], condition=~Q(outcome="") & Q(spread_at__isnull=True), name="change_unspread"
             ),
             models.Index(fields=["spread_at"], condition=Q(spread_at__isnull=False), name="change_spread"),
+            # An erased decision takes along what was said of it.
+            models.Index(fields=["decision"], condition=Q(decision__isnull=False), name="change_decision"),
         ]
 
     def __str__(self) -> str:

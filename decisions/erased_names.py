@@ -1,0 +1,48 @@
+"""Recognising names after their erasure: by fingerprints, which only the installation's own key can make.
+
+Ids tell of themselves whether they are tombstones. Names do not, since they are gone; but clients repeat requests by
+name too: an episode's, a change's external id, an idempotency key, an item's reference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable
+
+from decisions.models import ErasedName
+from workspaces.models import Workspace
+from workspaces.services import secret_hmac
+
+EPISODE = "episode"
+CHANGE = "change"
+FEEDBACK = "feedback"
+ITEM = "item"
+
+FINGERPRINT = "left(encode(sha256(%(names_key)s || convert_to({0}, 'UTF8')), 'hex'), 32)::uuid"
+"""SQL of `fingerprint`, of an expression that is the kind, a colon and the name."""
+
+
+def names_key(workspace_id: uuid.UUID) -> bytes:
+    """32 bytes, of this workspace in this installation: they change with RECKONER_API_KEY_PEPPER."""
+    return secret_hmac(f"erased names:{workspace_id}")
+
+
+def fingerprint(key: bytes, kind: str, name: str) -> uuid.UUID:
+    """The first 128 bits of SHA-256 over the key, the kind and the name."""
+    return uuid.UUID(hashlib.sha256(key + f"{kind}:{name}".encode()).hexdigest()[:32])
+
+
+def episode_name(agent: uuid.UUID, name: str) -> str:
+    """Names of episodes are an agent's."""
+    return f"{agent}:{name}"
+
+
+def find_erased(workspace: Workspace, kind: str, names: Iterable[str]) -> dict[str, uuid.UUID | None]:
+    """Those of the names that were erased, with what they led to. One query by primary key, none without names."""
+    key = names_key(workspace.id)
+    marks = {fingerprint(key, kind, name): name for name in names}
+    if not marks:
+        return {}
+    found = ErasedName.objects.for_workspace(workspace).filter(id__in=marks).values_list("id", "target")
+    return {marks[mark]: target for mark, target in found}

@@ -1,0 +1,18 @@
+"""Names that were erased: kept as fingerprints, so that what is sent again under them is still recognised."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from workspaces.models import WorkspaceOwned
+
+
+class ErasedName(WorkspaceOwned):
+    """`id` is the fingerprint (`decisions.erased_names`), which is the workspace's own. `target` is the row that the
+    name led to, where what is sent under it may still belong there: an episode's."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    target = models.UUIDField(null=True)
+
+    def __str__(self) -> str:
+        return f"erased name {self.id}"
