@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,12 +15,12 @@ from rest_framework.views import APIView
 from decisions import gateway, ledger, services
 from decisions.errors import Erased, IdConflict
 from decisions.ingest.decoding import BodyDecoder
-from decisions.ingest.schemas import DecideItem, DecisionIn, FeedbackIn
+from decisions.ingest.schemas import MAX_ITEMS, DecideItem, DecisionIn, FeedbackIn
 from decisions.models import Agent, Decision
 from decisions.serializers import (
+    ONE_OR_MORE_ANSWERS,
     AgentCreateSerializer,
     AgentSerializer,
-    AnswersSerializer,
     DecisionDetailSerializer,
     DecisionSerializer,
     LabelSerializer,
@@ -28,6 +28,7 @@ from decisions.serializers import (
 )
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import RawBatchParser, raw_body, text_parameter
 from workspaces.permissions import acting
 from workspaces.rendering import FastJSONRenderer
@@ -38,8 +39,8 @@ FEEDBACK = BodyDecoder(FeedbackIn)
 MAX_DECIDE = 256
 
 
-def struct_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """OpenAPI for a body of one msgspec item or a list of them, inlined."""
+def struct_schema(struct: type[msgspec.Struct], most: int) -> dict[str, Any]:
+    """OpenAPI for a body of one msgspec item or a list of up to `most` of them, inlined."""
     schemas, components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
 
     def inline(node: Any) -> Any:
@@ -50,11 +51,11 @@ def struct_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
         return [inline(value) for value in node] if isinstance(node, list) else node
 
     one = inline(schemas[0])
-    return {"oneOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": 1000}]}
+    return {"oneOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": most}]}
 
 
-def body_of(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    return {"application/json": struct_schema(struct)}
+def body_of(struct: type[msgspec.Struct], *, most: int = MAX_ITEMS) -> dict[str, Any]:
+    return {"application/json": struct_schema(struct, most)}
 
 
 def _setup(kind: str, fields: dict[str, Any]) -> services.AgentSetup:
@@ -98,15 +99,8 @@ class Decide(APIView):
 
     @extend_schema(
         operation_id="decide",
-        request=body_of(DecideItem),
-        responses={"201": AnswersSerializer},
-        examples=[
-            OpenApiExample(
-                "one item",
-                value={"state": {"text": "partial derivative of an expression"}, "unit": "item-42"},
-                request_only=True,
-            )
-        ],
+        request=body_of(DecideItem, most=MAX_DECIDE),
+        responses={"201": ONE_OR_MORE_ANSWERS, "410": ErrorSerializer},
     )
     def post(self, request: Request, slug: str) -> Response:
         batch = DECIDE.decode(raw_body(request))
@@ -170,15 +164,12 @@ class DecisionList(IngestView, generics.ListAPIView[Decision]):
             decisions = decisions.filter(unit=unit)
         if item := text_parameter(self.request, "item"):
             decisions = decisions.filter(item_ref=item)
-        if item := text_parameter(self.request, "item"):
-            decisions = decisions.filter(item_ref=item)
         return decisions
 
     @extend_schema(
         parameters=[
             OpenApiParameter("agent", str, description="Only this agent's decisions"),
             OpenApiParameter("unit", str, description="Only this unit's decisions"),
-            OpenApiParameter("item", str, description="Only decisions about this item, by its item_ref"),
             OpenApiParameter("item", str, description="Only decisions about this item, by its item_ref"),
         ]
     )
@@ -188,7 +179,7 @@ class DecisionList(IngestView, generics.ListAPIView[Decision]):
     @extend_schema(
         operation_id="record_decisions",
         request=body_of(DecisionIn),
-        responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
+        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         batch = DECISIONS.decode(raw_body(request))
@@ -214,7 +205,11 @@ class DecisionLabels(APIView):
 
     scopes = {"POST": Scope.FEEDBACK_WRITE}
 
-    @extend_schema(operation_id="label_decision", request=LabelSerializer, responses={"201": LabelSerializer})
+    @extend_schema(
+        operation_id="label_decision",
+        request=LabelSerializer,
+        responses={"201": LabelSerializer, "410": ErrorSerializer},
+    )
     def post(self, request: Request, pk: Any) -> Response:
         decision = generics.get_object_or_404(Decision.objects.for_workspace(acting(request).workspace), pk=pk)
         given = LabelSerializer(data=request.data)
@@ -231,7 +226,7 @@ class FeedbackCreate(IngestView):
     @extend_schema(
         operation_id="record_feedback",
         request=body_of(FeedbackIn),
-        responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
+        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         batch = FEEDBACK.decode(raw_body(request))

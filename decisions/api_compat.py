@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 from django.http import StreamingHttpResponse
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiTypes, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from decisions import compat_examples as example
 from decisions import notes_ledger
 from decisions.export import ExportChoice, export_lines
 from decisions.export_api import NDJSON, JsonLines
@@ -38,6 +37,7 @@ from decisions.training_stats import (
 from workspaces.authentication import ApiKeyAuthentication, InternalKeyAuthentication, WorkspaceSessionAuthentication
 from workspaces.errors import FieldFault, InvalidInput, NotFound
 from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import text_parameter
 from workspaces.permissions import acting
 
@@ -46,6 +46,7 @@ DEFAULT_LIMIT = 1000
 MOST_IDS = 1000
 LOWEST, HIGHEST = -2.0, 2.0
 JSON = OpenApiTypes.OBJECT
+LIST = {"type": "array", "items": {"type": "object", "additionalProperties": {}}}
 TAGS = ["notes app"]
 
 
@@ -125,14 +126,6 @@ CHOICE = [
 ]
 
 
-def answer(value: Any, name: str = "answer", status: int = 200) -> OpenApiExample:
-    return OpenApiExample(name, value=value, response_only=True, status_codes=[str(status)])
-
-
-def question(value: Any, name: str = "request") -> OpenApiExample:
-    return OpenApiExample(name, value=value, request_only=True)
-
-
 def body_of(request: Request) -> Mapping[str, Any]:
     """An object; nothing at all counts as an empty one. Raises InvalidInput."""
     data = request.data
@@ -150,8 +143,7 @@ class Record(NotesView):
         operation_id="notes_record_decision",
         tags=TAGS,
         request=JSON,
-        responses={201: JSON},
-        examples=[question(example.RECORD), answer(example.DECISION, status=201)],
+        responses={201: JSON, 404: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         try:
@@ -178,8 +170,7 @@ class Decisions(NotesView):
             OpenApiParameter("maxReward", float, default=HIGHEST),
             OpenApiParameter("requireReward", bool, default=False),
         ],
-        responses={200: JSON},
-        examples=[answer([example.DECISION])],
+        responses={200: LIST},
     )
     def get(self, request: Request) -> Response:
         chosen = read_choice(request, most=LIST_LIMIT)
@@ -191,7 +182,6 @@ class Decisions(NotesView):
         tags=TAGS,
         request=JSON,
         responses={200: JSON},
-        examples=[question(example.IDS), answer(example.REWARDED)],
     )
     def post(self, request: Request) -> Response:
         rewarded = notes_ledger.reward_decisions(by=acting(request), ids=_ids(body_of(request).get("decisionIds")))
@@ -235,7 +225,6 @@ class CalculatePending(NotesView):
         operation_id="notes_count_pending",
         tags=TAGS,
         responses={200: JSON},
-        examples=[answer(example.PENDING)],
     )
     def get(self, request: Request) -> Response:
         count = count_unreckoned(find_specs(acting(request).workspace))
@@ -246,7 +235,6 @@ class CalculatePending(NotesView):
         tags=TAGS,
         request=None,
         responses={200: JSON},
-        examples=[answer(example.CALCULATED)],
     )
     def post(self, request: Request) -> Response:
         done = reckon_pending(find_specs(acting(request).workspace))
@@ -263,7 +251,6 @@ class Outcomes(NotesView):
         operation_id="notes_count_outcomes",
         tags=TAGS,
         responses={200: JSON},
-        examples=[answer({"pendingCount": 3})],
     )
     def get(self, request: Request) -> Response:
         return Response({"pendingCount": count_waiting(acting(request).workspace)})
@@ -273,7 +260,6 @@ class Outcomes(NotesView):
         tags=TAGS,
         request=JSON,
         responses={200: JSON},
-        examples=[question({"limit": 100}), answer(example.PROCESSED)],
     )
     def post(self, request: Request) -> Response:
         limit = body_of(request).get("limit")
@@ -291,7 +277,6 @@ class TrackOutcomes(NotesView):
         operation_id="notes_count_tracked_outcomes",
         tags=TAGS,
         responses={200: JSON},
-        examples=[answer({"pendingOutcomes": 3, "message": "3 decisions wait for the outcome of their item."})],
     )
     def get(self, request: Request) -> Response:
         count = count_waiting(acting(request).workspace)
@@ -304,7 +289,6 @@ class TrackOutcomes(NotesView):
         request=None,
         parameters=[OpenApiParameter("limit", int, description="Ends of items at most; without it all")],
         responses={200: JSON},
-        examples=[answer(example.PROCESSED | {"message": example.PROCESSED_MESSAGE})],
     )
     def post(self, request: Request) -> Response:
         query = Query(request)
@@ -343,10 +327,6 @@ class ExportView(NotesView):
         )
 
 
-def lines_answer(value: str) -> OpenApiExample:
-    return OpenApiExample("one line", value=value, response_only=True, media_type=NDJSON, status_codes=["200"])
-
-
 class Export(ExportView):
     """Decisions as JSON lines of chats, streamed, newest first."""
 
@@ -355,7 +335,6 @@ class Export(ExportView):
         tags=TAGS,
         parameters=[*CHOICE, OpenApiParameter("requireReward", bool, default=False)],
         responses={(200, NDJSON): OpenApiTypes.STR},
-        examples=[lines_answer(example.CHAT_LINE)],
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         return self.stream(request, read_choice(request, most=EXPORT_LIMIT), "chat")
@@ -373,7 +352,6 @@ class ExportFile(ExportView):
             OpenApiParameter("requireReward", bool, default=True),
         ],
         responses={(200, NDJSON): OpenApiTypes.STR},
-        examples=[lines_answer(example.COMPLETION_LINE)],
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         chosen = read_choice(request, most=EXPORT_LIMIT, need_kind=True, need_reward=True)
@@ -390,7 +368,6 @@ class Stats(NotesView):
         tags=TAGS,
         parameters=[KIND],
         responses={200: JSON},
-        examples=[answer(example.STATS)],
     )
     def get(self, request: Request) -> Response:
         query = Query(request)
@@ -432,8 +409,7 @@ class DecisionFeedback(NotesView):
         operation_id="notes_judge_decision",
         tags=TAGS,
         request=JSON,
-        responses={200: JSON},
-        examples=[question(example.FEEDBACK), answer(example.DECISION)],
+        responses={200: JSON, 410: ErrorSerializer},
     )
     def patch(self, request: Request, id: str) -> Response:
         by = acting(request)
@@ -456,7 +432,6 @@ class StatusChangeFeedback(NotesView):
         tags=TAGS,
         request=JSON,
         responses={200: JSON},
-        examples=[question(example.CHANGE_FEEDBACK), answer(example.CHANGE)],
     )
     def patch(self, request: Request, id: str) -> Response:
         by = acting(request)

@@ -1,8 +1,14 @@
-"""Examples of the notes app's requests and answers, for the OpenAPI document. A test holds the answers' shapes."""
+"""What the OpenAPI document shows of the notes app's own paths. PURE. The story is told in `workspaces.examples`."""
 
 from __future__ import annotations
 
-ID = "0195e1d8-6a3c-7c11-9c1f-2b7f5d6a1e90"
+import json
+from collections.abc import Mapping, Sequence
+
+from decisions import examples as story
+from workspaces.examples import Example
+
+ID = story.DECISION
 STATE = {"item": {"id": "item-1", "title": "Flights to Oslo"}, "assignedOpus": {"id": "opus-1", "name": "Travel"}}
 ACTION = {"status": "TODO", "swimlane": "PROJECT", "priority": "HIGH", "labels": ["travel"], "confidence": 0.9}
 MOMENT = "2026-11-20T08:00:00Z"
@@ -48,11 +54,19 @@ PENDING = {"pendingRewards": 12, "message": "12 decisions wait for a reward."}
 CALCULATED = {"success": True, "processed": 12, "errors": 0, "message": "12 rewards calculated, 0 with an error."}
 PROCESSED = {"success": True, "processed": 2, "updated": 5, "rewardsCalculated": 5, "errors": 0}
 PROCESSED_MESSAGE = "5 decisions heard of their item; 5 rewards calculated."
-CHAT_LINE = (
-    '{"messages": [{"role": "system", "content": "You file items. …"}, {"role": "user", "content": "{…}"}, '
-    '{"role": "assistant", "content": "{…}"}], "reward": 1.0, "metadata": {"decisionId": "…", "agentType": "FILER"}}'
-)
-COMPLETION_LINE = '{"prompt": "File this item. …", "completion": "{…}", "reward": 1.0, "metadata": {"decisionId": "…"}}'
+METADATA = {
+    "decisionId": ID,
+    "agentType": "FILER",
+    "itemId": "item-1",
+    "opusId": "opus-1",
+    "userFeedback": "CONFIRMED",
+    "userCorrection": None,
+    "outcomeMetrics": {"completion": "DONE", "cycles": 0},
+    "createdAt": MOMENT,
+    "rewardComputedAt": MOMENT,
+}
+CHAT_LINE = story.chat_line("You file items. …", STATE, ACTION, METADATA)
+COMPLETION_LINE = story.completion_line("File this item. …", json.dumps(ACTION), METADATA)
 _COUNTS = {
     "totalDecisions": 230,
     "decisionsWithReward": 120,
@@ -67,7 +81,7 @@ STATS = {**_COUNTS, "byAgentType": {"FILER": _COUNTS}}
 FEEDBACK = {"feedback": "CORRECTED", "correction": {"status": "ON_HOLD"}}
 CHANGE_FEEDBACK = {"feedback": "CORRECTED", "correction": {"swimlane": "HOME", "priority": "LOW", "labels": ["later"]}}
 CHANGE = {
-    "id": ID,
+    "id": story.CHANGE,
     "externalId": "change-1",
     "itemId": "item-1",
     "decisionId": None,
@@ -85,4 +99,28 @@ CHANGE = {
         "priority": "LOW",
         "labels": ["later"],
     },
+}
+
+_CHOICE = {"agentType": "FILER", "minReward": "-2", "requireFeedback": "false", "limit": "100"}
+_CHANGED = {"id": story.CHANGE}
+_TRACKED = PROCESSED | {"message": PROCESSED_MESSAGE}
+_WAITING = {"pendingOutcomes": 3, "message": "3 decisions wait for the outcome of their item."}
+
+EXAMPLES: Mapping[str, Sequence[Example]] = {
+    "notes_record_decision": [Example(DECISION, 201, RECORD)],
+    "notes_list_decisions": [Example([DECISION], query=_CHOICE | {"maxReward": "2", "requireReward": "true"})],
+    "notes_reward_decisions": [Example(REWARDED, request=IDS)],
+    "notes_count_pending": [Example(PENDING)],
+    "notes_calculate_pending": [Example(CALCULATED)],
+    "notes_count_outcomes": [Example({"pendingCount": 3})],
+    "notes_process_outcomes": [Example(PROCESSED, request={"limit": 100})],
+    "notes_count_tracked_outcomes": [Example(_WAITING)],
+    "notes_track_outcomes": [Example(_TRACKED, query={"limit": "100"})],
+    "notes_export_chats": [Example(CHAT_LINE, query=_CHOICE | {"requireReward": "true"}, media=story.NDJSON)],
+    "notes_export_completions": [
+        Example(COMPLETION_LINE, query=_CHOICE | {"requireReward": "true"}, media=story.NDJSON)
+    ],
+    "notes_training_stats": [Example(STATS, query={"agentType": "FILER"})],
+    "notes_judge_decision": [Example(DECISION, request=FEEDBACK, path={"id": ID})],
+    "notes_judge_status_change": [Example(CHANGE, request=CHANGE_FEEDBACK, path=_CHANGED)],
 }

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from django.http import StreamingHttpResponse
 from django.utils.dateparse import parse_datetime
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiTypes, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
@@ -139,16 +139,6 @@ class DecisionExport(APIView):
             OpenApiParameter("limit", str, default="1000", description="Rows at most, or none for all"),
         ],
         responses={(200, NDJSON): OpenApiTypes.STR},
-        examples=[
-            OpenApiExample(
-                "one line of chat",
-                value='{"messages": [{"role": "system", "content": "…"}, {"role": "user", "content": "{…}"}, '
-                '{"role": "assistant", "content": "{…}"}], "reward": 1.0, "metadata": {"decisionId": "…"}}',
-                response_only=True,
-                media_type=NDJSON,
-                status_codes=["200"],
-            )
-        ],
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         format = text_parameter(request, "format") or "chat"

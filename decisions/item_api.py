@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -26,13 +26,6 @@ class StatusChangeCreate(IngestView):
         operation_id="record_status_changes",
         request=body_of(StatusChangeIn),
         responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
-        examples=[
-            OpenApiExample(
-                "an item is done",
-                value={"item_ref": "item-1", "status": "DONE", "swimlane": "PROJECT", "minutes": 240, "alignment": 0.8},
-                request_only=True,
-            )
-        ],
     )
     def post(self, request: Request) -> Response:
         batch = CHANGES.decode(raw_body(request))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import PolymorphicProxySerializer
 from rest_framework import serializers
 
 from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion, Decision, Feedback, Label, Reward
@@ -173,3 +174,9 @@ class AnswerSerializer(serializers.Serializer[Any]):
 
 class AnswersSerializer(serializers.Serializer[Any]):
     answers = AnswerSerializer(many=True)
+
+
+ONE_OR_MORE_ANSWERS = PolymorphicProxySerializer(
+    component_name="OneOrMoreAnswers", serializers=[AnswerSerializer, AnswersSerializer], resource_type_field_name=None
+)
+"""One object is answered by one answer, a list by all of them in its order."""

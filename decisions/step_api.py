@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,55 +21,13 @@ from decisions.step_serializers import EpisodeDetailSerializer, EpisodeSerialize
 from decisions.steps import record_steps
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import raw_body, text_parameter
 from workspaces.permissions import acting
 
 STEPS = BodyDecoder(StepIn)
 EPISODES = BodyDecoder(EpisodeIn)
 MOST_SHOWN = 1000
-
-A_TOOL_CALL = OpenApiExample(
-    "a tool call",
-    value={
-        "kind": "tool_call",
-        "agent": "filer",
-        "episode": "mailbox-7",
-        "name": "search_notes",
-        "arguments": {"query": "invoices"},
-        "result": ["note 17", "note 31"],
-        "success": True,
-        "duration_ms": 41.5,
-    },
-    request_only=True,
-)
-A_THOUGHT = OpenApiExample(
-    "a piece of reasoning",
-    value={
-        "kind": "reasoning",
-        "agent": "filer",
-        "episode": "mailbox-7",
-        "reasoning_type": "analysis",
-        "content": "Two of the notes are invoices.",
-        "confidence": 0.8,
-        "insights": ["Both are from March."],
-        "issues": [],
-    },
-    request_only=True,
-)
-AN_EPISODE = OpenApiExample(
-    "an episode at its end",
-    value={
-        "agent": "filer",
-        "episode": "mailbox-7",
-        "session": "ann-monday",
-        "query": "File what came in over the weekend.",
-        "final_response": "Three notes are filed, one needs you.",
-        "tasks_created": 4,
-        "tasks_completed": 3,
-        "tasks_failed": 1,
-    },
-    request_only=True,
-)
 
 
 def id_parameter(request: Request, name: str) -> uuid.UUID | None:
@@ -108,8 +66,7 @@ class StepList(IngestView, generics.ListAPIView[Step]):
     @extend_schema(
         operation_id="record_steps",
         request=body_of(StepIn),
-        responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
-        examples=[A_TOOL_CALL, A_THOUGHT],
+        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         batch = STEPS.decode(raw_body(request))
@@ -143,7 +100,6 @@ class EpisodeList(IngestView, generics.ListAPIView[Episode]):
         operation_id="record_episodes",
         request=body_of(EpisodeIn),
         responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
-        examples=[AN_EPISODE],
     )
     def post(self, request: Request) -> Response:
         batch = EPISODES.decode(raw_body(request))

@@ -21,6 +21,7 @@ from models_registry.serializers import (
 )
 from models_registry.services import move_alias
 from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
 from workspaces.permissions import acting
 
 
@@ -86,7 +87,9 @@ class ExperimentList(ExperimentQuery, generics.ListAPIView[Experiment]):
     serializer_class = ExperimentSerializer
 
     @extend_schema(
-        operation_id="start_experiment", request=ExperimentStartSerializer, responses={"201": ExperimentSerializer}
+        operation_id="start_experiment",
+        request=ExperimentStartSerializer,
+        responses={"201": ExperimentSerializer, "404": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         given = ExperimentStartSerializer(data=request.data)

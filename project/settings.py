@@ -228,6 +228,11 @@ SPECTACULAR_SETTINGS = {
         "RunStateEnum": "training.models.run.RUN_STATE_CHOICES",
     },
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "workspaces.openapi.allow_null",
+        "project.openapi.show_examples",
+    ],
 }
 
 # Celery carries hints only; the jobs table is the truth (docs/adr/0004). Messages are acknowledged early.

@@ -27,6 +27,7 @@ from training.serializers import (
 )
 from workspaces.errors import FieldFault, NotFound
 from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
 from workspaces.permissions import acting
 
 
@@ -39,7 +40,11 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
     def get_queryset(self) -> Any:
         return DatasetSnapshot.objects.for_workspace(acting(self.request).workspace).select_related("agent", "artifact")
 
-    @extend_schema(operation_id="create_dataset", request=DatasetCreateSerializer, responses={"201": DatasetSerializer})
+    @extend_schema(
+        operation_id="create_dataset",
+        request=DatasetCreateSerializer,
+        responses={"201": DatasetSerializer, "404": ErrorSerializer},
+    )
     def post(self, request: Request) -> Response:
         given = DatasetCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
@@ -61,7 +66,11 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = RunSerializer
 
-    @extend_schema(operation_id="start_run", request=RunStartSerializer, responses={"201": RunSerializer})
+    @extend_schema(
+        operation_id="start_run",
+        request=RunStartSerializer,
+        responses={"201": RunSerializer, "404": ErrorSerializer},
+    )
     def post(self, request: Request) -> Response:
         given = RunStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)

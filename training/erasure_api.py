@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -68,16 +68,6 @@ class ErasureList(generics.ListAPIView[Erasure]):
         operation_id="start_erasure",
         request=ErasureStartSerializer,
         responses={"201": ErasureSerializer, "200": ErasurePreviewSerializer},
-        examples=[
-            OpenApiExample("what would be found", value={"unit": "ann", "dry_run": True}, request_only=True),
-            OpenApiExample("by the app's own reference", value={"user": "user-17"}, request_only=True),
-            OpenApiExample(
-                "counted",
-                value={"dry_run": True, "counts": {"decisions": 120, "feedback": 96, "datasets": 2}},
-                response_only=True,
-                status_codes=["200"],
-            ),
-        ],
     )
     def post(self, request: Request) -> Response:
         given = ErasureStartSerializer(data=request.data)

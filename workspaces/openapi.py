@@ -1,11 +1,22 @@
-"""How views describe themselves in OpenAPI: every operation states the one error envelope."""
+"""How views describe themselves in OpenAPI: what every operation shares is stated here, once.
+
+Errors are the one envelope, as shared responses; every POST takes an `Idempotency-Key`. Examples stand in each floor's
+`examples.py` and are put in by `project.openapi`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
 from rest_framework import serializers
+
+from workspaces.idempotency import HEADER, REPLAYED
+
+ANYTHING_OR_NULL = [{}, {"type": "null"}]
 
 
 class FaultSerializer(serializers.Serializer[Any]):
@@ -25,13 +36,187 @@ class ErrorSerializer(serializers.Serializer[Any]):
     error = ErrorBodySerializer()
 
 
-class EnvelopeSchema(AutoSchema):
-    """Adds 400, 401, 403 and, where an id is in the path, 404, all in the envelope."""
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error answer that many operations give: its name among the shared responses, and an example."""
 
-    def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
-        # Not get_response_serializers: `extend_schema` replaces that one.
-        bodies: dict[str, Any] = super()._get_response_bodies(direction)
-        for status in ["400", "401", "403", *(["404"] if "{" in self.path else [])]:
-            if status not in bodies:
-                bodies[status] = self._get_response_for_code(ErrorSerializer, status, direction=direction)
-        return bodies
+    name: str
+    description: str
+    code: str
+    message: str
+    fault: tuple[str, str, str] | None = None
+    """Field, reason, expected."""
+    headers: Mapping[str, Any] = field(default_factory=dict)
+
+    def example(self) -> dict[str, Any]:
+        fields = [dict(zip(("field", "reason", "expected"), self.fault, strict=True))] if self.fault else []
+        error = {"code": self.code, "message": self.message, "fields": fields, "request_id": "7f3f0f0e6a0b4c57"}
+        return {"error": error}
+
+
+REFUSALS = {
+    400: Refusal(
+        "NotUsable",
+        "What was sent is not usable. `fields` names every fault that could be found at once.",
+        "invalid_input",
+        "The item was not kept.",
+        ("propensity", "Expected `float` <= 1.0", "`float` <= 1.0"),
+    ),
+    401: Refusal(
+        "NotAuthenticated",
+        "Nobody is named, or the key is unknown, expired or revoked.",
+        "not_authenticated",
+        "This key is unknown, expired or revoked.",
+        headers={"WWW-Authenticate": {"schema": {"type": "string"}, "example": 'Bearer realm="api"'}},
+    ),
+    403: Refusal(
+        "NotAllowed",
+        "The key or role lacks the scope that the message names.",
+        "not_allowed",
+        "This call needs the scope admin.",
+    ),
+    404: Refusal(
+        "NotFound",
+        "Something that the request names is not there, or belongs to another workspace.",
+        "not_found",
+        "There is no such thing here.",
+    ),
+    409: Refusal(
+        "InConflict",
+        "Something else holds, as `code` says; or the first request with this Idempotency-Key has no answer yet.",
+        "request_in_flight",
+        "The first request with this Idempotency-Key is still being answered; ask again.",
+    ),
+    410: Refusal(
+        "Erased",
+        "What had this id was erased at a person's request, and is not taken again.",
+        "erased",
+        "What was recorded under this id was erased.",
+        ("id", "01a1f805-50a4-7d43-a901-42a0ce80c4b0 was erased", "leave it out"),
+    ),
+    411: Refusal(
+        "LengthRequired",
+        "A chunked body.",
+        "length_required",
+        "Send a Content-Length; chunked bodies are not taken.",
+    ),
+    413: Refusal(
+        "TooLarge", "The body is too long.", "too_large", "The body has 1048577 bytes; at most 1048576 are taken."
+    ),
+    415: Refusal(
+        "UnsupportedMediaType",
+        "The Content-Type or Content-Encoding is not taken.",
+        "unsupported_media_type",
+        'Unsupported media type "text/plain" in request.',
+    ),
+    422: Refusal(
+        "KeyReused",
+        "The Idempotency-Key stands for another request; or, of an agent that is asked, `backend_refused`.",
+        "idempotency_key_reused",
+        "This Idempotency-Key was used for another request; send a fresh one.",
+    ),
+    429: Refusal(
+        "TooManyRequests",
+        "The key has sent its requests of this minute. Nothing was done.",
+        "too_many_requests",
+        "This key may send 30000 requests a minute; go on after the time in Retry-After.",
+        headers={
+            "Retry-After": {
+                "description": "Seconds to wait",
+                "schema": {"type": "integer", "minimum": 1},
+                "example": 17,
+            }
+        },
+    ),
+    503: Refusal(
+        "Unavailable",
+        "Not right now: send the same request again.",
+        "unavailable",
+        "The database does not answer; send the same request again.",
+    ),
+}
+IDEMPOTENCY_KEY = {
+    "name": HEADER,
+    "in": "header",
+    "description": "Of your making, fresh for each thing that you want done. The first success is kept, and the same "
+    "request under the key gets it again.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    "example": "note-17-filed",
+}
+IDEMPOTENT_REPLAYED = {
+    "description": f"The answer is the first one to this {HEADER}, kept and sent again.",
+    "schema": {"type": "string", "enum": ["true"]},
+}
+
+
+class EnvelopeSchema(AutoSchema):
+    """States the refusals that apply to every operation of its kind, beside those that a view declares itself."""
+
+    def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        operation = super().get_operation(*args, **kwargs)
+        if operation is None:
+            return None
+        responses = operation["responses"]
+        for status in sorted({*self._refused_with(operation), *(int(one) for one in responses if int(one) >= 400)}):
+            responses[str(status)] = self._share_refusal(status)
+        if self.method == "POST":
+            operation.setdefault("parameters", []).append(
+                self._share(ResolvedComponent.PARAMETER, "IdempotencyKey", IDEMPOTENCY_KEY)
+            )
+            replayed = self._share(ResolvedComponent.HEADER, "IdempotentReplayed", IDEMPOTENT_REPLAYED)
+            for status, response in responses.items():
+                if status.startswith("2"):
+                    response.setdefault("headers", {})[REPLAYED] = replayed
+        operation["responses"] = dict(sorted(responses.items()))
+        return operation
+
+    def _refused_with(self, operation: dict[str, Any]) -> set[int]:
+        """Who may not, too often, not now; and what goes wrong with parameters, bodies and keys."""
+        parameters = operation.get("parameters", [])
+        places = {parameter["in"] for parameter in parameters}
+        has_body = "requestBody" in operation
+        statuses = {401, 403, 429, 503}
+        if has_body or "query" in places or self.method == "POST":
+            statuses |= {400}
+        # A cursor that was not made here is not there.
+        if "path" in places or "cursor" in {parameter["name"] for parameter in parameters}:
+            statuses |= {404}
+        if has_body:
+            statuses |= {411, 413, 415}
+        if self.method == "POST":
+            statuses |= {409, 422}
+        return statuses
+
+    def _share_refusal(self, status: int) -> dict[str, Any]:
+        refusal = REFUSALS[status]
+        content = self._get_response_for_code(ErrorSerializer, str(status))["content"]
+        for media in content.values():
+            media["example"] = refusal.example()
+        shown: dict[str, Any] = {"description": refusal.description, "content": content}
+        if refusal.headers:
+            shown["headers"] = dict(refusal.headers)
+        return self._share(ResolvedComponent.RESPONSE, refusal.name, shown)
+
+    def _share(self, kind: str, name: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        """A reference to the component, which is registered with its first use."""
+        component = ResolvedComponent(name=name, type=kind, schema=dict(content), object=name)
+        self.registry.register_on_missing(component)
+        reference: dict[str, Any] = component.ref
+        return reference
+
+
+def allow_null(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
+    """A postprocessing hook: null fits `{}`, so that drf-spectacular's `oneOf: [{}, null]` would refuse it as two."""
+
+    def mend(node: Any) -> None:
+        if isinstance(node, dict):
+            if node.get("oneOf") == ANYTHING_OR_NULL:
+                del node["oneOf"]
+            for inner in node.values():
+                mend(inner)
+        elif isinstance(node, list):
+            for inner in node:
+                mend(inner)
+
+    mend(result)
+    return result

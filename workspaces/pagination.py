@@ -15,6 +15,14 @@ class NewestFirst(CursorPagination):
     page_size_query_param = "limit"
     max_page_size = 500
 
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        link = {"type": ["string", "null"], "format": "uri", "description": "Null at the end of the list"}
+        return {
+            "type": "object",
+            "required": ["next", "previous", "results"],
+            "properties": {"next": link, "previous": dict(link), "results": schema},
+        }
+
     def decode_cursor(self, request: Request) -> Any:
         """Raises NotFound. A position is an id: anything else was not made here and would fail in the database."""
         cursor = super().decode_cursor(request)

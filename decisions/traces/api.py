@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from drf_spectacular.utils import OpenApiExample, OpenApiTypes, extend_schema
+from drf_spectacular.utils import OpenApiTypes, extend_schema
 from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
@@ -88,43 +88,6 @@ class Traces(APIView):
         operation_id="export_traces",
         request={otlp.JSON: OpenApiTypes.OBJECT, otlp.PROTOBUF: OpenApiTypes.BINARY},
         responses={(200, otlp.JSON): OpenApiTypes.OBJECT, (200, otlp.PROTOBUF): OpenApiTypes.BINARY},
-        examples=[
-            OpenApiExample(
-                "a tool call",
-                value={
-                    "resourceSpans": [
-                        {
-                            "resource": {
-                                "attributes": [{"key": "service.name", "value": {"stringValue": "notes-app"}}]
-                            },
-                            "scopeSpans": [
-                                {
-                                    "spans": [
-                                        {
-                                            "traceId": "5b8efff798038103d269b633813fc60c",
-                                            "spanId": "eee19b7ec3c1b174",
-                                            "name": "execute_tool search_notes",
-                                            "startTimeUnixNano": "1795176000000000000",
-                                            "endTimeUnixNano": "1795176000041000000",
-                                            "attributes": [
-                                                {
-                                                    "key": "gen_ai.operation.name",
-                                                    "value": {"stringValue": "execute_tool"},
-                                                },
-                                                {"key": "gen_ai.tool.name", "value": {"stringValue": "search_notes"}},
-                                            ],
-                                        }
-                                    ]
-                                }
-                            ],
-                        }
-                    ]
-                },
-                media_type=otlp.JSON,
-                request_only=True,
-            ),
-            OpenApiExample("everything was kept", value={}, media_type=otlp.JSON, response_only=True),
-        ],
     )
     def post(self, request: Request) -> HttpResponse:
         body = request.data if isinstance(request.data, bytes) else b""  # an empty body asks no parser

@@ -1,0 +1,99 @@
+"""What the OpenAPI document shows of this floor. PURE. The story is told in `workspaces.examples`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from workspaces.examples import MOMENT, Example, page
+
+MODEL = "01a1f97f-f364-70f1-8e34-89638534f457"
+VERSION = "01a1f8ed-5f8c-727a-85c4-051211072231"
+CHAMPION = "01a1f8c5-cd56-78ca-babf-ccea4a14876a"
+EXPERIMENT = "01a1f8b0-a205-746d-b1e7-d3ad2c33be0a"
+DIGEST = "9c1185a5c5e9fc54612808977ee8f548b2258d31a8c4d1d0f4b4a9f0d0b4a5e1"
+
+A_MODEL = {"id": MODEL, "name": "filer", "description": "", "champion": "filer:1", "created_at": MOMENT}
+A_VERSION = {
+    "id": VERSION,
+    "name": "filer:2",
+    "model": "filer",
+    "number": 2,
+    "state": "ready",
+    "kind": "adapter",
+    "digest": DIGEST,
+    "base": CHAMPION,
+    "parent": CHAMPION,
+    "method": "posterior",
+    "description": "",
+    "metrics": {"accuracy": 0.81},
+    "aliases": [],
+    "created_at": MOMENT,
+    "marked_at": None,
+}
+AN_EXPERIMENT = {
+    "id": EXPERIMENT,
+    "name": "filer:2 against filer:1",
+    "model": "filer",
+    "state": "running",
+    "variants": {"control": "filer:1", "treatment": "filer:2"},
+    "promote_e": 40.0,
+    "rollback_e": 20.0,
+    "min_units_per_arm": 200,
+    "min_seconds": 3600.0,
+    "exposure_window_seconds": 86400.0,
+    "missing": "exclude",
+    "guardrails": [
+        {
+            "measure": "latency",
+            "margin": 0.02,
+            "budget_ms": 400.0,
+            "units": 310,
+            "estimate": -0.004,
+            "log_e_non_inferior": 1.9,
+            "log_e_harm": -0.7,
+            "harm_e": 20.0,
+        }
+    ],
+    "guardrail_e": 20.0,
+    "max_excess_failures": 0.05,
+    "min_requests_for_failures": 50,
+    "units_control": 154,
+    "units_treatment": 156,
+    "log_e_plus": 1.4,
+    "log_e_minus": -1.1,
+    "estimate": 0.06,
+    "low": -0.05,
+    "high": 0.17,
+    "sample_ratio_mismatch": False,
+    "requests_control": 171,
+    "failed_control": 0,
+    "requests_treatment": 173,
+    "failed_treatment": 1,
+    "verdict": "",
+    "started_at": MOMENT,
+    "ended_at": None,
+}
+STOPPED = {"state": "stopped", "verdict": "stopped by hand", "ended_at": MOMENT}
+
+EXAMPLES: Mapping[str, Sequence[Example]] = {
+    "models_list": [Example(page(A_MODEL))],
+    "versions_list": [Example(page(A_VERSION))],
+    "versions_retrieve": [Example(A_VERSION, path={"id": VERSION})],
+    "promote_version": [Example(A_VERSION | {"aliases": ["champion"]}, path={"id": VERSION})],
+    "experiments_list": [Example(page(AN_EXPERIMENT))],
+    "experiments_retrieve": [Example(AN_EXPERIMENT, path={"id": EXPERIMENT})],
+    "start_experiment": [
+        Example(
+            AN_EXPERIMENT,
+            201,
+            {
+                "treatment": VERSION,
+                "name": "filer:2 against filer:1",
+                "treatment_share": 0.5,
+                "min_units_per_arm": 200,
+                "guardrails": [{"measure": "latency", "margin": 0.02, "budget_ms": 400.0}],
+            },
+        )
+    ],
+    "stop_experiment": [Example(AN_EXPERIMENT | STOPPED, path={"id": EXPERIMENT})],
+}

@@ -1,0 +1,133 @@
+"""What the OpenAPI document shows of this floor. PURE. The story is told in `workspaces.examples`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from models_registry.examples import CHAMPION, DIGEST, VERSION
+from workspaces.examples import MOMENT, Example, page
+
+DATASET = "01a1f9b3-50bd-7f13-a30c-4cdcd7288ff6"
+HELD_OUT = "01a1f7fb-e134-7e8a-92af-b4749286a175"
+RUN = "01a1f9bb-ef15-74fc-b646-8224c3e4a892"
+EVENT = "01a1f9bc-1772-769f-9b1e-49c7995253fd"
+EXPORT = "01a1f9d4-e1ab-7738-8a53-4e1b3bb4a570"
+ERASURE = "01a1f9e1-2184-7d00-b308-14c10b11ad28"
+
+A_DATASET = {
+    "id": DATASET,
+    "name": "notes of November",
+    "agent": "filer",
+    "kind": "logged",
+    "rows": 1840,
+    "digest": DIGEST,
+    "query": {"agent": "filer", "reward_spec": 1},
+    "statistics": {"mean_reward": 0.71, "confirmed_share": 0.68},
+    "created_at": MOMENT,
+    "erased_rows": 0,
+    "marked_at": None,
+}
+A_RUN = {
+    "id": RUN,
+    "agent": "filer",
+    "method": "posterior",
+    "state": "queued",
+    "dataset": DATASET,
+    "heldout": HELD_OUT,
+    "replay": None,
+    "base_version": CHAMPION,
+    "base_model": "",
+    "produced_version": None,
+    "spec": {"method": "posterior", "seed": 7, "checkpoint_every_seconds": 30.0},
+    "progress": 0.0,
+    "message": "",
+    "metrics": {},
+    "scores": None,
+    "error": "",
+    "requested_by": "key:5f2c91d07a3e",
+    "created_at": MOMENT,
+    "started_at": None,
+    "finished_at": None,
+}
+_BASE = {"mean": 0.74, "low": 0.7, "high": 0.78, "n": 400, "clusters": 400}
+_TRAINED = {"mean": 0.81, "low": 0.77, "high": 0.85, "n": 400, "clusters": 400}
+_GAIN = {"mean": 0.07, "low": 0.04, "high": 0.1, "n": 400, "clusters": 400}
+FINISHED = {
+    "state": "succeeded",
+    "produced_version": "filer:2",
+    "progress": 1.0,
+    "scores": {
+        "scores": {"base": {"accuracy": _BASE}, "trained": {"accuracy": _TRAINED}},
+        "differences": {"accuracy": _GAIN},
+    },
+    "started_at": MOMENT,
+    "finished_at": "2026-11-20T08:11:00Z",
+}
+AN_EVENT = {
+    "id": EVENT,
+    "attempt": 1,
+    "sequence": 12,
+    "kind": "progress",
+    "details": {"step": 40, "total": 120, "fraction": 0.33, "message": "epoch 1"},
+    "at": MOMENT,
+}
+AN_EXPORT = {
+    "id": EXPORT,
+    "version": "filer:2",
+    "format": "merged",
+    "state": "queued",
+    "digest": None,
+    "error": "",
+    "created_at": MOMENT,
+    "finished_at": None,
+}
+FOUND = {"decisions": 120, "feedback": 96, "labels": 14, "rewards": 118, "steps": 40, "episodes": 9, "datasets": 2}
+AN_ERASURE = {
+    "id": ERASURE,
+    "kind": "unit",
+    "fingerprint": "5d41402abc4b2a76b9719d911017c592ae2f8d1c0b7e4f3a9c6d8e1f2a3b4c5d",
+    "state": "queued",
+    "progress": 0.0,
+    "message": "",
+    "counts": {},
+    "requested_by": "key:5f2c91d07a3e",
+    "created_at": MOMENT,
+    "finished_at": None,
+}
+
+EXAMPLES: Mapping[str, Sequence[Example]] = {
+    "datasets_list": [Example(page(A_DATASET))],
+    "create_dataset": [Example(A_DATASET, 201, {"agent": "filer", "name": "notes of November"})],
+    "rebuild_dataset": [
+        Example(A_DATASET | {"name": "notes of November (rebuilt)", "rows": 1720}, 201, path={"id": DATASET})
+    ],
+    "runs_list": [Example(page(A_RUN | FINISHED))],
+    "start_run": [
+        Example(
+            A_RUN,
+            201,
+            {
+                "agent": "filer",
+                "method": "posterior",
+                "dataset": DATASET,
+                "heldout": HELD_OUT,
+                "base_version": CHAMPION,
+                "settings": {"seed": 7},
+            },
+        )
+    ],
+    "runs_retrieve": [Example(A_RUN | FINISHED, path={"id": RUN})],
+    "runs_events_list": [Example(page(AN_EVENT), path={"id": RUN})],
+    "cancel_run": [Example(A_RUN | {"state": "cancelled", "finished_at": MOMENT}, path={"id": RUN})],
+    "export_version": [Example(AN_EXPORT, 201, path={"id": VERSION})],
+    "exports_retrieve": [
+        Example(AN_EXPORT | {"state": "ready", "digest": DIGEST, "finished_at": MOMENT}, path={"id": EXPORT})
+    ],
+    "erasures_list": [Example(page(AN_ERASURE | {"state": "succeeded", "progress": 1.0, "counts": FOUND}))],
+    "start_erasure": [
+        Example({"dry_run": True, "counts": FOUND}, 200, {"unit": "ann", "dry_run": True}, name="what would be found"),
+        Example(AN_ERASURE, 201, {"unit": "ann"}, name="by the unit"),
+        Example(AN_ERASURE | {"kind": "user"}, 201, {"user": "user-1"}, name="by the app's own reference"),
+    ],
+    "erasures_retrieve": [Example(AN_ERASURE, path={"id": ERASURE})],
+}
