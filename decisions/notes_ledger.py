@@ -19,6 +19,7 @@ from decisions.export import ExportChoice, export_rows
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import DecisionIn
 from decisions.ledger import record_decisions
+from decisions.lineage import UNUSED, Use, find_uses
 from decisions.models import Agent, Decision, Item, Label, Project, Reward, StatusChange
 from decisions.notes_app import KINDS
 from decisions.services import WITHDRAWN
@@ -137,7 +138,7 @@ def list_notes_decisions(*, workspace: Workspace, chosen: ExportChoice) -> list[
 
 
 def describe_decisions(workspace: Workspace, ids: Sequence[uuid.UUID]) -> list[dict[str, Any]]:
-    """In the order of `ids`; those of another workspace are left out. Eight queries for any number."""
+    """In the order of `ids`; those of another workspace are left out. Ten queries for any number."""
     specs = [spec.id for spec in find_specs(workspace)]
     found = {
         decision.id: decision
@@ -154,14 +155,15 @@ def describe_decisions(workspace: Workspace, ids: Sequence[uuid.UUID]) -> list[d
     items = _by_ref(Item.objects.for_workspace(workspace), {decision.item_ref for decision in found.values()})
     refs = {decision.project_ref for decision in found.values()}
     projects = _by_ref(Project.objects.for_workspace(workspace), refs)
-    return [_describe(found[one], items, projects) for one in ids if one in found]
+    uses = find_uses(workspace, list(found))
+    return [_describe(found[one], items, projects, uses.get(one, UNUSED)) for one in ids if one in found]
 
 
 def _by_ref(rows: Any, refs: set[str | None]) -> dict[str, Any]:
     return {row.ref: row for row in rows.filter(ref__in=refs - {None})}
 
 
-def _describe(decision: Any, items: Mapping[str, Item], projects: Mapping[str, Project]) -> dict[str, Any]:
+def _describe(decision: Any, items: Mapping[str, Item], projects: Mapping[str, Project], use: Use) -> dict[str, Any]:
     heard = sorted(decision.feedback.all(), key=lambda row: (row.observed_at, row.id))
     gone = {row.supersedes for row in heard}
     heard = [row for row in heard if row.id not in gone]
@@ -191,6 +193,9 @@ def _describe(decision: Any, items: Mapping[str, Item], projects: Mapping[str, P
         "reward": reward.raw if reward is not None else None,
         "rewardComponents": plain_components(reward.components) if reward is not None else None,
         "rewardComputedAt": reward.computed_at if reward is not None else None,
+        "usedInTraining": use.in_training,
+        "usedInValidation": use.in_validation,
+        "trainingRunId": use.run,
         "createdAt": decision.observed_at,
         "item": _thing(decision.item_ref, items, decision.state, setup.item_at if setup else "", ("title", "status")),
         "opus": _thing(decision.project_ref, projects, decision.state, setup.project_at if setup else "", ("name",)),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 from django.test import Client
+from django.utils import timezone
 
 from decisions import compat_examples as example
 from decisions import urls_compat
@@ -15,12 +16,15 @@ from decisions.services import create_notes_agents
 from models_registry.services import register_model
 from tests.factories import (
     AgentFactory,
+    DatasetItemFactory,
+    DatasetSnapshotFactory,
     DecisionFactory,
     FeedbackFactory,
     ItemFactory,
     ModelVersionFactory,
     ProjectFactory,
     StatusChangeFactory,
+    TrainingRunFactory,
     WorkspaceFactory,
     uuid7,
 )
@@ -155,6 +159,36 @@ class TestList:
         assert shown[1]["opus"] == {"id": "opus-1", "name": "Travels"}
         assert shown[0]["opus"] is None
         assert app.get(f"{T}/decisions?agentType=STORER").json() == []
+
+    def test_it_says_which_runs_used_a_decision(self, app, agents):
+        """Those that made a version: here two learnt from it and one measured on it; one failed and one is other's."""
+        used, measured, unused = recorded(app), recorded(app), recorded(app)
+        filer = {"agent": agents["FILER"], "workspace": agents["FILER"].workspace}
+        learnt, held, failed = (DatasetSnapshotFactory(**filer) for _ in range(3))
+        for dataset, decision in ((learnt, used), (held, used), (held, measured), (failed, unused)):
+            DatasetItemFactory(dataset=dataset, decision=Decision.objects.get(id=decision["id"]))
+        over = {"state": "succeeded", "started_at": timezone.now(), "finished_at": timezone.now()}
+
+        def version():
+            return ModelVersionFactory(registered_model=agents["FILER"].registered_model)
+
+        other = DatasetSnapshotFactory(**filer)
+        TrainingRunFactory(**filer, dataset=learnt, **over, produced_version=version())
+        replayed = TrainingRunFactory(**filer, dataset=other, replay=learnt, **over, produced_version=version())
+        judged = TrainingRunFactory(**filer, dataset=other, heldout=held, **over, produced_version=version())
+        TrainingRunFactory(**filer, dataset=failed, **over | {"state": "failed"})
+        TrainingRunFactory(**filer, dataset=failed)
+
+        shown = {one["id"]: one for one in app.get(f"{T}/decisions").json()}
+        told = {
+            one["id"]: tuple(shown[one["id"]][name] for name in ("usedInTraining", "usedInValidation", "trainingRunId"))
+            for one in (used, measured, unused)
+        }
+        assert told == {
+            used["id"]: (True, True, str(replayed.id)),
+            measured["id"]: (False, True, str(judged.id)),
+            unused["id"]: (False, False, None),
+        }
 
     def test_filters_by_reward_and_feedback(self, app):
         good, bad, none = recorded(app), recorded(app), recorded(app)
