@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from decisions.episodes import TRACE, Named, ensure_episodes
+from decisions.errors import Erased
 from decisions.ingest.decoding import ItemError
 from decisions.ingest.step_schemas import EpisodeIn
 from decisions.ledger import COST_GRAIN, Kept, Outcome, check_moment, find_agents, unknown_agent
@@ -53,6 +54,9 @@ def record_episodes(*, by: Actor, items: Sequence[tuple[int, EpisodeIn]]) -> Out
     kept, changed = [], set()
     for index, key, item in good:
         row = rows[ids[key]]
+        if row.is_erased:
+            errors.append(ItemError.of(index, Erased.named("episode")))
+            continue
         news = _apply(row, item)
         changed |= {row.id} if news else set()
         kept.append(Kept(index, row.id, row.id in before and not news))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
 from django.db import connection
 
+from decisions.erased_names import EPISODE, episode_name, find_erased
 from decisions.models import Decision, Episode, Step
 from workspaces.actors import Actor
 
@@ -23,8 +24,9 @@ Named = tuple[uuid.UUID, str]
 def ensure_episodes(*, by: Actor, named: Mapping[Named, dt.datetime]) -> dict[Named, uuid.UUID]:
     """Ids of the episodes of these names; what is missing is made, started at the given moment.
 
-    Four queries for any number. Call inside a transaction. In one order everywhere, so that two batches with the same
-    names do not wait for each other.
+    A name that was erased leads to the episode that had it, which stays erased: it is not stored again. Five queries
+    for any number. Call inside a transaction. In one order everywhere, so that two batches with the same names do not
+    wait for each other.
     """
     traces: dict[str, Named] = {}
     plain: list[Named] = []
@@ -33,6 +35,8 @@ def ensure_episodes(*, by: Actor, named: Mapping[Named, dt.datetime]) -> dict[Na
             traces.setdefault(match[1], key)
         else:
             plain.append(key)
+    gone = _find_erased_names(by, plain)
+    plain = [key for key in plain if key not in gone]
     missing = [
         Episode(workspace=by.workspace, agent_id=agent, external_id=name, started_at=named[agent, name])
         for agent, name in plain
@@ -49,7 +53,25 @@ def ensure_episodes(*, by: Actor, named: Mapping[Named, dt.datetime]) -> dict[Na
         rows = Episode.objects.for_workspace(by.workspace).filter(trace__in=traces)
         ids = dict(rows.values_list("trace", "id"))
         found |= {key: ids[match[1]] for key in named if (match := TRACE.match(key[1]))}
+    found |= gone
     return {key: found[key] for key in named}
+
+
+def find_erased_episodes(*, by: Actor, named: Collection[Named]) -> set[Named]:
+    """Those of the names whose episodes were erased. Two queries for any number."""
+    traces = {key: match[1] for key in named if (match := TRACE.match(key[1]))}
+    found = set(_find_erased_names(by, set(named) - set(traces)))
+    if traces:
+        rows = Episode.objects.for_workspace(by.workspace).filter(trace__in=traces.values())
+        gone = {row.trace for row in rows.only("trace", "external_id") if row.is_erased}
+        found |= {key for key, trace in traces.items() if trace in gone}
+    return found
+
+
+def _find_erased_names(by: Actor, named: Iterable[Named]) -> dict[Named, uuid.UUID]:
+    names = {episode_name(*key): key for key in named}
+    found = find_erased(by.workspace, EPISODE, names)
+    return {names[name]: row for name, row in found.items() if row is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,7 +311,7 @@ def erase_decisions(*, workspace: Workspace, ids: Iterable[uuid.UUID], secret: b
     return counts
 
 
-def _erase_what_hangs_on(cursor: Any, known: Mapping[str, Any]) -> Counter[str]:
+def _erase_what_hangs_on(cursor: Any, known: dict[str, Any]) -> Counter[str]:
     """Feedback on these decisions, their labels and rewards."""
     counts: Counter[str] = Counter()
     feedback = _FEEDBACK.format(which="decision_id = ANY(%(ids)s)", unit="unit", left=NOT_ERASED)
@@ -321,17 +321,14 @@ def _erase_what_hangs_on(cursor: Any, known: Mapping[str, Any]) -> Counter[str]:
     return counts
 
 
-def _erase_items(cursor: Any, known: Mapping[str, Any]) -> Counter[str]:
+def _erase_items(cursor: Any, known: dict[str, Any]) -> Counter[str]:
     """Items and projects that nobody else's decision is about, and changes of status of these items or by these
     decisions."""
     counts: Counter[str] = Counter()
     cursor.execute(_ALONE, known)
     alone = cursor.fetchall()
-    known = {
-        **known,
-        "item_ids": [row[0] for row in alone],
-        "projects": [*known["projects"], *({row[1] for row in alone} - {""})],
-    }
+    projects = [*known["projects"], *({row[1] for row in alone} - {""})]
+    known = dict(known, item_ids=[row[0] for row in alone], projects=projects)
     cursor.execute(_CHANGE_NAMES, known | {"kind": CHANGE})
     counts["status_changes"] = _run(cursor, _CHANGES, known)
     cursor.execute(_ITEM_REFS, known | {"kind": ITEM})
@@ -340,7 +337,7 @@ def _erase_items(cursor: Any, known: Mapping[str, Any]) -> Counter[str]:
     return counts
 
 
-def _erase_episodes(cursor: Any, known: Mapping[str, Any]) -> Counter[str]:
+def _erase_episodes(cursor: Any, known: dict[str, Any]) -> Counter[str]:
     """Episodes with their steps and the feedback on them. Steps of other people's decisions in them stay."""
     counts: Counter[str] = Counter()
     cursor.execute(_EPISODE_NAMES, known | {"kind": EPISODE})
@@ -361,7 +358,7 @@ def erase_rest(*, workspace: Workspace, person: Person, secret: bytes) -> Counte
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('reckoner.erasing', 'on', true)")
         cursor.execute(_LATE.format(field=field_of(person)), known)
-        late = {"ids": [row[0] for row in cursor.fetchall()], "episodes": []}
+        late: dict[str, Any] = {"ids": [row[0] for row in cursor.fetchall()], "episodes": []}
         if late["ids"]:
             counts += _erase_what_hangs_on(cursor, known | late)
             counts["steps"] = _run(cursor, _STEPS, known | late)
@@ -380,7 +377,9 @@ def erase_rest(*, workspace: Workspace, person: Person, secret: bytes) -> Counte
         if person.unit is not None:
             cursor.execute(_KINDS_OF_UNIT, known)
             kinds = {row[0] for row in cursor.fetchall()}
-            things = {name: [person.unit] if kind in kinds else [] for kind, name in UNITS_WITH_ROWS.items()}
+            things: dict[str, Any] = {
+                name: [person.unit] if kind in kinds else [] for kind, name in UNITS_WITH_ROWS.items()
+            }
             counts += _erase_items(cursor, known | things)
         cursor.execute("SELECT set_config('reckoner.erasing', 'off', true)")
     if person.unit is not None:

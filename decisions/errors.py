@@ -30,6 +30,13 @@ class Erased(ReckonerError):
         error.ids = frozenset(ids)
         return error
 
+    @classmethod
+    def named(cls, field: str) -> "Erased":
+        """Of something that has no id of the client's: the name in `field`, which the answer does not repeat."""
+        return cls(
+            "What was recorded under this name was erased.", faults=[FieldFault(field, "was erased", "leave it out")]
+        )
+
 
 class InvalidTemplate(InvalidInput):
     code = "invalid_template"

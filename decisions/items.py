@@ -13,7 +13,8 @@ from django.db import transaction
 from django.utils import timezone
 from msgspec import UNSET, Meta, UnsetType
 
-from decisions.errors import IdConflict
+from decisions.erased_names import CHANGE, ITEM, find_erased
+from decisions.errors import Erased, IdConflict
 from decisions.ingest.decoding import ItemError, fault_of
 from decisions.ingest.schemas import Count, Moment, Name, Share, Text
 from decisions.ledger import Kept, Outcome, check_id, check_moment, content_hash
@@ -21,6 +22,7 @@ from decisions.models import Decision, Item, ItemOutcome, Project, StatusChange,
 from decisions.notes_app.outcomes import expected_minutes
 from decisions.outcome_spread import spread_outcomes
 from decisions.services import judge_decision
+from decisions.tombstones import ERASED_HASH
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
 from workspaces.ids import uuid7
@@ -75,29 +77,52 @@ class _Reported:
     observed_at: dt.datetime
     digest: bytes
 
+    @property
+    def names(self) -> list[uuid.UUID | str]:
+        """What a repeat of it is recognised by."""
+        return [name for name in (self.given.id, self.given.external_id) if name is not UNSET and name is not None]
+
+
+def _first(one: _Reported, known: Mapping[Any, StatusChange]) -> StatusChange | None:
+    return next((known[name] for name in one.names if name in known), None)
+
+
+def _refusal(one: _Reported, first: StatusChange) -> ReckonerError | None:
+    """None where the same was said before."""
+    if bytes(first.content_hash) == one.digest:
+        return None
+    if bytes(first.content_hash) == ERASED_HASH:
+        return Erased.of([first.id])
+    message = f"{one.names[0]} was recorded before with other content"
+    field = "id" if one.given.id is not UNSET else "external_id"
+    return IdConflict(message, faults=[FieldFault(field, message, "a fresh id")])
+
 
 @transaction.atomic
 def record_status_changes(*, by: Actor, items: Sequence[tuple[int, StatusChangeIn]]) -> Outcome:
     """In order of the clients' clocks. Bad ones are reported, the rest is stored, and what ends an item spread."""
     now = timezone.now()
     reported, errors = _check(by, items, now)
-    there = _find_items(by.workspace, reported)
     known = _find_repeats(by.workspace, reported)
+    # What is refused or told again makes no item and renames no project.
+    fresh_ones = [one for one in reported if _first(one, known) is None]
+    there = _find_items(by.workspace, fresh_ones)
+    known |= _find_repeats(by.workspace, fresh_ones)  # the same request may have been before us while we waited
     kept: list[Kept] = []
     fresh: list[StatusChange] = []
     for one in sorted(reported, key=lambda one: (one.observed_at, one.index)):
-        names = [name for name in (one.given.id, one.given.external_id) if name is not UNSET and name is not None]
-        first = next((known[name] for name in names if name in known), None)
-        if first is not None:
-            if bytes(first.content_hash) == one.digest:
+        if (first := _first(one, known)) is not None:
+            error = _refusal(one, first)
+            if error is None:
                 kept.append(Kept(one.index, first.id, duplicate=True))
             else:
-                message = f"{names[0]} was recorded before with other content"
-                fault = FieldFault("id" if one.given.id is not UNSET else "external_id", message, "a fresh id")
-                errors.append(ItemError.of(one.index, IdConflict(message, faults=[fault])))
+                errors.append(ItemError.of(one.index, error))
             continue
-        change = _change(by.workspace, there[one.given.item_ref], one, now)
-        known |= dict.fromkeys([*names, change.id], change)
+        if (item := there.get(one.given.item_ref)) is None:  # erased while we waited for it
+            errors.append(ItemError.of(one.index, Erased.named("item_ref")))
+            continue
+        change = _change(by.workspace, item, one, now)
+        known |= dict.fromkeys([*one.names, change.id], change)
         fresh.append(change)
         kept.append(Kept(one.index, change.id, duplicate=False))
     Item.objects.bulk_update(
@@ -114,15 +139,21 @@ def _check(
     by: Actor, items: Sequence[tuple[int, StatusChangeIn]], now: dt.datetime
 ) -> tuple[list[_Reported], list[ItemError]]:
     decisions = {item.decision_id for _, item in items if item.decision_id is not None}
-    foreign = set(
-        Decision.objects.filter(id__in=decisions).exclude(workspace=by.workspace).values_list("id", flat=True)
-    )
+    about = {
+        row: (workspace != by.workspace.id, bytes(digest) == ERASED_HASH)
+        for row, workspace, digest in Decision.objects.filter(id__in=decisions).values_list(
+            "id", "workspace_id", "content_hash"
+        )
+    }
     ids = {item.id for _, item in items if item.id is not UNSET}
     taken = set(StatusChange.objects.filter(id__in=ids).exclude(workspace=by.workspace).values_list("id", flat=True))
+    names = find_erased(by.workspace, CHANGE, {item.external_id for _, item in items if item.external_id is not None})
+    gone = _find_gone(by.workspace, {item.item_ref for _, item in items})
     reported, errors = [], []
     for index, item in items:
+        foreign, erased = about.get(item.decision_id, (False, False))
         faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now))
-        if item.decision_id in foreign:
+        if foreign:
             faults.append(FieldFault("decision_id", "is unknown here", "an id of yours"))
         if item.id in taken:
             faults.append(FieldFault("id", "is taken", "a fresh id"))
@@ -130,9 +161,26 @@ def _check(
             error: ReckonerError = InvalidInput("The change is not usable.", faults=faults)
             errors.append(ItemError.of(index, error))
             continue
+        if item.external_id in names:
+            errors.append(ItemError.of(index, Erased.named("external_id")))
+            continue
+        if erased and item.decision_id is not None:
+            errors.append(ItemError.of(index, Erased.of([item.decision_id], field="decision_id")))
+            continue
+        if item.item_ref in gone:
+            errors.append(ItemError.of(index, Erased.named("item_ref")))
+            continue
         moment = now if item.observed_at is UNSET else item.observed_at
         reported.append(_Reported(index, item, moment, content_hash(item)))
     return reported, errors
+
+
+def _find_gone(workspace: Workspace, refs: set[str]) -> set[str]:
+    """Those whose items were erased. One that a decision since then is about is as good as new."""
+    gone = set(find_erased(workspace, ITEM, refs))
+    if gone:
+        gone -= set(Decision.objects.filter(workspace=workspace, item_ref__in=gone).values_list("item_ref", flat=True))
+    return gone
 
 
 def _find_items(workspace: Workspace, reported: Sequence[_Reported]) -> dict[str, Item]:
@@ -202,8 +250,10 @@ def _change(workspace: Workspace, item: Item, one: _Reported, now: dt.datetime) 
 def judge_status_change(*, by: Actor, change: StatusChange, verdict: str, correction: Any = None) -> StatusChange:
     """What a person says of the change; the decision behind it, where one is named, gets the same verdict.
 
-    A CORRECTED change's swimlane, priority and labels then hold for the item. Raises InvalidInput.
+    A CORRECTED change's swimlane, priority and labels then hold for the item. Raises InvalidInput, Erased.
     """
+    if bytes(change.content_hash) == ERASED_HASH:
+        raise Erased.of([change.id])
     if verdict not in Verdict.values:
         raise InvalidInput(
             "The verdict is unknown.", faults=[FieldFault("feedback", f"{verdict!r} is unknown", ", ".join(Verdict))]

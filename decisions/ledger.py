@@ -18,6 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from decisions.actions import Space, make_space
 from decisions.episodes import ensure_episodes
+from decisions.erased_names import FEEDBACK, find_erased
 from decisions.errors import Erased, IdConflict, UnknownAgent
 from decisions.ingest.decoding import ItemError
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
@@ -224,8 +225,14 @@ def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since
     now = timezone.now()
     barred = _find_targets(by, [item for _, item in items])
     keyed = _find_keys(by, [item for _, item in items])
+    # Feedback on a unit is what else an erasure takes: its key is all that a repeat without an id is recognised by.
+    spent = find_erased(
+        by.workspace, FEEDBACK, {i.idempotency_key for _, i in items if i.unit is not None and i.idempotency_key}
+    )
 
     def as_row(item: FeedbackIn) -> Row:
+        if item.unit is not None and item.idempotency_key in spent:
+            raise Erased.named("idempotency_key")
         row = _feedback_row(by, item, barred, now, since)
         if item.idempotency_key is not None:
             # A repeat without an id of its own is recognised by its key: it takes the id that the first one got.
@@ -373,7 +380,7 @@ def resolve_episodes(by: Actor, rows: Iterable[Row]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Targets:
-    """Of feedback: those of another workspace, and decisions of this one that were erased."""
+    """Of feedback: those of another workspace, and decisions and episodes of this one that were erased."""
 
     foreign: set[uuid.UUID]
     erased: set[uuid.UUID]
@@ -389,8 +396,10 @@ def _find_targets(by: Actor, items: Sequence[FeedbackIn]) -> _Targets:
     erased = {row for row, workspace in owners.items() if workspace == by.workspace.id}
     foreign = set(owners) - erased
     if episodes:
-        own = set(Episode.objects.for_workspace(by.workspace).filter(id__in=episodes).values_list("id", flat=True))
-        foreign |= episodes - own  # an episode is made by what first names it, so it must be there
+        rows = Episode.objects.for_workspace(by.workspace).filter(id__in=episodes).only("id", "external_id")
+        there = {row.id: row.is_erased for row in rows}
+        foreign |= episodes - set(there)  # an episode is made by what first names it, so it must be there
+        erased |= {row for row, gone in there.items() if gone}
     if superseded:
         own = set(Feedback.objects.for_workspace(by.workspace).filter(id__in=superseded).values_list("id", flat=True))
         foreign |= superseded - own
@@ -423,8 +432,9 @@ def _feedback_row(by: Actor, item: FeedbackIn, barred: _Targets, now: dt.datetim
     for name in ("decision_id", "episode_id", "supersedes"):
         if getattr(item, name) in barred.foreign:
             raise NotFound(f"There is no such {name}.", faults=[FieldFault(name, "is unknown here", "an id of yours")])
-    if item.decision_id is not None and item.decision_id in barred.erased:
-        raise Erased.of([item.decision_id], field="decision_id")
+    for name in ("decision_id", "episode_id"):
+        if (target := getattr(item, name)) in barred.erased:
+            raise Erased.of([target], field=name)
     return {
         "id": uuid7() if item.id is UNSET else item.id,
         "workspace_id": by.workspace.id,

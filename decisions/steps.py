@@ -11,6 +11,8 @@ from typing import Any
 from django.utils import timezone
 from msgspec import UNSET
 
+from decisions.episodes import Named, find_erased_episodes
+from decisions.errors import Erased
 from decisions.ingest.step_schemas import StepIn
 from decisions.ingest.writer import Row, Table
 from decisions.ledger import (
@@ -25,6 +27,7 @@ from decisions.ledger import (
     write_batch,
 )
 from decisions.models import Decision
+from decisions.tombstones import ERASED_HASH
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, NotFound
 from workspaces.ids import uuid7, uuid7_time
@@ -79,24 +82,36 @@ def record_steps(*, by: Actor, items: Sequence[tuple[int, StepIn]], since: dt.da
         row[0]: row[1:]
         for row in Decision.objects.filter(
             id__in={item.decision_id for _, item in items if item.decision_id is not None}
-        ).values_list("id", "workspace_id", "episode_id")
+        ).values_list("id", "workspace_id", "episode_id", "content_hash")
     }
+    # A living decision's steps are its own, whatever became of the episode.
+    gone = find_erased_episodes(
+        by=by, named={name for _, item in items if item.decision_id not in found and (name := _episode(item, rooms))}
+    )
 
     def as_row(item: StepIn) -> Row:
-        return _step_row(by, item, rooms, found, now, since)
+        row = _step_row(by, item, rooms, found, now, since)
+        if item.decision_id not in found and _episode(item, rooms) in gone:
+            raise Erased.named("episode")
+        return row
 
     return write_batch(STEP_TABLE, items, as_row, by)
+
+
+def _episode(item: StepIn, rooms: dict[str, AgentRoom]) -> Named | None:
+    room = rooms.get(item.agent) if item.agent is not None else None
+    return (room.agent.id, item.episode) if room is not None and item.episode is not None else None
 
 
 def _step_row(
     by: Actor,
     item: StepIn,
     rooms: dict[str, AgentRoom],
-    decisions: dict[uuid.UUID, tuple[uuid.UUID, uuid.UUID | None]],
+    decisions: dict[uuid.UUID, tuple[uuid.UUID, uuid.UUID | None, bytes]],
     now: dt.datetime,
     since: dt.datetime | None,
 ) -> Row:
-    """Gathers every fault of one item. Raises InvalidInput or NotFound."""
+    """Gathers every fault of one item. Raises InvalidInput, NotFound or Erased."""
     faults = check_moment(item.started_at, "started_at") + ([] if item.id is UNSET else check_id(item.id, now, since))
     if (item.agent is None) != (item.episode is None):
         missing = "agent" if item.agent is None else "episode"
@@ -111,11 +126,14 @@ def _step_row(
         faults.append(FieldFault("success", "is true beside an error", "false, or no error"))
     if faults:
         raise InvalidInput("The step is not usable.", faults=faults)
-    owner, episode = decisions.get(item.decision_id, (None, None)) if item.decision_id else (None, None)
+    unknown = (None, None, b"")
+    owner, episode, digest = decisions.get(item.decision_id, unknown) if item.decision_id else unknown
     if owner not in (None, by.workspace.id):
         raise NotFound(
             "There is no such decision.", faults=[FieldFault("decision_id", "is unknown here", "an id of yours")]
         )
+    if item.decision_id is not None and bytes(digest) == ERASED_HASH:
+        raise Erased.of([item.decision_id], field="decision_id")
     row: dict[str, Any] = {name: getattr(item, name) for name in AS_GIVEN}
     started_at = now if item.started_at is UNSET else item.started_at
     return row | {

@@ -18,6 +18,7 @@ from models_registry.models import Exposure, Observation
 from tests.decisions.conftest import body, verdict
 from tests.factories import (
     AgentFactory,
+    AgentVersionFactory,
     DecisionFactory,
     EpisodeFactory,
     ExposureFactory,
@@ -331,4 +332,104 @@ class TestNeverAgain:
         erase(workspace)
         answer = api("route:read").post("agents/filer/decide", {"id": str(decision.id), "state": {"text": "Ann"}})
         assert answer.status_code == 410
+        assert texts_of("ann") == []
+
+
+class TestEpisodesNeverAgain:
+    """An erased episode is recognised by id, name and trace; it takes decisions, and nothing that is told of itself."""
+
+    TRACE = "trace:" + "5b" * 16
+
+    @pytest.fixture(params=["Ann's day", TRACE], ids=["by name", "by trace"])
+    def told(self, request, api, workspace, agent):
+        """What was sent of an episode with a decision of ann's and one of bob's; then ann was erased."""
+        client = api("decisions:write", "feedback:write")
+        where = {"agent": "filer", "episode": request.param}
+        sent = [
+            ("decisions", body(id=str(uuid7()), unit="ann", episode=request.param)),
+            ("decisions", body(id=str(uuid7()), unit="bob", episode=request.param)),
+            (
+                "episodes",
+                where | {"query": "Where is Ann?", "final_response": "Ann left", "session": "Ann", "unit": "ann"},
+            ),
+            ("steps", where | {"kind": "reasoning", "id": str(uuid7()), "content": "Ann?"}),
+        ]
+        for path, what in sent:
+            assert client.post(path, what).status_code == 201, (path, what)
+        sent.append(
+            ("feedback", {"metric": "remark", "value": "Ann!", "episode_id": str(Episode.objects.get().id),
+                          "idempotency_key": "ann-click"})
+        )  # fmt: skip
+        assert client.post(*sent[-1]).status_code == 201
+        erase(workspace)
+        assert texts_of("ann") == []
+        return dict(sent[2:]) | {"of ann": sent[0][1], "of bob": sent[1][1], "where": where}
+
+    def everything(self):
+        return [list(model.objects.order_by("pk").values()) for model in (Episode, Step, Decision, Feedback)]
+
+    @pytest.mark.parametrize(
+        ("path", "fresh"),
+        [("episodes", {}), ("episodes", {"query": "Ann, again"}), ("steps", {}), ("steps", {"id": None}),
+         ("feedback", {}), ("feedback", {"idempotency_key": None})],
+    )  # fmt: skip
+    def test_a_repeat_is_told_and_nothing_changes(self, api, told, path, fresh):
+        sent = {name: value for name, value in (told[path] | fresh).items() if value is not None}
+        before = self.everything()
+        answer = api("decisions:write", "feedback:write").post(path, sent)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (410, "erased")
+        assert self.everything() == before
+
+    def test_other_people_s_repeats_do_not_store_its_name_again(self, api, told):
+        before = self.everything()
+        answer = api("decisions:write").post("decisions", told["of bob"])
+        assert (answer.status_code, answer.json()["kept"][0]["duplicate"]) == (201, True)
+        assert self.everything() == before
+
+    def test_a_new_decision_and_its_steps_belong_to_it_still(self, api, told):
+        client = api("decisions:write")
+        made = client.post("decisions", told["of bob"] | {"id": str(uuid7())}).json()["kept"][0]["id"]
+        step = told["where"] | {"kind": "tool_call", "decision_id": made, "name": "search"}
+        assert client.post("steps", step).status_code == 201
+        only = Episode.objects.get()
+        assert Decision.objects.get(id=made).episode == only
+        assert (only.is_erased, only.query, only.session.startswith("erased:")) == (True, "erased", True)
+
+    def test_of_a_batch_the_others_are_kept(self, api, told):
+        client = api("decisions:write")
+        other = {"agent": "filer", "episode": "Bob's day"}
+        answer = client.post("episodes", [told["episodes"], other | {"query": "Where is Bob?"}])
+        assert ([kept["index"] for kept in answer.json()["kept"]], answer.status_code) == ([1], 207)
+        answer = client.post("steps", [other | {"kind": "span"}, told["where"] | {"kind": "span"}])
+        assert [kept["index"] for kept in answer.json()["kept"]] == [0]
+        assert [(error["index"], error["code"]) for error in answer.json()["errors"]] == [(1, "erased")]
+
+    def test_another_workspace_s_names_are_its_own(self, api, told, other_workspace):
+        AgentVersionFactory(agent=AgentFactory(workspace=other_workspace, slug="filer"))
+        assert api.of(other_workspace).post("episodes", told["episodes"]).status_code == 201
+
+    def test_a_step_of_an_erased_decision_is_not_taken(self, api, told):
+        before = self.everything()
+        step = {"kind": "reasoning", "content": "Ann", "decision_id": told["of ann"]["id"]}
+        answer = api("decisions:write").post("steps", step)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (410, "erased")
+        assert self.everything() == before
+
+
+class TestUnitsNeverAgain:
+    def test_feedback_on_a_unit_is_recognised_by_its_key(self, api, workspace, agent):
+        client = api("feedback:write")
+        keyed = {"metric": "mood", "value": "Ann is well", "unit": "ann", "idempotency_key": "ann-1"}
+        named = {"metric": "mood", "value": "Ann is ill", "unit": "ann", "id": str(uuid7())}
+        assert client.post("feedback", [keyed, named]).status_code == 201
+        erase(workspace)
+        before = list(Feedback.objects.order_by("id").values())
+        for sent in (keyed, named, keyed | {"value": "other words of Ann"}):
+            answer = client.post("feedback", sent)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (410, "erased")
+        assert list(Feedback.objects.order_by("id").values()) == before
+        assert texts_of("ann") == []
+        # With a key of its own it is new; and an erasure of that finds it.
+        assert client.post("feedback", keyed | {"idempotency_key": "ann-2"}).status_code == 201
+        erase(workspace)
         assert texts_of("ann") == []

@@ -5,6 +5,7 @@ import datetime as dt
 import pytest
 from django.utils import timezone
 
+from decisions.erasure import Person, erase_decisions, find_decisions
 from decisions.models import Feedback, Item, Project, StatusChange
 from decisions.notes_app.outcomes import METRICS, expected_minutes
 from decisions.outcome_spread import count_waiting, spread_outcomes
@@ -199,3 +200,99 @@ class TestWhoComesLate:
         run_job(job.id)
         assert Job.objects.get(id=job.id).state == "succeeded"
         assert heard(decision)["completion"] == "DONE"
+
+
+class TestAfterAnErasure:
+    """What was erased does not come back with the next report."""
+
+    def erase(self, workspace):
+        ids = find_decisions(workspace=workspace, person=Person("unit", "ann"), after=None, size=100)
+        erase_decisions(workspace=workspace, ids=ids, secret=b"s" * 32)
+
+    def everything(self):
+        return [list(model.objects.order_by("pk").values()) for model in (Item, Project, StatusChange, Feedback)]
+
+    @pytest.fixture
+    def told(self, api, agent, workspace):
+        """A change by id and one by the app's own name, of ann's item in ann's project; the item then erased."""
+        decision = DecisionFactory(agent=agent, unit="ann", item_ref="n1", project_ref="p1")
+        first = {
+            "item_ref": "n1",
+            "status": "DOING",
+            "title": "Ann's letter",
+            "labels": ["Ann"],
+            "project_ref": "p1",
+            "project_name": "Ann's opus",
+        }
+        sent = [
+            first | {"id": str(uuid7())},
+            first | {"external_id": "app-7", "status": "DONE"},
+            first | {"id": str(uuid7()), "decision_id": str(decision.id)},
+        ]
+        report(api, *sent)
+        assert Item.objects.get().title == "Ann's letter"
+        self.erase(workspace)
+        assert (Item.objects.get().title, Project.objects.get().name) == ("erased", "erased")
+        return sent
+
+    @pytest.mark.parametrize("repeat", [0, 1, 2])
+    def test_a_repeat_is_refused_and_nothing_changes(self, api, told, repeat):
+        before = self.everything()
+        answer = api("feedback:write").post("status-changes", told[repeat])
+        assert (answer.status_code, answer.json()["error"]["code"]) == (410, "erased")
+        assert self.everything() == before
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"id": None},
+            {"external_id": "app-7", "item_ref": "n2"},
+            {"decision_id": "its", "item_ref": "n2"},
+        ],
+        ids=["its item", "its name", "its decision"],
+    )
+    def test_so_is_what_is_told_of_it_anew(self, api, told, other):
+        fields = {"id": str(uuid7()), "item_ref": "n1", "status": "DONE", "title": "Ann's letter"} | other
+        if other.get("decision_id"):
+            fields["decision_id"] = told[2]["decision_id"]
+        before = self.everything()
+        answer = api("feedback:write").post("status-changes", {k: v for k, v in fields.items() if v is not None})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (410, "erased")
+        assert self.everything() == before
+
+    def test_of_a_batch_the_others_are_kept(self, api, told):
+        answer = api("feedback:write").post("status-changes", [*told, {"item_ref": "n9", "status": "TODO"}])
+        assert answer.status_code == 207
+        assert [kept["index"] for kept in answer.json()["kept"]] == [3]
+        assert [(error["index"], error["code"]) for error in answer.json()["errors"]] == [
+            (0, "erased"), (1, "erased"), (2, "erased"),
+        ]  # fmt: skip
+        assert sorted(Item.objects.values_list("title", flat=True)) == ["", "erased"]
+
+    def test_an_item_that_a_new_decision_is_about_is_new(self, api, told, agent):
+        DecisionFactory(agent=agent, unit="bob", item_ref="n1")
+        report(api, {"item_ref": "n1", "status": "TODO", "title": "Bob's letter"})
+        assert Item.objects.get(ref="n1").title == "Bob's letter"
+
+    def test_nobody_corrects_what_is_gone(self, api, told):
+        before = self.everything()
+        answer = api("feedback:write").request(
+            "PATCH",
+            f"/api/status-changes/{told[0]['id']}/feedback",
+            {"feedback": "CORRECTED", "correction": {"labels": ["Ann"]}},
+        )
+        assert (answer.status_code, answer.json()["error"]["code"]) == (410, "erased")
+        assert self.everything() == before
+
+    def test_another_workspace_hears_nothing_of_it(self, api, told, other_workspace):
+        answer = api.of(other_workspace).post("status-changes", {"item_ref": "n1", "status": "DONE"})
+        assert answer.status_code == 201
+
+    def test_a_conflict_makes_no_item_and_renames_no_project(self, api):
+        known = str(uuid7())
+        report(api, {"item_ref": "n1", "status": "TODO", "id": known, "project_ref": "p1", "project_name": "Paint"})
+        before = self.everything()
+        other = {"item_ref": "n2", "status": "TODO", "id": known, "project_ref": "p1", "project_name": "Print"}
+        answer = api("feedback:write").post("status-changes", other)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "id_conflict")
+        assert self.everything() == before
