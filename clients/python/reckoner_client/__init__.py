@@ -11,7 +11,7 @@ from reckoner_client.errors import ConfigurationError, FieldFault, ReckonerError
 from reckoner_client.hook import Hook, hook_into_agent
 from reckoner_client.ids import uuid7
 from reckoner_client.recording import Recording, ToolCall, current_recording
-from reckoner_client.sender import Sending, Stats
+from reckoner_client.sending import Sending, Stats
 from reckoner_client.wrapping import tool
 
 __version__ = VERSION

@@ -6,7 +6,6 @@ import asyncio
 import datetime as dt
 import os
 import random
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,8 @@ import msgspec
 from reckoner_client import recording, wire, wrapping
 from reckoner_client.errors import ConfigurationError, Refusal, Unavailable
 from reckoner_client.ids import uuid7
-from reckoner_client.sender import Sender, Sending, Stats
+from reckoner_client.sender import Sender
+from reckoner_client.sending import Sending, Stats
 from reckoner_client.transport import Reply, Transport, decode, from_environment, refused
 
 __all__ = ["VERSION", "Answer", "Reckoner"]
@@ -57,10 +57,13 @@ class Reckoner:
     """A connection to one workspace of a Reckoner. Safe for threads, event loops and forks; make one a process.
 
     url: of the API, `http://host:8000/api/v1`; without a path `/api/v1` is added. RECKONER_URL where it is not given.
-    key: an API key with the scopes of what is called. RECKONER_KEY where it is not given.
+    key: an API key with the scopes of what is called. RECKONER_KEY where it is not given. A function is asked for it
+    before each request, so that a rotated key is taken up without a restart.
     policy_name: who acted in recorded decisions that do not say.
     on_refused: called in the background thread with each item that the API did not keep.
     sending: queue, batches, retries.
+    proxy: the address of an HTTP proxy, `http://user:password@host:port`; "" for none. By default HTTP_PROXY,
+    HTTPS_PROXY and NO_PROXY say it, as they do for most programs.
     enabled: False records nothing, sends nothing and needs neither address nor key: for a host's own tests.
 
     Raises ConfigurationError without address or key. After that, nothing that records raises.
@@ -69,23 +72,24 @@ class Reckoner:
     def __init__(
         self,
         url: str | None = None,
-        key: str | None = None,
+        key: str | Callable[[], str] | None = None,
         *,
         policy_name: str | None = None,
         on_refused: Callable[[Refusal], None] | None = None,
         sending: Sending | None = None,
+        proxy: str | None = None,
         enabled: bool = True,
     ) -> None:
         self.policy_name = policy_name
         self._transport: Transport | None = None
         self._sender: Sender | None = None
         self._asking: tuple[int, ThreadPoolExecutor] | None = None
-        self._asking_lock = threading.Lock()
         if enabled:
             self._transport = Transport(
                 from_environment(url, "RECKONER_URL", "address"),
-                from_environment(key, "RECKONER_KEY", "key"),
+                key if callable(key) else from_environment(key, "RECKONER_KEY", "key"),
                 version=VERSION,
+                proxy=proxy,
             )
             self._sender = Sender(self._transport, sending or Sending(), on_refused)
 
@@ -316,11 +320,14 @@ class Reckoner:
             pause = min(2 * pause, 2.0)
 
     def _asking_threads(self) -> ThreadPoolExecutor:
-        with self._asking_lock:
-            if self._asking is None or self._asking[0] != os.getpid():  # a fork leaves an executor without threads
-                pool = ThreadPoolExecutor(_ASKING_THREADS, thread_name_prefix="reckoner-ask")
-                self._asking = (os.getpid(), pool)
-            return self._asking[1]
+        # Without a lock, which a fork could leave held for ever: two loops that meet here have a pool each for once.
+        asking = self._asking
+        if asking is None or asking[0] != os.getpid():  # a fork leaves an executor without threads
+            self._asking = asking = (
+                os.getpid(),
+                ThreadPoolExecutor(_ASKING_THREADS, thread_name_prefix="reckoner-ask"),
+            )
+        return asking[1]
 
     # The queue
 

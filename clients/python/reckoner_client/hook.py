@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -49,8 +48,9 @@ class Hook:
         self._make_action = make_action
         self._fields = fields
         self._replaced = Replacements()
+        # Runs under way. Without a lock, which a fork from another thread could leave held for ever in the child: one
+        # append, one remove and one copy of a list are whole by themselves.
         self._active: list[Recording] = []
-        self._lock = threading.Lock()
 
     def unhook(self) -> None:
         """Puts everything back as it was. A second call does nothing."""
@@ -68,8 +68,8 @@ class Hook:
         """The run that this code belongs to. Pools of threads do not inherit it: there it is the only one under way."""
         if (recording := current_recording()) is not None:
             return recording
-        with self._lock:
-            return self._active[0] if len(self._active) == 1 else None
+        active = tuple(self._active)
+        return active[0] if len(active) == 1 else None
 
     def begin(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Run:
         """A context around one call of a run method: the outermost is recorded, those inside it are part of it."""
@@ -138,16 +138,14 @@ class _Run:
         if self.recording is not None:
             self._entered = self.recording.__enter__()
             self._token = _running.set((*_running.get(), self._hook))
-            with self._hook._lock:
-                self._hook._active.append(self.recording)
+            self._hook._active.append(self.recording)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._entered is None or self._token is None:
             return
         reset(_running, self._token)
-        with self._hook._lock:
-            self._hook._active.remove(self._entered)
+        self._hook._active.remove(self._entered)
         self._entered.leave()
         if self.recording is not None:
             self._entered.end(error)

@@ -2,36 +2,37 @@
 
 The host's side is `offer`: it appends under a lock and returns. One daemon thread, started by the first item and ended
 by half a minute without one, takes batches, sends them, and tries again until they are answered. Items carry ids, so
-an answer that was lost costs a repeat and nothing else.
+an answer that was lost costs a repeat and nothing else. While the key is refused its items are held, kind by kind:
+an operator may be rotating it, and what the key may send goes on meanwhile.
 """
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import itertools
 import logging
 import os
 import random
-import sys
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from reckoner_client.answers import read_outcome, says_nothing
 from reckoner_client.errors import FieldFault, Refusal, Unavailable
+from reckoner_client.exits import add_sender, register_exit
+from reckoner_client.sending import MAX_ITEM_BYTES, Sending, Stats
 from reckoner_client.transport import Reply, Transport, refused
 
-__all__ = ["Sender", "Sending", "Stats"]
+__all__ = ["Sender"]
 
 logger = logging.getLogger("reckoner_client")
 
 # A batch's kinds go out in this order: what is said about a decision comes after it.
 KINDS = ("decisions", "steps", "episodes", "feedback")
-MAX_ITEM_BYTES = 9 * 1024 * 1024
 _SPLIT = frozenset({400, 413, 422})
 _IDLE_SECONDS = 30.0
 _WARN_SECONDS = 60.0
@@ -39,77 +40,28 @@ _jitter = random.SystemRandom()  # has no state that a forked child would share
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
-    """How recorded items travel. The defaults suit a web process.
-
-    batch_items, batch_bytes: a request's most; the API takes 1,000 and 10 MB.
-    linger_seconds: how long the first item of a batch waits for others.
-    queue_items, queue_bytes: what may wait in memory, with what is under way. What comes on top is dropped.
-    first_pause_seconds, longest_pause_seconds: before try n+1 passes a random time up to first · 2ⁿ, at most longest;
-    at least what `Retry-After` says.
-    faulty_tries: how often a batch is sent to a server that answers 500 before its items are tried one by one.
-    request_seconds: to wait for an answer.
-    exit_seconds: what the process's end may wait for the queue; 0 forgets it.
-    """
-
-    batch_items: int = 500
-    batch_bytes: int = 4 * 1024 * 1024
-    linger_seconds: float = 0.5
-    queue_items: int = 10_000
-    queue_bytes: int = 64 * 1024 * 1024
-    first_pause_seconds: float = 0.5
-    longest_pause_seconds: float = 30.0
-    faulty_tries: int = 3
-    request_seconds: float = 10.0
-    exit_seconds: float = 5.0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.batch_items <= 1000 or not 1 <= self.batch_bytes <= MAX_ITEM_BYTES:
-            raise ValueError(f"a batch has 1 to 1,000 items and at most {MAX_ITEM_BYTES} bytes")
-        if self.queue_items < 1 or self.queue_bytes < 1 or self.faulty_tries < 1 or self.request_seconds <= 0:
-            raise ValueError("queue_items, queue_bytes, faulty_tries and request_seconds are positive")
-        pauses = (self.linger_seconds, self.first_pause_seconds, self.longest_pause_seconds, self.exit_seconds)
-        if min(pauses) < 0:
-            raise ValueError("no time is negative")
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """Counts of this process so far: recorded = acknowledged + refused + lost + pending.
-
-    recorded: taken into the queue. acknowledged: the API said it keeps them (or has kept them before). refused: it said
-    it does not. lost: still waiting when the client was closed. pending: waiting or under way. dropped: never taken, as
-    the queue was full or closed. retries: requests sent again. faults: items that could not even be made.
-    """
-
-    recorded: int = 0
-    acknowledged: int = 0
-    refused: int = 0
-    lost: int = 0
-    pending: int = 0
-    dropped: int = 0
-    retries: int = 0
-    faults: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class _Entry:
+    """`number`: which of those that this process recorded, from 1."""
+
     kind: str
     id: str
     data: bytes
+    number: int
 
 
-class _ItemError(msgspec.Struct):
-    index: int
-    code: str
-    fields: list[dict[str, str]] = []
+@dataclass(slots=True)
+class _Held:
+    """What waits of one kind while the key is refused for it. Moments are of the monotonic clock.
 
+    until: when it is tried again; soonest: when somebody waits for it. final: it was refused once more while closing.
+    """
 
-class _Outcome(msgspec.Struct):
-    """A batch's answer. `kept` must be there: whatever else may answer 201 acknowledges nothing."""
-
-    kept: list[msgspec.Raw]
-    errors: list[_ItemError] = []
+    entries: deque[_Entry]
+    status: int = 0
+    tries: int = 0
+    until: float = 0.0
+    soonest: float = 0.0
+    final: bool = False
 
 
 class Sender:
@@ -121,7 +73,7 @@ class Sender:
         self._on_refused = on_refused
         self._last_warning: dict[str, float] = {}
         self._clear()
-        _senders.add(self)
+        add_sender(self)
 
     def _clear(self) -> None:
         """As in a new process: nothing queued, nothing counted, no thread, no lock held."""
@@ -131,6 +83,8 @@ class Sender:
         self._work_came = threading.Condition(self._lock)
         self._settled_some = threading.Condition(self._lock)
         self._queue: deque[_Entry] = deque()
+        self._under_way: list[_Entry] = []
+        self._held: dict[str, _Held] = {}
         self._bytes = 0
         self._thread: threading.Thread | None = None
         self._sleeping = False
@@ -139,7 +93,7 @@ class Sender:
         self._hurry_until = 0.0  # somebody waits in flush or close until this moment of the monotonic clock
         self._give_up_at: float | None = None
         self._recorded = self._settled = self._acknowledged = self._refused = 0
-        self._lost = self._dropped = self._retries = self._faults = 0
+        self._lost = self._dropped = self._retries = self._faults = self._key_refusals = 0
 
     # The host's side
 
@@ -147,11 +101,11 @@ class Sender:
         """Takes one item of JSON; False when it was dropped. Never waits for the network, never raises."""
         with self._lock:
             waiting = self._recorded - self._settled
-            full = waiting >= self._sending.queue_items or self._bytes + len(data) > self._sending.queue_bytes
+            full = waiting >= self._room_for(kind) or self._bytes + len(data) > self._sending.queue_bytes
             taken = not (full or self._closed or len(data) > MAX_ITEM_BYTES)
             if taken:
-                self._queue.append(_Entry(kind, item_id, data))
                 self._recorded += 1
+                self._queue.append(_Entry(kind, item_id, data, self._recorded))
                 self._bytes += len(data)
                 if self._thread is None:
                     self._start()
@@ -179,9 +133,11 @@ class Sender:
                 refused=self._refused,
                 lost=self._lost,
                 pending=self._recorded - self._acknowledged - self._refused - self._lost,
-                dropped=self._dropped,
+                dropped=self._dropped + self._lost,
                 retries=self._retries,
                 faults=self._faults,
+                held=self._count_held(),
+                key_refusals=self._key_refusals,
             )
 
     def flush(self, timeout: float) -> bool:
@@ -200,21 +156,32 @@ class Sender:
                 return not self._lost
             self._closed = True
             self._give_up_at = until
-            if self._thread is None and self._queue:
+            lost_before = self._lost
+            waiting = bool(self._queue or self._held)
+            if self._thread is None and waiting:
                 self._start()
-            alone = self._thread is None and bool(self._queue)
+            alone = self._thread is None and waiting
         if alone:  # the interpreter is ending and starts no more threads
             self._work()
         with self._lock:
             self._wait_until(self._recorded, until)
             left = self._recorded - self._acknowledged - self._refused - self._lost
+            why = f"no answer in the {timeout:g} s that closing may take"
+            for held in self._held.values():
+                if held.status:
+                    why = f"the key or the address is refused (status {held.status})"
+                held.entries.clear()
             self._queue.clear()
             self._over = True
             self._lost += left
+            lost = self._lost - lost_before
             self._work_came.notify_all()
-        if left:
-            logger.warning("%d recorded items were not sent in the %g s that closing may take", left, timeout)
-        return not left
+        if lost:
+            self._log("%d recorded items were not sent and are dropped: %s", lost, why)
+        return not lost
+
+    def close_at_exit(self) -> None:
+        self.close(self._sending.exit_seconds)
 
     def after_fork(self) -> None:
         """In the child: the queue, the thread and the connections are the parent's, who sends what was queued."""
@@ -226,7 +193,7 @@ class Sender:
     # The thread's side
 
     def _start(self) -> None:
-        _register_exit()
+        register_exit()
         thread = threading.Thread(target=self._work, name="reckoner-client", daemon=True)
         try:
             thread.start()
@@ -238,58 +205,139 @@ class Sender:
     def _work(self) -> None:
         pid = self._pid
         while batch := self._take():
+            kept: list[_Entry] = []
             try:
-                self._deliver(batch)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next batch must still go
+                self._deliver(batch, kept)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the thread is ours and the next batch must go
                 self.count_fault(error)
             if self._pid != pid:
                 return  # `on_refused` forked, and this is the child: it has a queue of its own
-            self._settle(batch)
+            self._settle(batch, kept)
 
     def _take(self) -> list[_Entry]:
         """The next batch; empty when the thread is to end."""
         sending = self._sending
         with self._lock:
-            while not self._queue:
-                self._sleeping = not self._closed
-                woken = not self._closed and self._work_came.wait(_IDLE_SECONDS)
+            while (source := self._due()) is None and not self._queue:
+                if self._closed:
+                    self._thread = None
+                    return []
+                again = min((self._again_at(held) for held in self._held.values() if held.entries), default=None)
+                self._sleeping = True
+                woken = self._work_came.wait(_IDLE_SECONDS if again is None else max(0.0, again - time.monotonic()))
                 self._sleeping = False
-                if not self._queue and (self._closed or not woken):
+                if not woken and again is None and not self._queue:
                     self._thread = None
                     return []
             until = time.monotonic() + sending.linger_seconds
-            while len(self._queue) < sending.batch_items and not self._closed and not self._hurried():
-                if (left := until - time.monotonic()) <= 0:
+            while source is None and len(self._queue) < sending.batch_items and not self._closed:
+                if self._hurried() or (left := until - time.monotonic()) <= 0:
                     break
                 self._work_came.wait(left)
-            if self._given_up() or not self._queue:
+            if self._given_up() or not (source or self._queue):
                 self._thread = None
                 return []
-            batch, size = [self._queue.popleft()], 0
+            source = source or self._queue
+            batch = [source.popleft()]
             size = len(batch[0].data)
-            while self._queue and len(batch) < sending.batch_items:
-                size += len(self._queue[0].data)
+            while source and len(batch) < sending.batch_items:
+                size += len(source[0].data)
                 if size > sending.batch_bytes:
                     break
-                batch.append(self._queue.popleft())
+                batch.append(source.popleft())
+            self._under_way = batch
         return batch
 
-    def _deliver(self, batch: list[_Entry]) -> None:
-        """Sends a batch, kind by kind, and the parts it falls into, until all are answered or time is up."""
+    def _deliver(self, batch: list[_Entry], kept: list[_Entry]) -> None:
+        """Sends a batch, kind by kind, and the parts it falls into, until all are answered or time is up.
+
+        What the key is refused for goes to `kept`.
+        """
         tries = self._sending.faulty_tries
         kinds = sorted({entry.kind for entry in batch}, key=KINDS.index)
         parts = deque(([entry for entry in batch if entry.kind == kind], tries) for kind in kinds)
         while parts:
             part, tries = parts.popleft()
+            kind = part[0].kind
+            if self._holds(kind):
+                kept += part
+                continue
             reply = self._send_until_answered(part, tries=tries)
             if reply is None:
                 return
+            if says_nothing(reply, len(part)):
+                self._hold(kind, reply)
+                kept += part
+                continue
+            self._release(kind)
             if len(part) > 1 and (reply.status in _SPLIT or reply.status >= 500):
                 # One item that cannot be read, or breaks the server, takes the whole body with it: it is looked for.
                 middle = len(part) // 2
                 parts.extendleft([(part[middle:], 1), (part[:middle], 1)])
             else:
                 self._take_answer(part, reply)
+
+    # What is held
+
+    def _room_for(self, kind: str) -> int:
+        """How many may wait before an item of `kind` is dropped: what one scope lacks must not fill the whole queue."""
+        held = self._held.get(kind)
+        if held is None or held.status != 403:
+            return self._sending.queue_items
+        waiting = len(held.entries) + sum(entry.kind == kind for entry in self._under_way)
+        return 0 if 2 * waiting >= self._sending.queue_items else self._sending.queue_items
+
+    def _count_held(self) -> int:
+        """Also those that are being tried again at this moment."""
+        refused = {kind for kind, held in self._held.items() if held.status}
+        waiting = sum(len(held.entries) for held in self._held.values())
+        return waiting + sum(entry.kind in refused for entry in self._under_way)
+
+    def _again_at(self, held: _Held) -> float:
+        return min(held.until, held.soonest) if self._hurried() else held.until
+
+    def _holds(self, kind: str) -> bool:
+        """Whether items of `kind` are not to be sent now. Closing tries once more, at once."""
+        with self._lock:
+            held = self._held.get(kind)
+            return held is not None and (held.final or (not self._closed and time.monotonic() < self._again_at(held)))
+
+    def _due(self) -> deque[_Entry] | None:
+        """Held items whose time has come."""
+        return next((held.entries for kind, held in self._held.items() if held.entries and not self._holds(kind)), None)
+
+    def _hold(self, kind: str, reply: Reply) -> None:
+        """The key or the address is refused: says so once, and when it is tried again."""
+        error = refused(reply)
+        with self._lock:
+            said = any(held.status == reply.status for held in self._held.values())
+            held = self._held.setdefault(kind, _Held(deque()))
+            most = min(
+                self._sending.longest_pause_seconds, self._sending.first_pause_seconds * 2.0 ** min(held.tries, 30)
+            )
+            now = time.monotonic()
+            held.until = now + max(_jitter.uniform(most / 2, most), reply.retry_after or 0.0)
+            held.soonest = now + max(min(most, 0.25), reply.retry_after or 0.0)
+            held.tries += 1
+            held.status = reply.status
+            held.final = self._closed
+            self._key_refusals += 1
+        if not said:
+            self._log(
+                "the key or the address is refused (%s): items of %s wait in memory, at most %d, and are tried again",
+                error, kind, self._sending.queue_items,
+            )  # fmt: skip
+
+    def _release(self, kind: str) -> None:
+        with self._lock:
+            if (held := self._held.get(kind)) is None or not held.tries:
+                return
+            held.status = held.tries = 0
+            held.until = held.soonest = 0.0
+            if not held.entries:
+                del self._held[kind]
+        with contextlib.suppress(Exception):
+            logger.info("items of %s are taken again", kind)
 
     def _send_until_answered(self, part: Sequence[_Entry], *, tries: int) -> Reply | None:
         """An answer that says something about the items; None when there is no more time."""
@@ -303,7 +351,7 @@ class Sender:
                 if not reply.later:
                     faulty += 1
                     success = 200 <= reply.status < 300
-                    if faulty >= tries or not (success or reply.status >= 500) or _outcome(reply, len(part)):
+                    if faulty >= tries or not (success or reply.status >= 500) or read_outcome(reply, len(part)):
                         return reply
                 why = f"status {reply.status}"
             except Unavailable as error:
@@ -317,7 +365,7 @@ class Sender:
 
     def _take_answer(self, part: Sequence[_Entry], reply: Reply) -> None:
         """Counts one answered request, and reports what was refused."""
-        outcome = _outcome(reply, len(part))
+        outcome = read_outcome(reply, len(part))
         if outcome is None:
             error = refused(reply)
             for entry in part:
@@ -343,16 +391,32 @@ class Sender:
         item = msgspec.json.decode(entry.data)
         try:
             self._on_refused(Refusal(entry.kind, entry.id, item, status, code, message, fields))
-        except Exception:  # the host's own function, in our thread: said, and the rest goes on
-            logger.exception("on_refused failed")
+        except BaseException as error:  # noqa: BLE001 - the host's own function, in our thread: even its sys.exit()
+            self._log("on_refused failed", exc_info=error)
 
-    def _settle(self, batch: Sequence[_Entry]) -> None:
-        """Only whole batches settle, so that one number says for `flush` that everything before it is settled."""
+    def _settle(self, batch: Sequence[_Entry], kept: Sequence[_Entry]) -> None:
+        """A batch is over: what was neither answered nor is kept for a better key is lost."""
         with self._lock:
+            self._under_way = []
+            ended = len(batch)
             self._bytes -= sum(len(entry.data) for entry in batch)
+            for kind in {entry.kind for entry in kept}:
+                held = self._held.setdefault(kind, _Held(deque()))
+                if held.final:  # closing: the rest of the kind would be refused as well
+                    ended += len(held.entries)
+                    self._bytes -= sum(len(entry.data) for entry in held.entries)
+                    held.entries.clear()
+                elif not self._over:
+                    back = [entry for entry in kept if entry.kind == kind]
+                    ended -= len(back)
+                    self._bytes += sum(len(entry.data) for entry in back)
+                    if held.entries and back[0].number < held.entries[0].number:
+                        held.entries.extendleft(reversed(back))
+                    else:
+                        held.entries.extend(back)
             if not self._given_up():
-                self._settled += len(batch)
-                self._lost = self._settled - self._acknowledged - self._refused  # by a fault of ours
+                self._settled += ended
+                self._lost = self._settled - self._acknowledged - self._refused
             self._settled_some.notify_all()
 
     def _pause(self, attempt: int, asked: float | None) -> bool:
@@ -388,64 +452,32 @@ class Sender:
 
     def _wait_until(self, count: int, until: float) -> bool:
         """Holds the lock, which waiting lets go."""
+        if threading.current_thread() is self._thread:
+            return False  # `on_refused` asks: it would wait for itself
         self._hurry_until = max(self._hurry_until, until)
         self._work_came.notify_all()
-        while self._settled < count:
-            if self._thread is None and self._queue:
+        while self._oldest() <= count:
+            if self._thread is None:
                 self._start()
             if self._thread is None or (left := until - time.monotonic()) <= 0:
                 return False
             self._settled_some.wait(left)
         return True
 
+    def _oldest(self) -> int:
+        """The number of the first item that is not settled; one beyond the last when all are."""
+        first = [waiting[0].number for waiting in (self._queue, self._under_way) if waiting]
+        first += [held.entries[0].number for held in self._held.values() if held.entries]
+        return min(first, default=self._recorded + 1)
+
     def _warn(self, about: str, message: str, *values: object, exc_info: BaseException | None = None) -> None:
         """At most once a minute about each thing: a server that is away must not fill the host's log."""
         now = time.monotonic()
         if now - self._last_warning.get(about, -_WARN_SECONDS) >= _WARN_SECONDS:
             self._last_warning[about] = now
+            self._log(message, *values, exc_info=exc_info)
+
+    def _log(self, message: str, *values: object, exc_info: BaseException | None = None) -> None:
+        # A filter or a handler of the host's log may raise, and recording must not.
+        with contextlib.suppress(Exception):
             logger.warning(message, *values, exc_info=exc_info)
-
-
-def _outcome(reply: Reply, count: int) -> _Outcome | None:
-    """What became of `count` items; None when the answer does not account for each of them."""
-    if reply.status not in {201, 207}:
-        return None
-    try:
-        outcome = _answers.decode(reply.body)
-    except msgspec.DecodeError:
-        return None
-    complete = len(outcome.kept) + len(outcome.errors) == count
-    return outcome if complete and all(0 <= error.index < count for error in outcome.errors) else None
-
-
-_answers = msgspec.json.Decoder(_Outcome)
-_senders: weakref.WeakSet[Sender] = weakref.WeakSet()
-_exit_registered_in: int | None = None
-
-
-def _register_exit() -> None:
-    """Once a process, when it first records: children forked by multiprocessing forget what was registered before."""
-    global _exit_registered_in
-    if _exit_registered_in == os.getpid():
-        return
-    _exit_registered_in = os.getpid()
-    atexit.register(_close_all)
-    # Before Python 3.13 such a child ends by os._exit and runs only finalizers of its own; so does billiard, Celery's.
-    for name in ("multiprocessing", "billiard"):
-        process, util = sys.modules.get(f"{name}.process"), sys.modules.get(f"{name}.util")
-        if process is not None and util is not None and getattr(process.current_process(), "_parent_pid", None):
-            util.Finalize(None, _close_all, exitpriority=10)
-
-
-def _close_all() -> None:
-    for sender in list(_senders):
-        sender.close(sender._sending.exit_seconds)
-
-
-def _forget_all() -> None:
-    for sender in list(_senders):
-        sender.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)

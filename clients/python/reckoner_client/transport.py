@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import email.utils
 import os
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,8 +74,8 @@ def refused(reply: Reply) -> Refused:
 class Transport:
     """Calls paths under `url` with `key`. Safe for threads, and after a fork once `forget` was called."""
 
-    def __init__(self, url: str, key: str, *, version: str) -> None:
-        """Raises ConfigurationError for an address that is none."""
+    def __init__(self, url: str, key: str | Callable[[], str], *, version: str, proxy: str | None = None) -> None:
+        """`proxy`: see `Reckoner`. Raises ConfigurationError for an address or a proxy that is none."""
         try:
             parsed = urllib3.util.parse_url(url)
         except urllib3.exceptions.LocationParseError as error:
@@ -80,27 +84,47 @@ class Transport:
             raise ConfigurationError(f"{url!r} is not an address: http://… or https://…")
         path = (parsed.path or "").rstrip("/")
         self.url = f"{parsed.scheme}://{parsed.netloc}{path or API_PATH}"
-        self._headers = {
-            "Authorization": f"Bearer {key}",
-            "Content-Type": "application/json",
-            "User-Agent": f"reckoner-client/{version}",
-        }
+        self._key = key if callable(key) else _usable_key(key)
+        self._headers = {"Content-Type": "application/json", "User-Agent": f"reckoner-client/{version}"}
+        self._proxy = _proxy_for(parsed) if proxy is None else _proxy_at(proxy, "proxy") if proxy else None
         self._pool = self._make_pool()
 
-    @staticmethod
-    def _make_pool() -> urllib3.PoolManager:
-        return urllib3.PoolManager(num_pools=2, maxsize=_CONNECTIONS, retries=False)
+    def _make_pool(self) -> urllib3.PoolManager:
+        if self._proxy is None:
+            return urllib3.PoolManager(num_pools=2, maxsize=_CONNECTIONS, retries=False)
+        headers = None
+        if self._proxy.auth:
+            login = base64.b64encode(urllib.parse.unquote(self._proxy.auth).encode()).decode()
+            headers = {"Proxy-Authorization": f"Basic {login}"}
+        return urllib3.ProxyManager(
+            self._proxy._replace(auth=None).url,
+            num_pools=2,
+            maxsize=_CONNECTIONS,
+            retries=False,
+            proxy_headers=headers,
+        )
 
     def call(self, method: str, path: str, body: bytes | None = None, *, timeout: float) -> Reply:
         """One try; waits at most `timeout` seconds to connect and between bytes. Raises Unavailable."""
         limit = urllib3.Timeout(connect=min(timeout, 5.0), read=timeout)
+        headers = self._headers | {"Authorization": f"Bearer {self._current_key()}"}
         try:
             answer = self._pool.request(
-                method, self.url + path, body=body, headers=self._headers, timeout=limit, redirect=False
+                method, self.url + path, body=body, headers=headers, timeout=limit, redirect=False
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unavailable(f"{self.url} does not answer: {type(error).__name__}") from error
+            through = f" through the proxy {self._proxy.host}" if self._proxy is not None else ""
+            raise Unavailable(f"{self.url} does not answer{through}: {type(error).__name__}") from error
         return Reply(answer.status, answer.data, _seconds(answer.headers.get("Retry-After")))
+
+    def _current_key(self) -> str:
+        """Raises Unavailable when the host's function does not give one: the next try asks it again."""
+        if isinstance(self._key, str):
+            return self._key
+        try:
+            return _usable_key(self._key())
+        except Exception as error:
+            raise Unavailable(f"the function that gives the key failed: {type(error).__name__}: {error}") from error
 
     def forget(self) -> None:
         """In a forked child: leaves the parent's connections to the parent."""
@@ -117,6 +141,35 @@ def from_environment(given: str | None, name: str, what: str) -> str:
     if not value:
         raise ConfigurationError(f"No {what}: give it, or set {name}.")
     return value
+
+
+def _usable_key(key: str) -> str:
+    """Files and secrets often end in a line break. Raises ConfigurationError for what no header can hold."""
+    key = key.strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise ConfigurationError("The key is empty, or has characters that no key has.")
+    return key
+
+
+def _proxy_for(target: urllib3.util.Url) -> urllib3.util.Url | None:
+    """What HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or the system's settings, say of this address."""
+    proxies = urllib.request.getproxies()
+    found = proxies.get(str(target.scheme)) or proxies.get("all")
+    place = f"{target.host}:{target.port}" if target.port else str(target.host)
+    if not found or urllib.request.proxy_bypass(place):
+        return None
+    return _proxy_at(found, f"{target.scheme}_proxy of the environment")
+
+
+def _proxy_at(address: str, where: str) -> urllib3.util.Url:
+    try:
+        proxy = urllib3.util.parse_url(address if "://" in address else f"http://{address}")
+    except urllib3.exceptions.LocationParseError:
+        proxy = urllib3.util.Url()
+    if proxy.scheme not in {"http", "https"} or not proxy.host:
+        # Without the address: it may hold a password.
+        raise ConfigurationError(f"The {where} is not http://… or https://…; proxy='' goes around it.")
+    return proxy
 
 
 def _seconds(header: str | None) -> float | None:

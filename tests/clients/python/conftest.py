@@ -64,6 +64,7 @@ def make_client(live_server: Any, key: str, agent: Any, refusals: list[Refusal])
     made: list[Reckoner] = []
 
     def make(url: str | None = None, key_: str | None = None, **given: Any) -> Reckoner:
+        given.setdefault("proxy", "")  # whatever this machine's environment says
         sending = {name: given.pop(name) for name in list(given) if name in Sending.__dataclass_fields__}
         client = Reckoner(
             url or live_server.url, key_ or key, on_refused=refusals.append, sending=Sending(**QUICK | sending), **given

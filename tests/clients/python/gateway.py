@@ -7,6 +7,7 @@ answer"` to forward and then break the connection; `"break"` to break it at once
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
 import time
 from collections import deque
@@ -29,8 +30,8 @@ class Gateway:
 
 
 @contextlib.contextmanager
-def running_gateway(behind: str) -> Iterator[Gateway]:
-    """Forwards to `behind`, an address without a path."""
+def running_gateway(behind: str, tls: ssl.SSLContext | None = None) -> Iterator[Gateway]:
+    """Forwards to `behind`, an address without a path; speaks TLS where a context is given."""
     gateway = Gateway()
     pool = urllib3.PoolManager(retries=False)
 
@@ -70,7 +71,9 @@ def running_gateway(behind: str) -> Iterator[Gateway]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    gateway.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    gateway.url = f"{'https' if tls is not None else 'http'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

@@ -213,22 +213,12 @@ def test_pauses_grow_and_differ(monkeypatch: pytest.MonkeyPatch, gateway: Gatewa
     assert asked == [(0, 0.02), (0, 0.04), (0, 0.08), (0, 0.1)]
 
 
-@pytest.mark.parametrize("status", [401, 404])
-def test_a_wrong_key_or_address_is_a_refusal_and_not_tried_again(
-    status: int, make_client: Callable[..., Reckoner], live_server: Any, key: str, refusals: list[Refusal], caplog: Any
+@pytest.mark.parametrize("error", [ValueError("the host's own bug"), SystemExit(1)], ids=["error", "exit"])
+def test_a_callback_that_fails_does_not_stop_the_sending(
+    error: BaseException, live_server: Any, key: str, agent: Any, caplog: Any
 ) -> None:
-    client = make_client(key_="wrong.key") if status == 401 else make_client(live_server.url + "/api/v9")
-    made = decide_here(client)
-    assert client.flush()
-    assert [(refusal.id, refusal.status) for refusal in refusals] == [(str(made), status)]
-    assert client.stats().retries == 0
-    assert Decision.objects.count() == 0
-    assert str(made) in caplog.text
-
-
-def test_a_callback_that_fails_does_not_stop_the_sending(live_server: Any, key: str, agent: Any, caplog: Any) -> None:
     def fail(refusal: Refusal) -> None:
-        raise ValueError("the host's own bug")
+        raise error
 
     with Reckoner(live_server.url, key, on_refused=fail) as client:
         decide_here(client, propensity=2)
@@ -237,6 +227,35 @@ def test_a_callback_that_fails_does_not_stop_the_sending(live_server: Any, key: 
         assert client.flush()
     assert list(Decision.objects.values_list("id", flat=True)) == [good]
     assert "on_refused failed" in caplog.text
+
+
+def test_a_callback_that_waits_for_its_own_thread_is_not_kept_waiting(live_server: Any, key: str, agent: Any) -> None:
+    waited: list[bool] = []
+    with Reckoner(live_server.url, key, on_refused=lambda refusal: waited.append(client.flush(3600))) as client:
+        decide_here(client, propensity=2)
+        assert client.flush(60)
+    assert waited == [False]
+
+
+def test_a_host_s_log_that_raises_does_not_reach_the_host(make_client: Callable[..., Reckoner]) -> None:
+    class Strict(logging.Filter):
+        asked = 0
+
+        def filter(self, record: logging.LogRecord) -> bool:
+            Strict.asked += 1
+            raise ValueError("of the host's log")
+
+    log, strict = logging.getLogger("reckoner_client"), Strict()
+    log.addFilter(strict)
+    try:
+        client = make_client(queue_bytes=10)
+        decide_here(client)  # does not fit, which is logged
+        decide_here(client, propensity=2)
+        assert not client.close(0) or client.stats().dropped == 2
+    finally:
+        log.removeFilter(strict)
+    assert Strict.asked == 1
+    assert (client.stats().recorded, client.stats().dropped) == (0, 2)
 
 
 def test_a_full_queue_drops_the_newest_counts_them_and_says_so(
@@ -251,7 +270,7 @@ def test_a_full_queue_drops_the_newest_counts_them_and_says_so(
     assert (stats.recorded, stats.dropped, stats.pending) == (10, 15, 10)
     assert caplog.text.count("the queue is full") == 1
     assert not client.close(0)
-    assert (client.stats().lost, client.stats().pending) == (10, 0)
+    assert (client.stats().lost, client.stats().dropped, client.stats().pending) == (10, 25, 0)
     assert Decision.objects.count() == 0
 
 
@@ -281,7 +300,7 @@ def test_a_server_that_is_away_neither_blocks_nor_breaks_the_host(make_client: C
     assert client.stats().lost == 500
     made = decide_here(client)
     assert made.version == 7
-    assert client.stats().dropped == 1
+    assert client.stats().dropped == 501
 
 
 def test_batches_keep_to_their_size(make_client: Callable[..., Reckoner], gateway: Gateway) -> None:

@@ -1,0 +1,192 @@
+"""What the client does while its key, or its address, is refused: it holds what was recorded until it is taken."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from reckoner_client import ConfigurationError, Reckoner, Refusal
+
+from decisions.models import Decision, Feedback
+from tests.clients.python.gateway import Gateway
+from workspaces.models import ApiKey
+
+pytestmark = pytest.mark.django_db(transaction=True)
+RunHost = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def decide_here(client: Reckoner, text: str = "a flight", **fields: Any) -> uuid.UUID:
+    return client.record_decision("filer", {"text": text}, "travel", **{"policy_name": "outside"} | fields)
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    """What the client's thread does by itself; a hang is the test run's time-out."""
+    until = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def make_key(workspace: Any) -> Callable[..., str]:
+    from workspaces.actors import system
+    from workspaces.services import create_api_key
+
+    def make(*scopes: str) -> str:
+        return str(create_api_key(by=system(workspace), name="client", scopes=scopes).token)
+
+    return make
+
+
+def test_a_key_that_is_refused_keeps_its_items_until_it_is_taken_again(
+    make_client: Callable[..., Reckoner], make_key: Callable[..., str], refusals: list[Refusal], caplog: Any
+) -> None:
+    key = make_key("admin")
+    rows = ApiKey.objects.filter(prefix=key.partition(".")[0])
+    assert rows.update(revoked_at="2026-01-01T00:00:00Z") == 1
+    client = make_client(key_=key, batch_items=10)
+    with caplog.at_level(logging.INFO, "reckoner_client"):
+        made = [decide_here(client, f"text {number}") for number in range(25)]
+        wait_for(lambda: client.stats().held == 25 and client.stats().key_refusals >= 3)
+        said = client.record_feedback("verdict", "confirmed", decision_id=made[0])
+        assert not client.flush(0.2)
+        stats = client.stats()
+        assert (stats.recorded, stats.pending, stats.refused, stats.dropped, stats.acknowledged) == (26, 26, 0, 0, 0)
+        assert Decision.objects.count() == 0
+
+        rows.update(revoked_at=None)
+        assert client.flush(60)
+    assert set(Decision.objects.values_list("id", flat=True)) == set(made)
+    assert Feedback.objects.get().id == said
+    stats = client.stats()
+    assert (stats.acknowledged, stats.held, stats.pending, stats.dropped, refusals) == (26, 0, 0, 0, [])
+    refused, *taken = [record.getMessage() for record in caplog.records if record.name == "reckoner_client"]
+    assert "(401 not_authenticated: This key is unknown, expired or revoked.)" in refused
+    assert sorted(taken) == ["items of decisions are taken again", "items of feedback are taken again"]
+
+
+def test_a_rotated_key_is_taken_up_without_a_restart(
+    make_client: Callable[..., Reckoner], make_key: Callable[..., str], live_server: Any, agent: Any
+) -> None:
+    keys = ["nobody.knows-this-one"]
+    client = make_client(key_=lambda: keys[-1] + "\n")
+    made = decide_here(client)
+    wait_for(lambda: client.stats().held == 1)
+    keys.append("no header\x00can hold this")
+    keys.append(make_key("decisions:write"))
+    assert client.flush(60)
+    assert list(Decision.objects.values_list("id", flat=True)) == [made]
+
+
+def test_what_the_key_may_send_goes_on_while_the_rest_is_held(
+    make_client: Callable[..., Reckoner], make_key: Callable[..., str], caplog: Any
+) -> None:
+    """The key may record decisions and no feedback, of which there is more than may wait."""
+    key = make_key("decisions:write")
+    client = make_client(key_=key, queue_items=20)
+    made = []
+    for number in range(40):
+        made.append(decide_here(client, f"text {number}"))
+        client.record_feedback("verdict", "confirmed", decision_id=made[-1])
+        wait_for(lambda: client.stats().pending == client.stats().held)
+    assert set(Decision.objects.values_list("id", flat=True)) == set(made)
+    assert Feedback.objects.count() == 0
+    stats = client.stats()
+    assert (stats.acknowledged, stats.held, stats.dropped) == (40, 10, 30)
+    assert caplog.text.count("the key or the address is refused (403 ") == 1
+
+    ApiKey.objects.filter(prefix=key.partition(".")[0]).update(scopes=["decisions:write", "feedback:write"])
+    assert client.flush(60)
+    kept = Feedback.objects.values_list("decision_id", flat=True)
+    assert set(kept) == set(made[:10])  # the newest were dropped
+    assert client.stats().acknowledged == 50
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [(401, {}), (403, {}), (404, {}), (302, {"Location": "/log-in"}), (400, {}), (200, {})],
+    ids=["key", "scope", "path", "redirect", "page of 400", "page of 200"],
+)
+def test_an_answer_that_says_nothing_of_the_items_loses_none(
+    answer: tuple[int, dict[str, str]], make_client: Callable[..., Reckoner], gateway: Gateway, refusals: list[Refusal]
+) -> None:
+    client = make_client(gateway.url)
+    gateway.plan.extend([answer] * 9)
+    made = [decide_here(client, f"text {number}") for number in range(3)]
+    assert client.flush(60)
+    assert set(Decision.objects.values_list("id", flat=True)) == set(made)
+    assert (client.stats().acknowledged, client.stats().held, refusals) == (3, 0, [])
+    assert client.stats().key_refusals == (3 if answer[0] == 200 else 9)
+    assert all(len(json.loads(body)) <= 3 for _, _, body in gateway.seen)
+
+
+def test_items_are_sent_in_the_order_in_which_they_were_recorded(
+    make_client: Callable[..., Reckoner], gateway: Gateway
+) -> None:
+    client = make_client(gateway.url, batch_items=4)
+    gateway.plan.extend([(401, {})] * 5)
+    made = [decide_here(client, f"text {number}") for number in range(30)]
+    assert client.flush(60)
+    taken = [item["id"] for _, _, body in gateway.seen[5:] for item in json.loads(body)]
+    assert taken == [str(one) for one in made]
+
+
+def test_closing_tries_a_refused_key_once_more_and_counts_what_is_left(
+    make_client: Callable[..., Reckoner], gateway: Gateway, caplog: Any
+) -> None:
+    client = make_client(gateway.url, batch_items=2, first_pause_seconds=100.0, longest_pause_seconds=100.0)
+    gateway.plan.extend([(401, {})] * 100)
+    for number in range(9):
+        decide_here(client, f"text {number}")
+    wait_for(lambda: client.stats().held == 9)
+    before = len(gateway.seen)
+    assert not client.close(3600)  # does not wait for what nobody will take
+    assert len(gateway.seen) == before + 1
+    stats = client.stats()
+    assert (stats.lost, stats.dropped, stats.pending, stats.held) == (9, 9, 0, 0)
+    assert (
+        "9 recorded items were not sent and are dropped: the key or the address is refused (status 401)" in caplog.text
+    )
+    assert Decision.objects.count() == 0
+
+
+def test_closing_sends_what_was_held_when_the_key_is_taken_by_then(
+    make_client: Callable[..., Reckoner], gateway: Gateway
+) -> None:
+    client = make_client(gateway.url, batch_items=2, first_pause_seconds=100.0, longest_pause_seconds=100.0)
+    gateway.plan.append((401, {}))
+    made = [decide_here(client, f"text {number}") for number in range(9)]
+    wait_for(lambda: client.stats().held == 9)
+    assert client.close(60)
+    assert set(Decision.objects.values_list("id", flat=True)) == set(made)
+    assert client.stats().dropped == 0
+
+
+def test_the_end_of_a_program_with_a_wrong_key_says_what_is_dropped(run_host: RunHost) -> None:
+    done = run_host(
+        """
+from reckoner_client import Reckoner, Sending
+client = Reckoner(key="wrong.key", sending=Sending(exit_seconds=3600))
+for number in range(3):
+    client.record_decision("filer", {"text": "a flight"}, "travel", policy_name="outside")
+print("the host went on")
+"""
+    )
+    assert done.stdout == "the host went on\n"
+    assert (
+        "3 recorded items were not sent and are dropped: the key or the address is refused (status 401)" in done.stderr
+    )
+    assert "Traceback" not in done.stderr
+    assert Decision.objects.count() == 0
+
+
+@pytest.mark.parametrize("key", ["  \n", "a key\x00", "schlüssel"])
+def test_a_key_that_no_header_can_hold_is_refused_at_set_up(key: str) -> None:
+    with pytest.raises(ConfigurationError, match="key"):
+        Reckoner("http://127.0.0.1:8000", key)
