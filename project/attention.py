@@ -284,7 +284,8 @@ def find_needs(workspace: Workspace, rows: Rows, now: dt.datetime, *, of: str, u
     if unanswered:
         why = "Nothing has said yet whether they were right. The least certain one comes first: c confirms, x corrects."
         url = reverse("pages:label", args=[slug])
-        found.append(Item("feedback", f"{unanswered:,}{of} decisions to judge", why, None, "Judge", url, Role.LABELLER))
+        what = f"{unanswered:,}{of} decision{'' if unanswered == 1 and not of else 's'} to judge"
+        found.append(Item("feedback", what, why, None, "Judge", url, Role.LABELLER))
     if not ApiKey.objects.for_workspace(workspace).filter(revoked_at=None).filter(
         Q(expires_at=None) | Q(expires_at__gt=now)
     ).exists():  # fmt: skip

@@ -18,6 +18,7 @@ from django.core.cache import cache
 from django.db import connection
 from django.utils import timezone
 
+from decisions.services import WITHDRAWN
 from decisions.tasks import RECKON_REWARDS
 from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
@@ -72,7 +73,7 @@ class LedgerCounts:
     feedback_today: Count
     rewards_today: Count
     looked_at: int  # of the newest decisions, at most LOOK
-    unanswered: int  # of those, without any feedback
+    unanswered: int  # of those, without any feedback, or with a label's that was taken back
     unreckoned: Count  # feedback that no reckoning has read yet
     orphans: int  # feedback older than EARLY whose decision is not there
     orphan_since: dt.datetime | None
@@ -176,7 +177,8 @@ def _estimate(table: str, workspace_id: uuid.UUID) -> Count:
     return Count(int(plan[0]["Plan"]["Plan Rows"]), approximate=True)
 
 
-# LIMIT inside the lateral keeps the planner from hashing all feedback: each newest decision is one index probe.
+# LIMIT inside the lateral keeps the planner from hashing all feedback: each newest decision is one index probe. A label
+# that was taken back leaves two rows, its verdict and what withdraws that, and neither says anything any more.
 _NEWEST = f"""
 SELECT count(*), count(*) - count(answered), count(*) FILTER (WHERE id >= %(today_id)s),
        count(model_version_id) FILTER (WHERE id >= %(today_id)s),
@@ -184,8 +186,11 @@ SELECT count(*), count(*) - count(answered), count(*) FILTER (WHERE id >= %(toda
   FROM (SELECT id, model_version_id, recorded_at FROM decisions_decision
          WHERE workspace_id = %(workspace)s ORDER BY id DESC LIMIT {LOOK}) newest
   LEFT JOIN LATERAL (SELECT true AS answered FROM decisions_feedback f
-                      WHERE f.decision_id = newest.id LIMIT 1) f ON true
-"""  # noqa: S608 - LOOK is a number of this module
+                      WHERE f.decision_id = newest.id AND f.metric <> '{WITHDRAWN}'
+                        AND NOT EXISTS (SELECT 1 FROM decisions_feedback w
+                                         WHERE w.decision_id = newest.id AND w.supersedes = f.id
+                                           AND w.metric = '{WITHDRAWN}') LIMIT 1) f ON true
+"""  # noqa: S608 - a number and a name of ours
 
 # How far each agent's current spec has read: its newest reward's watermark, or the start of the newest reckoning of
 # every agent that ended well, where the spec was there already. Feedback that gives no reward moves no watermark.

@@ -16,7 +16,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from decisions.rewards.reckoning import reckon_rewards
-from decisions.services import ComponentSetup, create_reward_spec, current_reward_spec
+from decisions.services import (
+    ComponentSetup,
+    create_reward_spec,
+    current_reward_spec,
+    label_decision,
+    withdraw_label,
+)
 from project import attention, ledger_counts, page_urls
 from project.home import Home, Station, read_home
 from project.ledger_counts import Count, count_ledger
@@ -45,6 +51,8 @@ from tests.factories import (
     uuid7_at,
 )
 from training.models import TrainingRun
+from workspaces.actors import person
+from workspaces.models import Role
 from workspaces.services import create_api_key, record_audit
 
 MINUTE, HOUR, DAY = dt.timedelta(minutes=1), dt.timedelta(hours=1), dt.timedelta(days=1)
@@ -376,6 +384,23 @@ class TestNeedsAPerson:
         [item] = read_home(agent.workspace, NOW).needs
         assert (item.what, item.role) == ("4 decisions to judge", "labeller")
         assert item.url == reverse("pages:label", args=[agent.workspace.slug])
+
+    def test_a_label_that_was_taken_back_waits_again(self, agent: Any, workspace: Any, labeller: Any) -> None:
+        """Its verdict and the row that withdraws it stay in the ledger; other feedback on a decision still counts."""
+        by = person(labeller, workspace, Role.LABELLER)
+        undone, kept, said = (decide(agent, NOW - number * MINUTE) for number in range(3))
+        say(said, NOW, metric="rating", value=4)
+        for decision in (undone, kept, said):
+            label_decision(by=by, decision=decision, verdict="confirmed")
+        assert count_ledger(workspace, NOW).unanswered == 0
+        for decision in (undone, said):
+            withdraw_label(by=by, decision=decision)
+        assert count_ledger(workspace, NOW).unanswered == 1
+        home = read_home(workspace, NOW)
+        assert whats(home.needs) == ["1 decision to judge"]
+        assert at(home, "feedback").waiting == Count(1)
+        label_decision(by=by, decision=undone, verdict="corrected", corrected_action="health")
+        assert count_ledger(workspace, NOW).unanswered == 0
 
     def test_a_version_that_passed_and_was_not_tried(self, agent: Any) -> None:
         champion, passed, failed = (ModelVersionFactory(registered_model=agent.registered_model) for _ in range(3))
