@@ -64,9 +64,14 @@ def _words(column: str) -> str:
     return f"CASE WHEN {column} = '' THEN '' ELSE %(erased)s END"
 
 
+# Of a person's own episode also what names nobody: the calls of models that a trace tells of, say.
 MINE = f"""
 SELECT {{columns}} FROM decisions_decision
- WHERE workspace_id = %(workspace)s AND {{field}} = %(value)s AND {NOT_ERASED}
+ WHERE workspace_id = %(workspace)s AND {NOT_ERASED}
+   AND ({{field}} = %(value)s
+        OR coalesce(unit, '') = '' AND coalesce(user_ref, '') = ''
+           AND episode_id IN (SELECT id FROM decisions_episode
+                               WHERE workspace_id = %(workspace)s AND unit = ANY(%(units)s)))
 """  # noqa: S608
 _DECISIONS = f"""
 UPDATE decisions_decision
@@ -257,24 +262,31 @@ def wait_for_copies(workspace: Workspace) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"erasure:{workspace.id}"])
 
 
+def pseudonym_of(person: Person, secret: bytes) -> str:
+    """As the statements make it."""
+    return PSEUDONYM_PREFIX + hashlib.sha256(secret + person.value.encode()).hexdigest()[:32]
+
+
+def whose(workspace: Workspace, person: Person, secret: bytes | None = None) -> dict[str, Any]:
+    """The parameters of MINE. Episodes are named by units only."""
+    units = [] if person.unit is None else [person.unit, *([pseudonym_of(person, secret)] if secret else [])]
+    return {"workspace": workspace.id, "value": person.value, "units": units}
+
+
 def count_decisions(*, workspace: Workspace, person: Person) -> int:
     """Decisions that still say something of the person. One walk over the workspace: no index serves units."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            MINE.format(columns="count(*)", field=field_of(person)), {"workspace": workspace.id, "value": person.value}
-        )
+        cursor.execute(MINE.format(columns="count(*)", field=field_of(person)), whose(workspace, person))
         return int(cursor.fetchone()[0])
 
 
-def find_decisions(*, workspace: Workspace, person: Person, after: uuid.UUID | None, size: int) -> Sequence[uuid.UUID]:
-    """The next `size` ids in order behind `after`: all batches together walk the workspace once."""
+def find_decisions(
+    *, workspace: Workspace, person: Person, after: uuid.UUID | None, size: int, secret: bytes | None = None
+) -> Sequence[uuid.UUID]:
+    """The next `size` ids in order behind `after`: all batches together walk the workspace once. With the `secret` of
+    an erasure under way, episodes that an earlier batch renamed are still the person's."""
     statement = MINE.format(columns="id", field=field_of(person)) + " AND id > %(after)s ORDER BY id LIMIT %(size)s"
-    known: dict[str, Any] = {
-        "workspace": workspace.id,
-        "value": person.value,
-        "after": after or uuid.UUID(int=0),
-        "size": size,
-    }
+    known = whose(workspace, person, secret) | {"after": after or uuid.UUID(int=0), "size": size}
     with connection.cursor() as cursor:
         cursor.execute(statement, known)
         return [row[0] for row in cursor.fetchall()]
@@ -352,8 +364,7 @@ def erase_rest(*, workspace: Workspace, person: Person, secret: bytes) -> Counte
     """What names the person without a decision: feedback on units, episodes, exposures; items and projects that were
     the unit itself; and what was still being written when its decision was erased. Call inside a transaction, behind
     the last `erase_decisions`, with the same secret."""
-    pseudonym = PSEUDONYM_PREFIX + hashlib.sha256(secret + person.value.encode()).hexdigest()[:32]
-    known = _parameters(workspace, secret) | {"value": person.unit, "pseudonym": pseudonym}
+    known = _parameters(workspace, secret) | {"value": person.unit, "pseudonym": pseudonym_of(person, secret)}
     counts: Counter[str] = Counter()
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('reckoner.erasing', 'on', true)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import connection
 
-from decisions.erasure import MINE, Person, field_of
+from decisions.erasure import MINE, Person, field_of, whose
 from decisions.tombstones import NOT_ERASED
 from models_registry.erasure import count_exposures
 from workspaces.models import Workspace
@@ -22,12 +22,12 @@ refs AS MATERIALIZED (
   SELECT i.id, i.project_ref,
          EXISTS (SELECT 1 FROM decisions_decision d
                   WHERE d.workspace_id = %(workspace)s AND d.item_ref = i.ref AND d.{NOT_ERASED}
-                    AND d.{{field}} IS DISTINCT FROM %(value)s) AS shared
+                    AND d.id NOT IN (SELECT id FROM mine)) AS shared
     FROM decisions_item i WHERE i.workspace_id = %(workspace)s AND i.ref IN (SELECT ref FROM refs)
 ), projects AS MATERIALIZED (
   SELECT EXISTS (SELECT 1 FROM decisions_decision d
                   WHERE d.workspace_id = %(workspace)s AND d.project_ref = p.ref AND d.{NOT_ERASED}
-                    AND d.{{field}} IS DISTINCT FROM %(value)s)
+                    AND d.id NOT IN (SELECT id FROM mine))
       OR EXISTS (SELECT 1 FROM decisions_item i WHERE i.workspace_id = %(workspace)s AND i.project_ref = p.ref
                     AND i.id NOT IN (SELECT id FROM items WHERE NOT shared)) AS shared
     FROM decisions_project p
@@ -70,8 +70,8 @@ def count_person(*, workspace: Workspace, person: Person) -> dict[str, int]:
     mine = MINE.format(columns=columns, field=field_of(person))
     with connection.cursor() as cursor:
         cursor.execute(
-            _COUNTS.format(mine=mine, field=field_of(person)),
-            {"workspace": workspace.id, "value": person.value, "unit": person.unit},
+            _COUNTS.format(mine=mine),
+            whose(workspace, person) | {"unit": person.unit},
         )
         *numbers, exposures = cursor.fetchone()
     counts = dict(zip(COUNTED, numbers, strict=True))

@@ -212,6 +212,30 @@ class TestTombstones:
         assert (Item.objects.get().title, Project.objects.get().name) == ("erased", "erased")
         assert texts_of("ann") == []
 
+    def test_what_names_nobody_in_the_person_s_own_episode_is_theirs(self, workspace, agent):
+        """As traces tell of the calls of models; where the episode is nobody's, they are left alone."""
+        hers, nobody_s = EpisodeFactory(agent=agent, unit="ann"), EpisodeFactory(agent=agent, unit="")
+        [call, *_] = made = [
+            DecisionFactory(agent=agent, unit=None, episode=hers, state={"text": "Ann asks"}),
+            DecisionFactory(agent=agent, unit=None, episode=hers, state={"text": "Ann asks again"}),
+            DecisionFactory(agent=agent, unit="ann", episode=nobody_s),
+        ]
+        StepFactory(decision=call, episode=hers, result="Ann's answer")
+        kept = [
+            DecisionFactory(agent=agent, unit="bob", episode=hers, state={"text": "bob's"}),
+            DecisionFactory(agent=agent, unit=None, user_ref="u-2", episode=hers, state={"text": "u-2's"}),
+            DecisionFactory(agent=agent, unit=None, episode=nobody_s, state={"text": "somebody's"}),
+        ]
+        assert count_person(workspace=workspace, person=ANN)["decisions"] == 3
+        assert count_person(workspace=workspace, person=Person("user", "ann"))["decisions"] == 0
+        after, found, secret = None, [], b"s" * 32
+        while ids := find_decisions(workspace=workspace, person=ANN, after=after, size=1, secret=secret):
+            erase_decisions(workspace=workspace, ids=ids, secret=secret)  # the first of them renames the episode
+            found, after = [*found, *ids], ids[-1]
+        assert found == [row.id for row in made]
+        assert texts_of("ann") == []
+        assert [Decision.objects.get(id=row.id).state for row in kept] == [row.state for row in kept]
+
     def test_a_project_that_only_the_item_names(self, workspace, agent):
         ItemFactory(workspace=workspace, ref="item-ann", title="Ann's", project_ref="opus-ann")
         ProjectFactory(workspace=workspace, ref="opus-ann", name="Ann's opus")
