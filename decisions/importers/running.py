@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from django.utils import timezone
 from msgspec import UnsetType
 
 from decisions.episode_facts import record_episodes
+from decisions.episodes import find_erased_episodes
 from decisions.importers.formats import Format
 from decisions.importers.reading import find_files
 from decisions.importers.records import (
@@ -39,7 +40,7 @@ from decisions.importers.tau_bench import RESPOND
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.step_schemas import StepIn
 from decisions.ledger import find_agents, record_decisions, record_feedback
-from decisions.models import ActionSpaceKind, Episode
+from decisions.models import ActionSpaceKind, Agent, Episode, ErasedName
 from decisions.services import AgentSetup, create_agent
 from decisions.steps import record_steps
 from workspaces.actors import Actor
@@ -326,8 +327,12 @@ def _write_feedback(by: Actor, items: Sequence[ImportedFeedback], tally: Report,
         Episode.objects.for_workspace(by.workspace).filter(external_id__in=names).values_list("external_id", "id")
     ):
         known.setdefault(name, []).append(row)
+    gone = _find_erased(by, names - set(known))
     ready: list[tuple[int, FeedbackIn]] = []
     for index, item in enumerate(items):
+        if item.episode in gone:
+            refusals.append(Refusal(item.place, "episode", "was erased"))
+            continue
         found = known.get(item.episode, []) if item.episode is not None else []
         # Other systems' episodes may run over several agents; ours are an agent's, so each part is told.
         ready += [(index, _on_episode(item.feedback, episode)) for episode in found]
@@ -341,6 +346,15 @@ def _write_feedback(by: Actor, items: Sequence[ImportedFeedback], tally: Report,
             refusals.append(Refusal(items[error.index].place, f"feedback.{fault.field}".rstrip("."), fault.reason))
     tally.feedback += sum(not one.duplicate for one in outcome.kept)
     tally.repeated += sum(one.duplicate for one in outcome.kept)
+
+
+def _find_erased(by: Actor, names: Collection[str]) -> set[str]:
+    """Those of the names that an erased episode had, at whichever agent."""
+    if not names or not ErasedName.objects.for_workspace(by.workspace).exists():
+        return set()
+    agents = Agent.objects.for_workspace(by.workspace).values_list("id", flat=True)
+    found = find_erased_episodes(by=by, named={(agent, name) for agent in agents for name in names})
+    return {name for _, name in found}
 
 
 def _on_episode(feedback: FeedbackIn, episode: uuid.UUID) -> FeedbackIn:

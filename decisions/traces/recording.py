@@ -19,6 +19,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from decisions.episodes import Named, ensure_episodes, in_order
+from decisions.errors import Erased
 from decisions.ingest.decoding import ItemError, fault_of
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.writer import Row, write_rows
@@ -26,6 +27,7 @@ from decisions.ledger import COST_GRAIN, AgentRoom, check_id, find_agents, recor
 from decisions.models import ActionSpaceKind, Agent, Decision, Episode, Step
 from decisions.services import AgentSetup, create_agent
 from decisions.steps import STEP_TABLE
+from decisions.tombstones import ERASED_HASH
 from decisions.traces.mapping import DecisionTold, Told, read_span, tells
 from decisions.traces.messages import answered, asked
 from decisions.traces.otlp import Refusal
@@ -68,8 +70,10 @@ def record_spans(*, by: Actor, spans: Sequence[Span]) -> Recorded:
     ready, rooms = _find_rooms(by, ready, refused)
     if not ready:
         return Recorded(tuple(refused))
-    episodes = _find_episodes(by, ready, rooms)
-    ready = _record_decisions(by, ready, rooms, warnings)
+    episodes, gone = _find_episodes(by, ready, rooms)
+    refused += [_erased(one) for one in ready if one.told.trace in gone]
+    ready = [one for one in ready if one.told.trace not in gone]
+    ready = _record_decisions(by, ready, rooms, refused, warnings)
     rows = [_step_row(by, one, episodes[one.told.trace], now) for one in ready]
     conflicts = write_rows(STEP_TABLE, rows).conflicts
     refused += [_conflict(one) for one in ready if one.told.step.id in conflicts]
@@ -95,13 +99,19 @@ def _read(by: Actor, spans: Sequence[Span], now: dt.datetime, refused: list[Refu
     known = Step.objects.filter(id__in=found).values_list("id", "workspace_id", "content_hash")
     for step_id, workspace_id, digest in known:
         one = found.pop(step_id)
-        if workspace_id != by.workspace.id or bytes(digest) != one.digest:
+        if workspace_id == by.workspace.id and bytes(digest) == ERASED_HASH:
+            refused.append(_erased(one))
+        elif workspace_id != by.workspace.id or bytes(digest) != one.digest:
             refused.append(_conflict(one))
     return list(found.values())
 
 
 def _conflict(one: _Ready) -> Refusal:
     return Refusal(one.told.step.external_id, "it was recorded before with other content")
+
+
+def _erased(one: _Ready) -> Refusal:
+    return Refusal(one.told.step.external_id, "what it tells of was erased")
 
 
 # Agents and episodes
@@ -146,8 +156,13 @@ def _find_rooms(
     return kept, rooms
 
 
-def _find_episodes(by: Actor, ready: Iterable[_Ready], rooms: Mapping[str, AgentRoom]) -> dict[str, uuid.UUID]:
-    """The episode of each trace."""
+def _find_episodes(
+    by: Actor, ready: Iterable[_Ready], rooms: Mapping[str, AgentRoom]
+) -> tuple[dict[str, uuid.UUID], set[str]]:
+    """The episode of each trace, locked until the transaction ends; and the traces that were erased.
+
+    An erasure locks them too: it comes before this request and is seen here, or after it and sees what it wrote.
+    """
     first: dict[str, Told] = {}
     for one in ready:
         earlier = first.setdefault(one.told.trace, one.told)
@@ -157,16 +172,24 @@ def _find_episodes(by: Actor, ready: Iterable[_Ready], rooms: Mapping[str, Agent
         (rooms[told.agent].agent.id, f"trace:{trace}"): told.step.started_at for trace, told in first.items()
     }
     ids = ensure_episodes(by=by, named=named)
-    return {name.removeprefix("trace:"): found for (_, name), found in ids.items()}
+    episodes = {name.removeprefix("trace:"): found for (_, name), found in ids.items()}
+    locked = Episode.objects.select_for_update().filter(id__in=episodes.values()).order_by("id")
+    gone = {row.id for row in locked.only("id", "external_id") if row.is_erased}
+    return episodes, {trace for trace, found in episodes.items() if found in gone}
 
 
 # Decisions and feedback
 
 
 def _record_decisions(
-    by: Actor, ready: Sequence[_Ready], rooms: Mapping[str, AgentRoom], warnings: list[Refusal]
+    by: Actor,
+    ready: Sequence[_Ready],
+    rooms: Mapping[str, AgentRoom],
+    refused: list[Refusal],
+    warnings: list[Refusal],
 ) -> list[_Ready]:
-    """Writes what is a decision; each span with the first of its decisions that was kept."""
+    """Writes what is a decision; each span with the first of its decisions that was kept. A span whose decision was
+    erased says the same as the decision did, and is refused."""
     items: list[tuple[int, DecisionIn]] = []
     place: dict[int, tuple[int, DecisionTold]] = {}
     for at, one in enumerate(ready):
@@ -180,15 +203,19 @@ def _record_decisions(
             elif decision.explicit:
                 warnings.append(Refusal(one.told.step.external_id, f"its decision was not kept: {made}"))
     outcome = record_decisions(by=by, items=items)
+    gone: set[int] = set()
     for error in outcome.errors:
         at, decision = place[error.index]
-        if decision.explicit:
+        if error.code == Erased.code:
+            gone.add(at)
+        elif decision.explicit:
             warnings.append(Refusal(ready[at].told.step.external_id, f"its decision was not kept: {_says(error)}"))
     kept = list(ready)
     for row in reversed(outcome.kept):
         at, decision = place[row.index]
         kept[at] = replace(kept[at], decision=row.id, without_arguments=not decision.explicit)
-    return kept
+    refused += [_erased(kept[at]) for at in sorted(gone)]
+    return [one for at, one in enumerate(kept) if at not in gone]
 
 
 def _decision_in(told: Told, decision: DecisionTold, room: AgentRoom) -> DecisionIn | str:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from decisions.erasure import Person, erase_decisions, find_decisions
 from decisions.importers import running
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from tests.decisions.importers.conftest import counts
@@ -256,6 +257,44 @@ class TestRepeats:
         assert (dry.code, dry.report | {"dry_run": False}) == (done.code, done.report)
         assert dry.report["dry_run"]
         assert counts() == NOTHING | {"Decision": 2, "Feedback": 1}
+
+
+class TestAfterAnErasure:
+    """A file that is imported again does not bring back what was erased; everybody else's rows are as before."""
+
+    @pytest.fixture
+    def erased(self, importing, lines, agent, workspace):
+        """A file with an episode of ann's and bob's and one of bob's own; its import, and then ann's erasure."""
+        ann = row(1, unit="ann", episode="Ann's mailbox", state={"text": "from Ann"})
+        ann["steps"] = [{"kind": "reasoning", "content": "Ann writes"}]
+        ann["feedback"] = [{"metric": "remark", "value": "Ann agrees"}]
+        with_ann = row(2, unit="bob", episode="Ann's mailbox")
+        alone = row(3, unit="bob", episode="mailbox 7", feedback=[{"metric": "verdict", "value": "confirmed"}])
+        loose = {"metric": "remark", "value": "so says Ann", "episode": "Ann's mailbox", "observed_at": MOMENT}
+        given = lines(ann, with_ann, alone, loose)
+        assert importing(given, "--format", "jsonl").report["refused"] == 0
+        ids = find_decisions(workspace=workspace, person=Person("unit", "ann"), after=None, size=10)
+        erase_decisions(workspace=workspace, ids=ids, secret=b"s" * 32)
+        return given
+
+    def test_what_was_erased_is_refused_and_the_rest_repeated(self, importing, erased, tmp_path):
+        before = [list(model.objects.order_by("pk").values()) for model in (Decision, Episode, Step, Feedback)]
+        refusals = tmp_path / "refused.txt"
+        done = importing(erased, "--format", "jsonl", "--refusals", str(refusals))
+        assert done.code == 1
+        kept = {name: done.report[name] for name in ("decisions", "steps", "feedback", "repeated", "refused")}
+        assert kept == {"decisions": 0, "steps": 0, "feedback": 0, "repeated": 3, "refused": 2}
+        assert "rows.jsonl:1" in refusals.read_text()
+        assert "rows.jsonl:4" in refusals.read_text()
+        after = [list(model.objects.order_by("pk").values()) for model in (Decision, Episode, Step, Feedback)]
+        assert after == before
+
+    def test_a_longer_file_still_adds_what_is_new(self, importing, erased, lines):
+        new = row(4, unit="bob", episode="Ann's mailbox")
+        done = importing(lines(*erased.read_text().splitlines(keepends=True)[:3], new), "--format", "jsonl")
+        assert (done.report["decisions"], done.report["refused"]) == (1, 1)
+        assert sorted(Episode.objects.values_list("query", flat=True)) == ["", ""]
+        assert not Episode.objects.filter(external_id="Ann's mailbox").exists()
 
 
 @pytest.mark.django_db(transaction=True)

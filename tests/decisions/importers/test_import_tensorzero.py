@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from decisions.erasure import Person, erase_decisions, find_decisions
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from tests.decisions.importers.conftest import counts
 from tests.factories import uuid7_at
@@ -149,3 +150,16 @@ def test_what_is_not_usable_is_named(importing, lines, bad, reason):
     assert [one.startswith(f"{path}:1: {reason}") for one in done.report["refusals"]] == [True], done.report
     assert Decision.objects.count() == 1
     assert not Feedback.objects.exists()
+
+
+def test_feedback_on_an_erased_episode_does_not_come_back_as_a_decision_s(importing, lines, workspace):
+    """Where the export does not say what a metric is about, an unknown name would be taken for a decision's."""
+    given = lines(metric(EPISODE, "score", 0.5, 11), chat())
+    assert importing(given, *FLAGS).code == 0
+    ids = find_decisions(workspace=workspace, person=Person("unit", "ann"), after=None, size=10)
+    assert len(ids) == 1
+    erase_decisions(workspace=workspace, ids=ids, secret=b"s" * 32)
+    before = list(Feedback.objects.values())
+    done = importing(given, *FLAGS)
+    assert (done.code, done.report["refused"], done.report["feedback"]) == (2, 2, 0)
+    assert list(Feedback.objects.values()) == before

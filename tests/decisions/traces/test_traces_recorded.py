@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from decisions.erasure import Person, erase_decisions, erase_rest, find_decisions
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from tests.decisions.traces.spans_made import NEW_GENAI, TRACE, make_span
 from tests.factories import OPTIONS
@@ -25,6 +26,13 @@ ROOT = {
     "gen_ai.usage.input_tokens": 999,
     "reckoner.tasks.created": 2,
 }
+
+
+def erase(workspace: Any, unit: str) -> None:
+    person, secret = Person("unit", unit), b"s" * 32
+    ids = find_decisions(workspace=workspace, person=person, after=None, size=100)
+    erase_decisions(workspace=workspace, ids=ids, secret=secret)
+    erase_rest(workspace=workspace, person=person, secret=secret)
 
 
 def story() -> list[Any]:
@@ -184,3 +192,62 @@ def test_a_trace_may_be_added_to_over_the_api(exporter: Any, api: Any) -> None:
     step = {"kind": "reasoning", "agent": "notes-app", "episode": f"trace:{TRACE}", "content": "hm"}
     assert api("decisions:write").post("steps", step).status_code == 201
     assert Episode.objects.get().steps.count() == 2
+
+
+class TestAfterAnErasure:
+    """What was erased does not come back with a trace that is sent again, or late."""
+
+    @pytest.fixture
+    def erased(self, exporter: Any, agent: Any, workspace: Any) -> list[Any]:
+        """A story whose root names ann, with a decision of hers; told, and then erased."""
+        words = {"reckoner.agent": "filer", "reckoner.action": OPTIONS[0], "reckoner.unit": "ann"}
+        spans = [*story(), make_span(7, start=1.1, parent=1, attributes=words)]
+        exporter.send(*spans)
+        assert Episode.objects.get().query == "find me a folder"
+        erase(workspace, "ann")
+        assert (Episode.objects.get().query, Episode.objects.get().is_erased) == ("erased", True)
+        return spans
+
+    def everything(self) -> list[Any]:
+        return [list(model.objects.order_by("pk").values()) for model in (Episode, Step, Decision, Feedback, Agent)]
+
+    @pytest.mark.parametrize("media_type", ["application/x-protobuf", "application/json"])
+    def test_sent_again_every_span_is_refused_and_nothing_changes(
+        self, exporter: Any, erased: list[Any], media_type: str
+    ) -> None:
+        before = self.everything()
+        answer = exporter.send(*erased, media_type=media_type)
+        assert b"erased" in answer.content
+        if media_type.endswith("protobuf"):
+            partial = ExportTraceServiceResponse.FromString(answer.content).partial_success
+            assert partial.rejected_spans == len(erased)
+        assert self.everything() == before
+
+    def test_a_late_span_of_it_is_refused_and_another_trace_is_kept(self, exporter: Any, erased: list[Any]) -> None:
+        before = Episode.objects.values().get()
+        late = make_span(9, start=2.5, parent=1, **NEW_GENAI)
+        other = make_span(1, trace="0" * 31 + "1", attributes={**ROOT, "user.id": "bob"})
+        answer = exporter.send(late, other)
+        assert ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans == 1
+        assert Episode.objects.values().get(id=before["id"]) == before
+        assert Episode.objects.get(unit="bob").query == "find me a folder"
+        assert not Step.objects.filter(external_id=late.span_id).exists()
+
+    def test_a_span_that_tells_of_an_erased_decision_is_refused(
+        self, api: Any, exporter: Any, agent: Any, workspace: Any
+    ) -> None:
+        """The decision was recorded by itself; the span that repeats its words comes behind the erasure."""
+        span = make_span(
+            attributes={"reckoner.agent": "filer", "reckoner.action": OPTIONS[0], "reckoner.state": '{"text": "Ann"}'}
+        )
+        exporter.send(span)
+        sent = Decision.objects.get()
+        Step.objects.all().delete()
+        Decision.objects.filter(id=sent.id).update(unit="ann", episode=None)
+        Episode.objects.all().delete()
+        erase(workspace, "ann")
+        before = [list(model.objects.order_by("pk").values()) for model in (Step, Decision, Feedback)]
+        answer = exporter.send(span)
+        assert ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans == 1
+        assert "erased" in message(answer)
+        assert [list(model.objects.order_by("pk").values()) for model in (Step, Decision, Feedback)] == before
