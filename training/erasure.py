@@ -32,8 +32,9 @@ from jobs.services import enqueue_job
 from training.marks import cancel_marked_runs, mark_datasets, mark_made_versions, remove_marked_files
 from training.models import DatasetItem, Erasure
 from workspaces.actors import Actor, system
+from workspaces.erasure import erase_answers
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.models import KeptAnswer, Workspace
+from workspaces.models import Workspace
 from workspaces.services import record_audit, secret_hmac
 
 KIND = "training.erase_person"
@@ -58,9 +59,10 @@ def read_person(*, unit: str | None, user: str | None) -> Person:
 def preview_erasure(*, workspace: Workspace, person: Person) -> dict[str, int]:
     """What an erasure would find, by kind of row, and how many datasets would be marked. Changes nothing."""
     field = "unit" if person.kind == PersonKind.UNIT else "user_ref"
-    items = DatasetItem.objects.filter(
-        Q(**{f"decision__{field}": person.value}), decision__workspace=workspace, dataset__workspace=workspace
-    )
+    whose = Q(**{f"decision__{field}": person.value})
+    if person.unit is not None:  # as decisions.erasure finds them
+        whose |= Q(decision__unit=None, decision__user_ref=None, decision__episode__unit=person.unit)
+    items = DatasetItem.objects.filter(whose, decision__workspace=workspace, dataset__workspace=workspace)
     datasets = items.values("dataset").distinct().count()
     return count_person(workspace=workspace, person=person) | {"datasets": datasets}
 
@@ -111,7 +113,7 @@ def erase_person(context: JobContext) -> dict[str, Any] | None:
         # The workspace's lock before the job's row: whoever waits must not keep the heartbeat from renewing the lease.
         with transaction.atomic():
             wait_for_copies(workspace)
-            ids = find_decisions(workspace=workspace, person=person, after=after, size=BATCH)
+            ids = find_decisions(workspace=workspace, person=person, after=after, size=BATCH, secret=secret)
             if not ids:
                 break
             with context.fenced():
@@ -122,8 +124,7 @@ def erase_person(context: JobContext) -> dict[str, Any] | None:
         context.progress(0.9 * done / max(total, done), f"{done} of {max(total, done)} decisions")
     with context.fenced():
         _add(erasure, erase_rest(workspace=workspace, person=person, secret=secret))
-        # Answers that are kept for repeated requests may quote what was recorded.
-        KeptAnswer.objects.for_workspace(workspace).filter(created_at__lte=timezone.now()).delete()
+        _add(erasure, Counter(answers=erase_answers(workspace=workspace)))
     runs = cancel_marked_runs(workspace)
     context.progress(0.95, "removing files")
     datasets = remove_marked_files(workspace)

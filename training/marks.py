@@ -24,6 +24,9 @@ from training.runs import cancel_run
 from workspaces.actors import system
 from workspaces.models import Workspace
 
+HANDED = {"dataset": "train", "replay": "replay", "heldout": "heldout"}
+"""A run's datasets by what their rows are called in its folder (`training.supervision.prepare_folder`)."""
+
 _MARK = """
 UPDATE training_datasetsnapshot s
    SET erased_rows = s.erased_rows + n.rows, marked_at = coalesce(s.marked_at, %(now)s)
@@ -84,7 +87,8 @@ def mark_new_version(run: TrainingRun, version: ModelVersion) -> None:
 
 
 def remove_marked_files(workspace: Workspace) -> int:
-    """Removes the files of marked datasets, and the rows that runs were handed; how many datasets. Idempotent.
+    """Removes the files of marked datasets, the rows of them that runs were handed, and what was predicted for such
+    rows: it names the options that they offered. How many datasets; idempotent.
 
     Call outside a transaction.
     """
@@ -92,7 +96,12 @@ def remove_marked_files(workspace: Workspace) -> int:
     still_there = marked.filter(artifact__removed_at=None).count()
     for dataset in marked.select_related("artifact"):
         remove_artifact(artifact=dataset.artifact)
-    for run in TrainingRun.objects.for_workspace(workspace).filter(_learnt_from_marked(workspace)):
-        for name in ("train", "replay"):
-            (settings.RUNS / str(run.id) / "data" / f"{name}.jsonl").unlink(missing_ok=True)
+    for role, name in HANDED.items():
+        runs = TrainingRun.objects.for_workspace(workspace).filter(**{f"{role}__in": marked})
+        for run_id in runs.values_list("id", flat=True):
+            folder = settings.RUNS / str(run_id)
+            (folder / "data" / f"{name}.jsonl").unlink(missing_ok=True)
+            if role == "heldout":
+                for predictions in folder.glob("attempts/*/predictions.jsonl"):
+                    predictions.unlink(missing_ok=True)
     return still_there

@@ -24,6 +24,7 @@ from tests.factories import (
     DecisionFactory,
     FeedbackFactory,
     JobFactory,
+    KeptAnswerFactory,
     ModelVersionFactory,
     TrainingRunFactory,
     uuid7,
@@ -111,6 +112,17 @@ class TestWholeWay:
         counts = {"decisions": 3, "feedback": 3, "dataset_rows": 3, "datasets": 1, "versions": 3}
         assert {name: erasure.counts[name] for name in counts} == counts
 
+    def test_rows_that_a_run_was_measured_on_go_too(self, by, agent, dataset, settings):
+        run = run_over(DatasetSnapshotFactory(agent=agent, name="clean"), agent, heldout=dataset)
+        folder = settings.RUNS / str(run.id)
+        files = {name: folder / name for name in ("data/train.jsonl", "data/heldout.jsonl")}
+        files |= {name: folder / "attempts/1" / name for name in ("predictions.jsonl", "result.json")}
+        for path in files.values():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(WORD)
+        erase(by)
+        assert [name for name, path in files.items() if path.exists()] == ["data/train.jsonl", "result.json"]
+
     def test_it_forgets_whom_it_erased(self, by, log):
         asked = start_erasure(by=by, person=ANN)
         assert asked.subject == "ann"
@@ -176,20 +188,48 @@ class TestWholeWay:
         assert third.fingerprint == first.fingerprint
         assert third.counts == {}
 
-    def test_kept_answers_go(self, by, log, workspace):
-        from django.utils import timezone
+    def test_kept_answers_say_nothing_any_more_and_their_requests_still_do_nothing_twice(self, api, by, log, agent):
+        client = api("decisions:write", "feedback:write")
+        sent = {"agent": "filer", "state": {"text": WORD}, "action": "travel", "policy_name": "p", "unit": "ann"}
+        quoting = {"Idempotency-Key": "quotes"}
+        refused = client.post("decisions", [sent, sent | {"action": WORD}], **quoting)
+        assert (refused.status_code, WORD in refused.content.decode()) == (207, True)
+        plain = client.post("decisions", [sent, sent], **{"Idempotency-Key": "ids"})
+        assert plain.status_code == 201
+        erased = erase(by)
+        assert erased.counts["answers"] == 1
+        assert not any(WORD.encode() in bytes(kept.body) for kept in KeptAnswer.objects.all())
+        before = Decision.objects.count()
+        again = client.post("decisions", [sent, sent | {"action": WORD}], **quoting)
+        assert (again.status_code, again.json()["error"]["code"]) == (410, "erased")
+        assert again["Idempotent-Replayed"] == "true"
+        # Ids are nobody's words: that answer is given again.
+        assert client.post("decisions", [sent, sent], **{"Idempotency-Key": "ids"}).content == plain.content
+        assert Decision.objects.count() == before
+        assert texts_of(WORD) == []
+        assert "answers" not in erase(by).counts
 
-        KeptAnswer.objects.create(
-            workspace=workspace,
-            sender="s",
-            key="k",
-            request_hash=bytes(32),
-            status=201,
-            body=WORD.encode(),
-            created_at=timezone.now(),
-        )
+    @pytest.mark.parametrize(
+        ("body", "stays"),
+        [
+            (b"", True),
+            (b"{}", True),
+            (b'{"kept":[],"errors":[]}', True),
+            (b'{"kept":[{"index":0,"id":"0198f6c2-0000-7000-8000-000000000000","duplicate":false}],"errors":[]}', True),
+            (b'{"kept":[{"index":0,"id":"xylophone","duplicate":false}],"errors":[]}', False),
+            (b'{"kept":[],"errors":[{"index":0}]}', False),
+            (b'{"decisions":[{"action":"xylophone"}]}', False),
+            ("\x00\xff\\ xylophone".encode("latin-1"), False),
+        ],
+    )
+    def test_which_kept_answers_stay(self, by, log, other_workspace, body, stays):
+        mine = KeptAnswerFactory(workspace=by.workspace, body=body)
+        theirs = KeptAnswerFactory(workspace=other_workspace, body=body)
         erase(by)
-        assert not KeptAnswer.objects.exists()
+        mine.refresh_from_db()
+        theirs.refresh_from_db()
+        assert (mine.status == 201, bytes(mine.body) == body) == (stays, stays)
+        assert (theirs.status, bytes(theirs.body)) == (201, body)
 
     def test_files_of_a_removal_that_was_killed_go_with_the_next(self, by, dataset):
         digest = dataset.artifact.digest
@@ -317,6 +357,9 @@ class TestPages:
         assert run_job(erasure.job_id) == "succeeded"
         shown = page.get("/w/acme/erasures/").content.decode()
         assert erasure.fingerprint in shown
+        nobody = page.post("/w/acme/erasures/", {"kind": "unit", "name": "nobody"}).content.decode()
+        assert "Nothing here names the unit" in nobody
+        assert "Erase for good" not in nobody
         assert page.post("/w/acme/erasures/", {"kind": "cook", "name": "ann"}).status_code == 400
 
     def test_runs_and_versions_say_what_they_learnt_from(self, by, page_client, viewer, agent, dataset):

@@ -11,7 +11,8 @@ from workspaces.models.workspace import WorkspaceOwned
 class KeptAnswer(WorkspaceOwned):
     """The answer to the first request that a sender made under `key`, written in the transaction of its effect.
 
-    `sender` is an API key's or a person's name; `request_hash` is SHA-256 over method, path, query and body.
+    `sender` is an API key's or a person's name; `request_hash` is SHA-256 over method, path, query and body. After a
+    person's erasure some are refusals (`workspaces.erasure`), so that the request still does nothing twice.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -27,7 +28,10 @@ class KeptAnswer(WorkspaceOwned):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["workspace", "sender", "key"], name="kept_answer_once"),
-            models.CheckConstraint(condition=models.Q(status__gte=200, status__lt=300), name="kept_answer_success"),
+            models.CheckConstraint(
+                condition=models.Q(status__gte=200, status__lt=300) | models.Q(status=410),
+                name="kept_answer_success_or_erased",
+            ),
         ]
         indexes = [models.Index(fields=["created_at"], name="kept_answer_age")]
 

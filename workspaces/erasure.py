@@ -1,0 +1,34 @@
+"""What a person's erasure changes on this floor: answers that are kept for repeated requests.
+
+They are bytes of many kinds, so nobody can find one person's among them. Those that hold ids and nothing else stay;
+every other one is replaced by a refusal, and not dropped: without it a repeated request would do its work again, and
+store again what it holds.
+"""
+
+from __future__ import annotations
+
+import json
+
+from django.db import connection
+from django.utils import timezone
+
+from workspaces.api_errors import envelope
+from workspaces.models import Workspace
+
+GONE = 410
+MESSAGE = "The request was answered before; its answer was removed when a person's data were erased."
+# encode(…, 'escape') turns any bytes into text; what it escapes is in none of the answers that stay.
+_ERASE = r"""
+UPDATE workspaces_keptanswer SET status = %(gone)s, body = %(body)s
+ WHERE workspace_id = %(workspace)s AND created_at <= %(now)s AND status <> %(gone)s AND body <> ''
+   AND encode(body, 'escape') !~
+       '^\{("kept":\[(\{"index":\d+,"id":"[-0-9a-f]{36}","duplicate":(true|false)\},?)*\],"errors":\[\])?\}$'
+"""
+
+
+def erase_answers(*, workspace: Workspace) -> int:
+    """How many kept answers became refusals: they may quote anybody of the workspace. Call inside a transaction."""
+    body = json.dumps(envelope("erased", MESSAGE, [], None)).encode()
+    with connection.cursor() as cursor:
+        cursor.execute(_ERASE, {"gone": GONE, "body": body, "workspace": workspace.id, "now": timezone.now()})
+        return int(cursor.rowcount)
