@@ -431,7 +431,7 @@ class StatusChangeFeedback(NotesView):
         operation_id="notes_judge_status_change",
         tags=TAGS,
         request=JSON,
-        responses={200: JSON},
+        responses={200: JSON, 410: ErrorSerializer},
     )
     def patch(self, request: Request, id: str) -> Response:
         by = acting(request)

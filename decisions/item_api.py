@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from decisions.api import IngestView, body_of
 from decisions.ingest.decoding import BodyDecoder
 from decisions.items import StatusChangeIn, record_status_changes
 from decisions.serializers import OutcomeSerializer
 from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import raw_body
 from workspaces.permissions import acting
 
@@ -25,8 +26,8 @@ class StatusChangeCreate(IngestView):
     @extend_schema(
         operation_id="record_status_changes",
         request=body_of(StatusChangeIn),
-        responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
+        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
     )
-    def post(self, request: Request) -> Response:
+    def post(self, request: Request) -> HttpResponse:
         batch = CHANGES.decode(raw_body(request))
         return self.answer(record_status_changes(by=acting(request), items=batch.items), batch)

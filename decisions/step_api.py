@@ -99,7 +99,7 @@ class EpisodeList(IngestView, generics.ListAPIView[Episode]):
     @extend_schema(
         operation_id="record_episodes",
         request=body_of(EpisodeIn),
-        responses={"201": OutcomeSerializer, "207": OutcomeSerializer},
+        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         batch = EPISODES.decode(raw_body(request))

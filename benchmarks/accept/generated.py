@@ -5,6 +5,7 @@ The tests send some hundreds through Django, `make accept` thousands over HTTP. 
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,11 +17,71 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis.generation import GenerationMode
 
 BASE = "http://testserver"
+NO_MODEL = ("/decide", 503)
+"""The end of a path, and what it answers where no model server is: that is no fault."""
+JSON = "application/json"
+# Fields of bodies that name something, and where in the API it lies.
+NAMES = {
+    "agent": "agents",
+    "decision_id": "decisions",
+    "episode_id": "episodes",
+    "dataset": "datasets",
+    "heldout": "datasets",
+    "replay": "datasets",
+    "base_version": "versions",
+    "treatment": "versions",
+}
+
+
+def is_fault(request: requests.PreparedRequest, status: int) -> bool:
+    """Whether the server is to blame."""
+    end, status_without_model = NO_MODEL
+    return status >= 500 and not (request.path_url.partition("?")[0].endswith(end) and status == status_without_model)
+
+
+def make_known(agent: Any) -> dict[str, str]:
+    """One of everything beside the agent, in its workspace: the ids by their place in the API. Call with Django set up;
+    `tests.factories` makes them."""
+    from decisions.services import create_agent
+    from tests import factories as made
+    from workspaces.actors import system
+
+    workspace, model = agent.workspace, agent.registered_model
+    create_agent(by=system(workspace), slug="notes", name="Notes", kind="FILER")
+    champion, version = made.ModelVersionFactory.create_batch(2, registered_model=model)
+    made.AliasFactory(version=champion)
+    other = made.AgentFactory(workspace=workspace).registered_model
+    experiment = made.ExperimentFactory(registered_model=other)
+    made.PhaseFactory(experiment=experiment)
+    for arm in ("control", "treatment"):
+        made.VariantFactory(experiment=experiment, arm=arm, version=made.ModelVersionFactory(registered_model=other))
+    episode = made.EpisodeFactory(agent=agent)
+    decision = made.DecisionFactory(agent=agent, episode=episode, unit="ann")
+    made.StepFactory(episode=episode)
+    made.FeedbackFactory(decision=decision)
+    made.RewardFactory(decision=decision)
+    dataset = made.DatasetSnapshotFactory(agent=agent)
+    job = made.JobFactory(workspace=workspace, kind="training.supervise_run")
+    run = made.TrainingRunFactory(agent=agent, dataset=dataset, job=job)
+    made.RunEventFactory(run=run)
+    there = {
+        "decisions": decision,
+        "episodes": episode,
+        "datasets": dataset,
+        "runs": run,
+        "versions": version,
+        "experiments": experiment,
+        "exports": made.ExportJobFactory(version=version),
+        "erasures": made.ErasureFactory(workspace=workspace),
+        "keys": made.ApiKeyFactory(workspace=workspace),
+        "status-changes": made.StatusChangeFactory(item=made.ItemFactory(workspace=workspace)),
+    }
+    return {"agents": agent.slug, **{place: str(one.pk) for place, one in there.items()}}
 
 
 def send_generated(
     document: dict[str, Any],
-    send: Callable[[requests.PreparedRequest], None],
+    send: Callable[[requests.PreparedRequest, frozenset[int]], None],
     *,
     each: int,
     known: Mapping[str, str],
@@ -28,8 +89,9 @@ def send_generated(
 ) -> int:
     """Makes up to `each` requests an operation and mode, the same for the same seed; returns how many were sent.
 
-    `known` are path parameters that exist (`slug`, `id`): every second request gets them, so that it comes further than
-    a 404.
+    `send` also hears which statuses the operation states. `known`, as `make_known` gives it, says what is there: every
+    second request names it, and its body is an example with some fields made up, so that it comes further than to the
+    first refusal.
     """
     sent = 0
     rng = random.Random(seed)
@@ -39,9 +101,10 @@ def send_generated(
 
             def one(case: Any) -> None:
                 nonlocal sent
-                if case.path_parameters and rng.random() < 0.5:
-                    case.path_parameters.update({name: known[name] for name in case.path_parameters if name in known})
-                send(requests.Request(**case.as_transport_kwargs(base_url=BASE)).prepare())
+                if rng.random() < 0.5:
+                    _come_further(case, rng, known, f"generated-{seed}-{sent}")
+                stated = frozenset(map(int, case.operation.definition.raw["responses"]))
+                send(requests.Request(**case.as_transport_kwargs(base_url=BASE)).prepare(), stated)
                 sent += 1
 
             settings = hypothesis.settings(
@@ -56,3 +119,25 @@ def send_generated(
             except Unsatisfiable:
                 continue  # an operation without parameters has no request that breaks its schema
     return sent
+
+
+def _come_further(case: Any, rng: random.Random, known: Mapping[str, str], fresh: str) -> None:
+    """In place: what the path and the body name is there, the key is fresh, most of the body is usable."""
+    segments = case.path.split("/")
+    for name in case.path_parameters or ():
+        case.path_parameters[name] = known[segments[segments.index(f"{{{name}}}") - 1]]
+    if case.method == "POST":
+        case.headers["Idempotency-Key"] = fresh
+    examples = case.operation.definition.raw.get("requestBody", {}).get("content", {}).get(JSON, {}).get("examples")
+    if examples is None or case.media_type != JSON:
+        return
+    body = copy.deepcopy(rng.choice(list(examples.values()))["value"])
+    made_up = next((one for one in (case.body if isinstance(case.body, list) else [case.body]) if one), None)
+    for item in body if isinstance(body, list) else [body]:
+        if isinstance(made_up, dict):
+            taken = rng.sample(sorted(made_up, key=repr), min(len(made_up), 2))
+            item.update({name: made_up[name] for name in taken})
+        item.update({name: known[place] for name, place in NAMES.items() if name in item})
+        # Its ids are of the story, or were used by the request before.
+        item.pop("id", None)
+    case.body = body
