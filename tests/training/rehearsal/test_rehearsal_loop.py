@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -205,3 +207,16 @@ class TestCommand:
         code, _, err = run_command(capsys, str(notes), "--text-field", "body", "--label-field", "folder")
         client.cache_clear()
         assert code == 3 and "make run" in err and not Rehearsal.objects.exists()
+
+    def test_an_interrupt_cancels_it_and_the_same_command_would_go_on(
+        self, served: str, capsys: Any, notes: Path, owner: Any
+    ) -> None:
+        before = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        signal.setitimer(signal.ITIMER_REAL, 2.0)
+        try:
+            code, out, _ = run_command(capsys, str(notes), *ASKED, "--owner", owner.email, "--json")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert (code, json.loads(out)) == (130, {"error": "Cancelled; the same command goes on from here."})
+        assert Rehearsal.objects.get().job.state == JobState.CANCELLED

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
-from django.db import OperationalError, close_old_connections
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from jobs.errors import AlreadyFinished
+from jobs.following import EXIT_INTERRUPTED, follow_job, result_console
 from models_registry.backends.model_server import is_reachable
 from training.models import Rehearsal
 from training.rehearsal.plan import Plan, PlanError, check_plan
@@ -23,9 +21,7 @@ from training.rehearsal.text import print_report, print_split
 from workspaces.actors import system
 from workspaces.models import Role, User
 
-EXIT_NOT_BETTER, EXIT_BAD_INPUT, EXIT_NO_RESULT, EXIT_INTERRUPTED = 1, 2, 3, 130
-POLL_SECONDS = 0.5
-PIPE_WIDTH = 120
+EXIT_NOT_BETTER, EXIT_BAD_INPUT, EXIT_NO_RESULT = 1, 2, 3
 
 
 class Command(BaseCommand):
@@ -78,10 +74,11 @@ class Command(BaseCommand):
                 self.stdout.write(json.dumps({"rehearsal": str(rehearsal.id), "workspace": rehearsal.workspace.slug}))
             return
         try:
-            rehearsal = self._follow(errors, rehearsal, plan)
+            follow_job(lambda: _find(rehearsal).job, console=errors, title="rehearsal", stage=_stage)
         except KeyboardInterrupt:
             self._cancel(rehearsal)
             self._end(options, "Cancelled; the same command goes on from here.", EXIT_INTERRUPTED)
+        rehearsal = _find(rehearsal)
         if rehearsal.report is None:
             assert rehearsal.job is not None
             reason = rehearsal.job.error or rehearsal.job.message
@@ -113,35 +110,6 @@ class Command(BaseCommand):
         admins = User.objects.filter(is_active=True, memberships__role=Role.ADMIN).distinct()
         return source, plan, owners or list(admins)
 
-    def _follow(self, console: Console, rehearsal: Rehearsal, plan: Plan) -> Rehearsal:
-        """Progress on standard error: a bar on a terminal, a line per stage elsewhere."""
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        last = ""
-        with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-            bar = progress.add_task("rehearsal", total=1.0)
-            while True:
-                rehearsal = self._look(rehearsal)
-                job = rehearsal.job
-                assert job is not None
-                if rehearsal.report is not None or job.is_terminal:
-                    return rehearsal
-                progress.update(bar, completed=job.progress, description=job.message or "starting")
-                stage = job.message.split(" (")[0].rsplit(":", 1)[0]
-                if not console.is_terminal and stage != last:
-                    last = stage
-                    console.print(f"{job.progress:4.0%}  {job.message}")
-                time.sleep(POLL_SECONDS)
-
-    @staticmethod
-    def _look(rehearsal: Rehearsal) -> Rehearsal:
-        """The rehearsal now; a database that is restarting is waited for."""
-        while True:
-            try:
-                close_old_connections()
-                return Rehearsal.objects.select_related("job", "workspace").get(id=rehearsal.id)
-            except OperationalError:
-                time.sleep(POLL_SECONDS)
-
     @staticmethod
     def _cancel(rehearsal: Rehearsal) -> None:
         try:
@@ -157,8 +125,7 @@ class Command(BaseCommand):
             named = {"rehearsal": str(rehearsal.id), "workspace": rehearsal.workspace.slug, "seconds": seconds}
             self.stdout.write(json.dumps({**report, **named}, ensure_ascii=False))
         else:
-            # A pipe has no width of its own, and the table wants more than the 80 that is assumed then.
-            console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+            console = result_console(sys.stdout)
             print_report(console, report)
             console.print(f"Took         {seconds:.0f} s; kept in workspace {rehearsal.workspace.slug}")
         sys.exit(0 if report["better"] else EXIT_NOT_BETTER)
@@ -169,3 +136,12 @@ class Command(BaseCommand):
         else:
             self.stderr.write(reason)
         sys.exit(code)
+
+
+def _find(rehearsal: Rehearsal) -> Rehearsal:
+    return Rehearsal.objects.select_related("job", "workspace").get(id=rehearsal.id)
+
+
+def _stage(message: str) -> str:
+    """Without the counts and shares, which change all the time."""
+    return message.split(" (")[0].rsplit(":", 1)[0]
