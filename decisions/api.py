@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from decisions.errors import Erased, IdConflict
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.schemas import MAX_ITEMS, DecideItem, DecisionIn, FeedbackIn
 from decisions.models import Agent, Decision
+from decisions.named import find_page_of_unit
 from decisions.serializers import (
     ONE_OR_MORE_ANSWERS,
     AgentCreateSerializer,
@@ -29,6 +31,7 @@ from decisions.serializers import (
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
+from workspaces.pagination import NewestFirst
 from workspaces.parsing import RawBatchParser, raw_body, text_parameter
 from workspaces.permissions import acting
 from workspaces.rendering import FastJSONRenderer
@@ -153,18 +156,38 @@ class DecisionList(IngestView, generics.ListAPIView[Decision]):
     serializer_class = DecisionSerializer
 
     def get_queryset(self) -> Any:
+        workspace = acting(self.request).workspace
         decisions = (
-            Decision.objects.for_workspace(acting(self.request).workspace)
+            Decision.objects.for_workspace(workspace)
             .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
             .defer("content_hash", "token_ids", "logprobs")
         )
-        if agent := text_parameter(self.request, "agent"):
-            decisions = decisions.filter(agent__slug=agent)
-        if unit := text_parameter(self.request, "unit"):
-            decisions = decisions.filter(unit=unit)
+        agent = None
+        if slug := text_parameter(self.request, "agent"):
+            # By its id: joined by its slug, an agent that decided little is looked for in the whole ledger.
+            agent = Agent.objects.for_workspace(workspace).filter(slug=slug).values_list("id", flat=True).first()
+            if agent is None:
+                return decisions.none()
+            decisions = decisions.filter(agent=agent)
         if item := text_parameter(self.request, "item"):
             decisions = decisions.filter(item_ref=item)
+        if unit := text_parameter(self.request, "unit"):
+            decisions = decisions.filter(unit=unit)
+            if not item:
+                decisions = decisions.filter(id__in=find_page_of_unit(workspace, unit, agent=agent, **self.place()))
         return decisions
+
+    def place(self) -> dict[str, Any]:
+        """Where the page that is asked for lies: from which id on, in which direction, how many."""
+        assert isinstance(self.paginator, NewestFirst)
+        cursor = self.paginator.decode_cursor(self.request)
+        return {
+            "after": uuid.UUID(cursor.position) if cursor is not None and cursor.position else None,
+            "newer": cursor is not None and cursor.reverse,
+            "most": (self.paginator.get_page_size(self.request) or 0)
+            + (cursor.offset if cursor is not None else 0)
+            + 1,
+        }
 
     @extend_schema(
         parameters=[

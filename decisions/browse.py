@@ -1,16 +1,19 @@
 """The ledger as pages read it: filters, one page of rows, the chart above them, and what waits for a label.
 
 The ledger may hold millions of decisions and has few indexes, since ingest pays for each. So every statement walks at
-most a fixed number of the newest decisions (of the agent, before the cursor) by an index, and looks for whatever else
-is asked among those. `Page.go_on` says where a look ended that found too little; the next page goes on from there.
+most a fixed number of the newest decisions (of the agent, or of the unit, item or external id that was searched for;
+before the cursor) by an index, and looks for whatever else is asked among those. `Page.go_on` says where a look ended
+that found too little; the next page goes on from there.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +22,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models import Agent, Decision, Verdict
+from decisions.named import FIRST, LAST, find_named
 from decisions.tombstones import NOT_ERASED
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
@@ -43,7 +47,7 @@ WINDOWS: Mapping[str, tuple[str, dt.timedelta]] = {
 @dataclass(frozen=True, slots=True)
 class Filters:
     """What a list is narrowed to; empty is all. As in the address: `agent` is a slug, `version` like filer:7,
-    `q` exactly a decision's id, external id or unit. `order` is newest first, or the lowest confidence first."""
+    `q` what is searched for: see Search. `order` is newest first, or the lowest confidence first."""
 
     agent: str = ""
     verdict: str = ""
@@ -77,9 +81,45 @@ def parse_filters(given: Mapping[str, str]) -> Filters:
         for name, values in allowed.items()
         if getattr(filters, name) and getattr(filters, name) not in values
     ]
+    faults += [
+        FieldFault(name, "holds a NUL character", "text") for name in FILTERS if "\x00" in getattr(filters, name)
+    ]
     if faults:
         raise InvalidInput("The filter is not usable.", faults=faults)
     return filters
+
+
+NAMED = 1_000
+"""How many of a name's newest decisions one page looks at."""
+MOST_WORDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search's text is to this ledger. A decision's id or the name of a unit, item or external id finds `ids`,
+    however old: the newest NAMED of them, and `more` says that there may be others. Any other text is `words` that must
+    all stand in state, action or reasoning; they are looked for among the newest decisions of the look."""
+
+    ids: tuple[uuid.UUID, ...] | None = None
+    by: str = ""
+    more: bool = False
+    words: tuple[str, ...] = ()
+
+
+def read_search(workspace: Workspace, q: str, *, before: uuid.UUID | None = None) -> Search:
+    """A word beyond MOST_WORDS is left out. With `before`, a name's decisions that are older than this id."""
+    if not q:
+        return Search()
+    with suppress(ValueError):  # else it is a name or words
+        wanted = uuid.UUID(q)
+        if Decision.objects.for_workspace(workspace).filter(id=wanted).exists():
+            return Search((wanted,), by="id")
+    between = (FIRST, before or LAST)
+    ids = find_named(workspace, q, between=between, most=NAMED)
+    # A name whose decisions are all newer than the page is still a name.
+    if ids or (before and find_named(workspace, q, most=1)):
+        return Search(tuple(ids), by="name", more=len(ids) == NAMED)
+    return Search(words=tuple(dict.fromkeys(q.split()))[:MOST_WORDS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +146,44 @@ CROSS JOIN LATERAL (SELECT coalesce(
 class Look:
     """The newest decisions that an index finds, and the conditions that the others must meet among them."""
 
-    def __init__(self, workspace: Workspace, filters: Filters, *, most: int, ascending: bool = False) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        filters: Filters,
+        *,
+        most: int,
+        search: Search | None = None,
+        ascending: bool = False,
+    ) -> None:
+        search = read_search(workspace, filters.q) if search is None else search
         self.values: dict[str, Any] = {"workspace": workspace.id, "most": most}
         self.inside = ["workspace_id = %(workspace)s"]
         self.among: list[str] = []
+        self.columns = {"id"}
         self.order = "ASC" if ascending else "DESC"
+        self.more = search.more
+        if search.ids is not None:
+            self.put("id = ANY(%(ids)s)", ids=list(search.ids))
         if filters.agent:
             agent = Agent.objects.for_workspace(workspace).filter(slug=filters.agent).values_list("id", flat=True)
-            self.put("agent_id = %(agent)s", agent=agent.first())
+            self.values["agent"] = agent.first()
+            if search.ids is not None:
+                self.ask("d.agent_id = %(agent)s", "agent_id")
+            else:
+                # Alone, or the planner takes the workspace's index and walks over all the other agents' decisions.
+                self.inside = ["agent_id = %(agent)s"]
         if filters.since:
             self.put("id >= %(since)s", since=uuid7_bound(timezone.now() - WINDOWS[filters.since][1]))
         if filters.version:
-            self.ask("d.model_version_id = %(version)s", version=_version_id(workspace, filters.version))
+            version = _version_id(workspace, filters.version)
+            self.ask("d.model_version_id = %(version)s", "model_version_id", version=version)
         if filters.arm:
-            self.ask(
-                "EXISTS (SELECT 1 FROM models_registry_exposure e WHERE e.id = d.exposure_id AND e.arm = %(arm)s)",
-                arm=filters.arm,
-            )
-        if filters.q:
-            self.ask("(d.external_id = %(q)s OR d.unit = %(q)s OR d.id::text = lower(%(q)s))", q=filters.q)
+            # Not EXISTS: the planner would join, and compare each decision with each exposure.
+            arm = "(SELECT e.arm FROM models_registry_exposure e WHERE e.id = d.exposure_id) = %(arm)s"
+            self.ask(arm, "exposure_id", arm=filters.arm)
+        if search.words:
+            patterns = [f"%{_LIKE.sub(_escaped, word)}%" for word in search.words]
+            self.ask(f"{_TEXT} ILIKE ALL (%(words)s)", "state", "action", "reasoning", words=patterns)
         if filters.verdict:
             self.ask("judged.verdict = %(verdict)s", verdict=filters.verdict)
 
@@ -133,18 +192,23 @@ class Look:
         self.inside.append(condition)
         self.values |= values
 
-    def ask(self, condition: str, **values: Any) -> None:
-        """A condition that is looked at row by row."""
+    def ask(self, condition: str, *columns: str, **values: Any) -> None:
+        """A condition on these columns that is looked at row by row."""
         self.among.append(condition)
+        self.columns |= set(columns)
         self.values |= values
+
+    def walk(self, columns: str) -> str:
+        """SQL of the newest decisions that the index finds."""
+        return (
+            f"SELECT {columns} FROM decisions_decision WHERE {' AND '.join(self.inside)}"  # noqa: S608
+            f" ORDER BY id {self.order} LIMIT %(most)s"
+        )
 
     def run(self, select: str, rest: str, *, judged: bool = False) -> list[tuple[Any, ...]]:
         judged = judged or any("judged." in condition for condition in self.among)
         statement = f"""
-            SELECT {select} FROM (
-              SELECT id, model_version_id, exposure_id, external_id, unit, confidence FROM decisions_decision
-               WHERE {" AND ".join(self.inside)} ORDER BY id {self.order} LIMIT %(most)s
-            ) d {_VERDICT if judged else ""}
+            SELECT {select} FROM ({self.walk(", ".join(sorted(self.columns)))}) d {_VERDICT if judged else ""}
             {"WHERE " + " AND ".join(self.among) if self.among else ""} {rest}
         """  # noqa: S608 - the parts are this module's own; what a person gave stands in values
         with connection.cursor() as cursor:
@@ -153,14 +217,20 @@ class Look:
 
     def last(self) -> uuid.UUID | None:
         """Where the look ends, when it ends before the ledger does."""
-        statement = (
-            f"SELECT id FROM decisions_decision WHERE {' AND '.join(self.inside)}"  # noqa: S608 - as above
-            f" ORDER BY id {self.order} OFFSET %(most)s - 1 LIMIT 1"
-        )
+        if (ids := self.values.get("ids")) is not None:
+            return ids[-1] if self.more and ids[-1] >= self.values.get("since", FIRST) else None
         with connection.cursor() as cursor:
-            cursor.execute(statement, self.values)
+            cursor.execute(f"SELECT id FROM ({self.walk('id')}) d OFFSET %(most)s - 1", self.values)  # noqa: S608
             found = cursor.fetchone()
         return found[0] if found else None
+
+
+_TEXT = "concat_ws(' ', d.state::text, d.action::text, d.reasoning)"
+_LIKE = re.compile(r"[\\%_]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\{found[0]}"
 
 
 def _version_id(workspace: Workspace, text: str) -> uuid.UUID | None:
@@ -171,14 +241,19 @@ def _version_id(workspace: Workspace, text: str) -> uuid.UUID | None:
     return found.values_list("id", flat=True).first()
 
 
-def find_page(workspace: Workspace, filters: Filters, *, size: int, before: uuid.UUID | None = None) -> Page:
-    """Ids of one page. One statement; a second where the look found too little, or where q is a decision's id."""
-    if (exact := _exact(workspace, filters)) is not None:
-        return Page((exact,))
+def find_page(
+    workspace: Workspace, filters: Filters, *, size: int, before: uuid.UUID | None = None, search: Search | None = None
+) -> Page:
+    """Ids of one page. One statement; a second where the look found too little. `search` is what `filters.q` is."""
+    if search is None:
+        search = read_search(workspace, filters.q, before=None if filters.order else before)
+    if search.by == "id":
+        return Page(search.ids or ())  # whatever else is asked: who has its id wants to see it
     uncertain = filters.order == UNCERTAIN
-    look = Look(workspace, filters, most=QUEUE_LOOK if uncertain else LOOK)
+    look = Look(workspace, filters, most=QUEUE_LOOK if uncertain else LOOK, search=search)
     rest = "ORDER BY d.id DESC"
     if uncertain:
+        look.columns.add("confidence")
         rest = "ORDER BY coalesce(d.confidence, 2), d.id DESC"
         if before is not None:
             last = Decision.objects.for_workspace(workspace).filter(id=before).values_list("confidence", flat=True)
@@ -193,16 +268,7 @@ def find_page(workspace: Workspace, filters: Filters, *, size: int, before: uuid
     ids = tuple(row[0] for row in look.run("d.id", f"{rest} LIMIT %(limit)s"))
     if len(ids) > size:
         return Page(ids[:size], older=ids[size - 1])
-    return Page(ids, go_on=look.last() if look.among and not uncertain else None)
-
-
-def _exact(workspace: Workspace, filters: Filters) -> uuid.UUID | None:
-    """The decision whose id was searched for: found by its key, however old it is."""
-    try:
-        wanted = uuid.UUID(filters.q)
-    except ValueError:
-        return None
-    return Decision.objects.for_workspace(workspace).filter(id=wanted).values_list("id", flat=True).first()
+    return Page(ids, go_on=look.last() if (look.among or look.more) and not uncertain else None)
 
 
 def find_neighbours(workspace: Workspace, filters: Filters, pk: uuid.UUID) -> tuple[uuid.UUID | None, uuid.UUID | None]:
@@ -229,6 +295,7 @@ def find_unjudged(workspace: Workspace, filters: Filters, *, size: int, without:
     """The next `size` decisions to label, leaving out those that the asker holds already. One statement."""
     look = Look(workspace, replace(filters, verdict=UNJUDGED), most=QUEUE_LOOK)
     look.put(NOT_ERASED)
+    look.columns.add("confidence")
     look.values["limit"] = size + len(without)
     rows = look.run(
         "d.id, count(*) OVER ()", "ORDER BY coalesce(d.confidence, 2), d.id DESC LIMIT %(limit)s", judged=True
@@ -305,9 +372,18 @@ _STACK = (Verdict.CONFIRMED, Verdict.CORRECTED, Verdict.OVERRIDDEN, Verdict.IGNO
 EPOCH = dt.datetime(2001, 1, 1, tzinfo=dt.UTC)  # a Monday
 
 
-def count_by_time(workspace: Workspace, filters: Filters) -> Chart | None:
-    """The newest LOOK decisions of the filter, the verdict's apart, in at most MOST_BARS bars. One statement."""
-    look = Look(workspace, filters.without("verdict", "order"), most=LOOK)
+def count_by_time(
+    workspace: Workspace, filters: Filters, *, search: Search | None = None, found: Page | None = None
+) -> Chart | None:
+    """The newest LOOK decisions of the filter, the verdict's apart, in at most MOST_BARS bars. One statement.
+
+    `found` is the list's first page: where the look that it is from found no more, these are what is counted, and
+    nothing is looked through a second time.
+    """
+    look = Look(workspace, filters.without("verdict", "order"), most=LOOK, search=search)
+    if look.among and found is not None and found.older is None and not (filters.verdict or filters.order):
+        look = Look(workspace, Filters(), most=LOOK)
+        look.put("id = ANY(%(found)s)", found=list(found.ids))
     look.values["epoch"] = EPOCH
     rows = look.run(
         f"date_bin('5 minutes', {_TIME}, %(epoch)s), judged.verdict, count(*)", "GROUP BY 1, 2", judged=True
@@ -328,7 +404,7 @@ def count_by_time(workspace: Workspace, filters: Filters) -> Chart | None:
     totals = tuple((verdict, sum(row[2] for row in counted if row[1] == verdict)) for verdict in _STACK)
     walked = sum(row[2] for row in counted)
     bars = _bars(shown, start, (end - start) // step + 1, step)
-    return Chart(bars, totals, step, complete=walked < LOOK)
+    return Chart(bars, totals, step, complete=walked < LOOK and not look.more)
 
 
 def _step(span: dt.timedelta) -> dt.timedelta:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -19,11 +20,14 @@ from decisions.episode_shown import duration_of, tell_episode
 from decisions.episodes import Totals, find_steps, find_totals
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.ids import uuid7_bound
 from workspaces.pages import PageRequest, wants_part, workspace_page
 
 PAGE = 25
 LOOK = 2_000
 """Among how many of the newest episodes failures are looked for, which no index serves."""
+CLOCKS = dt.timedelta(hours=1)
+"""How far a client's clock may be ahead of ours."""
 MOST_LINES = 500
 STATES = {"failed": "With failures"}
 FIELDS = ("agent", "session", "since", "state", "q")
@@ -70,24 +74,42 @@ def _parse(request: PageRequest) -> Filters:
 
 
 def _narrow(request: PageRequest, filters: Filters, before: uuid.UUID | None) -> QuerySet[Episode]:
+    """Each part by an index, whatever the ledger holds."""
     found: QuerySet[Episode] = Episode.objects.for_workspace(request.workspace).select_related("agent").order_by("-id")
     if filters.agent:
-        found = found.filter(agent__slug=filters.agent)
+        # By its id: joined by its slug, an agent of few episodes is looked for among all.
+        agent = Agent.objects.for_workspace(request.workspace).filter(slug=filters.agent).first()
+        found = found.filter(agent_id=agent.id) if agent is not None else found.none()
     if filters.session:
         found = found.filter(session=filters.session)
     if filters.since:
-        found = found.filter(started_at__gte=timezone.now() - WINDOWS[filters.since][1])
-    if filters.q:
-        wanted = Q(external_id=filters.q) | Q(unit=filters.q) | Q(trace=filters.q.lower().removeprefix("trace:"))
-        with suppress(ValueError):  # else it is a name
-            wanted |= Q(id=uuid.UUID(filters.q))
-        found = found.filter(wanted)
+        since = timezone.now() - WINDOWS[filters.since][1]
+        # No index holds the start. An episode's id is of when we first heard of it, so not long before its start.
+        found = found.filter(started_at__gte=since, id__gte=uuid7_bound(since - CLOCKS))
     if before is not None:
         found = found.filter(id__lt=before)
+    if filters.q:
+        found = found.filter(id__in=_find_named(request, filters.q, before))
     if filters.state == "failed":
         look = found.values("id")[:LOOK]
         found = found.filter(id__in=look).filter(Exists(Step.objects.filter(episode=OuterRef("pk"), success=False)))
     return found
+
+
+def _find_named(request: PageRequest, q: str, before: uuid.UUID | None) -> set[uuid.UUID]:
+    """Episodes whose id, name, trace or unit this is: a look at an index each, since none serves an OR of them."""
+    own = Episode.objects.for_workspace(request.workspace)
+    agents = list(Agent.objects.for_workspace(request.workspace).values_list("id", flat=True))
+    ways = [
+        own.filter(agent__in=agents, external_id=q),
+        own.filter(trace=q.lower().removeprefix("trace:")),
+        own.filter(unit=q),
+    ]
+    with suppress(ValueError):  # else it is a name
+        ways.append(own.filter(id=uuid.UUID(q)))
+    if before is not None:
+        ways = [way.filter(id__lt=before) for way in ways]
+    return {pk for way in ways for pk in way.order_by("-id").values_list("id", flat=True)[:LOOK]}
 
 
 @require_safe

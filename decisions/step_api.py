@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
@@ -15,7 +16,7 @@ from decisions.episode_facts import record_episodes
 from decisions.episodes import Totals, find_steps, find_totals
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
-from decisions.models import Decision, Episode, Step
+from decisions.models import Agent, Decision, Episode, Step
 from decisions.serializers import OutcomeSerializer
 from decisions.step_serializers import EpisodeDetailSerializer, EpisodeSerializer, FoundSerializer, StepSerializer
 from decisions.steps import record_steps
@@ -68,7 +69,7 @@ class StepList(IngestView, generics.ListAPIView[Step]):
         request=body_of(StepIn),
         responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
     )
-    def post(self, request: Request) -> Response:
+    def post(self, request: Request) -> HttpResponse:
         batch = STEPS.decode(raw_body(request))
         return self.answer(record_steps(by=acting(request), items=batch.items), batch)
 
@@ -80,10 +81,15 @@ class EpisodeList(IngestView, generics.ListAPIView[Episode]):
     serializer_class = EpisodeSerializer
 
     def get_queryset(self) -> Any:
-        episodes = Episode.objects.for_workspace(acting(self.request).workspace).select_related("agent")
-        for name, field in (("agent", "agent__slug"), ("session", "session"), ("unit", "unit")):
+        workspace = acting(self.request).workspace
+        episodes = Episode.objects.for_workspace(workspace).select_related("agent")
+        if slug := text_parameter(self.request, "agent"):
+            # By its id: joined by its slug, an agent of few episodes is looked for among all.
+            agent = Agent.objects.for_workspace(workspace).filter(slug=slug).first()
+            episodes = episodes.filter(agent_id=agent.id) if agent is not None else episodes.none()
+        for name in ("session", "unit"):
             if wanted := text_parameter(self.request, name):
-                episodes = episodes.filter(**{field: wanted})
+                episodes = episodes.filter(**{name: wanted})
         return episodes
 
     @extend_schema(
@@ -101,7 +107,7 @@ class EpisodeList(IngestView, generics.ListAPIView[Episode]):
         request=body_of(EpisodeIn),
         responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
     )
-    def post(self, request: Request) -> Response:
+    def post(self, request: Request) -> HttpResponse:
         batch = EPISODES.decode(raw_body(request))
         return self.answer(record_episodes(by=acting(request), items=batch.items), batch)
 

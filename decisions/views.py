@@ -85,7 +85,8 @@ def decision_list(request: PageRequest) -> HttpResponse:
     filters = parse_filters(request.GET)
     given = request.GET.get("before", "")
     before = _id("before", given) if given else None
-    page = browse.find_page(request.workspace, filters, size=PAGE, before=before)
+    search = browse.read_search(request.workspace, filters.q, before=None if filters.order else before)
+    page = browse.find_page(request.workspace, filters, size=PAGE, before=before, search=search)
     agents = list(Agent.objects.for_workspace(request.workspace).order_by("name"))
     versions = (
         ModelVersion.objects.for_workspace(request.workspace)
@@ -95,9 +96,10 @@ def decision_list(request: PageRequest) -> HttpResponse:
     context = {
         "rows": _show(request, page.ids),
         "filters": filters,
-        "chips": _chips(filters, agents),
-        "chart": browse.count_by_time(request.workspace, filters) if before is None else None,
-        "look": browse.LOOK,
+        "chips": _chips(filters, agents, search),
+        "chart": None if before else browse.count_by_time(request.workspace, filters, search=search, found=page),
+        "words": search.words,
+        "look": browse.NAMED if search.by else browse.LOOK,
         "agents": agents,
         "versions": [str(version) for version in versions[:MOST_VERSIONS]],
         "verdicts": browse.VERDICTS,
@@ -117,7 +119,7 @@ def _with(filters: Filters, **more: Any) -> str:
     return "&".join(part for part in (filters.query, urlencode(more)) if part)
 
 
-def _chips(filters: Filters, agents: Sequence[Agent]) -> list[Chip]:
+def _chips(filters: Filters, agents: Sequence[Agent], search: browse.Search) -> list[Chip]:
     names = {agent.slug: agent.name for agent in agents}
     shown = {
         "agent": ("Agent", names.get(filters.agent, filters.agent)),
@@ -125,7 +127,7 @@ def _chips(filters: Filters, agents: Sequence[Agent]) -> list[Chip]:
         "version": ("Model", filters.version),
         "arm": ("Arm", filters.arm),
         "since": ("Time", browse.WINDOWS[filters.since][0].lower() if filters.since else ""),
-        "q": ("Found by", filters.q),
+        "q": ("Words" if search.words else f"Found by {search.by}", filters.q),
     }
     return [Chip(name, value, filters.without(field).query) for field, (name, value) in shown.items() if value]
 

@@ -18,7 +18,8 @@ class Episode(WorkspaceOwned):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    agent = models.ForeignKey("decisions.Agent", on_delete=models.CASCADE, related_name="episodes")
+    # Without an index of its own: the one in Meta begins with it.
+    agent = models.ForeignKey("decisions.Agent", on_delete=models.CASCADE, db_index=False, related_name="episodes")
     external_id = models.CharField(max_length=200, blank=True)
     trace = models.CharField(max_length=32, null=True, blank=True, help_text="OpenTelemetry trace id, 32 hex digits")  # noqa: DJ001 - NULL: not told by a trace
     session = models.CharField(max_length=200, blank=True)
@@ -47,6 +48,8 @@ class Episode(WorkspaceOwned):
         ]
         indexes = [
             models.Index(fields=["workspace", "-id"], name="episode_newest"),
+            models.Index(fields=["agent", "-id"], name="episode_agent_newest"),
+            models.Index(fields=["workspace", "unit", "-id"], condition=~Q(unit=""), name="episode_unit"),
             models.Index(fields=["workspace", "session"], condition=~Q(session=""), name="episode_session"),
         ]
 

@@ -143,6 +143,67 @@ class TestList:
         assert found(q=str(old.id).upper()) == [old.id]
         assert found(since="24h", verdict="unjudged") == [plain.id]
 
+    def test_words_are_found_in_state_action_and_reasoning_whatever_their_case(
+        self, agent: Any, viewer: Any, path: str, page_client: Any
+    ) -> None:
+        state = DecisionFactory(agent=agent, state={"text": "Über 100% of an invoice", "tags": ["late"]})
+        action = DecisionFactory(agent=agent, state={"text": "x"}, action="Travel_Abroad")
+        reasoning = DecisionFactory(agent=agent, state={"text": "x"}, reasoning="it says invoice, and late")
+        DecisionFactory(agent=agent, state={"text": "an invo-ice of 1000"}, action="travel abroad")
+        client = page_client(viewer)
+
+        def found(q: str) -> set[Any]:
+            return {row.decision.id for row in client.get(path, {"q": q}).context["rows"]}
+
+        assert found("INVOICE late") == {state.id, reasoning.id} and found("über invoice") == {state.id}
+        assert found("100%") == {state.id} and found("travel_abroad") == {action.id}
+        assert found("late missing") == found("\\") == found("'; DROP") == set()
+        chips = client.get(path, {"q": "late"}).context["chips"]
+        assert [(chip.name, chip.value) for chip in chips] == [("Words", "late")]
+
+    def test_a_name_is_found_however_old_and_its_pages_follow_the_cursor(
+        self, agent: Any, other_workspace: Any, viewer: Any, path: str, page_client: Any, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setattr("decisions.browse.NAMED", 30)
+        now = timezone.now()
+        DecisionFactory(agent=AgentFactory(workspace=other_workspace), unit="Ada")
+        made = [
+            str(DecisionFactory(agent=agent, id=uuid7_at(now - dt.timedelta(days=days)), **fields).id)
+            for days in range(0, 320, 5)
+            for fields in ({"unit": "Ada"}, {"unit": "Eve", "external_id": "Ada" if days % 2 else None})
+        ]
+        old = DecisionFactory(agent=agent, id=uuid7_at(now - dt.timedelta(days=380)), item_ref="item 9")
+        client = page_client(viewer)
+        assert [row.decision.id for row in client.get(path, {"q": "item 9"}).context["rows"]] == [old.id]
+        wanted = {row for place, row in enumerate(made) if place % 2 == 0 or (place // 2) % 2}
+        seen: list[str] = []
+        query = "q=Ada"
+        while query:
+            page = client.get(f"{path}?{query}")
+            assert [(chip.name, chip.value) for chip in page.context["chips"]] == [("Found by name", "Ada")]
+            seen += [str(row.decision.id) for row in page.context["rows"]]
+            query = page.context["older"] or page.context["go_on"]
+        assert seen == sorted(wanted, reverse=True)
+        assert client.get(path, {"q": "Ada", "agent": "nobody"}).context["rows"] == []
+        recent = client.get(path, {"q": "Ada", "since": "7d"}).context
+        assert len(recent["rows"]) == 3 and recent["go_on"] == "" and recent["chart"].total == 3
+
+    def test_a_search_costs_the_same_statements_whatever_it_finds(
+        self, agent: Any, viewer: Any, path: str, page_client: Any, django_assert_max_num_queries: Any
+    ) -> None:
+        now = timezone.now()
+        for days in range(300):
+            DecisionFactory(agent=agent, id=uuid7_at(now - dt.timedelta(days=days)), unit="Ada" if days % 2 else "Eve")
+        client = page_client(viewer)
+        client.get(path)
+        for q, rows in (("Ada", 25), ("note", 25), ("nothing", 0)):
+            with django_assert_max_num_queries(24):
+                assert len(client.get(path, {"q": q, "agent": "filer"}).context["rows"]) == rows
+
+    def test_a_nul_in_the_search_is_refused(self, viewer: Any, path: str, page_client: Any) -> None:
+        answer = page_client(viewer).get(path, {"q": "a\x00b"})
+        assert answer.status_code == 400 and "NUL" in answer.content.decode()
+
     @pytest.mark.parametrize(
         ("field", "value"), [("verdict", "splendid"), ("arm", "left"), ("since", "9y"), ("order", "x")]
     )
@@ -168,11 +229,12 @@ class TestList:
         self, agent: Any, viewer: Any, path: str, page_client: Any, monkeypatch: Any
     ) -> None:
         monkeypatch.setattr("decisions.browse.LOOK", 5)
-        wanted = DecisionFactory(agent=agent, unit="Ada")
+        wanted = DecisionFactory(agent=agent, state={"text": "a ticket for Ada"})
         made = DecisionFactory.create_batch(7, agent=agent)
         client = page_client(viewer)
         page = client.get(path, {"q": "Ada"})
-        assert page.context["rows"] == [] and "found none" in page.content.decode()
+        assert page.context["rows"] == []
+        assert "Looked through 5 decisions for Ada and found none" in page.content.decode()
         assert page.context["go_on"] == f"q=Ada&before={made[2].id}"
         page = client.get(f"{path}?{page.context['go_on']}")
         assert [row.decision.id for row in page.context["rows"]] == [wanted.id] and page.context["go_on"] == ""
@@ -203,7 +265,7 @@ class TestList:
         assert [(chip.name, chip.query) for chip in page.context["chips"]] == [
             ("Agent", "verdict=unjudged&q=%3Cb%3E"),
             ("Verdict", "agent=filer&q=%3Cb%3E"),
-            ("Found by", "agent=filer&verdict=unjudged"),
+            ("Words", "agent=filer&verdict=unjudged"),
         ]
         assert "<b>" not in page.content.decode()
 

@@ -1,0 +1,95 @@
+"""Decisions by a name that an app gave: a unit, an item, an external id. Found however old, newest first.
+
+A B-tree for units would cost a quarter of what COPY writes (docs/adr/0009), so units and external ids share a BRIN
+index of Bloom filters, which says where a name cannot be and knows no order. So the ledger is asked in spans of time
+that grow from the newest on: a name that is everywhere is found in the first, one that was seen once costs a few
+statements.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.db import connection, transaction
+
+from workspaces.models import Workspace
+
+NAMES = {"unit": "unit", "item_ref": "item", "external_id": "external id"}
+"""Columns, and what pages call them."""
+FIRST, LAST = uuid.UUID(int=0), uuid.UUID(int=2**128 - 1)
+DAY = 86_400_000
+SPANS = (2, 16, 128)
+"""How far the spans reach, in days."""
+AHEAD = 3_600_000
+"""Milliseconds that an id may be ahead of our clock."""
+
+# OFFSET 0 keeps the order out: else the planner may walk all newer decisions in it, hoping to meet the name soon. One
+# look for each column, since no index serves an OR over them.
+_LOOK = """(SELECT id FROM decisions_decision
+  WHERE workspace_id = %(workspace)s AND {column} = %(name)s AND id > %(low)s AND id < %(high)s{agent} OFFSET 0)"""
+_SPAN = "SELECT DISTINCT id FROM ({looks}) d ORDER BY id {order} LIMIT %(most)s"
+
+
+def find_named(
+    workspace: Workspace,
+    name: str,
+    *,
+    columns: Sequence[str] = tuple(NAMES),
+    agent: uuid.UUID | None = None,
+    between: tuple[uuid.UUID, uuid.UUID] = (FIRST, LAST),
+    ascending: bool = False,
+    most: int,
+) -> list[uuid.UUID]:
+    """Ids of at most `most` decisions strictly between the two ids, newest first, or oldest first if `ascending`.
+
+    Three to six statements, whatever the ledger holds. `columns` are of NAMES; one of them is enough.
+    """
+    only = " AND agent_id = %(agent)s" if agent is not None else ""
+    looks = [_LOOK.format(column=column, agent=only) for column in columns if column in NAMES]
+    statement = _SPAN.format(looks=" UNION ALL ".join(looks), order="ASC" if ascending else "DESC")
+    values: dict[str, Any] = {"workspace": workspace.id, "name": name, "agent": agent}
+    found: list[uuid.UUID] = []
+    with transaction.atomic(), connection.cursor() as cursor:
+        # The planner cannot know what a Bloom filter leaves out, and may take reading everything for no dearer.
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        for low, high in _spans(*between, ascending=ascending):
+            cursor.execute(statement, {**values, "low": low, "high": high, "most": most - len(found)})
+            found += [row[0] for row in cursor.fetchall()]
+            if len(found) >= most:
+                break
+        cursor.execute("SET LOCAL enable_seqscan TO DEFAULT")
+    return found
+
+
+def find_page_of_unit(
+    workspace: Workspace,
+    unit: str,
+    *,
+    agent: uuid.UUID | None = None,
+    after: uuid.UUID | None = None,
+    newer: bool = False,
+    most: int,
+) -> list[uuid.UUID]:
+    """Ids of the unit's decisions on a page that lies after (or, `newer`, before) an id in the list newest first."""
+    between = (after or FIRST, LAST) if newer else (FIRST, after or LAST)
+    return find_named(workspace, unit, columns=["unit"], agent=agent, between=between, ascending=newer, most=most)
+
+
+def _spans(low: uuid.UUID, high: uuid.UUID, *, ascending: bool) -> Iterator[tuple[uuid.UUID, uuid.UUID]]:
+    """Cut the range into spans that grow, from its newer end, or from its older one if `ascending`."""
+    sign = 1 if ascending else -1
+    # In milliseconds and not as moments: an id may name a year that no moment has.
+    start = low.int >> 80 if ascending else min(high.int >> 80, int(time.time() * 1000) + AHEAD)
+    near = low if ascending else high
+    for days in SPANS:
+        # One below the first id of that moment: both ends of a span are left out.
+        end = (start + sign * days * DAY << 80) - 1
+        if not low.int < end < high.int:
+            break
+        far = uuid.UUID(int=end)
+        yield (near, far) if ascending else (far, near)
+        near = uuid.UUID(int=end - sign)
+    yield (near, high) if ascending else (low, near)
