@@ -24,7 +24,7 @@ from decisions.tombstones import NOT_ERASED
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 
-PAGE = 1000
+PAGE, LONGEST_PAGE = 1_000, 16_000
 LAST_ID = uuid.UUID(int=2**128 - 1)
 SYSTEM = "You decide for the agent {name}. Answer with your decision as JSON: action, reasoning, confidence."
 
@@ -93,7 +93,8 @@ class ExportReport:
 
 
 # The page is picked first, by key alone: whatever the filters, the planner walks one index and never sorts the ledger.
-# A row that the filters drop comes back as its id only, since the walk has to know where to go on.
+# What a filter drops is dropped as soon as it is known and never leaves the database; the first two columns say where
+# the walk ended and how many it passed, also where nothing is left.
 _PAGE = """
 WITH page AS MATERIALIZED (
   SELECT d.id, d.agent_id, d.agent_version_id, d.item_ref, d.project_ref, d.state, d.options, d.action, d.reasoning,
@@ -101,18 +102,20 @@ WITH page AS MATERIALIZED (
     FROM decisions_decision d
    WHERE {scope} AND d.id < %(before)s{conditions}
    ORDER BY d.id DESC LIMIT %(page)s
-), found AS (
-  SELECT p.*, r.raw, r.computed_at, f.verdict, f.metrics, l.corrected_action,
-         (r.raw IS NOT NULL OR NOT %(require_reward)s)
-         AND (r.raw IS NULL OR %(min_reward)s::float8 IS NULL OR r.raw >= %(min_reward)s::float8)
-         AND (r.raw IS NULL OR %(max_reward)s::float8 IS NULL OR r.raw <= %(max_reward)s::float8)
-         AND (f.verdict IS NOT NULL OR NOT %(require_feedback)s) AS kept
+), rewarded AS MATERIALIZED (
+  SELECT p.*, r.raw, r.computed_at
     FROM page p
     LEFT JOIN unnest(%(agents)s::uuid[], %(specs)s::uuid[]) AS s(agent_id, spec_id) ON s.agent_id = p.agent_id
     LEFT JOIN LATERAL (
       SELECT raw, computed_at FROM decisions_reward
        WHERE decision_id = p.id AND spec_id = s.spec_id ORDER BY version DESC LIMIT 1
     ) r ON true
+   WHERE (r.raw IS NOT NULL OR NOT %(require_reward)s)
+     AND (r.raw IS NULL OR %(min_reward)s::float8 IS NULL OR r.raw >= %(min_reward)s::float8)
+     AND (r.raw IS NULL OR %(max_reward)s::float8 IS NULL OR r.raw <= %(max_reward)s::float8)
+), judged AS MATERIALIZED (
+  SELECT p.*, f.verdict, f.metrics
+    FROM rewarded p
     LEFT JOIN LATERAL (
       SELECT (array_agg(b.value #>> '{{}}' ORDER BY b.observed_at DESC, b.id DESC)
                 FILTER (WHERE b.metric = 'verdict'))[1] AS verdict,
@@ -123,15 +126,19 @@ WITH page AS MATERIALIZED (
          AND NOT EXISTS (SELECT 1 FROM decisions_feedback s
                           WHERE s.decision_id = p.id AND s.workspace_id = %(workspace)s AND s.supersedes = b.id)
     ) f ON true
+   WHERE f.verdict IS NOT NULL OR NOT %(require_feedback)s
+), found AS (
+  SELECT p.*, l.corrected_action
+    FROM judged p
     LEFT JOIN LATERAL (
       SELECT corrected_action FROM decisions_label
        WHERE decision_id = p.id AND corrected_action IS NOT NULL ORDER BY id DESC LIMIT 1
     ) l ON true
 )
-SELECT id, kept, agent_id, agent_version_id, item_ref, project_ref, CASE WHEN kept THEN state END,
-       CASE WHEN kept THEN options END, CASE WHEN kept THEN action END, CASE WHEN kept THEN reasoning END, confidence,
-       observed_at, raw, computed_at, verdict, corrected_action, metrics
-  FROM found ORDER BY id DESC
+SELECT (SELECT id FROM page ORDER BY id LIMIT 1), (SELECT count(*) FROM page), f.id, f.agent_id, f.agent_version_id,
+       f.item_ref, f.project_ref, f.state, f.options, f.action, f.reasoning, f.confidence, f.observed_at, f.raw,
+       f.computed_at, f.verdict, f.corrected_action, f.metrics
+  FROM (VALUES (1)) one LEFT JOIN found f ON true ORDER BY f.id DESC
 """
 
 
@@ -176,25 +183,29 @@ def _walk(workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID,
         "require_feedback": chosen.require_feedback,
         "since": chosen.since,
         "until": chosen.until,
-        "page": PAGE,
     }
     statement = _build(chosen, one_agent=len(agents) == 1)
-    before, left = LAST_ID, chosen.limit
+    before, left, size = LAST_ID, chosen.limit, PAGE
     while True:
         with connection.cursor() as cursor:
-            cursor.execute(statement, {**parameters, "before": before})
-            page = cursor.fetchall()
-        for row_id, kept, agent_id, version_id, *rest in page:
-            if not kept:
-                continue
+            cursor.execute(statement, {**parameters, "before": before, "page": size})
+            rows = cursor.fetchall()
+        last, walked = rows[0][:2]
+        kept = 0
+        for _, _, row_id, agent_id, version_id, *rest in rows:
+            if row_id is None:
+                continue  # nothing of this page is left
+            kept += 1
             yield Exported(row_id, agents[agent_id], templates[version_id], *rest)
             if left is not None:
                 left -= 1
                 if left == 0:
                     return
-        if len(page) < PAGE:
+        if walked < size:
             return
-        before = page[-1][0]
+        before = last
+        # Where the filters leave little, a page may be longer and still hold as little.
+        size = min(2 * size, LONGEST_PAGE) if kept < PAGE // 4 else PAGE
 
 
 def _build(chosen: ExportChoice, *, one_agent: bool) -> sql.Composed:

@@ -15,13 +15,20 @@ from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 
-from decisions.export import ExportChoice, ExportReport, export_lines
+from decisions.export import ExportChoice, ExportReport, export_lines, export_rows
 from decisions.models import Decision
 from decisions.notes_app import KINDS
 from decisions.rewards.reckoning import reckon_rewards
 from decisions.services import current_reward_spec, label_decision
 from decisions.tombstones import ERASED_HASH
-from tests.factories import AgentFactory, AgentVersionFactory, DecisionFactory, FeedbackFactory, RewardSpecFactory
+from tests.factories import (
+    AgentFactory,
+    AgentVersionFactory,
+    DecisionFactory,
+    FeedbackFactory,
+    RewardFactory,
+    RewardSpecFactory,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -303,3 +310,24 @@ def test_memory_does_not_grow_with_the_ledger(agent, workspace):
     rows, grown_kb = map(int, done.stdout.split()[-2:])
     assert rows == 100_000
     assert grown_kb < 20_000
+
+
+def test_what_filters_drop_stays_in_the_database_and_long_gaps_cost_few_statements(
+    agent, workspace, monkeypatch, django_assert_max_num_queries
+):
+    monkeypatch.setattr("decisions.export.PAGE", 4)
+    monkeypatch.setattr("decisions.export.LONGEST_PAGE", 16)
+    made = [DecisionFactory(agent=agent) for _ in range(70)]
+    wanted = [made[0], made[1], made[40], made[69]]
+    for decision in wanted:
+        RewardFactory(decision=decision, raw=1.5)
+        FeedbackFactory(decision=decision)
+    RewardFactory(decision=made[50], raw=-1.0)
+    chosen = ExportChoice(min_reward=1.0, require_reward=True, limit=None)
+    with django_assert_max_num_queries(14):
+        found = [row.id for row in export_rows(workspace=workspace, chosen=chosen)]
+    assert found == [decision.id for decision in reversed(wanted)]
+    for limit in (1, 2, 3):
+        few = ExportChoice(min_reward=1.0, require_reward=True, require_feedback=True, limit=limit)
+        assert [row.id for row in export_rows(workspace=workspace, chosen=few)] == found[:limit]
+    assert len(list(export_rows(workspace=workspace, chosen=ExportChoice(limit=None)))) == 70
