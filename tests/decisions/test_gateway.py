@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from decisions import examples
 from decisions.errors import IdConflict
 from decisions.gateway import decide
 from decisions.ingest.schemas import DecideItem
@@ -69,6 +70,7 @@ def test_a_decision_is_answered_and_recorded_as_it_was_made(api, agent, by, base
     answer = api("route:read").post("agents/filer/decide", sent)
     assert answer.status_code == 201, answer.content
     told = answer.json()
+    assert set(told) == set(examples.DECIDED)
     assert set(told["probabilities"]) == set(OPTIONS)
     assert sum(told["probabilities"].values()) == pytest.approx(1)
     assert min(told["probabilities"].values()) >= 0.2 / 3 - 1e-9
