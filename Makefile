@@ -31,7 +31,8 @@ fix: $(VENV)/dev.stamp ## Formats and mends what can be mended by itself
 	$(BIN)/ruff format .
 
 .PHONY: docs
-docs: $(VENV)/dev.stamp browser ## Draws the loop and takes the README's screenshots again, into docs/pictures
+docs: $(VENV)/dev.stamp browser ## Writes docs/api, draws the loop and takes the README's screenshots again, into docs/pictures
+	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m docs.pictures $(ARGS)
 
 accept: $(VENV)/dev.stamp ## Runs all that an issue must show: make accept PART=loop

@@ -78,10 +78,16 @@ def example_faults(document: dict[str, Any]) -> list[str]:
     return faults
 
 
+def read_document() -> dict[str, Any]:
+    """The document as the command writes it, in a process of its own."""
+    command = [sys.executable, "-W", "ignore", "manage.py", "spectacular", "--format", "openapi-json"]
+    document: dict[str, Any] = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
+    return document
+
+
 def openapi_rows(report: Report) -> None:
     """Three rows: the document is valid, every operation has its examples, every example fits."""
-    command = [sys.executable, "-W", "ignore", "manage.py", "spectacular", "--format", "openapi-json"]
-    document = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
+    document = read_document()
     faults = document_faults(document)
     report.add("OpenAPI 3.1 document: faults", bound="0", figure=faults[:3] or 0, passed=not faults)
     every = list(operations(document))

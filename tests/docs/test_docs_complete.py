@@ -12,10 +12,14 @@ import pytest
 from django.core.management import BaseCommand, get_commands, load_command_class
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from benchmarks.accept.ledger_docs import importer_faults, operation_faults, places
+from benchmarks.accept.ledger_openapi import operations
+from decisions.importers.formats import FORMATS
 from decisions.rewards.components import COMPONENTS
 from models_registry.experiments import ExperimentPlan
 from models_registry.models import ExperimentState
 from project.demo.loop import EXPERIMENT_PLAN
+from tests.docs import reference
 from training.engine import spec as engine
 from training.run_states import TERMINAL_STATES, TRANSITIONS
 from workspaces.actors import ROLE_SCOPES
@@ -129,6 +133,43 @@ def test_every_endpoint_is_documented_with_its_path_and_scope() -> None:
         method, path = re.match(r"(\w+) `([^`?]+)", cells[1]).groups()  # type: ignore[union-attr]
         documented.add((name, method, path, codes(cells[2])[0]))
     assert documented == in_code
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return reference.document()
+
+
+def test_the_pages_of_the_operations_are_written_from_the_document(document: dict[str, Any]) -> None:
+    """`python -m tests.docs.reference` (or `make docs`) writes them again."""
+    there = {path.name: path.read_text(encoding="utf-8") for path in reference.FOLDER.glob("*.md")}
+    wanted = reference.pages(document)
+    assert set(there) == set(wanted)
+    assert [name for name, text in wanted.items() if there[name] != text] == []
+
+
+def test_every_operation_has_its_place_with_scope_body_answer_errors_and_example(document: dict[str, Any]) -> None:
+    held = places()
+    every = list(operations(document))
+    assert len(every) > 50
+    faults = {
+        f"{method} {path}": found
+        for method, path, operation in every
+        if (found := operation_faults(method, path, operation, held))
+    }
+    assert faults == {}
+    known = {f"{method.upper()} {path}" for method, path, _ in every}
+    assert {heading for heading in held if re.match(r"[A-Z]+ /", heading)} == known
+    lacking = operation_faults("get", "/api/v1/nowhere", every[0][2], held)
+    assert lacking == ["no place in docs/api"]
+
+
+def test_every_importer_has_its_page_with_all_its_parts() -> None:
+    assert {name: found for name in FORMATS if (found := importer_faults(name))} == {}
+    assert {path.stem for path in (DOCS / "importing").glob("*.md")} == set(FORMATS)
+    listed = rows(section(read("importing.md"), "## Formats"))[1:]
+    assert {codes(cells[0])[0] for cells in listed} == set(FORMATS)
+    assert importer_faults("parquet") == ["no page docs/importing/parquet.md"]
 
 
 def test_every_url_name_of_the_api_is_documented() -> None:
