@@ -175,7 +175,7 @@ def _operation(one: Operation, made: Mapping[str, Any]) -> Iterator[str]:
     yield f"Scope: `{one.scope}`."
     parameters = [_resolved(parameter, made) for parameter in one.told.get("parameters", ())]
     rows = [
-        (f"`{parameter['name']}`", _kind(parameter["schema"], made), _cell(parameter.get("description", "")))
+        (f"`{parameter['name']}`", _parameter(parameter, made), _cell(parameter.get("description", "")))
         for parameter in parameters
         if parameter["in"] in {"query", "path"}
     ]
@@ -198,6 +198,14 @@ def _operation(one: Operation, made: Mapping[str, Any]) -> Iterator[str]:
     if any(parameter["in"] == "header" for parameter in parameters):
         yield ""
         yield from _wrapped("Takes an [`Idempotency-Key`](../api.md#idempotency).")
+
+
+def _parameter(parameter: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    said = _kind(parameter["schema"], made)
+    if parameter["in"] == "query" and parameter.get("required"):
+        return f"{said}, must be given"
+    default = parameter["schema"].get("default")
+    return f"{said}, by default {json.dumps(default)}" if default is not None else said
 
 
 def _content(content: Mapping[str, Any], made: Mapping[str, Any], *, asked: bool) -> Iterator[str]:
