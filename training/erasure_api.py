@@ -52,7 +52,10 @@ class ErasureStartSerializer(StrictBody):
 
 class ErasurePreviewSerializer(serializers.Serializer[Any]):
     dry_run = serializers.BooleanField()
-    counts = serializers.DictField(child=serializers.IntegerField(), help_text="Rows that would change, by kind")
+    counts = serializers.DictField(
+        child=serializers.IntegerField(),
+        help_text="Rows that would change, by kind. `items_shared` and `projects_shared` would stay.",
+    )
 
 
 class ErasureList(generics.ListAPIView[Erasure]):

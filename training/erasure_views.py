@@ -16,6 +16,8 @@ from workspaces.models import Role
 from workspaces.pages import PageRequest, workspace_page
 
 SHOWN = 100
+COLUMNS = ("decisions", "items", "datasets", "versions")
+STAYING = {"items_shared": "item", "projects_shared": "project"}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -33,6 +35,13 @@ def erasure_list(request: PageRequest) -> HttpResponse:
             messages.success(request, "The erasure has begun; this page says how far it is.")
             return redirect("pages:erasures", request.workspace.slug)
         counts = preview_erasure(workspace=request.workspace, person=person)
-        context |= {"kind": kind, "name": name, "counts": [(key.replace("_", " "), n) for key, n in counts.items()]}
+        context |= {
+            "kind": kind,
+            "name": name,
+            "counts": [(key.replace("_", " "), n) for key, n in counts.items() if n and key not in STAYING],
+            "staying": [(counts[key], thing) for key, thing in STAYING.items() if counts[key]],
+            "counted": True,
+        }
     found = Erasure.objects.for_workspace(request.workspace).select_related("job").order_by("-id")[:SHOWN]
-    return render(request, "training/erasures.html", context | {"erasures": found})
+    rows = [(erasure, [(name.capitalize(), erasure.counts.get(name, 0)) for name in COLUMNS]) for erasure in found]
+    return render(request, "training/erasures.html", context | {"rows": rows, "columns": [c.title() for c in COLUMNS]})
