@@ -323,7 +323,8 @@ class Sender:
             held.final = self._closed
             self._key_refusals += 1
         if not said:
-            self._log(
+            self._warn(
+                f"refused with {reply.status}",
                 "the key or the address is refused (%s): items of %s wait in memory, at most %d, and are tried again",
                 error, kind, self._sending.queue_items,
             )  # fmt: skip
