@@ -134,7 +134,8 @@ def test_keys_walk_through_the_list_and_the_story(
     tab.get_by_role("link", name="open_note").click()
     expect(tab.locator(".line:target .line-error")).to_have_text("The note is locked.")
     tab.get_by_role("link", name="chat gpt-x").first.click()
-    tab.wait_for_url("**/decisions/*")
+    expect(tab.locator("#decision-id")).to_have_text(str(told.decisions.earliest("observed_at").id))
+    expect(tab.get_by_role("heading", name="State")).to_be_visible()
 
 
 def test_filters_narrow_the_list_without_leaving_the_page(

@@ -112,7 +112,8 @@ def test_a_key_its_program_and_the_first_decision(
     expect(tab.locator("#arrival.arrived")).to_contain_text("sorter chose work")
     show(tab, "connect-arrived", look)
     tab.locator("#first-decision").click()
-    tab.wait_for_url(f"**{Decision.objects.get().pk}*")
+    expect(tab.locator("#decision-id")).to_have_text(str(Decision.objects.get().pk))
+    expect(tab.locator("#judgement")).to_contain_text("work")
     assert Feedback.objects.get().decision_id == Decision.objects.get().pk
 
 
