@@ -23,7 +23,7 @@ from msgspec import UNSET
 from decisions.errors import Erased, IdConflict
 from decisions.exploration import acting_policy, draw_action
 from decisions.ingest.schemas import DecideItem
-from decisions.ingest.writer import Row, write_rows
+from decisions.ingest.writer import Row, columns_of, write_within
 from decisions.ledger import (
     DECISION_TABLE,
     AgentRoom,
@@ -218,8 +218,8 @@ def _record(
                     fallback=question.fallback,
                 )
             )
-        resolve_episodes(by, rows)
-        if write_rows(DECISION_TABLE, rows).conflicts or len({row["id"] for row in rows}) != len(rows):
+        columns = resolve_episodes(by, columns_of(rows))
+        if write_within(DECISION_TABLE, columns).conflicts or len({row["id"] for row in rows}) != len(rows):
             raise IdConflict("A decision with one of these ids is being recorded at this moment; ask again.")
         mark_late_decisions(by.workspace.id, {row["item_ref"] for row in rows if row["item_ref"]})
     return answers

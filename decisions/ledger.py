@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 from msgspec import UNSET, UnsetType
@@ -22,14 +23,15 @@ from decisions.erased_names import FEEDBACK, find_erased
 from decisions.errors import Erased, IdConflict, UnknownAgent
 from decisions.ingest.decoding import ItemError
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
-from decisions.ingest.writer import Row, Table, write_rows
+from decisions.ingest.writer import Columns, Row, Table, Written, columns_of, is_repeat, keep_places, write_columns
 from decisions.models import Agent, AgentVersion, Decision, Episode, Feedback, Verdict
 from decisions.outcome_spread import mark_late_decisions
 from decisions.tombstones import ERASED_HASH
 from models_registry.models import ModelVersion
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, NotFound, ReckonerError
-from workspaces.ids import uuid7, uuid7_time
+from workspaces.ids import is_uuid7_between, uuid7, uuid7_bound, uuid7_time
+from workspaces.row_cache import STAMP, RowCache
 
 OLDEST = dt.timedelta(days=400)
 NEWEST = dt.timedelta(hours=1)
@@ -95,8 +97,7 @@ FEEDBACK_TABLE = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True, gc=False):
     """What became of item `index`: its id, and whether it was there before with the same content."""
 
     index: int
@@ -113,16 +114,29 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """Of a batch: the columns of what is usable, with each row's place in the request, and why the rest is not."""
+
+    places: list[int]
+    columns: Columns
+    errors: list[ItemError]
+
+
+@dataclass(frozen=True, slots=True)
 class AgentRoom:
-    """An agent with the version that decisions recorded now belong to."""
+    """An agent with the version that decisions recorded now belong to, and that version's action space."""
 
     agent: Agent
     version: AgentVersion
+    space: Space
+
+
+_in_order = msgspec.json.Encoder(order="deterministic").encode
 
 
 def content_hash(item: Any) -> bytes:
     """SHA-256 of what the client sent, keys in order: equal content under one id is a repeat."""
-    return hashlib.sha256(msgspec.json.encode(item, order="deterministic")).digest()
+    return hashlib.sha256(_in_order(item)).digest()
 
 
 def check_id(given: uuid.UUID, now: dt.datetime, since: dt.datetime | None = None) -> list[FieldFault]:
@@ -158,34 +172,30 @@ def space_of(version: AgentVersion) -> Space:
     return space
 
 
-# Shared by the threads of a process; each reads it once a call.
-_VERSIONS: dict[uuid.UUID, AgentVersion] = {}
-NEWEST_VERSIONS = """
-SELECT {columns}, v.id
+_ROOMS: RowCache[AgentRoom] = RowCache()
+NEWEST_VERSIONS = f"""
+SELECT a.slug, a.id, v.id, {STAMP.format("a")}
   FROM decisions_agent a
  CROSS JOIN LATERAL (SELECT id FROM decisions_agentversion WHERE agent_id = a.id ORDER BY number DESC LIMIT 1) v
  WHERE a.workspace_id = %s AND a.slug = ANY(%s)
-"""
+"""  # noqa: S608 - names of our own
 
 
 def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, AgentRoom]:
-    """One query for any number of slugs, one more for versions that are new to this process. Unknown ones are left out.
-
-    In SQL, since every decision that is recorded alone asks this. Versions never change, so they are read once.
-    """
-    names = [field.attname for field in Agent._meta.concrete_fields]
-    statement = NEWEST_VERSIONS.format(columns=", ".join(f'a."{name}"' for name in names))
+    """One query for any number of slugs, two more for those that are new to this process or have changed. Unknown ones
+    are left out."""
     with connection.cursor() as cursor:
-        cursor.execute(statement, [by.workspace.id, list(slugs)])
-        found = [(Agent.from_db(connection.alias, names, row[:-1]), row[-1]) for row in cursor.fetchall()]
-    versions = {version: _VERSIONS.get(version) for _, version in found}
-    if unmet := [version for version, known in versions.items() if known is None]:
-        fresh = AgentVersion.objects.in_bulk(unmet)
-        if len(_VERSIONS) >= MAX_SPACES:
-            _VERSIONS.clear()
-        _VERSIONS.update(fresh)
-        versions.update(fresh)
-    return {agent.slug: AgentRoom(agent, room) for agent, version in found if (room := versions[version]) is not None}
+        cursor.execute(NEWEST_VERSIONS, [by.workspace.id, list(slugs)])
+        rows = [(slug, agent, version, f"{stamp} {version}") for slug, agent, version, stamp in cursor.fetchall()]
+    found = {slug: _ROOMS.find(agent, stamp) for slug, agent, _, stamp in rows}
+    if unmet := [row for row in rows if found[row[0]] is None]:
+        agents = Agent.objects.in_bulk([agent for _, agent, _, _ in unmet])
+        versions = AgentVersion.objects.in_bulk([version for _, _, version, _ in unmet])
+        for slug, agent, version, stamp in unmet:
+            room = AgentRoom(agents[agent], versions[version], space_of(versions[version]))
+            _ROOMS.keep(agent, stamp, room)
+            found[slug] = room
+    return {slug: room for slug, room in found.items() if room is not None}
 
 
 def unknown_agent(slug: str) -> FieldFault:
@@ -211,10 +221,10 @@ def record_decisions(
     rooms = find_agents(by, {item.agent for _, item in items})
     versions = _find_model_versions(by, rooms, items)
 
-    def as_row(item: DecisionIn) -> Row:
-        return _decision_row(by, item, rooms, versions, now, since)
+    def prepare(some: Sequence[tuple[int, DecisionIn]]) -> Prepared:
+        return _prepare_decisions(by, some, rooms, versions, now, since)
 
-    return write_batch(DECISION_TABLE, items, as_row, by)
+    return write_batch(DECISION_TABLE, items, prepare, by)
 
 
 def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since: dt.datetime | None = None) -> Outcome:
@@ -241,52 +251,93 @@ def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since
                 row["id"] = first
         return row
 
-    return write_batch(FEEDBACK_TABLE, items, as_row, by)
+    return write_batch(FEEDBACK_TABLE, items, functools.partial(prepare_rows, as_row), by)
 
 
-def write_batch(table: Table, items: Sequence[tuple[int, Any]], as_row: Callable[[Any], Row], by: Actor) -> Outcome:
-    """Rows of usable items in one transaction, repeats and conflicts told apart. `as_row` raises ReckonerError."""
+Prepare = Callable[[Sequence[tuple[int, Any]]], Prepared]
+
+
+def prepare_rows(as_row: Callable[[Any], Row], items: Sequence[tuple[int, Any]]) -> Prepared:
+    """One row after the other. `as_row` raises ReckonerError for what is not usable."""
+    places: list[int] = []
+    rows: list[Row] = []
+    errors: list[ItemError] = []
+    for index, item in items:
+        try:
+            rows.append(as_row(item))
+            places.append(index)
+        except ReckonerError as error:
+            errors.append(ItemError.of(index, error))
+    return Prepared(places, columns_of(rows), errors)
+
+
+def write_batch(table: Table, items: Sequence[tuple[int, Any]], prepare: Prepare, by: Actor) -> Outcome:
+    """What is usable of the items, in one transaction; repeats and conflicts told apart."""
     try:
-        return _write_batch(table, items, as_row, by)
+        return _write_batch(table, prepare(items), by)
     except Erased as error:
         # The transaction took back what came along, an episode's name say. Tombstones are rare: the rest goes again.
         gone = {index: item.id for index, item in items if item.id in error.ids}
         if not gone:
             raise
-    rest = write_batch(table, [pair for pair in items if pair[0] not in gone], as_row, by)
+    rest = write_batch(table, [pair for pair in items if pair[0] not in gone], prepare, by)
     erased = [ItemError.of(index, Erased.of([row_id])) for index, row_id in gone.items()]
     return Outcome(rest.kept, sorted([*rest.errors, *erased], key=lambda error: error.index))
 
 
-def _write_batch(table: Table, items: Sequence[tuple[int, Any]], as_row: Callable[[Any], Row], by: Actor) -> Outcome:
-    rows: dict[uuid.UUID, Row] = {}
-    at: dict[int, uuid.UUID] = {}
-    repeats: set[int] = set()
-    errors: list[ItemError] = []
-    for index, item in items:
-        try:
-            row = as_row(item)
-        except ReckonerError as error:
-            errors.append(ItemError.of(index, error))
-            continue
-        earlier = rows.setdefault(row["id"], row)
-        if earlier is not row:
-            if earlier["content_hash"] != row["content_hash"]:
-                errors.append(ItemError.of(index, _conflict(row["id"])))
-                continue
-            repeats.add(index)
-        at[index] = row["id"]
-    with transaction.atomic():
-        resolve_episodes(by, rows.values())
-        written = write_rows(table, list(rows.values()))
-        mark_late_decisions(by.workspace.id, {ref for row in rows.values() if (ref := row.get("item_ref"))})
+def _write_batch(table: Table, prepared: Prepared, by: Actor) -> Outcome:
+    places, columns, errors = prepared.places, prepared.columns, list(prepared.errors)
+    ids: list[uuid.UUID] = columns.get("id", [])
+    if not ids:
+        return Outcome([], errors)
+    repeats: dict[int, uuid.UUID] = {}
+    if len({row_id.int for row_id in ids}) < len(ids):
+        first, again, others = _find_doubles(columns)
+        errors += [ItemError.of(places[at], _conflict(ids[at])) for at in others]
+        repeats = {places[at]: ids[at] for at in again}
+        places, columns = [places[at] for at in first], keep_places(columns, first)
+        ids = columns["id"]
+    try:
+        written = _write_once(table, columns, by, repeated=False)
+    except IntegrityError as error:
+        if not is_repeat(error):
+            raise
+        written = _write_once(table, columns, by, repeated=True)
+    if not (written.duplicates or written.conflicts or repeats):
+        return Outcome([Kept(place, row_id, False) for place, row_id in zip(places, ids, strict=True)], errors)
     kept = []
-    for index, row_id in at.items():
+    for place, row_id, known in [
+        *((place, row_id, row_id in written.duplicates) for place, row_id in zip(places, ids, strict=True)),
+        *((place, row_id, True) for place, row_id in repeats.items()),
+    ]:
         if row_id in written.conflicts:
-            errors.append(ItemError.of(index, _conflict(row_id)))
+            errors.append(ItemError.of(place, _conflict(row_id)))
         else:
-            kept.append(Kept(index, row_id, row_id in written.duplicates or index in repeats))
-    return Outcome(kept, sorted(errors, key=lambda error: error.index))
+            kept.append(Kept(place, row_id, known))
+    return Outcome(sorted(kept, key=lambda one: one.index), sorted(errors, key=lambda error: error.index))
+
+
+def _find_doubles(columns: Columns) -> tuple[list[int], list[int], list[int]]:
+    """Rows by the first of each id, those that repeat it, and those that say something else under it."""
+    first: dict[uuid.UUID, int] = {}
+    repeats: list[int] = []
+    conflicts: list[int] = []
+    for at, (row_id, digest) in enumerate(zip(columns["id"], columns["content_hash"], strict=True)):
+        earlier = first.setdefault(row_id, at)
+        if earlier != at:
+            (repeats if columns["content_hash"][earlier] == digest else conflicts).append(at)
+    return list(first.values()), repeats, conflicts
+
+
+def _write_once(table: Table, columns: Columns, by: Actor, *, repeated: bool) -> Written:
+    refs = {ref for ref in columns.get("item_ref", ()) if ref}
+    if len(columns["id"]) == 1 and not refs and not _names_episodes(columns):
+        # One statement is a transaction of its own: BEGIN and COMMIT would be two more questions to the database.
+        return write_columns(table, columns, repeated=repeated)
+    with transaction.atomic():
+        written = write_columns(table, resolve_episodes(by, columns), repeated=repeated)
+        mark_late_decisions(by.workspace.id, refs)
+    return written
 
 
 def _conflict(row_id: uuid.UUID) -> IdConflict:
@@ -305,77 +356,107 @@ def _find_model_versions(
     return {(model, number): row for row, model, number in found.values_list("id", "registered_model_id", "number")}
 
 
-def _decision_row(
+def _prepare_decisions(
     by: Actor,
-    item: DecisionIn,
+    items: Sequence[tuple[int, DecisionIn]],
     rooms: dict[str, AgentRoom],
     versions: dict[tuple[uuid.UUID | None, int], uuid.UUID],
     now: dt.datetime,
     since: dt.datetime | None,
-) -> Row:
-    """Gathers every fault of one item. Raises InvalidInput."""
-    room = rooms.get(item.agent)
-    if room is None:
-        raise InvalidInput("The agent is unknown.", faults=[unknown_agent(item.agent)])
-    faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now, since))
-    options = item.options if item.options is not None else room.version.options
-    if room.version.options is not None and item.options not in (None, room.version.options):
-        faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
-    faults += space_of(room.version).faults(item.action, options=options, state=item.state)
-    version_id = None
-    if (item.model_version is None) == (item.policy_name is None):
-        faults.append(FieldFault("policy_name", "give exactly one of policy_name and model_version", "who acted"))
-    elif item.model_version is not None:
-        version_id = versions.get((room.agent.registered_model_id, item.model_version))
-        if version_id is None:
-            faults.append(FieldFault("model_version", f"{item.model_version} is not registered", "a version's number"))
-    if faults:
-        raise InvalidInput("The decision is not usable.", faults=faults)
-    return {
-        "id": uuid7() if item.id is UNSET else item.id,
-        "workspace_id": by.workspace.id,
-        "agent_id": room.agent.id,
-        "agent_version_id": room.version.id,
-        "episode_id": item.episode,  # a name until resolve_episodes
-        "step_number": item.step_number,
-        "unit": item.unit,
-        "external_id": item.external_id,
-        "item_ref": item.item_ref or None,
-        "project_ref": item.project_ref or None,
-        "user_ref": item.user_ref or None,
-        "state": item.state,
+) -> Prepared:
+    """Checked one by one, then turned a column at a time: a thousand dictionaries cost more than all the checks."""
+    errors: list[ItemError] = []
+    places: list[int] = []
+    good: list[DecisionIn] = []
+    of_agent: list[AgentRoom] = []
+    options: list[list[str] | None] = []
+    acted: list[uuid.UUID | None] = []
+    low, high = uuid7_bound(now - OLDEST if since is None else since).int, uuid7_bound(now + NEWEST).int
+    for index, item in items:
+        room = rooms.get(item.agent)
+        if room is None:
+            errors.append(ItemError(index, InvalidInput.code, (unknown_agent(item.agent),)))
+            continue
+        offered = room.version.options if item.options is None else item.options
+        faults = [] if item.observed_at is UNSET else check_moment(item.observed_at)
+        if item.id is not UNSET and not is_uuid7_between(item.id, low, high):
+            faults += check_id(item.id, now, since)
+        if item.options is not None and room.version.options not in (None, item.options):
+            faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
+        faults += room.space.faults(item.action, options=offered, state=item.state)
+        version_id = None
+        if (item.model_version is None) == (item.policy_name is None):
+            faults.append(FieldFault("policy_name", "give exactly one of policy_name and model_version", "who acted"))
+        elif item.model_version is not None:
+            version_id = versions.get((room.agent.registered_model_id, item.model_version))
+            if version_id is None:
+                told = f"{item.model_version} is not registered"
+                faults.append(FieldFault("model_version", told, "a version's number"))
+        if faults:
+            errors.append(ItemError(index, InvalidInput.code, tuple(faults)))
+            continue
+        places.append(index)
+        good.append(item)
+        of_agent.append(room)
+        options.append(offered)
+        acted.append(version_id)
+    columns: Columns = {
+        "id": [uuid7() if item.id is UNSET else item.id for item in good],
+        "workspace_id": [by.workspace.id] * len(good),
+        "agent_id": [room.agent.id for room in of_agent],
+        "agent_version_id": [room.version.id for room in of_agent],
+        "episode_id": [item.episode for item in good],  # a name until resolve_episodes
+        "step_number": [item.step_number for item in good],
+        "unit": [item.unit for item in good],
+        "external_id": [item.external_id for item in good],
+        "item_ref": [item.item_ref or None for item in good],
+        "project_ref": [item.project_ref or None for item in good],
+        "user_ref": [item.user_ref or None for item in good],
+        "state": [item.state for item in good],
         "options": options,
-        "action": item.action,
-        "next_state": item.next_state or None,
-        "completion": item.completion,
-        "confidence": item.confidence,
-        "reasoning": item.reasoning,
-        "alternatives": msgspec.to_builtins(item.alternatives) if item.alternatives is not None else None,
-        "propensity": item.propensity,
-        "temperature": item.temperature,
-        "epsilon": item.epsilon,
-        "model_version_id": version_id,
-        "policy_name": item.policy_name,
-        "exposure_id": None,
-        "latency_ms": item.latency_ms,
-        "tokens_in": item.tokens_in,
-        "tokens_out": item.tokens_out,
-        "cost": None if item.cost is None else Decimal(repr(item.cost)).quantize(COST_GRAIN),
-        "observed_at": now if item.observed_at is UNSET else item.observed_at,
-        "recorded_at": now,
-        "content_hash": content_hash(item),
+        "action": [item.action for item in good],
+        "next_state": [item.next_state or None for item in good],
+        "completion": [item.completion for item in good],
+        "confidence": [item.confidence for item in good],
+        "reasoning": [item.reasoning for item in good],
+        "alternatives": [item.alternatives for item in good],
+        "propensity": [item.propensity for item in good],
+        "temperature": [item.temperature for item in good],
+        "epsilon": [item.epsilon for item in good],
+        "model_version_id": acted,
+        "policy_name": [item.policy_name for item in good],
+        "exposure_id": [None] * len(good),
+        "latency_ms": [item.latency_ms for item in good],
+        "tokens_in": [item.tokens_in for item in good],
+        "tokens_out": [item.tokens_out for item in good],
+        "cost": [as_cost(item.cost) for item in good],
+        "observed_at": [now if item.observed_at is UNSET else item.observed_at for item in good],
+        "recorded_at": [now] * len(good),
+        "content_hash": [content_hash(item) for item in good],
     }
+    return Prepared(places, columns, errors)
 
 
-def resolve_episodes(by: Actor, rows: Iterable[Row]) -> None:
-    """Turns episode names into rows, made on first sight: three queries for a batch."""
-    named = [row for row in rows if isinstance(row.get("episode_id"), str) and "agent_id" in row]
-    if not named:
-        return
-    started = {(row["agent_id"], row["episode_id"]): row["observed_at"] for row in reversed(named)}
+def as_cost(given: float | None) -> Decimal | None:
+    return None if given is None else Decimal(repr(given)).quantize(COST_GRAIN)
+
+
+def _names_episodes(columns: Columns) -> bool:
+    return "agent_id" in columns and any(isinstance(name, str) for name in columns["episode_id"])
+
+
+def resolve_episodes(by: Actor, columns: Columns) -> Columns:
+    """With ids for the names of episodes, which are made on first sight: three queries for a batch.
+
+    The given columns keep the names: a transaction that is taken back takes what was made with it.
+    """
+    if not _names_episodes(columns):
+        return columns
+    found = list(zip(columns["agent_id"], columns["episode_id"], columns["observed_at"], strict=True))
+    started = {(agent, name): moment for agent, name, moment in reversed(found) if isinstance(name, str)}
     ids = ensure_episodes(by=by, named=started)
-    for row in named:
-        row["episode_id"] = ids[row["agent_id"], row["episode_id"]]
+    episodes = [ids[agent, name] if isinstance(name, str) else name for agent, name, _ in found]
+    return columns | {"episode_id": episodes}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import uuid
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 from django.utils import timezone
@@ -16,13 +16,14 @@ from decisions.errors import Erased
 from decisions.ingest.step_schemas import StepIn
 from decisions.ingest.writer import Row, Table
 from decisions.ledger import (
-    COST_GRAIN,
     AgentRoom,
     Outcome,
+    as_cost,
     check_id,
     check_moment,
     content_hash,
     find_agents,
+    prepare_rows,
     unknown_agent,
     write_batch,
 )
@@ -84,6 +85,7 @@ def record_steps(*, by: Actor, items: Sequence[tuple[int, StepIn]], since: dt.da
             id__in={item.decision_id for _, item in items if item.decision_id is not None}
         ).values_list("id", "workspace_id", "episode_id", "content_hash")
     }
+
     # A living decision's steps are its own, whatever became of the episode.
     gone = find_erased_episodes(
         by=by, named={name for _, item in items if item.decision_id not in found and (name := _episode(item, rooms))}
@@ -95,7 +97,7 @@ def record_steps(*, by: Actor, items: Sequence[tuple[int, StepIn]], since: dt.da
             raise Erased.named("episode")
         return row
 
-    return write_batch(STEP_TABLE, items, as_row, by)
+    return write_batch(STEP_TABLE, items, functools.partial(prepare_rows, as_row), by)
 
 
 def _episode(item: StepIn, rooms: dict[str, AgentRoom]) -> Named | None:
@@ -141,9 +143,10 @@ def _step_row(
         "workspace_id": by.workspace.id,
         # A name until resolve_episodes, which asks for these three; without one, its decision's.
         "episode_id": item.episode or episode,
-        **({"agent_id": rooms[item.agent].agent.id, "observed_at": started_at} if item.agent else {}),
+        "agent_id": rooms[item.agent].agent.id if item.agent else None,
+        "observed_at": started_at,
         "success": False if item.error else item.success,
-        "cost": None if item.cost is None else Decimal(repr(item.cost)).quantize(COST_GRAIN),
+        "cost": as_cost(item.cost),
         "started_at": started_at,
         "recorded_at": now,
         "content_hash": content_hash(item),

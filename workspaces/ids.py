@@ -8,7 +8,7 @@ import uuid
 
 import uuid_utils.compat
 
-__all__ = ["uuid7", "uuid7_bound", "uuid7_of", "uuid7_time"]
+__all__ = ["is_uuid7_between", "uuid7", "uuid7_bound", "uuid7_of", "uuid7_time"]
 
 
 def uuid7() -> uuid.UUID:
@@ -22,6 +22,13 @@ def uuid7_time(value: uuid.UUID) -> dt.datetime | None:
     if value.version != 7:
         return None
     return dt.datetime.fromtimestamp((value.int >> 80) / 1000, tz=dt.UTC)
+
+
+def is_uuid7_between(value: uuid.UUID, low: int, high: int) -> bool:
+    """Whether it is a uuid7 from `low` to below `high`, the numbers of two `uuid7_bound`s. For thousands at a time:
+    `uuid7_time` takes ten times as long."""
+    number = value.int
+    return low <= number < high and (number >> 76) & 0xF == 7 and (number >> 62) & 0b11 == 0b10
 
 
 def uuid7_bound(moment: dt.datetime) -> uuid.UUID:

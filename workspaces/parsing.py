@@ -25,6 +25,7 @@ NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 BRACKETS = bytes.maketrans(b"{}", b"[]")
 DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 LONG_NUMBER = b"0" * 19
+HOLDS_NUL = "The body holds a NUL character, which text cannot hold here."
 
 
 def deepest(body: bytes) -> int:
@@ -70,19 +71,25 @@ def check_body(body: bytes, *, limit: int = MAX_BODY) -> None:
     them, and one such item would fail a whole batch after validation."""
     if len(body) > limit:
         raise TooLarge(f"The body has {len(body)} bytes; at most {limit} are taken.")
-    if b"\x00" in body or (b"\\u0000" in body and ESCAPED_NUL.search(body)):
-        raise InvalidInput("The body holds a NUL character, which text cannot hold here.")
-    # Depth can only exceed the limit where there are enough brackets: the scan is rarely needed.
-    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and nests_deeper(body, MAX_DEPTH):
+    if b"\x00" in body:
+        raise InvalidInput(HOLDS_NUL)
+    # One byte is found many times faster than two: most bodies escape nothing.
+    if b"\\" in body and b"\\u" in body:
+        _check_escapes(body)
+    if nests_deeper(body, MAX_DEPTH):
         raise InvalidInput(f"The body nests deeper than {MAX_DEPTH} levels.")
-    lowered = body.lower() if b"\\u" in body else b""
-    if b"\\ud" in lowered:
+    if LONG_NUMBER in body.translate(DIGITS):
+        _check_integers(body)
+
+
+def _check_escapes(body: bytes) -> None:
+    if b"\\u0000" in body and ESCAPED_NUL.search(body):
+        raise InvalidInput(HOLDS_NUL)
+    if b"\\ud" in body.lower():
         try:
             msgspec.json.encode(msgspec.json.decode(body)).decode("utf-8")
         except (msgspec.DecodeError, UnicodeError) as error:
             raise InvalidInput("The body holds a lone surrogate, which is not text.") from error
-    if LONG_NUMBER in body.translate(DIGITS):
-        _check_integers(body)
 
 
 def _check_integers(body: bytes) -> None:
@@ -155,7 +162,11 @@ class RawJSONParser(BaseParser):
     limit = MAX_BODY
 
     def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
-        return read_body(stream, limit=self.limit, context=parser_context)
+        body = read_body(stream, limit=self.limit, context=parser_context)
+        if parser_context is not None:
+            # The request refers to itself by it: megabytes would wait for the collector of cycles.
+            parser_context.clear()
+        return body
 
 
 class RawBatchParser(RawJSONParser):

@@ -17,6 +17,7 @@ from django.utils import timezone
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, KeyNotLive
 from workspaces.models import ApiKey, AuditEntry, Membership, Role, Scope, User, Workspace
+from workspaces.row_cache import STAMP, RowCache
 
 PREFIX_BYTES = 6
 SECRET_BYTES = 32  # 256 bits
@@ -133,20 +134,23 @@ def find_key(token: str) -> ApiKey | None:
     return key
 
 
+_KEYS: RowCache[ApiKey] = RowCache()
+_KEY_STAMP = f"""
+SELECT {STAMP.format("k")} || ' ' || {STAMP.format("w")}
+  FROM workspaces_apikey k JOIN workspaces_workspace w ON w.id = k.workspace_id WHERE k.prefix = %s
+"""  # noqa: S608 - names of our own
+
+
 def _read_key(prefix: str) -> ApiKey | None:
-    """In SQL: every request of a program asks this, and building a query set costs several times the question."""
-    tables = (ApiKey, Workspace)
-    fields = [[field.attname for field in model._meta.concrete_fields] for model in tables]
-    names = ", ".join(f'{alias}."{name}"' for alias, part in zip("kw", fields, strict=True) for name in part)
+    """With its workspace. Every request of a program asks this."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {names} FROM workspaces_apikey k JOIN workspaces_workspace w ON w.id = k.workspace_id"  # noqa: S608
-            " WHERE k.prefix = %s",
-            [prefix],
-        )
+        cursor.execute(_KEY_STAMP, [prefix])
         row = cursor.fetchone()
     if row is None:
         return None
-    key = ApiKey.from_db(connection.alias, fields[0], row[: len(fields[0])])
-    key.workspace = Workspace.from_db(connection.alias, fields[1], row[len(fields[0]) :])
+    key = _KEYS.find(prefix, row[0])
+    if key is None:
+        key = ApiKey.objects.select_related("workspace").filter(prefix=prefix).first()
+        if key is not None:
+            _KEYS.keep(prefix, row[0], key)
     return key

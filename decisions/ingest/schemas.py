@@ -28,7 +28,7 @@ class Alternative(msgspec.Struct, forbid_unknown_fields=True):
     probability: Share | None = None
 
 
-class DecisionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class DecisionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     """One decision that an agent made elsewhere. `id` is a uuid7 within 400 days back and 1 hour ahead; other ids go
     to `external_id`. `policy_name` names an outside model; leave it out when `model_version` (its number) acted."""
 
@@ -62,7 +62,7 @@ class DecisionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     next_state: dict[str, Any] | UnsetType | None = UNSET
 
 
-class FeedbackIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class FeedbackIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     """Something observed after a decision. Give exactly one of decision_id, episode_id and unit.
 
     The metric `verdict` takes confirmed, corrected, overridden or ignored; any other takes a number, text or boolean.

@@ -1,8 +1,10 @@
 """Rows into a partitioned table, fast and without doubles.
 
-Optimistic COPY in a savepoint: retries are rare, so the common case pays for no conflict handling. On a unique
-violation the same rows go again through `json_to_recordset … ON CONFLICT DO NOTHING`, and the content hashes of what
-was there tell a duplicate from a conflict. A few rows go that way from the start: the other is four statements.
+Optimistic COPY: retries are rare, so the common case pays for no conflict handling. On a unique violation the same rows
+go again through `json_to_recordset … ON CONFLICT DO NOTHING`, and the content hashes of what was there tell a duplicate
+from a conflict. A few rows go that way from the start.
+
+Rows travel column by column, since Python's work for each row is what a batch costs (docs/results.md, "Recording").
 """
 
 from __future__ import annotations
@@ -35,89 +37,139 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Ids by what became of them."""
+    """Ids that were there before, with the same content or with another. Every other row was stored."""
 
-    stored: frozenset[uuid.UUID]
-    duplicates: frozenset[uuid.UUID]
-    conflicts: frozenset[uuid.UUID]
+    duplicates: frozenset[uuid.UUID] = frozenset()
+    conflicts: frozenset[uuid.UUID] = frozenset()
 
 
 Row = dict[str, Any]
+Columns = dict[str, list[Any]]
+"""The values of a column for every row, in one order. What is no column of the table is left out when it is written."""
 # Up to so many rows the one statement is cheaper, whatever it costs PostgreSQL to take JSON apart.
 FEW = 4
 NULL = b"\\N"
+_lines = msgspec.json.Encoder().encode_lines
 
 
-def write_rows(table: Table, rows: Sequence[Row]) -> Written:
-    """Call inside a transaction. Every row has every column; ids are distinct, the workspace is one.
+def columns_of(rows: Sequence[Row]) -> Columns:
+    """Rows with the same names, turned."""
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
-    Raises Erased where some ids are tombstones: let it leave the transaction, so that nothing comes along with them.
+
+def keep_places(columns: Columns, places: Sequence[int]) -> Columns:
+    """The rows at these places, in this order."""
+    return {name: [values[place] for place in places] for name, values in columns.items()}
+
+
+def write_within(table: Table, columns: Columns) -> Written:
+    """As `write_columns`, for a transaction that holds more than these rows: a repeat takes a savepoint back."""
+    if not is_few(columns):
+        try:
+            with transaction.atomic():
+                return write_columns(table, columns)
+        except IntegrityError as error:
+            if not is_repeat(error):
+                raise
+    return write_columns(table, columns, repeated=True)
+
+
+def write_columns(table: Table, columns: Columns, *, repeated: bool = False) -> Written:
+    """Call inside a transaction. Every column is there; ids are distinct, the workspace is one.
+
+    Raises IntegrityError where ids were there before (`is_repeat`): take the transaction or savepoint back and call it
+    with `repeated`. Raises Erased where some ids are tombstones: let it leave the transaction, so that nothing comes
+    along with them.
     """
-    if not rows:
-        return Written(frozenset(), frozenset(), frozenset())
+    ids = columns.get("id", [])
+    if not ids:
+        return Written()
     # In one order everywhere: two batches with the same ids would otherwise wait for each other.
-    rows = sorted(rows, key=lambda row: row["id"])
-    if len(rows) <= FEW:
-        return _insert_missing(table, rows)
-    try:
-        with transaction.atomic():
-            _copy(table, rows)
-        return Written(frozenset(row["id"] for row in rows), frozenset(), frozenset())
-    except IntegrityError as error:
-        if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
-            raise
-    return _insert_missing(table, rows)
+    keys = [row_id.int for row_id in ids]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    if order != list(range(len(keys))):
+        columns = keep_places(columns, order)
+    if repeated or is_few(columns):
+        return _insert_missing(table, columns)
+    _copy(table, columns)
+    return Written()
 
 
-def _copy(table: Table, rows: Sequence[Row]) -> None:
-    """As text, made column by column: the driver's row by row costs three times as much."""
-    made = {name: _column(kind, [row[name] for row in rows]) for name, kind in table.columns.items()}
-    columns = {name: cells for name, cells in made.items() if cells is not None}
-    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
-        sql.Identifier(table.name), sql.SQL(", ").join(map(sql.Identifier, columns))
-    )
-    lines = b"\n".join(map(b"\t".join, zip(*columns.values(), strict=True)))
+def is_few(columns: Columns) -> bool:
+    """Whether the rows are so few that they never go by COPY, and a repeat among them raises nothing."""
+    return len(columns.get("id", [])) <= FEW
+
+
+def is_repeat(error: IntegrityError) -> bool:
+    return isinstance(error.__cause__, psycopg.errors.UniqueViolation)
+
+
+def _copy(table: Table, columns: Columns) -> None:
+    """In COPY's text format, made a column at a time: the driver's way row by row costs many times as much."""
+    cells = {name: made for name, kind in table.columns.items() if (made := _cells(kind, columns[name])) is not None}
+    lines = b"\n".join(map(b"\t".join, zip(*cells.values(), strict=True)))
+    statement = _copy_statement(table.name, tuple(cells))
     with connection.cursor() as cursor, connection.wrap_database_errors, cursor.cursor.copy(statement) as copy:
         copy.write(lines)
 
 
-def _column(kind: str, values: list[Any]) -> list[bytes] | None:
-    """Its cells in COPY's text format; None when all are null, and the column is left out."""
-    encode = CELLS.get(kind, _plain_cell)
-    first = values[0]
-    if all(value is first for value in values):  # the workspace, the agent, the moment, an agent's options
-        return None if first is None else [encode(first)] * len(values)
-    return [NULL if value is None else encode(value) for value in values]
+@functools.lru_cache(maxsize=256)
+def _copy_statement(name: str, columns: tuple[str, ...]) -> str:
+    named = ", ".join(f'"{column}"' for column in columns)
+    return f'COPY "{name}" ({named}) FROM STDIN'
 
 
-def _plain_cell(value: Any) -> bytes:
-    return str(value).encode()
+def _cells(kind: str, values: list[Any]) -> list[bytes] | None:
+    """In COPY's text format; None when all are null, and the column is left out."""
+    first, encode = values[0], _CELLS.get(kind, _unquoted_cells)
+    if first is None and values.count(None) == len(values):
+        return None
+    # The workspace, the agent, the moment, an agent's options: the same object in every row is written once.
+    if first is values[-1] and len(set(map(id, values))) == 1:
+        return encode([first]) * len(values)
+    told = [value for value in values if value is not None]
+    cells = encode(told)
+    if len(told) == len(values):
+        return cells
+    rest = iter(cells)
+    return [NULL if value is None else next(rest) for value in values]
 
 
-def _text_cell(value: str) -> bytes:
-    if "\\" in value or not value.isprintable():
-        value = value.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
-    return value.encode()
+def _text_cells(values: list[str]) -> list[bytes]:
+    joined = "\n".join(values)
+    if "\\" in joined or "\t" in joined or "\r" in joined or joined.count("\n") >= len(values):
+        joined = "\n".join(map(_escaped, values))
+    return joined.encode().split(b"\n")
 
 
-def _json_cell(value: Any) -> bytes:
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _json_cells(values: list[Any]) -> list[bytes]:
     # JSON holds no raw tab or newline; only its backslashes mean something to COPY.
-    return msgspec.json.encode(value).replace(b"\\", b"\\\\")
+    return _lines(values).replace(b"\\", b"\\\\").split(b"\n")[:-1]
 
 
-CELLS: dict[str, Callable[[Any], bytes]] = {
-    "text": _text_cell,
-    "jsonb": _json_cell,
-    "uuid": lambda value: value.hex.encode(),
-    "bytea": lambda value: b"\\\\x" + value.hex().encode(),
-    "float8": lambda value: repr(value).encode(),
-    "timestamptz": lambda value: value.isoformat().encode(),
+def _unquoted_cells(values: list[Any]) -> list[bytes]:
+    """Numbers, truth values, ids, moments, decimals: JSON writes them as PostgreSQL reads them, but for quotes."""
+    return _lines(values).replace(b'"', b"").split(b"\n")[:-1]
+
+
+def _binary_cells(values: list[bytes]) -> list[bytes]:
+    return [b"\\\\x" + value.hex().encode() for value in values]
+
+
+_CELLS: dict[str, Callable[[list[Any]], list[bytes]]] = {
+    "text": _text_cells,
+    "jsonb": _json_cells,
+    "bytea": _binary_cells,
 }
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _insert_statement(name: str, columns: tuple[tuple[str, str], ...]) -> str:
-    """Composed once a table: that costs as much as the rest of recording one decision."""
+    """Composed once for the columns that are given: that costs as much as the rest of recording one decision."""
     given = ", ".join(f'"{column}"' for column, _ in columns)
     typed = ", ".join(f'"{column}" {"text" if kind == "bytea" else kind}' for column, kind in columns)
     picked = ", ".join(f"decode(\"{column}\", 'hex')" if kind == "bytea" else f'"{column}"' for column, kind in columns)
@@ -127,28 +179,34 @@ def _insert_statement(name: str, columns: tuple[tuple[str, str], ...]) -> str:
     )
 
 
-def _insert_missing(table: Table, rows: Sequence[Row]) -> Written:
-    insert = _insert_statement(table.name, tuple(table.columns.items()))
+def _insert_missing(table: Table, columns: Columns) -> Written:
+    ids = columns["id"]
+    # A column that says nothing costs PostgreSQL as much as one that does.
+    kinds = tuple((name, kind) for name, kind in table.columns.items() if any(v is not None for v in columns[name]))
     with connection.cursor() as cursor:
-        cursor.execute(insert, [_payload(table, rows)])
-        stored = frozenset(row[0] for row in cursor.fetchall())
-        if len(stored) == len(rows):
-            return Written(stored, frozenset(), frozenset())
-        rest = {row["id"]: bytes(row["content_hash"]) for row in rows if row["id"] not in stored}
+        cursor.execute(_insert_statement(table.name, kinds), [_payload(kinds, columns)])
+        stored = {row[0] for row in cursor.fetchall()}
+        if len(stored) == len(ids):
+            return Written()
+        hashes = zip(ids, columns["content_hash"], strict=True)
+        rest = {row_id: bytes(digest) for row_id, digest in hashes if row_id not in stored}
         cursor.execute(
             sql.SQL("SELECT id, content_hash FROM {} WHERE id = ANY(%s) AND workspace_id = %s").format(
                 sql.Identifier(table.name)
             ),
-            [list(rest), rows[0]["workspace_id"]],
+            [list(rest), columns["workspace_id"][0]],
         )
         there = {found: bytes(digest) for found, digest in cursor.fetchall()}
     if erased := [found for found, digest in there.items() if digest == ERASED_HASH]:
         raise Erased.of(erased)
     duplicates = frozenset(found for found, digest in rest.items() if there.get(found) == digest)
-    return Written(stored, duplicates, frozenset(rest) - duplicates)
+    return Written(duplicates, frozenset(rest) - duplicates)
 
 
-def _payload(table: Table, rows: Sequence[Row]) -> str:
-    binary = [name for name, kind in table.columns.items() if kind == "bytea"]
-    plain = [{**row, **{name: bytes(row[name]).hex() for name in binary if row[name] is not None}} for row in rows]
-    return msgspec.json.encode(plain).decode()
+def _payload(kinds: Sequence[tuple[str, str]], columns: Columns) -> str:
+    plain = [
+        [None if value is None else bytes(value).hex() for value in columns[name]] if kind == "bytea" else columns[name]
+        for name, kind in kinds
+    ]
+    names = [name for name, _ in kinds]
+    return msgspec.json.encode([dict(zip(names, row, strict=True)) for row in zip(*plain, strict=True)]).decode()

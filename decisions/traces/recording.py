@@ -22,7 +22,7 @@ from decisions.episodes import Named, ensure_episodes, in_order
 from decisions.errors import Erased
 from decisions.ingest.decoding import ItemError, fault_of
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
-from decisions.ingest.writer import Row, write_rows
+from decisions.ingest.writer import Row, columns_of, write_within
 from decisions.ledger import COST_GRAIN, AgentRoom, check_id, find_agents, record_decisions, record_feedback
 from decisions.models import ActionSpaceKind, Agent, Decision, Episode, Step
 from decisions.services import AgentSetup, create_agent
@@ -75,7 +75,7 @@ def record_spans(*, by: Actor, spans: Sequence[Span]) -> Recorded:
     ready = [one for one in ready if one.told.trace not in gone]
     ready = _record_decisions(by, ready, rooms, refused, warnings)
     rows = [_step_row(by, one, episodes[one.told.trace], now) for one in ready]
-    conflicts = write_rows(STEP_TABLE, rows).conflicts
+    conflicts = write_within(STEP_TABLE, columns_of(rows)).conflicts
     refused += [_conflict(one) for one in ready if one.told.step.id in conflicts]
     _record_feedback(by, ready, episodes, warnings)
     _refresh_episodes(by, ready, episodes, rooms)

@@ -1,6 +1,7 @@
 """Recording decisions and feedback over the API: kept, repeated, in conflict, or refused with the reason."""
 
 import datetime as dt
+import gc
 
 import msgspec
 import pytest
@@ -208,6 +209,29 @@ class TestRepeats:
         assert Decision.objects.count() == 3000
 
 
+class TestAgents:
+    def test_a_new_version_and_a_change_count_from_the_next_decision_on(self, client, agent, by):
+        from decisions.ledger import find_agents
+        from decisions.services import AgentSetup, create_agent_version
+
+        assert client.post("decisions", body(action="travel")).status_code == 201
+        setup = AgentSetup(prompt_template="{{ text }}", options=["keep", "drop"])
+        version = create_agent_version(by=by, agent=agent, setup=setup)
+        refused = client.post("decisions", body(action="travel"))
+        assert (refused.status_code, list(faults(refused))) == (400, ["action"])
+        assert client.post("decisions", body(action="keep")).status_code == 201
+        assert Decision.objects.filter(agent_version=version).count() == 1
+        type(agent).objects.filter(id=agent.id).update(name="Renamed")
+        assert find_agents(by, ["filer", "nobody"])["filer"].agent.name == "Renamed"
+
+    def test_a_known_agent_costs_one_query(self, agent, by, django_assert_num_queries):
+        from decisions.ledger import find_agents
+
+        find_agents(by, ["filer"])
+        with django_assert_num_queries(1):
+            assert set(find_agents(by, ["filer", "nobody"])) == {"filer"}
+
+
 class TestBatches:
     def test_one_bad_item_does_not_cost_the_others(self, client):
         batch = [body(), body(propensity=7), "text", None, body(action="gardening"), {"agent": "filer"}, body()]
@@ -241,6 +265,41 @@ class TestBatches:
             shown = (row.state, row.reasoning, row.unit, row.completion)
             assert shown == (item["state"], hard, hard, "\\N")
             assert (row.external_id, row.cost) == (None, None)
+
+    def test_what_some_items_say_and_others_do_not_comes_back_from_a_batch(self, client):
+        said = {
+            "episode": "e1", "step_number": 0, "unit": "ann", "item_ref": "note-1", "next_state": {"n": None},
+            "reasoning": "", "confidence": 0.25, "temperature": 1.5, "alternatives": [{"action": "health"}],
+            "latency_ms": 1e-7, "tokens_in": 0, "cost": 0.00012345, "observed_at": "2026-01-02T03:04:05.678901+05:30",
+        }  # fmt: skip
+        sent = [body(id=str(uuid7()), **(said if n % 3 else {})) for n in range(8)]
+        assert client.post("decisions", sent).status_code == 201
+        names = [name for name in said if name not in {"episode", "alternatives", "observed_at", "cost"}]
+        for n, item in enumerate(sent):
+            row = Decision.objects.get(id=item["id"])
+            assert [getattr(row, name) for name in names] == [said[name] if n % 3 else None for name in names]
+            assert (row.episode is not None, row.alternatives is not None) == (n % 3 > 0, n % 3 > 0)
+            assert (float(row.cost) if row.cost is not None else None) == (said["cost"] if n % 3 else None)
+            assert (row.observed_at.isoformat() == "2026-01-01T21:34:05.678901+00:00") == (n % 3 > 0)
+
+    def test_a_repeat_in_a_batch_costs_the_others_nothing_of_what_they_name(self, client):
+        known = body(id=str(uuid7()))
+        client.post("decisions", known)
+        sent = [body(id=str(uuid7()), episode=f"new {n}") for n in range(5)]
+        answer = client.post("decisions", [*sent[:2], known, *sent[2:]])
+        assert [k["duplicate"] for k in answer.json()["kept"]] == [False, False, True, False, False, False]
+        rows = Decision.objects.filter(episode__isnull=False).select_related("episode").order_by("id")
+        assert [row.episode.external_id for row in rows] == [f"new {n}" for n in range(5)]
+
+    def test_a_batch_leaves_nothing_to_the_collector_of_cycles(self, client):
+        def garbage(size):
+            batch = [body(id=str(uuid7())) for _ in range(size)]
+            gc.collect()
+            assert client.post("decisions", batch).status_code == 201
+            return gc.collect()
+
+        few = garbage(10)
+        assert garbage(1000) < few + 500
 
     @pytest.mark.parametrize("count", [0, 1001])
     def test_a_batch_has_1_to_1000_items(self, client, count):

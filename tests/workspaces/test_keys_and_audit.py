@@ -83,6 +83,7 @@ def test_use_is_noted_once_a_minute(api, django_assert_num_queries):
     client = api("export:read")
     client.get("decisions")
     first = ApiKey.objects.get(id=client.key.id).last_used_at
+    find_key(client.token)  # the row has changed: this reads it anew
     with django_assert_num_queries(1):
         find_key(client.token)
     assert ApiKey.objects.get(id=client.key.id).last_used_at == first
@@ -185,3 +186,17 @@ class TestPeople:
         workspace = create_workspace(slug="new", name="New", owner=user)
         assert workspace.memberships.get().role == "admin"
         assert WorkspaceFactory._meta.model.objects.count() == 1
+
+
+def test_a_change_of_a_key_or_its_workspace_counts_at_once(api, workspace):
+    client = api("export:read")
+    assert client.get("decisions").status_code == 200
+    ApiKey.objects.filter(id=client.key.id).update(scopes=["feedback:write"])
+    assert client.get("decisions").status_code == 403
+    type(workspace).objects.filter(id=workspace.id).update(name="Renamed")
+    assert find_key(client.token).workspace.name == "Renamed"
+
+
+def test_json_may_load_and_frame_nothing(api):
+    for answer in (api("export:read").get("decisions"), api.anonymous().get("decisions")):
+        assert answer.headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
