@@ -11,8 +11,10 @@ import datetime as dt
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
@@ -81,9 +83,7 @@ def _answer_once(request: HttpRequest, actor: Actor, key: str, ask: Callable[[],
     """Raises InFlight, KeyReused, and what a database that is away raises, at the commit too."""
     digest = _request_hash(request)
     with transaction.atomic():
-        _lock(actor, key)
-        mine = KeptAnswer.objects.for_workspace(actor.workspace).filter(sender=actor.name, key=key)
-        kept = mine.filter(created_at__gt=timezone.now() - keeping()).first()
+        kept = _lock(actor, key)
         if kept is not None:
             return _replay(kept, digest)
         response = ask()
@@ -93,7 +93,6 @@ def _answer_once(request: HttpRequest, actor: Actor, key: str, ask: Callable[[],
         if 200 <= response.status_code < 300:
             if connection.needs_rollback:
                 raise DatabaseError("the view answered, but its transaction had failed")
-            mine.delete()  # one that was kept for long enough and is not swept yet
             _keep(response, actor, key, digest)
         return response
 
@@ -109,19 +108,50 @@ def _request_hash(request: HttpRequest) -> bytes:
     return digest.digest()
 
 
-def _lock(actor: Actor, key: str) -> None:
+# Two statements, each with a snapshot of its own, in one question: the answer that the first request wrote is seen by
+# whoever gets the lock after it.
+_LOCK = """
+SELECT pg_try_advisory_xact_lock(%s);
+SELECT request_hash, status, body FROM workspaces_keptanswer
+ WHERE workspace_id = %s AND sender = %s AND key = %s AND created_at > %s
+"""
+# What is there under this key was kept for long enough and is not swept yet.
+_KEEP = """
+INSERT INTO workspaces_keptanswer (id, workspace_id, sender, key, request_hash, status, body, created_at)
+VALUES (%s, %s, %s, %s, %b, %s, %b, %s)
+ON CONFLICT (workspace_id, sender, key) DO UPDATE
+   SET id = excluded.id, request_hash = excluded.request_hash, status = excluded.status, body = excluded.body,
+       created_at = excluded.created_at
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    request_hash: bytes
+    status: int
+    body: bytes
+
+
+def _lock(actor: Actor, key: str) -> _Kept | None:
+    """What was answered to the first request with this key. Until the transaction ends no other request has it.
+
+    Raises InFlight.
+    """
     name = f"idempotency {actor.workspace.id} {actor.name} {key}"
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [number])
+        cursor.execute(_LOCK, [number, actor.workspace.id, actor.name, key, timezone.now() - keeping()])
         if not cursor.fetchone()[0]:
             raise InFlight("The first request with this Idempotency-Key is still being answered; ask again.")
+        cursor.nextset()
+        row = cursor.fetchone()
+    return None if row is None else _Kept(bytes(row[0]), row[1], bytes(row[2]))
 
 
-def _replay(kept: KeptAnswer, digest: bytes) -> HttpResponse:
-    if bytes(kept.request_hash) != digest:
+def _replay(kept: _Kept, digest: bytes) -> HttpResponse:
+    if kept.request_hash != digest:
         raise KeyReused("This Idempotency-Key was used for another request; send a fresh one.")
-    response = HttpResponse(bytes(kept.body), status=kept.status, content_type="application/json")
+    response = HttpResponse(kept.body, status=kept.status, content_type="application/json")
     response[REPLAYED] = "true"
     return response
 
@@ -129,16 +159,10 @@ def _replay(kept: KeptAnswer, digest: bytes) -> HttpResponse:
 def _keep(response: Any, actor: Actor, key: str, digest: bytes) -> None:
     # A view whose answer holds what is shown once says what may be kept instead.
     body = getattr(response, "kept_content", None) or response.content
-    KeptAnswer.objects.create(
-        id=uuid7(),
-        workspace=actor.workspace,
-        sender=actor.name,
-        key=key,
-        request_hash=digest,
-        status=response.status_code,
-        body=body,
-        created_at=timezone.now(),
-    )
+    values = [uuid7(), actor.workspace.id, actor.name, key, digest, response.status_code, body, timezone.now()]
+    # Bound by the server: an answer for a thousand items inside the statement's text would be read letter by letter.
+    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
+        cursor.execute(_KEEP, values)
 
 
 def drop_old_answers() -> int:
