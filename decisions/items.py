@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -118,7 +118,7 @@ def record_status_changes(*, by: Actor, items: Sequence[tuple[int, StatusChangeI
             else:
                 errors.append(ItemError.of(one.index, error))
             continue
-        if (item := there.get(one.given.item_ref)) is None:  # erased while we waited for it
+        if (item := there.get(one.given.item_ref)) is None:
             errors.append(ItemError.of(one.index, Erased.named("item_ref")))
             continue
         change = _change(by.workspace, item, one, now)
@@ -148,7 +148,6 @@ def _check(
     ids = {item.id for _, item in items if item.id is not UNSET}
     taken = set(StatusChange.objects.filter(id__in=ids).exclude(workspace=by.workspace).values_list("id", flat=True))
     names = find_erased(by.workspace, CHANGE, {item.external_id for _, item in items if item.external_id is not None})
-    gone = _find_gone(by.workspace, {item.item_ref for _, item in items})
     reported, errors = [], []
     for index, item in items:
         foreign, erased = about.get(item.decision_id, (False, False))
@@ -167,9 +166,6 @@ def _check(
         if erased and item.decision_id is not None:
             errors.append(ItemError.of(index, Erased.of([item.decision_id], field="decision_id")))
             continue
-        if item.item_ref in gone:
-            errors.append(ItemError.of(index, Erased.named("item_ref")))
-            continue
         moment = now if item.observed_at is UNSET else item.observed_at
         reported.append(_Reported(index, item, moment, content_hash(item)))
     return reported, errors
@@ -184,15 +180,26 @@ def _find_gone(workspace: Workspace, refs: set[str]) -> set[str]:
 
 
 def _find_items(workspace: Workspace, reported: Sequence[_Reported]) -> dict[str, Item]:
-    """The items, made where they are new and locked: changes of one item come one after the other."""
-    refs = sorted({one.given.item_ref for one in reported})
-    Item.objects.bulk_create([Item(workspace=workspace, ref=ref) for ref in refs], ignore_conflicts=True)
-    names = {one.given.project_ref: one.given.project_name for one in reported if one.given.project_ref}
+    """The items, made where they are new and locked: changes of one item come one after the other. Those that were
+    erased are left out."""
+    refs = {one.given.item_ref for one in reported}
+    # Locked before asking which are gone: an erasure that has begun is waited for, and its names are seen.
+    there = _lock_items(workspace, refs)
+    if missing := refs - set(there):
+        made = sorted(missing - _find_gone(workspace, missing))
+        Item.objects.bulk_create([Item(workspace=workspace, ref=ref) for ref in made], ignore_conflicts=True)
+        there |= _lock_items(workspace, made)
+    named = [one.given for one in reported if one.given.item_ref in there]
+    names = {given.project_ref: given.project_name for given in named if given.project_ref}
     Project.objects.bulk_create(
         [Project(workspace=workspace, ref=ref, name=names[ref] or "") for ref in sorted(names)], ignore_conflicts=True
     )
     for ref in sorted(ref for ref, name in names.items() if name):
         Project.objects.filter(workspace=workspace, ref=ref).exclude(name=names[ref]).update(name=names[ref])
+    return there
+
+
+def _lock_items(workspace: Workspace, refs: Collection[str]) -> dict[str, Item]:
     found = Item.objects.filter(workspace=workspace, ref__in=refs).select_for_update().order_by("ref")
     return {item.ref: item for item in found}
 

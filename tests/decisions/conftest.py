@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from tests.factories import DecisionFactory, FeedbackFactory
@@ -19,6 +21,29 @@ def body(**fields: Any) -> dict[str, Any]:
 
 def verdict(decision_id: Any, value: str = "confirmed", **fields: Any) -> dict[str, Any]:
     return {"metric": "verdict", "value": value, "decision_id": str(decision_id)} | fields
+
+
+def wait_for_a_waiter() -> None:
+    """Until somebody waits for a lock that is held here; half a minute at most."""
+    for _ in range(3000):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_stat_clear_snapshot()")  # or who came since would not be seen
+            cursor.execute(
+                "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
+                " WHERE NOT l.granted AND a.datname = current_database()"
+            )
+            if cursor.fetchone()[0]:
+                return
+        time.sleep(0.01)
+    raise AssertionError("nobody waits")
+
+
+def in_another_connection(work: Callable[[], Any]) -> Any:
+    """For a thread: what it opened is closed again."""
+    try:
+        return work()
+    finally:
+        connection.close()
 
 
 @pytest.fixture

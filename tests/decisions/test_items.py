@@ -1,11 +1,14 @@
 """Items and their changes of status: an end reaches all its decisions, once, whatever came first."""
 
 import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from decisions.erasure import Person, erase_decisions, find_decisions
+from decisions.items import StatusChangeIn, record_status_changes
 from decisions.models import Feedback, Item, Project, StatusChange
 from decisions.notes_app.outcomes import METRICS, expected_minutes
 from decisions.outcome_spread import count_waiting, spread_outcomes
@@ -13,6 +16,7 @@ from decisions.tasks import RECKON_REWARDS
 from jobs.models import Job
 from jobs.runner import run_job
 from jobs.services import enqueue_job
+from tests.decisions.conftest import in_another_connection, wait_for_a_waiter
 from tests.factories import AgentFactory, DecisionFactory, ItemFactory, StatusChangeFactory
 from workspaces.ids import uuid7
 
@@ -296,3 +300,19 @@ class TestAfterAnErasure:
         answer = api("feedback:write").post("status-changes", other)
         assert (answer.status_code, answer.json()["error"]["code"]) == (409, "id_conflict")
         assert self.everything() == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_change_that_comes_while_its_item_is_being_erased_is_refused(by, agent, workspace):
+    DecisionFactory(agent=agent, unit="ann", item_ref="n1")
+    ItemFactory(workspace=workspace, ref="n1", title="Ann's letter")
+    change = StatusChangeIn(item_ref="n1", status="DONE", title="Ann's letter")
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            TestAfterAnErasure().erase(workspace)
+            sent = pool.submit(in_another_connection, lambda: record_status_changes(by=by, items=[(0, change)]))
+            wait_for_a_waiter()
+        outcome = sent.result(timeout=60)
+    assert ([error.code for error in outcome.errors], outcome.kept) == (["erased"], [])
+    assert Item.objects.get().title == "erased"
+    assert not StatusChange.objects.exists()

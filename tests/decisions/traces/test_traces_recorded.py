@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import transaction
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from decisions.erasure import Person, erase_decisions, erase_rest, find_decisions
 from decisions.models import Agent, Decision, Episode, Feedback, Step
+from decisions.traces.recording import record_spans
+from tests.decisions.conftest import in_another_connection, wait_for_a_waiter
 from tests.decisions.traces.spans_made import NEW_GENAI, TRACE, make_span
 from tests.factories import OPTIONS
 
@@ -251,3 +255,19 @@ class TestAfterAnErasure:
         assert ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans == 1
         assert "erased" in message(answer)
         assert [list(model.objects.order_by("pk").values()) for model in (Step, Decision, Feedback)] == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_span_that_comes_while_its_trace_is_being_erased_is_refused(
+    exporter: Any, by: Any, agent: Any, workspace: Any
+) -> None:
+    first, *rest = story()
+    exporter.send(first)
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            erase(workspace, "ann")
+            sent = pool.submit(in_another_connection, lambda: record_spans(by=by, spans=rest))
+            wait_for_a_waiter()
+        recorded = sent.result(timeout=60)
+    assert len(recorded.refused) == len(rest)
+    assert (Episode.objects.get().query, Step.objects.count(), Decision.objects.count()) == ("erased", 1, 0)
