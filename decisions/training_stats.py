@@ -44,14 +44,16 @@ _FAILED = """
 SELECT count(*) FROM decisions_reward
  WHERE spec_id = %s AND computed_at >= %s AND value IS NULL AND jsonb_path_exists(components, '$.*.error')
 """
-# Each by one index from end to end, none by a sort of the ledger. A reward counts by its newest version.
+# Each by one index from end to end, none by a sort of the ledger. A reward counts by its newest version. What the two
+# NOT EXISTS also ask is implied, but not to the planner: few rows are left to set the others against.
 _DECISIONS = "SELECT agent_id, count(*) FROM decisions_decision WHERE agent_id = ANY(%s) GROUP BY agent_id"
 _REWARDED = """
 SELECT s.agent_id, count(*), avg(r.raw)
   FROM decisions_reward r JOIN decisions_rewardspec s ON s.id = r.spec_id
  WHERE r.spec_id = ANY(%s) AND r.value IS NOT NULL
    AND NOT EXISTS (SELECT 1 FROM decisions_reward n
-                    WHERE n.decision_id = r.decision_id AND n.spec_id = r.spec_id AND n.version > r.version)
+                    WHERE n.decision_id = r.decision_id AND n.spec_id = r.spec_id AND n.version > r.version
+                      AND n.version > 1)
  GROUP BY s.agent_id
 """
 _JUDGED = """
@@ -59,7 +61,8 @@ SELECT d.agent_id, count(*)
   FROM (SELECT DISTINCT decision_id FROM decisions_feedback f
          WHERE workspace_id = %s AND metric = 'verdict' AND decision_id IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM decisions_feedback s
-                            WHERE s.decision_id = f.decision_id AND s.supersedes = f.id)) v
+                            WHERE s.decision_id = f.decision_id AND s.supersedes = f.id
+                              AND s.supersedes IS NOT NULL)) v
   JOIN decisions_decision d ON d.id = v.decision_id
  WHERE d.agent_id = ANY(%s) GROUP BY d.agent_id
 """
