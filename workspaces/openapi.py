@@ -89,7 +89,7 @@ REFUSALS = {
     ),
     410: Refusal(
         "Erased",
-        "What had this id was erased at a person's request, and is not taken again.",
+        "What had this id, or the answer to this Idempotency-Key, was erased at a person's request.",
         "erased",
         "What was recorded under this id was erased.",
         ("id", "01a1f805-50a4-7d43-a901-42a0ce80c4b0 was erased", "leave it out"),
@@ -184,7 +184,7 @@ class EnvelopeSchema(AutoSchema):
         if has_body:
             statuses |= {411, 413, 415}
         if self.method == "POST":
-            statuses |= {409, 422}
+            statuses |= {409, 410, 422}
         return statuses
 
     def _share_refusal(self, status: int) -> dict[str, Any]:
