@@ -89,7 +89,7 @@ def parse_filters(given: Mapping[str, str]) -> Filters:
     return filters
 
 
-NAMED = 1_000
+NAMED = 250
 """How many of a name's newest decisions one page looks at."""
 MOST_WORDS = 8
 

@@ -20,16 +20,15 @@ from workspaces.models import Workspace
 NAMES = {"unit": "unit", "item_ref": "item", "external_id": "external id"}
 """Columns, and what pages call them."""
 FIRST, LAST = uuid.UUID(int=0), uuid.UUID(int=2**128 - 1)
-DAY = 86_400_000
-SPANS = (2, 16, 128)
-"""How far the spans reach, in days."""
-AHEAD = 3_600_000
+HOUR = 3_600_000
+SPANS = (6, 4 * 24, 16 * 24, 128 * 24)
+"""How far the spans reach, in hours. The first is read as it is, the longer ones by the index for names."""
+AHEAD = HOUR
 """Milliseconds that an id may be ahead of our clock."""
 
-# OFFSET 0 keeps the order out: else the planner may walk all newer decisions in it, hoping to meet the name soon. One
-# look for each column, since no index serves an OR over them.
+# OFFSET 0 keeps the order out: else the planner may walk all newer decisions in it, hoping to meet the name soon.
 _LOOK = """(SELECT id FROM decisions_decision
-  WHERE workspace_id = %(workspace)s AND {column} = %(name)s AND id > %(low)s AND id < %(high)s{agent} OFFSET 0)"""
+  WHERE workspace_id = %(workspace)s AND ({names}) AND id > %(low)s AND id < %(high)s{agent} OFFSET 0)"""
 _SPAN = "SELECT DISTINCT id FROM ({looks}) d ORDER BY id {order} LIMIT %(most)s"
 
 
@@ -45,18 +44,26 @@ def find_named(
 ) -> list[uuid.UUID]:
     """Ids of at most `most` decisions strictly between the two ids, newest first, or oldest first if `ascending`.
 
-    Three to six statements, whatever the ledger holds. `columns` are of NAMES; one of them is enough.
+    Three to seven statements, whatever the ledger holds. `columns` are of NAMES; one of them is enough.
     """
     only = " AND agent_id = %(agent)s" if agent is not None else ""
-    looks = [_LOOK.format(column=column, agent=only) for column in columns if column in NAMES]
-    statement = _SPAN.format(looks=" UNION ALL ".join(looks), order="ASC" if ascending else "DESC")
+    asked = [f"{column} = %(name)s" for column in columns if column in NAMES]
+    # A look for each column in the longer spans: no index serves an OR over them.
+    short, long = (
+        _SPAN.format(
+            looks=" UNION ALL ".join(_LOOK.format(names=names, agent=only) for names in each),
+            order="ASC" if ascending else "DESC",
+        )
+        for each in ([" OR ".join(asked)], asked)
+    )
     values: dict[str, Any] = {"workspace": workspace.id, "name": name, "agent": agent}
     found: list[uuid.UUID] = []
     with transaction.atomic(), connection.cursor() as cursor:
         # The planner cannot know what a Bloom filter leaves out, and may take reading everything for no dearer.
         cursor.execute("SET LOCAL enable_seqscan = off")
-        for low, high in _spans(*between, ascending=ascending):
-            cursor.execute(statement, {**values, "low": low, "high": high, "most": most - len(found)})
+        for number, (low, high) in enumerate(_spans(*between, ascending=ascending)):
+            values |= {"low": low, "high": high, "most": most - len(found)}
+            cursor.execute(long if number else short, values)
             found += [row[0] for row in cursor.fetchall()]
             if len(found) >= most:
                 break
@@ -84,9 +91,9 @@ def _spans(low: uuid.UUID, high: uuid.UUID, *, ascending: bool) -> Iterator[tupl
     # In milliseconds and not as moments: an id may name a year that no moment has.
     start = low.int >> 80 if ascending else min(high.int >> 80, int(time.time() * 1000) + AHEAD)
     near = low if ascending else high
-    for days in SPANS:
+    for hours in SPANS:
         # One below the first id of that moment: both ends of a span are left out.
-        end = (start + sign * days * DAY << 80) - 1
+        end = (start + sign * hours * HOUR << 80) - 1
         if not low.int < end < high.int:
             break
         far = uuid.UUID(int=end)
