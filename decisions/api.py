@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from django.db.models import Model
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics
@@ -41,6 +42,7 @@ DECIDE = BodyDecoder(DecideItem)
 DECISIONS = BodyDecoder(DecisionIn)
 FEEDBACK = BodyDecoder(FeedbackIn)
 MAX_DECIDE = 256
+T = TypeVar("T", bound=Model)
 
 
 def struct_schema(struct: type[msgspec.Struct], most: int) -> dict[str, Any]:
@@ -152,7 +154,15 @@ class IngestView(APIView):
         return HttpResponse(content, status=207 if errors else 201, content_type="application/json")
 
 
-class DecisionList(IngestView, generics.ListAPIView[Decision]):
+class IngestListView(IngestView, generics.ListAPIView[T]):
+    """One that lists as well."""
+
+    def head(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Written out, since Django would hang a method on each view that refers back to it."""
+        return self.get(request, *args, **kwargs)
+
+
+class DecisionList(IngestListView[Decision]):
     """The ledger's decisions, newest first; and recording decisions that were made elsewhere."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 from msgspec import UNSET, UnsetType
@@ -29,6 +29,7 @@ from decisions.outcome_spread import mark_late_decisions
 from decisions.tombstones import ERASED_HASH
 from models_registry.models import ModelVersion
 from workspaces.actors import Actor
+from workspaces.asking import ask
 from workspaces.errors import FieldFault, InvalidInput, NotFound, ReckonerError
 from workspaces.ids import is_uuid7_between, uuid7, uuid7_bound, uuid7_time
 from workspaces.row_cache import STAMP, RowCache
@@ -184,9 +185,8 @@ SELECT a.slug, a.id, v.id, {STAMP.format("a")}
 def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, AgentRoom]:
     """One query for any number of slugs, two more for those that are new to this process or have changed. Unknown ones
     are left out."""
-    with connection.cursor() as cursor:
-        cursor.execute(NEWEST_VERSIONS, [by.workspace.id, list(slugs)])
-        rows = [(slug, agent, version, f"{stamp} {version}") for slug, agent, version, stamp in cursor.fetchall()]
+    asked = ask(NEWEST_VERSIONS, [by.workspace.id, list(slugs)])
+    rows = [(slug, agent, version, f"{stamp} {version}") for slug, agent, version, stamp in asked]
     found = {slug: _ROOMS.find(agent, stamp) for slug, agent, _, stamp in rows}
     if unmet := [row for row in rows if found[row[0]] is None]:
         agents = Agent.objects.in_bulk([agent for _, agent, _, _ in unmet])

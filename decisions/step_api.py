@@ -11,7 +11,7 @@ from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from decisions.api import IngestView, body_of
+from decisions.api import IngestListView, body_of
 from decisions.episode_facts import record_episodes
 from decisions.episodes import Totals, find_steps, find_totals
 from decisions.ingest.decoding import BodyDecoder
@@ -42,7 +42,7 @@ def id_parameter(request: Request, name: str) -> uuid.UUID | None:
         ) from error
 
 
-class StepList(IngestView, generics.ListAPIView[Step]):
+class StepList(IngestListView[Step]):
     """Steps, newest first; and recording what happened inside episodes and on the way to decisions."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
@@ -74,7 +74,7 @@ class StepList(IngestView, generics.ListAPIView[Step]):
         return self.answer(record_steps(by=acting(request), items=batch.items), batch)
 
 
-class EpisodeList(IngestView, generics.ListAPIView[Episode]):
+class EpisodeList(IngestListView[Episode]):
     """Episodes, newest first; and saying what is known of them, at once or bit by bit."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}

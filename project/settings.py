@@ -74,6 +74,7 @@ INSTALLED_APPS = [
     "project",
 ]
 MIDDLEWARE = [
+    "project.middleware.ReleaseMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "project.middleware.RequestIdMiddleware",

@@ -13,5 +13,5 @@ application = get_wsgi_application()
 get_resolver().url_patterns  # noqa: B018 - loads every view
 gc.collect()
 gc.freeze()
-# And it looks for cycles after fifty thousand new objects instead of seven hundred: hardly any request leaves some.
-gc.set_threshold(50_000, 20, 20)
+# And it looks for cycles after ten thousand new objects instead of seven hundred: an answered request leaves few.
+gc.set_threshold(10_000, 20, 20)

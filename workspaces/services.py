@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from workspaces.actors import Actor
+from workspaces.asking import ask
 from workspaces.errors import FieldFault, InvalidInput, KeyNotLive
 from workspaces.models import ApiKey, AuditEntry, Membership, Role, Scope, User, Workspace
 from workspaces.row_cache import STAMP, RowCache
@@ -143,14 +144,13 @@ SELECT {STAMP.format("k")} || ' ' || {STAMP.format("w")}
 
 def _read_key(prefix: str) -> ApiKey | None:
     """With its workspace. Every request of a program asks this."""
-    with connection.cursor() as cursor:
-        cursor.execute(_KEY_STAMP, [prefix])
-        row = cursor.fetchone()
-    if row is None:
+    rows = ask(_KEY_STAMP, [prefix])
+    if not rows:
         return None
-    key = _KEYS.find(prefix, row[0])
+    stamp = rows[0][0]
+    key = _KEYS.find(prefix, stamp)
     if key is None:
         key = ApiKey.objects.select_related("workspace").filter(prefix=prefix).first()
         if key is not None:
-            _KEYS.keep(prefix, row[0], key)
+            _KEYS.keep(prefix, stamp, key)
     return key

@@ -23,6 +23,7 @@ from psycopg.types.json import set_json_dumps
 
 from decisions.errors import Erased
 from decisions.tombstones import ERASED_HASH
+from workspaces.asking import ask
 
 set_json_dumps(msgspec.json.encode)
 
@@ -183,13 +184,12 @@ def _insert_missing(table: Table, columns: Columns) -> Written:
     ids = columns["id"]
     # A column that says nothing costs PostgreSQL as much as one that does.
     kinds = tuple((name, kind) for name, kind in table.columns.items() if any(v is not None for v in columns[name]))
+    stored = {row[0] for row in ask(_insert_statement(table.name, kinds), [_payload(kinds, columns)])}
+    if len(stored) == len(ids):
+        return Written()
+    hashes = zip(ids, columns["content_hash"], strict=True)
+    rest = {row_id: bytes(digest) for row_id, digest in hashes if row_id not in stored}
     with connection.cursor() as cursor:
-        cursor.execute(_insert_statement(table.name, kinds), [_payload(kinds, columns)])
-        stored = {row[0] for row in cursor.fetchall()}
-        if len(stored) == len(ids):
-            return Written()
-        hashes = zip(ids, columns["content_hash"], strict=True)
-        rest = {row_id: bytes(digest) for row_id, digest in hashes if row_id not in stored}
         cursor.execute(
             sql.SQL("SELECT id, content_hash FROM {} WHERE id = ANY(%s) AND workspace_id = %s").format(
                 sql.Identifier(table.name)
