@@ -122,6 +122,8 @@ DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=60, con
 if DATABASES["default"]["ENGINE"] != "django.db.backends.postgresql":
     raise ValueError("DATABASE_URL: PostgreSQL 16 or newer is the only database; give postgresql://…")
 DATABASES["default"]["ENGINE"] = "project.postgresql"  # Django's, with a cheaper look whether a connection lives
+# Statements are prepared where the code asks for it (workspaces/asking.py); without a number psycopg never does.
+DATABASES["default"].setdefault("OPTIONS", {})["prepare_threshold"] = 5
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "workspaces.User"
