@@ -1,13 +1,15 @@
 # ruff: noqa: E402 - settings first
 """What most would write first, for benchmarks.ingest alone: a ModelSerializer and a CreateAPIView on the same table.
 
-Server, middleware, authentication and permission are those of the product's endpoint; served by
-`granian --interface wsgi benchmarks.plain_endpoint:application`.
+It runs under the product's server and middleware, and takes the same keys; what the product made cheaper for its own
+path is left out here: the key is read by the ORM, the database backend and the policy's header are the libraries' own.
+Served by `granian --interface wsgi benchmarks.plain_endpoint:application`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 from typing import Any
 
@@ -15,7 +17,14 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 
 from django.conf import settings
 
+OURS = {
+    "project.middleware.PolicyMiddleware": "csp.middleware.CSPMiddleware",
+    "project.middleware.ReleaseMiddleware": None,
+    "workspaces.idempotency.IdempotencyMiddleware": None,
+}
 settings.ROOT_URLCONF = "benchmarks.plain_endpoint"
+settings.MIDDLEWARE = [kept for name in settings.MIDDLEWARE if (kept := OURS.get(name, name)) is not None]
+settings.DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
 
 from django.core.wsgi import get_wsgi_application
 
@@ -24,11 +33,22 @@ application = get_wsgi_application()
 from django.contrib.auth.decorators import login_not_required
 from django.urls import path
 from django.utils import timezone
-from rest_framework import generics, parsers, serializers
+from rest_framework import authentication, exceptions, generics, parsers, renderers, serializers
 
 from decisions.models import Decision
-from workspaces.models import Scope
+from workspaces import actors
+from workspaces.models import ApiKey, Scope
 from workspaces.permissions import acting
+from workspaces.services import secret_hmac
+
+
+class PlainKey(authentication.BaseAuthentication):
+    def authenticate(self, request: Any) -> Any:
+        prefix, _, secret = request.headers.get("Authorization", "").removeprefix("Bearer ").partition(".")
+        key = ApiKey.objects.select_related("workspace").filter(prefix=prefix, revoked_at=None).first()
+        if key is None or not hmac.compare_digest(bytes(key.secret_hmac), secret_hmac(secret)):
+            raise exceptions.AuthenticationFailed
+        return actors.program(key), key
 
 
 class PlainSerializer(serializers.ModelSerializer[Decision]):
@@ -43,7 +63,9 @@ class PlainSerializer(serializers.ModelSerializer[Decision]):
 class PlainDecisions(generics.CreateAPIView[Decision]):
     scopes = {"POST": Scope.DECISIONS_WRITE}
     serializer_class = PlainSerializer
+    authentication_classes = [PlainKey]
     parser_classes = [parsers.JSONParser]
+    renderer_classes = [renderers.JSONRenderer]
 
     def perform_create(self, serializer: Any) -> None:
         serializer.save(
