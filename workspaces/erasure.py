@@ -19,7 +19,7 @@ GONE = 410
 MESSAGE = "The request was answered before; its answer was removed when a person's data were erased."
 # encode(…, 'escape') turns any bytes into text; what it escapes is in none of the answers that stay.
 _ERASE = r"""
-UPDATE workspaces_keptanswer SET status = %(gone)s, body = %(body)s
+UPDATE workspaces_keptanswer SET status = %(gone)s, content_type = 'application/json', body = %(body)s
  WHERE workspace_id = %(workspace)s AND created_at <= %(now)s AND status <> %(gone)s AND body <> ''
    AND encode(body, 'escape') !~
        '^\{("kept":\[(\{"index":\d+,"id":"[-0-9a-f]{36}","duplicate":(true|false)\},?)*\],"errors":\[\])?\}$'

@@ -112,16 +112,16 @@ def _request_hash(request: HttpRequest) -> bytes:
 # whoever gets the lock after it.
 _LOCK = """
 SELECT pg_try_advisory_xact_lock(%s);
-SELECT request_hash, status, body FROM workspaces_keptanswer
+SELECT request_hash, status, content_type, body FROM workspaces_keptanswer
  WHERE workspace_id = %s AND sender = %s AND key = %s AND created_at > %s
 """
 # What is there under this key was kept for long enough and is not swept yet.
 _KEEP = """
-INSERT INTO workspaces_keptanswer (id, workspace_id, sender, key, request_hash, status, body, created_at)
-VALUES (%s, %s, %s, %s, %b, %s, %b, %s)
+INSERT INTO workspaces_keptanswer (id, workspace_id, sender, key, request_hash, status, content_type, body, created_at)
+VALUES (%s, %s, %s, %s, %b, %s, %s, %b, %s)
 ON CONFLICT (workspace_id, sender, key) DO UPDATE
-   SET id = excluded.id, request_hash = excluded.request_hash, status = excluded.status, body = excluded.body,
-       created_at = excluded.created_at
+   SET id = excluded.id, request_hash = excluded.request_hash, status = excluded.status,
+       content_type = excluded.content_type, body = excluded.body, created_at = excluded.created_at
 """
 
 
@@ -129,6 +129,7 @@ ON CONFLICT (workspace_id, sender, key) DO UPDATE
 class _Kept:
     request_hash: bytes
     status: int
+    content_type: str
     body: bytes
 
 
@@ -145,13 +146,13 @@ def _lock(actor: Actor, key: str) -> _Kept | None:
             raise InFlight("The first request with this Idempotency-Key is still being answered; ask again.")
         cursor.nextset()
         row = cursor.fetchone()
-    return None if row is None else _Kept(bytes(row[0]), row[1], bytes(row[2]))
+    return None if row is None else _Kept(bytes(row[0]), row[1], row[2], bytes(row[3]))
 
 
 def _replay(kept: _Kept, digest: bytes) -> HttpResponse:
     if kept.request_hash != digest:
         raise KeyReused("This Idempotency-Key was used for another request; send a fresh one.")
-    response = HttpResponse(kept.body, status=kept.status, content_type="application/json")
+    response = HttpResponse(kept.body, status=kept.status, content_type=kept.content_type)
     response[REPLAYED] = "true"
     return response
 
@@ -159,7 +160,8 @@ def _replay(kept: _Kept, digest: bytes) -> HttpResponse:
 def _keep(response: Any, actor: Actor, key: str, digest: bytes) -> None:
     # A view whose answer holds what is shown once says what may be kept instead.
     body = getattr(response, "kept_content", None) or response.content
-    values = [uuid7(), actor.workspace.id, actor.name, key, digest, response.status_code, body, timezone.now()]
+    kind = response.headers.get("Content-Type", "application/json")
+    values = [uuid7(), actor.workspace.id, actor.name, key, digest, response.status_code, kind, body, timezone.now()]
     # Bound by the server: an answer for a thousand items inside the statement's text would be read letter by letter.
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
         cursor.execute(_KEEP, values)

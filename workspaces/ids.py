@@ -10,6 +10,9 @@ import uuid_utils.compat
 
 __all__ = ["is_uuid7_between", "uuid7", "uuid7_bound", "uuid7_of", "uuid7_time"]
 
+LATEST = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC).timestamp()
+"""48 bits of milliseconds go on for nine centuries after Python's last year."""
+
 
 def uuid7() -> uuid.UUID:
     """A fresh id. Made in Python because PostgreSQL before 18 has no such function."""
@@ -18,10 +21,10 @@ def uuid7() -> uuid.UUID:
 
 
 def uuid7_time(value: uuid.UUID) -> dt.datetime | None:
-    """The moment (millisecond precision, UTC) inside a uuid7; None for any other version."""
+    """The moment (millisecond precision, UTC) inside a uuid7, at the latest the end of 9999; None for other versions."""
     if value.version != 7:
         return None
-    return dt.datetime.fromtimestamp((value.int >> 80) / 1000, tz=dt.UTC)
+    return dt.datetime.fromtimestamp(min((value.int >> 80) / 1000, LATEST), tz=dt.UTC)
 
 
 def is_uuid7_between(value: uuid.UUID, low: int, high: int) -> bool:

@@ -133,6 +133,17 @@ class TestOneDecision:
         assert answer.status_code == status
         assert Decision.objects.count() == (status == 201)
 
+    @pytest.mark.parametrize("path", ["decisions", "feedback", "steps"])
+    def test_an_id_of_a_year_that_no_calendar_has_is_refused(self, api, agent, path):
+        far = "ffffffff-ffff-7fff-bfff-ffffffffffff"
+        sent = {
+            "decisions": body(id=far),
+            "feedback": {"id": far, "metric": "clicks", "value": 1, "unit": "ann"},
+            "steps": {"id": far, "kind": "tool_call", "agent": "filer", "episode": "e1"},
+        }[path]
+        answer = api("decisions:write", "feedback:write").post(path, sent)
+        assert (answer.status_code, list(faults(answer))) == (400, ["id"]), answer.content
+
     def test_a_version_of_another_model_did_not_act_here(self, client, agent, workspace):
         own = ModelVersionFactory(registered_model=agent.registered_model)
         ModelVersionFactory(registered_model=RegisteredModelFactory(workspace=workspace), number=5)

@@ -22,6 +22,7 @@ class KeptAnswer(WorkspaceOwned):
     key = models.CharField(max_length=255)
     request_hash = models.BinaryField(max_length=32)
     status = models.PositiveSmallIntegerField()
+    content_type = models.CharField(max_length=100, default="application/json")
     body = models.BinaryField()
     created_at = models.DateTimeField()
 

@@ -47,6 +47,15 @@ class TestAnswers:
         assert step.attributes["own"] == [1, 2.5, True, "x", {"a": "b"}]
         assert (step.external_id, step.duration_ms, step.started_at) == (span.span_id, 500.0, span.started_at)
 
+    @pytest.mark.parametrize("media_type", [PROTOBUF, JSON])
+    def test_a_repeat_under_one_key_is_answered_as_the_first_was(self, exporter: Any, media_type: str) -> None:
+        body = (as_json if media_type == JSON else as_protobuf)(make_span(attributes=TOOL))
+        first, again = (exporter.post(body, media_type, **{"Idempotency-Key": "batch-1"}) for _ in range(2))
+        assert (first.status_code, again.status_code, again["Idempotent-Replayed"]) == (200, 200, "true")
+        assert (again["Content-Type"], again.content) == (first["Content-Type"], first.content)
+        assert again["Content-Type"] == media_type
+        assert Step.objects.count() == 1
+
     def test_the_two_encodings_of_a_span_are_one_span(self, exporter: Any) -> None:
         span = make_span(**NEW_GENAI)
         exporter.send(span)
