@@ -1,0 +1,110 @@
+"""`make accept PART=ledger`: the documents, made-up requests, kills while recording, a million decisions, and speed.
+
+    python -m benchmarks.accept.ledger [--only NAME …] [--quick]
+
+Long: about half an hour, most of it filling tables and measuring. `shown` runs the tests that send the real thing:
+exporters, importers, the client, the notes app's requests, the matrix of who may do what, and erasure. The speeds are
+of this machine and want it for themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+from benchmarks.accept.instance import ROOT, Instance
+from benchmarks.accept.ledger_browse import browse_rows
+from benchmarks.accept.ledger_docs import docs_rows
+from benchmarks.accept.ledger_ingest import generated_rows, kill_rows, run_on_instance, speed_rows
+from benchmarks.accept.ledger_openapi import openapi_rows
+from benchmarks.accept.report import Report, log
+
+SHOWN = {
+    "traces by the real SDK exporter and a real instrumentation package": ["tests/decisions/traces"],
+    "the Python client in a host of its own": ["tests/clients/python"],
+    "eight importers, with a real MLflow and 200 real episodes": ["tests/decisions/importers"],
+    "the notes app's requests, and an item's end reaching its decisions": [
+        "tests/decisions/test_notes_app_api.py",
+        "tests/decisions/test_outcomes.py",
+        "tests/decisions/test_items.py",
+    ],
+    "keys, and the matrix of endpoint, role and foreign object": [
+        "tests/architecture/test_api_matrix.py",
+        "tests/workspaces/test_key_life.py",
+        "tests/workspaces/test_keys_and_audit.py",
+    ],
+    "erasure, down to datasets and models": [
+        "tests/decisions/test_erased_decisions.py",
+        "tests/training/test_erasure.py",
+    ],
+}
+COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
+
+
+def documents(report: Report, quick: bool) -> None:
+    openapi_rows(report)
+    docs_rows(report)
+
+
+def shown(report: Report, quick: bool) -> None:
+    """Tests that were skipped show nothing: then the row says so and does not pass."""
+    for what, files in SHOWN.items():
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        counts = {word: int(number) for number, word in COUNTED.findall((ran.stdout.splitlines() or [""])[-1])}
+        told = ", ".join(f"{number} {word}" for word, number in counts.items()) or f"exit {ran.returncode}"
+        passed = ran.returncode == 0 and counts.get("passed", 0) > 0 and "skipped" not in counts
+        report.add(what, bound="all pass, none skipped", figure=told, passed=passed)
+        if not passed:
+            log(ran.stdout[-3000:])
+
+
+def kills(report: Report, quick: bool) -> None:
+    def work(instance: Instance, token: str) -> None:
+        kill_rows(report, instance, token, web=5 if quick else 50, postgres=1 if quick else 10)
+
+    run_on_instance(work)
+
+
+def generated(report: Report, quick: bool) -> None:
+    def work(instance: Instance, token: str) -> None:
+        generated_rows(report, instance, token, requests=500 if quick else 5000)
+
+    run_on_instance(work)
+
+
+def lists(report: Report, quick: bool) -> None:
+    browse_rows(report, quick=quick)
+
+
+def speed(report: Report, quick: bool) -> None:
+    speed_rows(report, quick=quick)
+
+
+PARTS: dict[str, Callable[[Report, bool], None]] = {
+    "documents": documents,
+    "shown": shown,
+    "kills": kills,
+    "generated": generated,
+    "lists": lists,
+    "speed": speed,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="NAME", help=", ".join(PARTS))
+    parser.add_argument("--quick", action="store_true", help="a tenth of the kills, requests and rows")
+    options = parser.parse_args()
+    report = Report("ledger")
+    for name in options.only:
+        log(name)
+        PARTS[name](report, options.quick)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
