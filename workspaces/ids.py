@@ -21,7 +21,7 @@ def uuid7() -> uuid.UUID:
 
 
 def uuid7_time(value: uuid.UUID) -> dt.datetime | None:
-    """The moment (millisecond precision, UTC) inside a uuid7, at the latest the end of 9999; None for other versions."""
+    """The moment (to the millisecond, UTC) inside a uuid7, at the latest the end of 9999; None for other versions."""
     if value.version != 7:
         return None
     return dt.datetime.fromtimestamp(min((value.int >> 80) / 1000, LATEST), tz=dt.UTC)
