@@ -73,6 +73,8 @@ def test_every_state_of_the_page_fits_and_is_accessible(
         tab.get_by_role("button", name="Count first").click()
 
     tab.goto(reverse("pages:erasures", args=[people.slug]))
+    here = tab.locator("nav a[aria-current=page]")
+    assert [text.strip() for text in here.all_text_contents()] == ["Erasures"]
     look_at("empty")
     count(LONG)
     expect(tab.get_by_text("1 item and 1 project of theirs will stay")).to_be_visible()
