@@ -89,6 +89,11 @@ class Space:
         faults = self.state.faults(state) if self.state is not None else []
         return faults + self.action_faults(action, options=options, state=state)
 
+    def fits_plainly(self, action: Any, options: Sequence[str] | None) -> bool:
+        """Whether the action is one of the options and nothing else is asked: then there are no `faults`. For batches,
+        where most are so; False says nothing."""
+        return self.kind == "choice" and self.state is None and options is not None and action in options
+
     def action_faults(
         self, action: Any, *, options: Sequence[str] | None, state: Mapping[str, Any]
     ) -> list[FieldFault]:

@@ -378,12 +378,15 @@ def _prepare_decisions(
             errors.append(ItemError(index, InvalidInput.code, (unknown_agent(item.agent),)))
             continue
         offered = room.version.options if item.options is None else item.options
-        faults = [] if item.observed_at is UNSET else check_moment(item.observed_at)
+        faults: list[FieldFault] = []
+        if item.observed_at is not UNSET and not EARLIEST <= item.observed_at <= LATEST:
+            faults += check_moment(item.observed_at)
         if item.id is not UNSET and not is_uuid7_between(item.id, low, high):
             faults += check_id(item.id, now, since)
         if item.options is not None and room.version.options not in (None, item.options):
             faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
-        faults += room.space.faults(item.action, options=offered, state=item.state)
+        if not room.space.fits_plainly(item.action, offered):
+            faults += room.space.faults(item.action, options=offered, state=item.state)
         version_id = None
         if (item.model_version is None) == (item.policy_name is None):
             faults.append(FieldFault("policy_name", "give exactly one of policy_name and model_version", "who acted"))

@@ -126,7 +126,7 @@ def _cells(kind: str, values: list[Any]) -> list[bytes] | None:
     if first is None and values.count(None) == len(values):
         return None
     # The workspace, the agent, the moment, an agent's options: the same object in every row is written once.
-    if first is values[-1] and len(set(map(id, values))) == 1:
+    if first is values[-1] and _is_same(kind, first, values):
         return encode([first]) * len(values)
     told = [value for value in values if value is not None]
     cells = encode(told)
@@ -134,6 +134,11 @@ def _cells(kind: str, values: list[Any]) -> list[bytes] | None:
         return cells
     rest = iter(cells)
     return [NULL if value is None else next(rest) for value in values]
+
+
+def _is_same(kind: str, first: Any, values: list[Any]) -> bool:
+    # In JSON 1 and true are equal and not the same. Elsewhere a column has one type, and counting is quicker.
+    return len(set(map(id, values))) == 1 if kind == "jsonb" else values.count(first) == len(values)
 
 
 def _text_cells(values: list[str]) -> list[bytes]:
