@@ -15,10 +15,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from decisions import gateway, ledger, services
+from decisions import gateway, services
+from decisions.batches import Outcome
 from decisions.errors import Erased, IdConflict
+from decisions.feedback import record_feedback
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.schemas import MAX_ITEMS, DecideItem, DecisionIn, FeedbackIn
+from decisions.ledger import record_decisions
 from decisions.models import Agent, Decision
 from decisions.named import find_page_of_unit
 from decisions.serializers import (
@@ -132,7 +135,7 @@ class IngestView(APIView):
     renderer_classes = [FastJSONRenderer]
     parser_classes = [RawBatchParser]
 
-    def answer(self, outcome: ledger.Outcome, batch: Any) -> HttpResponse:
+    def answer(self, outcome: Outcome, batch: Any) -> HttpResponse:
         errors = sorted([*batch.errors, *outcome.errors], key=lambda error: error.index)
         if batch.single and errors:
             error = errors[0]
@@ -219,7 +222,7 @@ class DecisionList(IngestListView[Decision]):
     )
     def post(self, request: Request) -> HttpResponse:
         batch = DECISIONS.decode(raw_body(request))
-        return self.answer(ledger.record_decisions(by=acting(request), items=batch.items), batch)
+        return self.answer(record_decisions(by=acting(request), items=batch.items), batch)
 
 
 class DecisionDetail(generics.RetrieveAPIView[Decision]):
@@ -266,4 +269,4 @@ class FeedbackCreate(IngestView):
     )
     def post(self, request: Request) -> HttpResponse:
         batch = FEEDBACK.decode(raw_body(request))
-        return self.answer(ledger.record_feedback(by=acting(request), items=batch.items), batch)
+        return self.answer(record_feedback(by=acting(request), items=batch.items), batch)

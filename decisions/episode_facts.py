@@ -10,11 +10,12 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from decisions.agent_rooms import find_agents, unknown_agent
+from decisions.batches import COST_GRAIN, Kept, Outcome, check_moment
 from decisions.episodes import TRACE, Named, ensure_episodes
 from decisions.errors import Erased
 from decisions.ingest.decoding import ItemError
 from decisions.ingest.step_schemas import EpisodeIn
-from decisions.ledger import COST_GRAIN, Kept, Outcome, check_moment, find_agents, unknown_agent
 from decisions.models import Episode
 from workspaces.actors import Actor
 

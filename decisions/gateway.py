@@ -20,19 +20,13 @@ from django.db import transaction
 from django.utils import timezone
 from msgspec import UNSET
 
+from decisions.agent_rooms import AgentRoom, get_agent_room, space_of
+from decisions.batches import check_id, content_hash, resolve_episodes
 from decisions.errors import Erased, IdConflict
 from decisions.exploration import acting_policy, draw_action
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of, write_within
-from decisions.ledger import (
-    DECISION_TABLE,
-    AgentRoom,
-    check_id,
-    content_hash,
-    get_agent_room,
-    resolve_episodes,
-    space_of,
-)
+from decisions.ledger import DECISION_TABLE
 from decisions.models import ActionSpaceKind, Decision
 from decisions.outcome_spread import mark_late_decisions
 from decisions.prompts import PromptError, render_prompt

@@ -13,11 +13,11 @@ from django.db import transaction
 from django.utils import timezone
 from msgspec import UNSET, Meta, UnsetType
 
+from decisions.batches import Kept, Outcome, check_id, check_moment, content_hash
 from decisions.erased_names import CHANGE, ITEM, find_erased
 from decisions.errors import Erased, IdConflict
 from decisions.ingest.decoding import ItemError, fault_of
 from decisions.ingest.schemas import Count, Moment, Name, Share, Text
-from decisions.ledger import Kept, Outcome, check_id, check_moment, content_hash
 from decisions.models import Decision, Item, ItemOutcome, Project, StatusChange, Verdict
 from decisions.notes_app.outcomes import expected_minutes
 from decisions.outcome_spread import spread_outcomes

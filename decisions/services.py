@@ -13,9 +13,10 @@ from django.db import transaction
 from django.db.models import Max
 
 from decisions.actions import check_schema
+from decisions.agent_rooms import space_of
 from decisions.errors import Erased, InvalidRewardSpec, InvalidTemplate
+from decisions.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
-from decisions.ledger import record_feedback, space_of
 from decisions.models import (
     ActionSpaceKind,
     Agent,

@@ -11,22 +11,12 @@ from typing import Any
 from django.utils import timezone
 from msgspec import UNSET
 
+from decisions.agent_rooms import AgentRoom, find_agents, unknown_agent
+from decisions.batches import Outcome, as_cost, check_id, check_moment, content_hash, prepare_rows, write_batch
 from decisions.episodes import Named, find_erased_episodes
 from decisions.errors import Erased
 from decisions.ingest.step_schemas import StepIn
 from decisions.ingest.writer import Row, Table
-from decisions.ledger import (
-    AgentRoom,
-    Outcome,
-    as_cost,
-    check_id,
-    check_moment,
-    content_hash,
-    find_agents,
-    prepare_rows,
-    unknown_agent,
-    write_batch,
-)
 from decisions.models import Decision
 from decisions.tombstones import ERASED_HASH
 from workspaces.actors import Actor

@@ -19,8 +19,10 @@ from django.db import transaction
 from django.utils import timezone
 from msgspec import UnsetType
 
+from decisions.agent_rooms import find_agents
 from decisions.episode_facts import record_episodes
 from decisions.episodes import find_erased_episodes
+from decisions.feedback import record_feedback
 from decisions.importers.formats import Format
 from decisions.importers.reading import find_files
 from decisions.importers.records import (
@@ -39,7 +41,7 @@ from decisions.importers.records import (
 from decisions.importers.tau_bench import RESPOND
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.step_schemas import StepIn
-from decisions.ledger import find_agents, record_decisions, record_feedback
+from decisions.ledger import record_decisions
 from decisions.models import ActionSpaceKind, Agent, Episode, ErasedName
 from decisions.services import AgentSetup, create_agent
 from decisions.steps import record_steps

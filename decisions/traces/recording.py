@@ -18,12 +18,15 @@ import msgspec
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
+from decisions.agent_rooms import AgentRoom, find_agents
+from decisions.batches import COST_GRAIN, check_id
 from decisions.episodes import Named, ensure_episodes, in_order
 from decisions.errors import Erased
+from decisions.feedback import record_feedback
 from decisions.ingest.decoding import ItemError, fault_of
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.writer import Row, columns_of, write_within
-from decisions.ledger import COST_GRAIN, AgentRoom, check_id, find_agents, record_decisions, record_feedback
+from decisions.ledger import record_decisions
 from decisions.models import ActionSpaceKind, Agent, Decision, Episode, Step
 from decisions.services import AgentSetup, create_agent
 from decisions.steps import STEP_TABLE

@@ -34,7 +34,7 @@ class Station:
 STATIONS = (
     Station("serve", "a model answers an agent", "decisions/gateway.py"),
     Station("record", "what was decided, and how", "decisions/ingest/writer.py"),
-    Station("feedback", "observed afterwards", "decisions/ledger.py"),
+    Station("feedback", "observed afterwards", "decisions/feedback.py"),
     Station("reward", "a number, reckoned at night", "decisions/rewards/reckoning.py"),
     Station("dataset", "rewarded decisions, frozen", "training/datasets.py"),
     Station("train", "a run, a process of its own", "training/supervision.py"),

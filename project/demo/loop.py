@@ -13,8 +13,8 @@ from typing import Any
 from django.conf import settings
 
 from decisions import gateway
+from decisions.feedback import record_feedback
 from decisions.ingest.schemas import DecideItem, FeedbackIn
-from decisions.ledger import record_feedback
 from decisions.models import Agent, Decision, Feedback
 from decisions.services import AgentSetup, create_agent
 from decisions.tasks import MATURE_OUTCOMES, RECKON_REWARDS

@@ -222,7 +222,7 @@ class TestRepeats:
 
 class TestAgents:
     def test_a_new_version_and_a_change_count_from_the_next_decision_on(self, client, agent, by):
-        from decisions.ledger import find_agents
+        from decisions.agent_rooms import find_agents
         from decisions.services import AgentSetup, create_agent_version
 
         assert client.post("decisions", body(action="travel")).status_code == 201
@@ -236,7 +236,7 @@ class TestAgents:
         assert find_agents(by, ["filer", "nobody"])["filer"].agent.name == "Renamed"
 
     def test_a_known_agent_costs_one_query(self, agent, by, django_assert_num_queries):
-        from decisions.ledger import find_agents
+        from decisions.agent_rooms import find_agents
 
         find_agents(by, ["filer"])
         with django_assert_num_queries(1):

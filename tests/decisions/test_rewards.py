@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decisions.errors import InvalidRewardSpec
+from decisions.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
-from decisions.ledger import record_feedback
 from decisions.models import Feedback, Reward
 from decisions.rewards.components import COMPONENTS, ComponentError, Observed, normalise, total
 from decisions.rewards.reckoning import SQL_COMPONENTS, reckon_rewards, rewards_as_of

@@ -15,8 +15,8 @@ from typing import Any
 from django.conf import settings
 
 from decisions import gateway
+from decisions.feedback import record_feedback
 from decisions.ingest.schemas import DecideItem, FeedbackIn
-from decisions.ledger import record_feedback
 from decisions.models import Agent, AgentVersion, Decision
 from decisions.rewards.reckoning import reckon_rewards
 from decisions.services import AgentSetup, create_agent, create_agent_version, current_reward_spec
