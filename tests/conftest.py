@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,13 @@ from tests import factories
 from tests.engine_task import base_version, tiny_run
 
 __all__ = ["base_version", "tiny_run"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell ignores Ctrl-C for what it starts in the background, CI's too, and so would every test of an interrupt,
+    for ever."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
