@@ -70,6 +70,7 @@ def _authenticate(request: HttpRequest, ways: Sequence[type[BaseAuthentication]]
     """None where the view will turn the request away. The view does not ask the database for the key again."""
     # Not by `Request.user`, which would put the actor in the place of the session's person.
     asked = Request(request)
+    asked.parser_context.clear()  # it refers to itself by it, and would keep the body until cycles are collected
     try:
         for way in ways:
             if (found := way().authenticate(asked)) is not None:
