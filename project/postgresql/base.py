@@ -7,6 +7,9 @@ import select
 import psycopg
 from django.db.backends.postgresql import base
 
+# Closed or lost, or in a transaction that has failed: `SELECT 1` would fail as well.
+BROKEN = (psycopg.pq.TransactionStatus.UNKNOWN, psycopg.pq.TransactionStatus.INERROR)
+
 
 class DatabaseWrapper(base.DatabaseWrapper):
     """Looks at the socket: a server that has ended, or ended the session, has closed it or said so, and then something
@@ -15,7 +18,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     """
 
     def is_usable(self) -> bool:
-        if self.connection is None or self.connection.closed:
+        if self.connection is None or self.connection.pgconn.transaction_status in BROKEN:
             return False
         try:
             waiting = select.poll()  # and not select.select, which knows no descriptor above 1023

@@ -2,7 +2,7 @@
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import DataError, connection, transaction
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -26,6 +26,15 @@ def test_a_dead_connection_is_not(how) -> None:
     end_session() if how == "ended by the server" else connection.connection.close()
     assert not connection.is_usable()
     connection.close()
+
+
+def test_a_failed_transaction_is_not_usable_until_it_is_taken_back() -> None:
+    with transaction.atomic():
+        with pytest.raises(DataError), connection.cursor() as cursor:
+            cursor.execute("SELECT 1 / 0")
+        assert not connection.is_usable()
+        transaction.set_rollback(True)
+    assert connection.is_usable()
 
 
 def test_a_request_after_the_end_of_its_session_is_answered(api) -> None:
