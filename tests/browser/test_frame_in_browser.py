@@ -64,6 +64,7 @@ class TestPalette:
         tab.keyboard.press("g")
         tab.keyboard.press("d")
         expect(tab.get_by_role("heading", name="Decisions", level=1)).to_be_visible()
+        tab.wait_for_load_state()  # keys are heard once the page's script has run
         tab.keyboard.press("?")
         tab.get_by_label("Single keys act").uncheck()
         tab.get_by_role("button", name="Close").click()
