@@ -20,7 +20,7 @@ from django.db import transaction
 from django.utils import timezone
 from msgspec import UNSET
 
-from decisions.agent_rooms import AgentRoom, get_agent_room, space_of
+from decisions.agent_rooms import AgentRoom, get_agent_room
 from decisions.batches import check_id, content_hash, resolve_episodes
 from decisions.errors import Erased, IdConflict
 from decisions.exploration import acting_policy, draw_action
@@ -113,7 +113,7 @@ def _ask(room: AgentRoom, router: Router, items: Sequence[DecideItem], now: dt.d
             continue
         if room.version.options is not None and item.options not in (None, room.version.options):
             faults.append(FieldFault(f"{path}options", "differ from those of the agent's version", "the same, or none"))
-        if (schema := space_of(room.version).state) is not None:
+        if (schema := room.space.state) is not None:
             faults += [replace(fault, field=path + fault.field) for fault in schema.faults(item.state)]
         if len(set(options)) != len(options):
             faults.append(FieldFault(f"{path}options", "names an option twice", "each option once"))

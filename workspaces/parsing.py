@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
 from typing import IO, Any
 
 import msgspec
@@ -126,8 +125,9 @@ def inflate(body: bytes, *, limit: int) -> bytes:
     return inflated
 
 
-def read_body(stream: IO[bytes], *, limit: int = MAX_BODY, context: Mapping[str, Any] | None = None) -> bytes:
-    """The checked bytes of a request; `context` is the parser's. Raises as the checks do, and UnsupportedEncoding."""
+def read_body(stream: IO[bytes], *, limit: int = MAX_BODY, context: dict[str, Any] | None = None) -> bytes:
+    """The checked bytes of a request; `context` is the parser's, and is emptied. Raises as the checks do, and
+    UnsupportedEncoding."""
     body = stream.read(limit + 1)
     request = (context or {}).get("request")
     encoding = request.headers.get("Content-Encoding", "").strip().lower() if request is not None else ""
@@ -137,6 +137,9 @@ def read_body(stream: IO[bytes], *, limit: int = MAX_BODY, context: Mapping[str,
     elif encoding not in {"", "identity"}:
         raise UnsupportedEncoding(f"A Content-Encoding of {encoding[:40]!r} is not taken; send gzip, or none.")
     check_body(body, limit=limit)
+    if context is not None:
+        # The request refers to itself by it: megabytes would wait for the collector of cycles.
+        context.clear()
     return body
 
 
@@ -162,11 +165,7 @@ class RawJSONParser(BaseParser):
     limit = MAX_BODY
 
     def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
-        body = read_body(stream, limit=self.limit, context=parser_context)
-        if parser_context is not None:
-            # The request refers to itself by it: megabytes would wait for the collector of cycles.
-            parser_context.clear()
-        return body
+        return read_body(stream, limit=self.limit, context=parser_context)
 
 
 class RawBatchParser(RawJSONParser):

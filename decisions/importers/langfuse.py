@@ -32,7 +32,6 @@ from decisions.importers.records import (
     make_feedback,
     make_step,
     number_of,
-    object_of,
     text_of,
 )
 from decisions.importers.spill import LARGEST_GROUP, Spill, Spilled
@@ -44,17 +43,7 @@ SOURCES = {"ANNOTATION": "human", "EVAL": "llm", "API": "system"}
 
 def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
     with Spill() as spill:
-        for record in read_json_files(files, reading):
-            if isinstance(record, Refusal):
-                yield record
-                continue
-            try:
-                row = object_of(record.value, "the row")
-                kind, key = _table_of(row)
-            except Refused as error:
-                yield Refusal(record.place, error.field, error.reason)
-                continue
-            spill.add(key, kind, record.place, row)
+        yield from spill.fill(read_json_files(files, reading), _table_of)
         for trace_id, group in spill.groups():
             yield from _read_group(trace_id, group, reading)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
-from decisions.importers.records import Place
+from decisions.importers.records import Place, Record, Refusal, Refused, object_of
 
 LARGEST_GROUP = 20_000
 
@@ -51,6 +51,23 @@ class Spill:
             "INSERT INTO row (key, kind, file, line, value) VALUES (?, ?, ?, ?, ?)",
             [key, kind, place.file, place.line, msgspec.json.encode(value)],
         )
+
+    def fill(
+        self, records: Iterable[Record | Refusal], table_of: Callable[[dict[str, Any]], tuple[str, str]]
+    ) -> Iterator[Refusal]:
+        """Adds the records that are rows, and gives the others back. `table_of` finds a row's kind and key, or raises
+        Refused."""
+        for record in records:
+            if isinstance(record, Refusal):
+                yield record
+                continue
+            try:
+                row = object_of(record.value, "the row")
+                kind, key = table_of(row)
+            except Refused as error:
+                yield Refusal(record.place, error.field, error.reason)
+                continue
+            self.add(key, kind, record.place, row)
 
     def groups(self) -> Iterator[tuple[str, list[Spilled]]]:
         """Rows by key, in the order in which they were added. Of a group beyond LARGEST_GROUP rows the rest is left."""

@@ -43,17 +43,7 @@ INFERENCE, MODEL_INFERENCE, FEEDBACK = "inference", "model_inference", "feedback
 def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
     """Inferences with all that is about them; then feedback whose target is an episode, or in no file here."""
     with Spill() as spill:
-        for record in read_json_files(files, reading):
-            if isinstance(record, Refusal):
-                yield record
-                continue
-            try:
-                row = object_of(record.value, "the row")
-                kind, key = _table_of(row)
-            except Refused as error:
-                yield Refusal(record.place, error.field, error.reason)
-                continue
-            spill.add(key, kind, record.place, row)
+        yield from spill.fill(read_json_files(files, reading), _table_of)
         for with_inference in (True, False):
             for _, group in spill.groups():
                 if any(row.kind == INFERENCE for row in group) == with_inference:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -107,7 +107,3 @@ class BodyDecoder(Generic[T]):
             raise InvalidInput(
                 f"The list has {count} items.", faults=[FieldFault("", f"{count} items", f"1 to {MAX_ITEMS} items")]
             )
-
-
-def to_builtins(value: Any) -> Any:
-    return msgspec.to_builtins(value)

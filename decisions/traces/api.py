@@ -34,6 +34,7 @@ class ProtobufBody(BaseParser):
         body = stream.read(MAX_BATCH + 1)
         if len(body) > MAX_BATCH:
             raise TooLarge(f"The body has more than {MAX_BATCH} bytes.")
+        parser_context.clear()  # as in workspaces.parsing: the request refers to itself by it
         return otlp.inflate(body, encoding)
 
 

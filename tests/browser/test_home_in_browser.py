@@ -240,4 +240,5 @@ def test_nothing_moves_for_who_wants_no_motion(
 def test_a_station_leads_to_its_page(tab: Any, viewer: Any, scene: Any, log_in: Any) -> None:
     log_in(tab, viewer)
     tab.locator("#station-train").click(position={"x": 20, "y": 60})
-    tab.wait_for_url("**/runs/")
+    expect(tab.get_by_role("heading", name="Runs", level=1)).to_be_visible()
+    assert tab.url.endswith("/runs/")
