@@ -20,8 +20,9 @@ MAX_INTEGER = 2**63 - 1
 # An escaped NUL, but not the text "\u0000" behind an escaped backslash.
 ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 ESCAPED = re.compile(rb"\\.", re.DOTALL)
-NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
-BRACKETS = bytes.maketrans(b"{}", b"[]")
+# The shape of a body: its brackets and quotes, a 0 for each digit, a comma for what parts two numbers.
+SHAPE = bytes.maketrans(b"{}0123456789:-.+", b"[]0000000000,,,,")
+SHAPELESS = bytes(set(range(256)) - set(b'[]{}"0123456789,:-.+'))
 DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 LONG_NUMBER = b"0" * 19
 HOLDS_NUL = "The body holds a NUL character, which text cannot hold here."
@@ -49,13 +50,18 @@ def deepest(body: bytes) -> int:
     return most
 
 
-def nests_deeper(body: bytes, levels: int) -> bool:
-    """Whether `deepest` is over `levels`, without a step of Python for each byte: a batch takes about a millisecond.
+def shape_of(body: bytes) -> bytes:
+    """What is left of JSON for the two checks below: a quarter of a batch, for one scan of it."""
+    return (ESCAPED.sub(b"", body) if b"\\" in body else body).translate(SHAPE, SHAPELESS)
+
+
+def nests_deeper(body: bytes, levels: int, shape: bytes | None = None) -> bool:
+    """Whether `deepest` is over `levels`, without a step of Python for each byte.
 
     Strings vanish, then pairs of brackets from the inside out, one level in each round. What is left after `levels`
     rounds is too deep or not JSON, and is looked at byte by byte.
     """
-    bare = (ESCAPED.sub(b"", body) if b"\\" in body else body).translate(BRACKETS, NOT_STRUCTURE).replace(b'""', b"")
+    bare = (shape or shape_of(body)).translate(None, b"0,").replace(b'""', b"")
     if b'"' in bare:  # a string with brackets in it
         bare = b"".join(bare.split(b'"')[::2])
     for _ in range(levels):
@@ -63,6 +69,11 @@ def nests_deeper(body: bytes, levels: int) -> bool:
         if not bare:
             return False
     return deepest(body) > levels
+
+
+def _has_long_number(body: bytes, shape: bytes) -> bool:
+    """Whether 19 digits stand in a row. In the shape they may come from both sides of a letter or a space."""
+    return LONG_NUMBER in shape and LONG_NUMBER in body.translate(DIGITS)
 
 
 def check_body(body: bytes, *, limit: int = MAX_BODY) -> None:
@@ -75,9 +86,10 @@ def check_body(body: bytes, *, limit: int = MAX_BODY) -> None:
     # One byte is found many times faster than two: most bodies escape nothing.
     if b"\\" in body and b"\\u" in body:
         _check_escapes(body)
-    if nests_deeper(body, MAX_DEPTH):
+    shape = shape_of(body)
+    if nests_deeper(body, MAX_DEPTH, shape):
         raise InvalidInput(f"The body nests deeper than {MAX_DEPTH} levels.")
-    if LONG_NUMBER in body.translate(DIGITS):
+    if _has_long_number(body, shape):
         _check_integers(body)
 
 
