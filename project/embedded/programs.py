@@ -82,7 +82,8 @@ def _list_programs(layout: Layout, host: str, port: int, model_port: int | None)
     programs = [
         Program(
             "web",
-            (*web, "--workers", "2", "--blocking-threads", "4", "--backpressure", "128", "--respawn-failed-workers",
+            # Connections fall on workers by chance: of two, one often had all to do (docs/results.md, "Recording").
+            (*web, "--workers", "4", "--blocking-threads", "4", "--backpressure", "128", "--respawn-failed-workers",
              "--workers-kill-timeout", "5", "project.wsgi:application"),
         ),
         # SIGTERM lets a job end within the time; what is cut off is taken up again when its lease has run out.
