@@ -89,10 +89,15 @@ class Space:
         faults = self.state.faults(state) if self.state is not None else []
         return faults + self.action_faults(action, options=options, state=state)
 
-    def fits_plainly(self, action: Any, options: Sequence[str] | None) -> bool:
-        """Whether the action is one of the options and nothing else is asked: then there are no `faults`. For batches,
+    def fits_plainly(self, actions: Sequence[Any], options: Sequence[str] | None) -> bool:
+        """Whether every action is one of the options and nothing else is asked: then none has `faults`. For batches,
         where most are so; False says nothing."""
-        return self.kind == "choice" and self.state is None and options is not None and action in options
+        if self.kind != "choice" or self.state is not None or options is None:
+            return False
+        try:
+            return set(actions).issubset(options)
+        except TypeError:  # an action that is an object or a list
+            return False
 
     def action_faults(
         self, action: Any, *, options: Sequence[str] | None, state: Mapping[str, Any]

@@ -61,7 +61,7 @@ _in_order = msgspec.json.Encoder(order="deterministic").encode
 
 
 def content_hash(item: Any) -> bytes:
-    """SHA-256 of what the client sent, keys in order: equal content under one id is a repeat."""
+    """SHA-256 of what the client sent, keys in order and defaults left out: equal content under one id is a repeat."""
     return hashlib.sha256(_in_order(item)).digest()
 
 
@@ -116,7 +116,7 @@ def write_batch(table: Table, items: Sequence[tuple[int, Any]], prepare: Prepare
 
 def _write_batch(table: Table, prepared: Prepared, by: Actor) -> Outcome:
     places, columns, errors = prepared.places, prepared.columns, list(prepared.errors)
-    ids: list[uuid.UUID] = columns.get("id", [])
+    ids: Sequence[uuid.UUID] = columns.get("id", [])
     if not ids:
         return Outcome([], errors)
     repeats: dict[int, uuid.UUID] = {}

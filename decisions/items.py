@@ -34,7 +34,7 @@ Labels = Annotated[list[Label], Meta(max_length=100)]
 Minutes = Annotated[float, Meta(ge=0, le=1e9)]
 
 
-class StatusChangeIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class StatusChangeIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """An item's status changed. `status` DONE or COLD_STORAGE ends it: then `cycles`, `blocked`, `abandoned`, `minutes`
     (against `expected_minutes`, or the swimlane's own) and `alignment` reach all its decisions as feedback.
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from django.utils import timezone
 from msgspec import UNSET
+from msgspec.structs import astuple
 
 from decisions.agent_rooms import AgentRoom, find_agents, unknown_agent
 from decisions.batches import (
@@ -69,6 +70,8 @@ DECISION_TABLE = Table(
     },
 )
 
+AS_GIVEN = DECISION_TABLE.columns.keys() & set(DecisionIn.__struct_fields__)
+
 
 def record_decisions(
     *, by: Actor, items: Sequence[tuple[int, DecisionIn]], since: dt.datetime | None = None
@@ -106,77 +109,82 @@ def _prepare_decisions(
     now: dt.datetime,
     since: dt.datetime | None,
 ) -> Prepared:
-    """Checked one by one, then turned a column at a time: a thousand dictionaries cost more than all the checks."""
+    """Checked, then turned a column at a time: a thousand dictionaries cost more than all the checks."""
     errors: list[ItemError] = []
-    places: list[int] = []
-    good: list[DecisionIn] = []
-    of_agent: list[AgentRoom] = []
-    options: list[list[str] | None] = []
-    acted: list[uuid.UUID | None] = []
-    low, high = uuid7_bound(now - OLDEST if since is None else since).int, uuid7_bound(now + NEWEST).int
-    for index, item in items:
-        room = rooms.get(item.agent)
-        if room is None:
-            errors.append(ItemError(index, InvalidInput.code, (unknown_agent(item.agent),)))
-            continue
-        offered = room.version.options if item.options is None else item.options
-        faults: list[FieldFault] = []
-        if item.observed_at is not UNSET and not EARLIEST <= item.observed_at <= LATEST:
-            faults += check_moment(item.observed_at)
-        if item.id is not UNSET and not is_uuid7_between(item.id, low, high):
-            faults += check_id(item.id, now, since)
-        if item.options is not None and room.version.options not in (None, item.options):
-            faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
-        if not room.space.fits_plainly(item.action, offered):
-            faults += room.space.faults(item.action, options=offered, state=item.state)
-        version_id = None
-        if (item.model_version is None) == (item.policy_name is None):
-            faults.append(FieldFault("policy_name", "give exactly one of policy_name and model_version", "who acted"))
-        elif item.model_version is not None:
-            version_id = versions.get((room.agent.registered_model_id, item.model_version))
-            if version_id is None:
-                told = f"{item.model_version} is not registered"
-                faults.append(FieldFault("model_version", told, "a version's number"))
-        if faults:
-            errors.append(ItemError(index, InvalidInput.code, tuple(faults)))
-            continue
-        places.append(index)
-        good.append(item)
-        of_agent.append(room)
-        options.append(offered)
-        acted.append(version_id)
+    given = _turn(items)
+    if items and not _is_plain(given, rooms, now, since):
+        faults = {index: _find_faults(item, rooms, versions, now, since) for index, item in items}
+        errors = [ItemError(index, InvalidInput.code, tuple(found)) for index, found in faults.items() if found]
+        items = [(index, item) for index, item in items if not faults[index]]
+        given = _turn(items)
+    if not items:
+        return Prepared([], {}, errors)
+    of_agent = [rooms[slug] for slug in given["agent"]]
+    acted = zip(of_agent, given["model_version"], strict=True)
+    offered = zip(of_agent, given["options"], strict=True)
     columns: Columns = {
-        "id": [uuid7() if item.id is UNSET else item.id for item in good],
-        "workspace_id": [by.workspace.id] * len(good),
+        "id": [uuid7() if row_id is UNSET else row_id for row_id in given["id"]],
+        "workspace_id": [by.workspace.id] * len(items),
         "agent_id": [room.agent.id for room in of_agent],
         "agent_version_id": [room.version.id for room in of_agent],
-        "episode_id": [item.episode for item in good],  # a name until resolve_episodes
-        "step_number": [item.step_number for item in good],
-        "unit": [item.unit for item in good],
-        "external_id": [item.external_id for item in good],
-        "item_ref": [item.item_ref or None for item in good],
-        "project_ref": [item.project_ref or None for item in good],
-        "user_ref": [item.user_ref or None for item in good],
-        "state": [item.state for item in good],
-        "options": options,
-        "action": [item.action for item in good],
-        "next_state": [item.next_state or None for item in good],
-        "completion": [item.completion for item in good],
-        "confidence": [item.confidence for item in good],
-        "reasoning": [item.reasoning for item in good],
-        "alternatives": [item.alternatives for item in good],
-        "propensity": [item.propensity for item in good],
-        "temperature": [item.temperature for item in good],
-        "epsilon": [item.epsilon for item in good],
-        "model_version_id": acted,
-        "policy_name": [item.policy_name for item in good],
-        "exposure_id": [None] * len(good),
-        "latency_ms": [item.latency_ms for item in good],
-        "tokens_in": [item.tokens_in for item in good],
-        "tokens_out": [item.tokens_out for item in good],
-        "cost": [as_cost(item.cost) for item in good],
-        "observed_at": [now if item.observed_at is UNSET else item.observed_at for item in good],
-        "recorded_at": [now] * len(good),
-        "content_hash": [content_hash(item) for item in good],
+        "episode_id": given["episode"],  # a name until resolve_episodes
+        "options": [room.version.options if options is None else options for room, options in offered],
+        "next_state": [state or None for state in given["next_state"]],
+        "model_version_id": [
+            None if number is None else versions[room.agent.registered_model_id, number] for room, number in acted
+        ],
+        "exposure_id": [None] * len(items),
+        "cost": [as_cost(cost) for cost in given["cost"]],
+        "observed_at": [now if moment is UNSET else moment for moment in given["observed_at"]],
+        "recorded_at": [now] * len(items),
+        "content_hash": [content_hash(item) for _, item in items],
     }
-    return Prepared(places, columns, errors)
+    return Prepared([index for index, _ in items], {name: given[name] for name in AS_GIVEN} | columns, errors)
+
+
+def _turn(items: Sequence[tuple[int, DecisionIn]]) -> Columns:
+    columns = zip(*(astuple(item) for _, item in items), strict=True)
+    return dict(zip(DecisionIn.__struct_fields__, columns, strict=bool(items)))
+
+
+def _is_plain(given: Columns, rooms: dict[str, AgentRoom], now: dt.datetime, since: dt.datetime | None) -> bool:
+    """Whether nothing can be wrong with these items, asked of whole columns; most batches are so. False says nothing:
+    one agent, its own options, another's policy is all that it knows."""
+    room = rooms.get(given["agent"][0])
+    count = len(given["agent"])
+    if room is None or not given["agent"].count(given["agent"][0]) == given["options"].count(None) == count:
+        return False
+    if given["model_version"].count(None) < count or None in given["policy_name"]:
+        return False
+    moments = [moment for moment in given["observed_at"] if moment is not UNSET]
+    if moments and not EARLIEST <= min(moments) <= max(moments) <= LATEST:
+        return False
+    low, high = uuid7_bound(now - OLDEST if since is None else since).int, uuid7_bound(now + NEWEST).int
+    if not all(is_uuid7_between(row_id, low, high) for row_id in given["id"] if row_id is not UNSET):
+        return False
+    return room.space.fits_plainly(given["action"], room.version.options)
+
+
+def _find_faults(
+    item: DecisionIn,
+    rooms: dict[str, AgentRoom],
+    versions: dict[tuple[uuid.UUID | None, int], uuid.UUID],
+    now: dt.datetime,
+    since: dt.datetime | None,
+) -> list[FieldFault]:
+    room = rooms.get(item.agent)
+    if room is None:
+        return [unknown_agent(item.agent)]
+    faults = check_moment(item.observed_at)
+    if item.id is not UNSET:
+        faults += check_id(item.id, now, since)
+    offered = room.version.options if item.options is None else item.options
+    if item.options is not None and room.version.options not in (None, item.options):
+        faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
+    faults += room.space.faults(item.action, options=offered, state=item.state)
+    if (item.model_version is None) == (item.policy_name is None):
+        faults.append(FieldFault("policy_name", "give exactly one of policy_name and model_version", "who acted"))
+    elif item.model_version is not None and (room.agent.registered_model_id, item.model_version) not in versions:
+        told = f"{item.model_version} is not registered"
+        faults.append(FieldFault("model_version", told, "a version's number"))
+    return faults

@@ -1,4 +1,8 @@
-"""What the ingest endpoints take, decoded and checked by msgspec in one pass."""
+"""What the ingest endpoints take, decoded and checked by msgspec in one pass.
+
+`omit_defaults`: a field that was left out is no part of the content hash, so that one that becomes known later does not
+turn what was sent before into other content.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ class Alternative(msgspec.Struct, forbid_unknown_fields=True):
     probability: Share | None = None
 
 
-class DecisionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+class DecisionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False, omit_defaults=True):
     """One decision that an agent made elsewhere. `id` is a uuid7 within 400 days back and 1 hour ahead; other ids go
     to `external_id`. `policy_name` names an outside model; leave it out when `model_version` (its number) acted."""
 
@@ -55,14 +59,13 @@ class DecisionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fa
     tokens_in: Count | None = None
     tokens_out: Count | None = None
     cost: Annotated[float, Meta(ge=0, le=999_999)] | None = None
-    # UNSET and not None: these are no part of the content hash of what was sent before they were known.
-    item_ref: Name | UnsetType | None = UNSET
-    project_ref: Name | UnsetType | None = UNSET
-    user_ref: Name | UnsetType | None = UNSET
-    next_state: dict[str, Any] | UnsetType | None = UNSET
+    item_ref: Name | None = None
+    project_ref: Name | None = None
+    user_ref: Name | None = None
+    next_state: dict[str, Any] | None = None
 
 
-class FeedbackIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+class FeedbackIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False, omit_defaults=True):
     """Something observed after a decision. Give exactly one of decision_id, episode_id and unit.
 
     The metric `verdict` takes confirmed, corrected, overridden or ignored; any other takes a number, text or boolean.
@@ -80,7 +83,7 @@ class FeedbackIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fa
     supersedes: uuid.UUID | None = None
 
 
-class DecideItem(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class DecideItem(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """One input on which an agent is asked to decide. `options` where the agent's version fixes none."""
 
     state: dict[str, Any]
@@ -90,6 +93,6 @@ class DecideItem(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     step_number: Count | None = None
     external_id: Text | None = None
     id: uuid.UUID | UnsetType = UNSET
-    item_ref: Name | UnsetType | None = UNSET
-    project_ref: Name | UnsetType | None = UNSET
-    user_ref: Name | UnsetType | None = UNSET
+    item_ref: Name | None = None
+    project_ref: Name | None = None
+    user_ref: Name | None = None

@@ -14,7 +14,7 @@ Cost = Annotated[float, Meta(ge=0, le=999_999)]
 Points = Annotated[list[Long], Meta(max_length=1000)]
 
 
-class StepIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class StepIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """Something that happened inside an episode or on the way to a decision. Give `decision_id`, or `agent` and
     `episode` (its name; `trace:` and 32 hex digits for the episode of an OpenTelemetry trace), or all three.
 

@@ -45,7 +45,7 @@ class Written:
 
 
 Row = dict[str, Any]
-Columns = dict[str, list[Any]]
+Columns = dict[str, Sequence[Any]]
 """The values of a column for every row, in one order. What is no column of the table is left out when it is written."""
 # Up to so many rows the one statement is cheaper, whatever it costs PostgreSQL to take JSON apart.
 FEW = 4
@@ -87,9 +87,8 @@ def write_columns(table: Table, columns: Columns, *, repeated: bool = False) -> 
         return Written()
     # In one order everywhere: two batches with the same ids would otherwise wait for each other.
     keys = [row_id.int for row_id in ids]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    if order != list(range(len(keys))):
-        columns = keep_places(columns, order)
+    if keys != sorted(keys):
+        columns = keep_places(columns, sorted(range(len(keys)), key=keys.__getitem__))
     if repeated or is_few(columns):
         return _insert_missing(table, columns)
     _copy(table, columns)
@@ -108,8 +107,11 @@ def is_repeat(error: IntegrityError) -> bool:
 def _copy(table: Table, columns: Columns) -> None:
     """In COPY's text format, made a column at a time: the driver's way row by row costs many times as much."""
     cells = {name: made for name, kind in table.columns.items() if (made := _cells(kind, columns[name])) is not None}
-    lines = b"\n".join(map(b"\t".join, zip(*cells.values(), strict=True)))
-    statement = _copy_statement(table.name, tuple(cells))
+    same = {name: made for name, made in cells.items() if isinstance(made, bytes)}
+    other = {name: made for name, made in cells.items() if isinstance(made, list)}
+    begin = b"".join(cell + b"\t" for cell in same.values())
+    lines = begin + (b"\n" + begin).join(map(b"\t".join, zip(*other.values(), strict=True)))
+    statement = _copy_statement(table.name, (*same, *other))
     with connection.cursor() as cursor, connection.wrap_database_errors, cursor.cursor.copy(statement) as copy:
         copy.write(lines)
 
@@ -120,14 +122,15 @@ def _copy_statement(name: str, columns: tuple[str, ...]) -> str:
     return f'COPY "{name}" ({named}) FROM STDIN'
 
 
-def _cells(kind: str, values: list[Any]) -> list[bytes] | None:
-    """In COPY's text format; None when all are null, and the column is left out."""
+def _cells(kind: str, values: Sequence[Any]) -> list[bytes] | bytes | None:
+    """In COPY's text format; one cell when it is the same in every row, None when all are null and the column is left
+    out."""
     first, encode = values[0], _CELLS.get(kind, _unquoted_cells)
     if first is None and values.count(None) == len(values):
         return None
     # The workspace, the agent, the moment, an agent's options: the same object in every row is written once.
     if first is values[-1] and _is_same(kind, first, values):
-        return encode([first]) * len(values)
+        return encode([first])[0]
     told = [value for value in values if value is not None]
     cells = encode(told)
     if len(told) == len(values):
@@ -136,7 +139,7 @@ def _cells(kind: str, values: list[Any]) -> list[bytes] | None:
     return [NULL if value is None else next(rest) for value in values]
 
 
-def _is_same(kind: str, first: Any, values: list[Any]) -> bool:
+def _is_same(kind: str, first: Any, values: Sequence[Any]) -> bool:
     # In JSON 1 and true are equal and not the same. Elsewhere a column has one type, and counting is quicker.
     return len(set(map(id, values))) == 1 if kind == "jsonb" else values.count(first) == len(values)
 

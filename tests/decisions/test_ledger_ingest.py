@@ -15,6 +15,34 @@ from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 NO_UUID7 = "3be670da-6f73-4e29-a4bd-f7bb5ffe2fd3"
+BAD_FIELDS = pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"propensity": 0}, "propensity"),
+        ({"propensity": 1.01}, "propensity"),
+        ({"confidence": -0.1}, "confidence"),
+        ({"epsilon": 2}, "epsilon"),
+        ({"temperature": 0}, "temperature"),
+        ({"action": "gardening"}, "action"),
+        ({"action": 3}, "action"),
+        ({"options": ["a", "travel"]}, "options"),
+        ({"agent": "nobody"}, "agent"),
+        ({"policy_name": None}, "policy_name"),
+        ({"model_version": 1}, "policy_name"),
+        ({"policy_name": None, "model_version": 9}, "model_version"),
+        ({"observed_at": "2026-01-01T00:00:00"}, "observed_at"),
+        ({"observed_at": "9999-12-31T23:59:59-14:00"}, "observed_at"),
+        ({"observed_at": "0001-01-01T00:00:00+14:00"}, "observed_at"),
+        ({"tokens_in": 2**31}, "tokens_in"),
+        ({"cost": 999_999.9999999999}, "cost"),
+        ({"unit": ""}, "unit"),
+        ({"surprise": 1}, "surprise"),
+        ({"alternatives": [{"action": "health"}, {"action": "health", "probability": 2}]}, "alternatives"),
+        ({"id": "not-an-id"}, "id"),
+        ({"id": NO_UUID7}, "id"),
+    ],
+    ids=str,
+)
 
 
 @pytest.fixture
@@ -75,40 +103,23 @@ class TestOneDecision:
         assert row.options == ["finance", "travel", "health"]  # those of the agent's version
         assert row.recorded_at == row.observed_at
 
-    @pytest.mark.parametrize(
-        ("fields", "field"),
-        [
-            ({"propensity": 0}, "propensity"),
-            ({"propensity": 1.01}, "propensity"),
-            ({"confidence": -0.1}, "confidence"),
-            ({"epsilon": 2}, "epsilon"),
-            ({"temperature": 0}, "temperature"),
-            ({"action": "gardening"}, "action"),
-            ({"action": 3}, "action"),
-            ({"options": ["a", "travel"]}, "options"),
-            ({"agent": "nobody"}, "agent"),
-            ({"policy_name": None}, "policy_name"),
-            ({"model_version": 1}, "policy_name"),
-            ({"policy_name": None, "model_version": 9}, "model_version"),
-            ({"observed_at": "2026-01-01T00:00:00"}, "observed_at"),
-            ({"observed_at": "9999-12-31T23:59:59-14:00"}, "observed_at"),
-            ({"observed_at": "0001-01-01T00:00:00+14:00"}, "observed_at"),
-            ({"tokens_in": 2**31}, "tokens_in"),
-            ({"cost": 999_999.9999999999}, "cost"),
-            ({"unit": ""}, "unit"),
-            ({"surprise": 1}, "surprise"),
-            ({"alternatives": [{"action": "health"}, {"action": "health", "probability": 2}]}, "alternatives"),
-            ({"id": "not-an-id"}, "id"),
-            ({"id": NO_UUID7}, "id"),
-        ],
-        ids=str,
-    )
+    @BAD_FIELDS
     def test_a_bad_field_is_named_and_nothing_is_kept(self, client, fields, field):
         answer = client.post("decisions", body(**fields))
         assert answer.status_code == 400
         assert answer.json()["error"]["code"] == "invalid_input"
         assert any(name.startswith(field) for name in faults(answer)), answer.content
         assert not Decision.objects.exists()
+
+    @BAD_FIELDS
+    def test_it_is_named_among_good_ones_that_are_kept(self, client, fields, field):
+        answer = client.post("decisions", [body(), body(), body(**fields), body()])
+        assert answer.status_code == 207
+        assert [kept["index"] for kept in answer.json()["kept"]] == [0, 1, 3]
+        (error,) = answer.json()["errors"]
+        assert (error["index"], error["code"]) == (2, "invalid_input")
+        assert any(fault["field"].startswith(field) for fault in error["fields"])
+        assert Decision.objects.count() == 3
 
     def test_a_missing_field_is_named(self, client):
         answer = client.post("decisions", {"agent": "filer", "state": {}})
@@ -157,6 +168,8 @@ class TestRepeats:
         sent = body(id=str(uuid7()), propensity=0.5)
         assert client.post("decisions", sent).json()["kept"][0]["duplicate"] is False
         again = client.post("decisions", dict(reversed(sent.items())))  # the order of keys says nothing
+        assert (again.status_code, again.json()["kept"][0]["duplicate"]) == (201, True)
+        again = client.post("decisions", sent | {"unit": None, "item_ref": None})  # nor does null for what was left out
         assert (again.status_code, again.json()["kept"][0]["duplicate"]) == (201, True)
         assert Decision.objects.count() == 1
 
