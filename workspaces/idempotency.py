@@ -30,6 +30,7 @@ from workspaces.errors import FieldFault, InFlight, InvalidInput, KeyReused, Rec
 from workspaces.ids import uuid7
 from workspaces.models import KeptAnswer
 from workspaces.parsing import MAX_BATCH
+from workspaces.starting_over import starting_over
 
 logger = structlog.get_logger(__name__)
 HEADER = "Idempotency-Key"
@@ -58,7 +59,7 @@ class IdempotencyMiddleware:
             actor = _authenticate(request, view.view_class.authentication_classes)  # type: ignore[attr-defined]
             if actor is None or int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BATCH:
                 return None
-            return _answer_once(request, actor, key, lambda: view(request, *args, **kwargs))
+            return starting_over(lambda: _answer_once(request, actor, key, lambda: view(request, *args, **kwargs)))
         except ReckonerError as error:
             return json_error(request, error)
         except (OperationalError, InterfaceError):

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from decisions.erasure import erase_decisions
 from decisions.models import Agent, Decision, Feedback
 from tests.decisions.conftest import body, verdict
 from workspaces import idempotency
@@ -91,6 +92,45 @@ class TestRepeats:
 
     def test_a_body_over_the_limit_is_too_large_with_a_key_as_well(self, client):
         assert client.post("decisions", b"[" + b" " * 11 * 1024 * 1024 + b"]", **KEY).status_code == 413
+
+
+class TestIdsOfBefore:
+    """A fresh key around ids that were recorded already: a batch is then asked again from the start."""
+
+    @pytest.mark.parametrize("size", [3, 8])
+    def test_repeats_and_conflicts_are_told_apart(self, client, size):
+        sent = [body(id=str(uuid7()), episode=f"e{n}") for n in range(size)]
+        assert client.post("decisions", sent[:2]).status_code == 201
+        mixed = [sent[0], sent[1] | {"action": "health"}, *sent[2:]]
+        first, again = (client.post("decisions", mixed, **KEY) for _ in range(2))
+        assert (first.status_code, again.content) == (207, first.content)
+        assert [kept["duplicate"] for kept in first.json()["kept"]] == [True] + [False] * (size - 2)
+        assert [(error["index"], error["code"]) for error in first.json()["errors"]] == [(1, "id_conflict")]
+        names = Decision.objects.order_by("id").values_list("episode__external_id", flat=True)
+        assert list(names) == [f"e{n}" for n in range(size)]
+        assert set(Decision.objects.values_list("action", flat=True)) == {"travel"}
+
+    @pytest.mark.parametrize("size", [3, 8])
+    def test_an_erased_one_costs_the_others_nothing(self, client, agent, size):
+        sent = [body(id=str(uuid7())) for _ in range(size)]
+        client.post("decisions", sent[0])
+        erase_decisions(workspace=agent.workspace, ids=[Decision.objects.get().id], secret=b"s" * 32)
+        answer = client.post("decisions", sent, **KEY)
+        assert [(error["index"], error["code"]) for error in answer.json()["errors"]] == [(0, "erased")]
+        assert [kept["index"] for kept in answer.json()["kept"]] == list(range(1, size))
+        assert Decision.objects.count() == size
+
+    @pytest.mark.parametrize("size", [3, 8])
+    def test_feedback_and_steps_as_well(self, client, size):
+        sent = {
+            "feedback": [verdict(uuid7(), id=str(uuid7())) for _ in range(size)],
+            "steps": [{"id": str(uuid7()), "kind": "span", "agent": "filer", "episode": "e"} for _ in range(size)],
+        }
+        for path, items in sent.items():
+            assert client.post(path, items[0]).status_code == 201
+            answer = client.post(path, items, **{"Idempotency-Key": path})
+            assert (answer.status_code, len(answer.json()["kept"])) == (201, size), answer.content
+            assert [kept["duplicate"] for kept in answer.json()["kept"]] == [True] + [False] * (size - 1)
 
 
 class TestScope:
