@@ -112,8 +112,16 @@ def _prepare_decisions(
     """Checked, then turned a column at a time: a thousand dictionaries cost more than all the checks."""
     errors: list[ItemError] = []
     given = _turn(items)
-    if items and not _is_plain(given, rooms, now, since):
-        faults = {index: _find_faults(item, rooms, versions, now, since) for index, item in items}
+    span = uuid7_bound(now - OLDEST if since is None else since).int, uuid7_bound(now + NEWEST).int
+    if items and not _is_plain(given, rooms, span):
+
+        def find_faults(item: DecisionIn) -> list[FieldFault]:
+            faults = _find_faults(item, rooms, versions)
+            if item.id is not UNSET and not is_uuid7_between(item.id, *span):
+                faults += check_id(item.id, now, since)
+            return faults
+
+        faults = {index: find_faults(item) for index, item in items}
         errors = [ItemError(index, InvalidInput.code, tuple(found)) for index, found in faults.items() if found]
         items = [(index, item) for index, item in items if not faults[index]]
         given = _turn(items)
@@ -147,9 +155,9 @@ def _turn(items: Sequence[tuple[int, DecisionIn]]) -> Columns:
     return dict(zip(DecisionIn.__struct_fields__, columns, strict=bool(items)))
 
 
-def _is_plain(given: Columns, rooms: dict[str, AgentRoom], now: dt.datetime, since: dt.datetime | None) -> bool:
+def _is_plain(given: Columns, rooms: dict[str, AgentRoom], span: tuple[int, int]) -> bool:
     """Whether nothing can be wrong with these items, asked of whole columns; most batches are so. False says nothing:
-    one agent, its own options, another's policy is all that it knows."""
+    one agent, its own options, another's policy is all that it knows. Ids lie within `span`."""
     room = rooms.get(given["agent"][0])
     count = len(given["agent"])
     if room is None or not given["agent"].count(given["agent"][0]) == given["options"].count(None) == count:
@@ -159,25 +167,19 @@ def _is_plain(given: Columns, rooms: dict[str, AgentRoom], now: dt.datetime, sin
     moments = [moment for moment in given["observed_at"] if moment is not UNSET]
     if moments and not EARLIEST <= min(moments) <= max(moments) <= LATEST:
         return False
-    low, high = uuid7_bound(now - OLDEST if since is None else since).int, uuid7_bound(now + NEWEST).int
-    if not all(is_uuid7_between(row_id, low, high) for row_id in given["id"] if row_id is not UNSET):
+    if not all(is_uuid7_between(row_id, *span) for row_id in given["id"] if row_id is not UNSET):
         return False
     return room.space.fits_plainly(given["action"], room.version.options)
 
 
 def _find_faults(
-    item: DecisionIn,
-    rooms: dict[str, AgentRoom],
-    versions: dict[tuple[uuid.UUID | None, int], uuid.UUID],
-    now: dt.datetime,
-    since: dt.datetime | None,
+    item: DecisionIn, rooms: dict[str, AgentRoom], versions: dict[tuple[uuid.UUID | None, int], uuid.UUID]
 ) -> list[FieldFault]:
+    """Of all but its id."""
     room = rooms.get(item.agent)
     if room is None:
         return [unknown_agent(item.agent)]
     faults = check_moment(item.observed_at)
-    if item.id is not UNSET:
-        faults += check_id(item.id, now, since)
     offered = room.version.options if item.options is None else item.options
     if item.options is not None and room.version.options not in (None, item.options):
         faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
