@@ -4,7 +4,6 @@ transaction in which repeats and conflicts are told apart."""
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 from django.db import IntegrityError, transaction
 from msgspec import UNSET, UnsetType
+from xxhash import xxh3_128_digest
 
 from decisions.episodes import ensure_episodes
 from decisions.errors import Erased, IdConflict
@@ -68,12 +68,22 @@ class Prepared:
     errors: list[ItemError]
 
 
-_in_order = msgspec.json.Encoder(order="deterministic").encode
+_in_order = msgspec.json.Encoder(order="deterministic").encode_lines
+
+
+def content_hashes(items: Sequence[Any]) -> list[bytes]:
+    """Of what the client sent in each item, keys in order, defaults left out: equal content under one id is a repeat.
+
+    XXH3 of 128 bits, since it tells repeats from mistakes and guards nothing: whoever makes two contents that collide
+    loses one of their own, and SHA-256 took twice as long as writing the items out.
+    """
+    lines = _in_order(items).split(b"\n")  # JSON holds no raw newline
+    return [xxh3_128_digest(line) for line in lines[:-1]]
 
 
 def content_hash(item: Any) -> bytes:
-    """SHA-256 of what the client sent, keys in order and defaults left out: equal content under one id is a repeat."""
-    return hashlib.sha256(_in_order(item)).digest()
+    """`content_hashes` of one."""
+    return content_hashes([item])[0]
 
 
 def check_id(given: uuid.UUID, now: dt.datetime, since: dt.datetime | None = None) -> list[FieldFault]:

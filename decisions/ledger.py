@@ -21,7 +21,7 @@ from decisions.batches import (
     as_cost,
     check_id,
     check_moment,
-    content_hash,
+    content_hashes,
     write_batch,
 )
 from decisions.ingest.decoding import ItemError
@@ -145,7 +145,7 @@ def _prepare_decisions(
         "cost": [as_cost(cost) for cost in given["cost"]],
         "observed_at": [now if moment is UNSET else moment for moment in given["observed_at"]],
         "recorded_at": [now] * len(items),
-        "content_hash": [content_hash(item) for _, item in items],
+        "content_hash": content_hashes([item for _, item in items]),
     }
     return Prepared([index for index, _ in items], {name: given[name] for name in AS_GIVEN} | columns, errors)
 

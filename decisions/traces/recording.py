@@ -7,7 +7,6 @@ again; what an episode was asked and answered is found anew among its steps afte
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from decisions.agent_rooms import AgentRoom, find_agents
-from decisions.batches import COST_GRAIN, check_id
+from decisions.batches import COST_GRAIN, check_id, content_hash
 from decisions.episodes import Named, ensure_episodes, in_order
 from decisions.errors import Erased
 from decisions.feedback import record_feedback
@@ -96,7 +95,7 @@ def _read(by: Actor, spans: Sequence[Span], now: dt.datetime, refused: list[Refu
             if faults := check_id(told.step.id, now):
                 refused.append(Refusal(span.span_id, f"its start is out of range: {faults[0].expected}"))
                 continue
-            one = _Ready(told, hashlib.sha256(msgspec.json.encode(told, order="deterministic")).digest())
+            one = _Ready(told, content_hash(told))
             if found.setdefault(told.step.id, one).digest != one.digest:
                 refused.append(_conflict(one))
     known = Step.objects.filter(id__in=found).values_list("id", "workspace_id", "content_hash")

@@ -11,8 +11,8 @@ from workspaces.models.workspace import WorkspaceOwned
 class KeptAnswer(WorkspaceOwned):
     """The answer to the first request that a sender made under `key`, written in the transaction of its effect.
 
-    `sender` is an API key's or a person's name; `request_hash` is SHA-256 over method, path, query and body. After a
-    person's erasure some are refusals (`workspaces.erasure`), so that the request still does nothing twice.
+    `sender` is an API key's or a person's name; `request_hash` is over method, path, query and body. After a person's
+    erasure some are refusals (`workspaces.erasure`), so that the request still does nothing twice.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
