@@ -148,6 +148,10 @@ _CHANGE_NAMES = _REMEMBER.format(
     table="decisions_statuschange",
     which="(item_id = ANY(%(item_ids)s) OR decision_id = ANY(%(ids)s)) AND external_id IS NOT NULL",
 )
+EPISODE_IS_ERASED = """(
+       external_id = %(prefix)s || id AND query IN ('', %(erased)s) AND final_response IN ('', %(erased)s)
+       AND (unit = '' OR unit LIKE %(prefix)s || '%%') AND (session = '' OR session LIKE %(prefix)s || '%%'))"""
+"""SQL: nothing is left of an episode since an earlier erasure."""
 # The trace's id says nothing of anyone and keeps a trace that is sent again from becoming a second episode.
 _EPISODES = f"""
 UPDATE decisions_episode
@@ -155,8 +159,7 @@ UPDATE decisions_episode
        session = {_pseudonym("session")}, unit = {_pseudonym("unit")},
        query = {_words("query")}, final_response = {_words("final_response")}
  WHERE workspace_id = %(workspace)s AND id = ANY(%(episodes)s)
-   AND NOT (external_id = %(prefix)s || id AND query IN ('', %(erased)s) AND final_response IN ('', %(erased)s)
-            AND (unit = '' OR unit LIKE %(prefix)s || '%%') AND (session = '' OR session LIKE %(prefix)s || '%%'))
+   AND NOT {EPISODE_IS_ERASED}
 """  # noqa: S608
 # An item or a project goes with its last decision that still says something.
 _ALONE = f"""

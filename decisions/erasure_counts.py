@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db import connection
 
-from decisions.erasure import MINE, Person, field_of, whose
-from decisions.tombstones import NOT_ERASED
+from decisions.erasure import EPISODE_IS_ERASED, MINE, Person, field_of, whose
+from decisions.tombstones import ERASED_TEXT, NOT_ERASED, PSEUDONYM_PREFIX
 from models_registry.erasure import count_exposures
 from workspaces.models import Workspace
 
@@ -47,7 +47,7 @@ SELECT (SELECT count(*) FROM mine),
        (SELECT count(*) FROM decisions_step WHERE decision_id IN (SELECT id FROM mine))
        + (SELECT count(*) FROM decisions_step
            WHERE decision_id IS NULL AND episode_id IN (SELECT id FROM episodes) AND {NOT_ERASED}),
-       (SELECT count(*) FROM episodes),
+       (SELECT count(*) FROM decisions_episode WHERE id IN (SELECT id FROM episodes) AND NOT {EPISODE_IS_ERASED}),
        (SELECT count(*) FROM items WHERE NOT shared),
        (SELECT count(*) FROM projects WHERE NOT shared),
        (SELECT count(*) FROM decisions_statuschange
@@ -71,7 +71,7 @@ def count_person(*, workspace: Workspace, person: Person) -> dict[str, int]:
     with connection.cursor() as cursor:
         cursor.execute(
             _COUNTS.format(mine=mine),
-            whose(workspace, person) | {"unit": person.unit},
+            whose(workspace, person) | {"unit": person.unit, "prefix": PSEUDONYM_PREFIX, "erased": ERASED_TEXT},
         )
         *numbers, exposures = cursor.fetchone()
     counts = dict(zip(COUNTED, numbers, strict=True))

@@ -238,6 +238,16 @@ class TestTombstones:
         assert texts_of("ann") == []
         assert [Decision.objects.get(id=row.id).state for row in kept] == [row.state for row in kept]
 
+    def test_an_episode_that_went_with_another_person_is_not_counted_again(self, workspace, agent):
+        shared = EpisodeFactory(agent=agent, unit="ann", query="Where is Ann's file?")
+        for unit in ("ann", "bob"):
+            DecisionFactory(agent=agent, unit=unit, episode=shared)
+        bob = Person("unit", "bob")
+        assert [count_person(workspace=workspace, person=one)["episodes"] for one in (ANN, bob)] == [1, 1]
+        assert erase(workspace)["episodes"] == 1
+        assert count_person(workspace=workspace, person=bob)["episodes"] == 0
+        assert erase(workspace, bob)["episodes"] == 0
+
     def test_a_project_that_only_the_item_names(self, workspace, agent):
         ItemFactory(workspace=workspace, ref="item-ann", title="Ann's", project_ref="opus-ann")
         ProjectFactory(workspace=workspace, ref="opus-ann", name="Ann's opus")
