@@ -13,6 +13,7 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
 from rest_framework import serializers
+from rest_framework.negotiation import DefaultContentNegotiation
 
 from workspaces.idempotency import HEADER, REPLAYED
 
@@ -81,6 +82,12 @@ REFUSALS = {
         "not_found",
         "There is no such thing here.",
     ),
+    406: Refusal(
+        "NotAcceptable",
+        "The Accept header names nothing that this operation answers with.",
+        "not_acceptable",
+        "Could not satisfy the request Accept header.",
+    ),
     409: Refusal(
         "InConflict",
         "Something else holds, as `code` says; or the first request with this Idempotency-Key has no answer yet.",
@@ -135,6 +142,13 @@ REFUSALS = {
         "The database does not answer; send the same request again.",
     ),
 }
+SUCCESSES = {
+    "200": "What was asked for, or what became of it.",
+    "201": "It is recorded.",
+    "202": "It is taken on, and goes on after the answer.",
+    "204": "It is done; there is nothing to say.",
+    "207": "Some items were kept. `errors` says which were not, and why.",
+}
 IDEMPOTENCY_KEY = {
     "name": HEADER,
     "in": "header",
@@ -159,6 +173,9 @@ class EnvelopeSchema(AutoSchema):
         responses = operation["responses"]
         for status in sorted({*self._refused_with(operation), *(int(one) for one in responses if int(one) >= 400)}):
             responses[str(status)] = self._share_refusal(status)
+        for status, response in responses.items():
+            if status in SUCCESSES and not response["description"]:
+                response["description"] = SUCCESSES[status]
         if self.method == "POST":
             operation.setdefault("parameters", []).append(
                 self._share(ResolvedComponent.PARAMETER, "IdempotencyKey", IDEMPOTENCY_KEY)
@@ -171,11 +188,14 @@ class EnvelopeSchema(AutoSchema):
         return operation
 
     def _refused_with(self, operation: dict[str, Any]) -> set[int]:
-        """Who may not, too often, not now; and what goes wrong with parameters, bodies and keys."""
+        """Who may not, not so, too often, not now; and what goes wrong with parameters, bodies and keys."""
         parameters = operation.get("parameters", [])
         places = {parameter["in"] for parameter in parameters}
         has_body = "requestBody" in operation
         statuses = {401, 403, 429, 503}
+        # Some answer in one way, whatever is asked for.
+        if self.view.content_negotiation_class is DefaultContentNegotiation:
+            statuses |= {406}
         if has_body or "query" in places or self.method == "POST":
             statuses |= {400}
         # A cursor that was not made here is not there.

@@ -165,6 +165,25 @@ def test_every_operation_turns_an_anonymous_caller_away_with_the_envelope(docume
         assert error["request_id"] == answer.headers["X-Request-Id"]
 
 
+@pytest.mark.django_db
+def test_every_operation_says_that_it_answers_with_nothing_that_is_asked_for(document, api):
+    """But for exports and traces, which answer in one way."""
+    stating = [(method, path) for method, path, operation in operations(document) if "406" in operation["responses"]]
+    assert len(stating) == len(list(operations(document))) - 4
+    for method, path in stating:
+        url = path.replace("{slug}", "filer").replace("{id}", "0195e1d8-1111-7111-8111-111111111111")
+        answer = api().request(method.upper(), url, {}, Accept="image/png")
+        assert answer.status_code == 406, (method, path, answer.content)
+        assert set(answer.json()["error"]) == ENVELOPE
+        assert answer.json()["error"]["code"] == "not_acceptable"
+
+
+def test_every_answer_says_what_it_means(document):
+    for method, path, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            assert resolved(document, answer)["description"], (method, path, status)
+
+
 def tell_ledger(by, agent):
     """What the story of the examples says that there is; the real id of each of its ids."""
     workspace = by.workspace
