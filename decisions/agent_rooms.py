@@ -1,4 +1,4 @@
-"""Agents as decisions meet them: with the newest version and its action space, found by one question."""
+"""Agents as decisions meet them: with the newest version and its action space, found by one question or none."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from decisions.models import Agent, AgentVersion
 from workspaces.actors import Actor
 from workspaces.asking import ask
 from workspaces.errors import FieldFault
+from workspaces.models import Workspace
 from workspaces.row_cache import STAMP, RowCache
 
 
@@ -49,9 +50,23 @@ SELECT a.slug, a.id, v.id, {STAMP.format("a")}
 
 
 def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, AgentRoom]:
-    """One query for any number of slugs, two more for those that are new to this process or have changed. Unknown ones
-    are left out."""
-    asked = ask(NEWEST_VERSIONS, [by.workspace.id, list(slugs)])
+    """Unknown ones are left out. No query for those that this process knows, where a key let the request in: an agent
+    that changes moves the row of its workspace (a trigger), whose stamp has been read. Else one query for any number of
+    slugs, and two more for those that are new to this process or have changed."""
+    workspace = by.workspace
+    if workspace.stamp is None:
+        return _ask_for_agents(workspace, list(slugs))
+    known = {slug: _ROOMS.find((workspace.id, slug), workspace.stamp) for slug in slugs}
+    found = {slug: room for slug, room in known.items() if room is not None}
+    if unknown := [slug for slug in known if slug not in found]:
+        for slug, room in _ask_for_agents(workspace, unknown).items():
+            _ROOMS.keep((workspace.id, slug), workspace.stamp, room)
+            found[slug] = room
+    return found
+
+
+def _ask_for_agents(workspace: Workspace, slugs: list[str]) -> dict[str, AgentRoom]:
+    asked = ask(NEWEST_VERSIONS, [workspace.id, slugs])
     rows = [(slug, agent, version, f"{stamp} {version}") for slug, agent, version, stamp in asked]
     found = {slug: _ROOMS.find(agent, stamp) for slug, agent, _, stamp in rows}
     if unmet := [row for row in rows if found[row[0]] is None]:

@@ -137,7 +137,7 @@ def find_key(token: str) -> ApiKey | None:
 
 _KEYS: RowCache[ApiKey] = RowCache()
 _KEY_STAMP = f"""
-SELECT {STAMP.format("k")} || ' ' || {STAMP.format("w")}
+SELECT {STAMP.format("k")}, {STAMP.format("w")}
   FROM workspaces_apikey k JOIN workspaces_workspace w ON w.id = k.workspace_id WHERE k.prefix = %s
 """  # noqa: S608 - names of our own
 
@@ -147,10 +147,11 @@ def _read_key(prefix: str) -> ApiKey | None:
     rows = ask(_KEY_STAMP, [prefix])
     if not rows:
         return None
-    stamp = rows[0][0]
+    stamp = " ".join(rows[0])
     key = _KEYS.find(prefix, stamp)
     if key is None:
         key = ApiKey.objects.select_related("workspace").filter(prefix=prefix).first()
         if key is not None:
+            key.workspace.stamp = rows[0][1]
             _KEYS.keep(prefix, stamp, key)
     return key
