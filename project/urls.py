@@ -7,7 +7,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from project import health
 
 api_v1: list[URLPattern | URLResolver] = [
-    *(path("", include(f"{app}.urls")) for app in ("workspaces", "models_registry", "decisions", "training")),
+    *(path("", include(f"{app}.urls")) for app in ("decisions", "workspaces", "models_registry", "training")),
     path("schema", login_not_required(SpectacularAPIView.as_view()), name="api-schema"),
     path("docs", login_not_required(SpectacularSwaggerSplitView.as_view(url_name="api-schema")), name="api-docs"),
 ]
@@ -15,11 +15,12 @@ workspace_pages = [
     path("", include(f"{app}.page_urls")) for app in ("project", "decisions", "training", "models_registry")
 ]
 
+# Tried in this order: what an app asks for all day first.
 urlpatterns = [
+    path("api/v1/", include(api_v1)),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
-    path("api/v1/", include(api_v1)),
     path("", include("decisions.traces.urls")),
     path("api/", include("decisions.urls_compat")),
     path("", include("workspaces.page_urls")),
