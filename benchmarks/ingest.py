@@ -369,6 +369,8 @@ def compare_singles(bench: Bench, count: int, offered: int, rounds: int) -> dict
             own.append(bench.singles(*here, bench.web(), count, False))
             plain.append(bench.singles(url, there, web, count, True))
         most = medians(plain)["a_second"]
+        for address, path, other in ((*here, False), (url, there, True)):  # every thread and its database session
+            bench.offered(address, path, 2 * most, 800, other, 0)
         rates = []
         for share in SHARES:
             ours: list[list[float]] = []

@@ -118,7 +118,7 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=60, conn_health_checks=True)}
+DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=600, conn_health_checks=True)}
 if DATABASES["default"]["ENGINE"] != "django.db.backends.postgresql":
     raise ValueError("DATABASE_URL: PostgreSQL 16 or newer is the only database; give postgresql://…")
 DATABASES["default"]["ENGINE"] = "project.postgresql"  # Django's, with a cheaper look whether a connection lives

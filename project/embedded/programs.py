@@ -83,8 +83,10 @@ def _list_programs(layout: Layout, host: str, port: int, model_port: int | None)
         Program(
             "web",
             # Connections fall on workers by chance: of two, one often had all to do (docs/results.md, "Recording").
-            (*web, "--workers", "4", "--blocking-threads", "4", "--backpressure", "128", "--respawn-failed-workers",
-             "--workers-kill-timeout", "5", "project.wsgi:application"),
+            # A thread that goes takes its database session along, and the next burst waits for both.
+            (*web, "--workers", "4", "--blocking-threads", "4", "--blocking-threads-idle-timeout", "600",
+             "--backpressure", "128", "--respawn-failed-workers", "--workers-kill-timeout", "5",
+             "project.wsgi:application"),
         ),
         # SIGTERM lets a job end within the time; what is cut off is taken up again when its lease has run out.
         Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default", "-c", "2")),
