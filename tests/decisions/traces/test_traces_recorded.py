@@ -17,6 +17,7 @@ from decisions.traces.recording import record_spans
 from tests.decisions.conftest import in_another_connection, wait_for_a_waiter
 from tests.decisions.traces.spans_made import NEW_GENAI, TRACE, make_span
 from tests.factories import OPTIONS
+from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search"}
@@ -180,6 +181,26 @@ def test_a_verdict_that_is_none_is_told(exporter: Any) -> None:
     answer = exporter.send(make_span(attributes=TOOL, events=(event,)))
     assert "its evaluation was not kept: value: 'meh' is not a verdict" in message(answer)
     assert Step.objects.count() == 1 and not Feedback.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_new_agents_of_many_requests_at_once_do_not_wait_for_each_other_in_a_circle(
+    exporter: Any, at_once: Any
+) -> None:
+    for turn in range(5):
+        one, two, three = (f"{name}-{turn}" for name in ("one", "two", "three"))
+        named = iter([[one, two, three], [two], [three], [one, three]])
+
+        def send(named: Any = named) -> Any:
+            spans = [
+                make_span(n, trace=uuid7().hex, attributes={**TOOL, "gen_ai.agent.name": name})
+                for n, name in enumerate(next(named), 1)
+            ]
+            return exporter.send(*spans)
+
+        assert [message(answer) for answer in at_once(4, send)] == [""] * 4
+        assert Agent.objects.filter(slug__in=(one, two, three)).count() == 3
+    assert (Agent.objects.count(), Step.objects.count()) == (15, 35)
 
 
 def test_names_without_end_do_not_make_agents_without_end(exporter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
