@@ -39,8 +39,8 @@ from benchmarks.accept.compose import (
 from project.embedded.layout import PROJECT_ROOT, Layout
 from project.embedded.postgres import DURABLE, Postgres
 from project.embedded.programs import Program, plan_instance
-from project.embedded.secrets import PLACEHOLDER
 from project.embedded.valkey import find_server, pick_port
+from project.secrets import PLACEHOLDER
 from tests.model_server import running_model_server
 from tests.project.embedded.waiting import wait_for
 from tests.servers import serve
