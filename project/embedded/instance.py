@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+import psutil
+
 from project.embedded import processes
 from project.embedded.control import UNREACHABLE, Control, ProgramState
 from project.embedded.errors import AlreadyRunningError, EmbeddedError
@@ -31,6 +33,9 @@ Say = Callable[[str], None]
 READY_SECONDS = 120.0
 STOP_SECONDS = 120.0
 WATCH_SECONDS = 1.0
+# Asking the supervisor and looking through every process costs as much as ten requests, on a core that they wait for:
+# done at once when something has ended, and else this often.
+LOOK_SECONDS = 5.0
 # A dead program's children get this long to end by themselves, then SIGTERM, then SIGKILL.
 ORPHAN_TERM_SECONDS, ORPHAN_KILL_SECONDS = 2.0, 30.0
 RETRY_FATAL_SECONDS = 30.0
@@ -108,6 +113,8 @@ class _Instance:
         self.pids: dict[str, int] = {}
         self.retry_at: dict[str, float] = {}
         self.orphans: dict[tuple[int, float], float] = {}
+        self.all_run = False
+        self.look_at = 0.0
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self.stopping:
@@ -300,12 +307,24 @@ class _Instance:
                 return demo.returncode, output.read_text(encoding="utf-8")
             if self.overseer is not None and self.overseer.poll() is not None:
                 raise EmbeddedError(f"the supervisor has ended; see {self.layout.log / 'supervisord.log'}")
-            try:
-                self._watch_programs(self.control.list_programs())
-            except UNREACHABLE:
-                self.say("the supervisor does not answer")
-            self._end_orphans()
+            if self._needs_a_look():
+                self._look()
             time.sleep(WATCH_SECONDS)
+
+    def _needs_a_look(self) -> bool:
+        still = self.all_run and not self.orphans and all(psutil.pid_exists(pid) for pid in self.pids.values())
+        return not still or time.monotonic() >= self.look_at
+
+    def _look(self) -> None:
+        self.look_at = time.monotonic() + LOOK_SECONDS
+        try:
+            states = self.control.list_programs()
+            self.all_run = all(state.state == "RUNNING" for state in states)
+            self._watch_programs(states)
+        except UNREACHABLE:
+            self.all_run = False
+            self.say("the supervisor does not answer")
+        self._end_orphans()
 
     def _watch_programs(self, states: list[ProgramState]) -> None:
         """Tell of restarts, and try again those that the supervisor has given up on."""

@@ -15,7 +15,7 @@ import pytest
 
 from project.embedded.instance import StopRequested, _Instance
 from project.embedded.layout import PROJECT_ROOT
-from project.embedded.processes import find_processes
+from project.embedded.processes import MARK, find_processes
 from project.embedded.programs import Plan
 from project.embedded.valkey import is_port_free, pick_port
 from tests.project.embedded.waiting import wait_for
@@ -138,6 +138,18 @@ def test_killed_programs_are_started_again_and_their_children_ended(layout, port
     assert code == 0
     assert "web ended and was started again" in said
     assert find_processes(layout) == []
+
+
+def test_what_lost_its_parent_is_ended_while_every_program_runs(layout, port):
+    up = Up(layout, port).wait_until_ready()
+    started = up.find("granian") + up.find("sleep")
+    shell = ["sh", "-c", "sleep 1234 >/dev/null 2>&1 & echo $!"]
+    mark = {**os.environ, MARK: str(layout.var)}
+    left = int(subprocess.run(shell, env=mark, capture_output=True, text=True, check=True).stdout)
+    wait_for(lambda: left not in psutil.pids() or psutil.Process(left).status() == psutil.STATUS_ZOMBIE)
+    assert all(process.is_running() for process in started)
+    up.process.terminate()
+    assert up.end()[0] == 0
 
 
 def test_a_second_up_and_a_taken_port_are_refused_and_the_first_is_left_alone(layout, port):
