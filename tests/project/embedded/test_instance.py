@@ -68,8 +68,12 @@ class Up:
 
     def find(self, word):
         """The instance's processes with the word in their command line, the oldest first."""
-        found = [process for process in find_processes(self.layout) if word in " ".join(process.cmdline())]
-        return sorted(found, key=lambda process: process.create_time())
+        found = []
+        for process in find_processes(self.layout):
+            with contextlib.suppress(psutil.NoSuchProcess):  # it may end, and be a zombie, while it is looked at
+                if word in " ".join(process.cmdline()):
+                    found.append((process.create_time(), process.pid, process))
+        return [process for _, _, process in sorted(found)]
 
 
 @pytest.fixture
