@@ -1,32 +1,15 @@
-"""Secrets made once per instance, in var/secrets, mode 0600. Settings call `load_secret` for each one they need.
-
-Where .env gives them instead, settings first call `refuse_placeholders`.
-"""
+"""Secrets made once per instance, in var/secrets, mode 0600. Settings call `load_secret` for each one they need."""
 
 import os
 import re
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
 
 from project.embedded.errors import EmbeddedError
-from project.embedded.layout import Layout, locate_var
+from project.embedded.layout import Layout, locate_var, write_draft
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 SECRET_BYTES = 48
-# What .env.example has in the place of every secret. Other programs' variables may hold such words as they like.
-PLACEHOLDER = "replace-me-"
-OURS = re.compile(r"RECKONER_\w+|POSTGRES_\w+|DATABASE_URL|REDIS_URL")
-
-
-def refuse_placeholders(environment: Mapping[str, str]) -> None:
-    """Raises ValueError, naming the variables, when one still has its word from .env.example: everybody knows that."""
-    left = sorted(name for name, value in environment.items() if OURS.fullmatch(name) and PLACEHOLDER in value)
-    if left:
-        raise ValueError(
-            f"{', '.join(left)}: still what .env.example says ({PLACEHOLDER}…). "
-            "Remove .env and run `make env`, or put secrets of your own there"
-        )
 
 
 def load_secret(name: str, env_var: str, var: Path | None = None) -> str:
@@ -53,12 +36,7 @@ def load_secret(name: str, env_var: str, var: Path | None = None) -> str:
 
 def _create_once(path: Path, secret: str) -> None:
     """A link of a complete file either succeeds alone or finds the other process's; nobody reads half a secret."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(secret)
-        file.flush()
-        os.fsync(file.fileno())
+    draft = write_draft(path, secret)
     try:
         os.link(draft, path)
     except FileExistsError:

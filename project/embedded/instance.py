@@ -33,8 +33,8 @@ Say = Callable[[str], None]
 READY_SECONDS = 120.0
 STOP_SECONDS = 120.0
 WATCH_SECONDS = 1.0
-# Asking the supervisor and looking through every process costs as much as ten requests, on a core that they wait for:
-# done at once when something has ended, and else this often.
+# Asking the supervisor and looking through every process keeps a core from the requests for some milliseconds: done at
+# once when something has ended, and else this often.
 LOOK_SECONDS = 5.0
 # A dead program's children get this long to end by themselves, then SIGTERM, then SIGKILL.
 ORPHAN_TERM_SECONDS, ORPHAN_KILL_SECONDS = 2.0, 30.0
@@ -312,6 +312,7 @@ class _Instance:
             time.sleep(WATCH_SECONDS)
 
     def _needs_a_look(self) -> bool:
+        """Whether something has ended or is being looked after, or the time has come."""
         still = self.all_run and not self.orphans and all(psutil.pid_exists(pid) for pid in self.pids.values())
         return not still or time.monotonic() >= self.look_at
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import secrets
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,12 +81,17 @@ def make_private(directory: Path, owner: tuple[int, int] | None = None) -> None:
     directory.chmod(0o700)
 
 
-def write_private(path: Path, text: str) -> None:
-    """Replace the file at once with mode 0600: readers see the old text or the new."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+def write_draft(path: Path, text: str) -> Path:
+    """A complete file beside `path`, on the disk, with mode 0600 and a name of its own, to be moved or linked there."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(path)
+    return draft
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace the file at once with mode 0600: readers see the old text or the new."""
+    write_draft(path, text).replace(path)

@@ -1,4 +1,4 @@
-"""docker-compose.yml, Dockerfile and .env.example: the processes of `manage.py up`, different by environment alone."""
+"""docker-compose.yml and .env.example: the processes of `manage.py up`, different by environment alone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +38,7 @@ from project.embedded.layout import PROJECT_ROOT, Layout
 from project.embedded.postgres import DURABLE, Postgres
 from project.embedded.programs import Program, plan_instance
 from project.embedded.valkey import find_server, pick_port
-from project.secrets import PLACEHOLDER
+from project.placeholders import PLACEHOLDER
 from tests.model_server import running_model_server
 from tests.project.embedded.waiting import wait_for
 from tests.servers import serve
@@ -221,6 +219,11 @@ def test_nothing_starts_before_the_check_has_passed() -> None:
         for other, how in SERVICES[name]["depends_on"].items():
             assert how["condition"] == ("service_completed_successfully" if other in ONCE else "service_healthy")
     assert [line for line in COMPOSE_FILE.read_text().splitlines() if PLACEHOLDER in line] == []
+
+
+def test_env_example_is_what_git_keeps_and_env_is_not() -> None:
+    assert ENV_EXAMPLE.exists()
+    assert ".env" in (PROJECT_ROOT / ".gitignore").read_text().splitlines()
 
 
 # The same processes
@@ -451,70 +454,3 @@ def test_the_services_run_as_processes_on_servers_of_their_own_and_are_healthy(t
         finally:
             rehearsal.stop()
     assert {name: process.returncode for name, process in rehearsal.running.items()} == dict.fromkeys(PROGRAMS, 0)
-
-
-# The image. It cannot be built in a test; what it copies and installs can be looked at.
-
-
-def dockerfile() -> list[list[str]]:
-    text = (PROJECT_ROOT / "Dockerfile").read_text().replace("\\\n", " ")
-    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-
-
-def is_let_in(path: str) -> bool:
-    """.dockerignore, whose last line that fits decides."""
-    found = True
-    for line in (PROJECT_ROOT / ".dockerignore").read_text().splitlines():
-        pattern = line.removeprefix("!")
-        if not line or line.startswith("#"):
-            continue
-        here = any(fnmatch(part, pattern) for part in (path, path.split("/")[0]))
-        deep = pattern.startswith("**/") and any(fnmatch(part, pattern[3:]) for part in path.split("/"))
-        if here or deep:
-            found = line.startswith("!")
-    return found
-
-
-def test_the_image_copies_what_is_there_all_of_our_code_and_nothing_else() -> None:
-    copied = [source for words in dockerfile() if words[0] in {"COPY", "ADD"} for source in words[1:-1]]
-    assert [source for source in copied if not (PROJECT_ROOT / source).exists()] == []
-    assert [source for source in copied if not is_let_in(source)] == []
-    code = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
-    code = [package for package in code if (PROJECT_ROOT / package).is_dir()]  # a client is no part of the server
-    assert {*code, "templates", "static", "manage.py", "pyproject.toml", "constraints.txt"} <= set(copied)
-    allowed = (PROJECT_ROOT / ".dockerignore").read_text().splitlines()
-    assert {line[1:] for line in allowed if line.startswith("!")} == set(copied)
-
-
-@pytest.mark.parametrize(
-    "path", [".env", ".git/config", "var/secrets/secret_key", ".venv/bin/python", "tests/conftest.py"]
-)
-def test_what_is_an_instance_s_own_stays_out_of_the_image(path: str) -> None:
-    assert not is_let_in(path)
-    assert is_let_in("project/settings.py")
-    assert not is_let_in("project/__pycache__/settings.cpython-312.pyc")
-
-
-def test_the_image_installs_extras_that_exist_runs_as_nobody_special_and_holds_no_setting() -> None:
-    lines = dockerfile()
-    text = "\n".join(" ".join(words) for words in lines)
-    project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]
-    [extras] = re.findall(r"'\.\[([a-z,]+)\]'", text)
-    assert set(extras.split(",")) == {"train", "demo"} <= set(project["optional-dependencies"])
-    assert "-c constraints.txt" in text
-    version = re.match(r"FROM python:3\.(\d+)-slim", text)
-    assert version and int(version[1]) >= int(project["requires-python"].rsplit(".", 1)[1])
-    assert [words[1:] for words in lines if words[0] == "USER"] == [["reckoner"]]
-    assert lines[-1][0] == "USER"
-    # A container's settings come from .env alone.
-    assert not re.search(r"RECKONER_|DATABASE_URL|REDIS_URL|PASSWORD", text)
-    for folder in ("artifacts", "runs", "run", "secrets"):
-        assert f"{VAR}/{folder}" in text
-    arguments = {word.partition("=")[0] for words in lines if words[0] == "ARG" for word in words[1:]}
-    used = {name for service in SERVICES.values() for name in service.get("build", {}).get("args", {})}
-    assert used <= arguments
-
-
-def test_env_example_is_what_git_keeps_and_env_is_not() -> None:
-    assert ENV_EXAMPLE.exists()
-    assert ".env" in (PROJECT_ROOT / ".gitignore").read_text().splitlines()

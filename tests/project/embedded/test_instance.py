@@ -146,12 +146,13 @@ def test_killed_programs_are_started_again_and_their_children_ended(layout, port
 
 def test_what_lost_its_parent_is_ended_while_every_program_runs(layout, port):
     up = Up(layout, port).wait_until_ready()
-    started = up.find("granian") + up.find("sleep")
+    programs = [up.ask_web()[0], *(process.pid for process in up.find("sleep"))]
     shell = ["sh", "-c", "sleep 1234 >/dev/null 2>&1 & echo $!"]
     mark = {**os.environ, MARK: str(layout.var)}
     left = int(subprocess.run(shell, env=mark, capture_output=True, text=True, check=True).stdout)
-    wait_for(lambda: left not in psutil.pids() or psutil.Process(left).status() == psutil.STATUS_ZOMBIE)
-    assert all(process.is_running() for process in started)
+    assert left in [process.pid for process in up.find("sleep")]
+    wait_for(lambda: left not in [process.pid for process in up.find("sleep")])
+    assert [up.ask_web()[0], *(process.pid for process in up.find("sleep"))] == programs
     up.process.terminate()
     assert up.end()[0] == 0
 

@@ -1,0 +1,18 @@
+"""The words of .env.example where secrets belong: settings refuse to start while one is left."""
+
+import re
+from collections.abc import Mapping
+
+# What .env.example has in the place of every secret. Other programs' variables may hold such words as they like.
+PLACEHOLDER = "replace-me-"
+OURS = re.compile(r"RECKONER_\w+|POSTGRES_\w+|DATABASE_URL|REDIS_URL")
+
+
+def refuse_placeholders(environment: Mapping[str, str]) -> None:
+    """Raises ValueError, naming the variables, when one still has its word from .env.example: everybody knows that."""
+    left = sorted(name for name, value in environment.items() if OURS.fullmatch(name) and PLACEHOLDER in value)
+    if left:
+        raise ValueError(
+            f"{', '.join(left)}: still what .env.example says ({PLACEHOLDER}…). "
+            "Remove .env and run `make env`, or put secrets of your own there"
+        )
