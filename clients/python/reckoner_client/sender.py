@@ -82,6 +82,7 @@ class Sender:
         self._lock = threading.RLock()
         self._work_came = threading.Condition(self._lock)
         self._settled_some = threading.Condition(self._lock)
+        self._starting = threading.Lock()  # never waited for
         self._queue: deque[_Entry] = deque()
         self._under_way: list[_Entry] = []
         self._held: dict[str, _Held] = {}
@@ -193,14 +194,19 @@ class Sender:
     # The thread's side
 
     def _start(self) -> None:
-        register_exit()
-        thread = threading.Thread(target=self._work, name="reckoner-client", daemon=True)
+        """Does nothing in a signal handler whose thread is in here: there must not be two."""
+        if not self._starting.acquire(blocking=False):
+            return
         try:
+            register_exit()
+            thread = threading.Thread(target=self._work, name="reckoner-client", daemon=True)
             thread.start()
+            self._thread = thread
         except RuntimeError:
             # No thread to be had, or the interpreter is ending: the next item or `close` tries again.
             return
-        self._thread = thread
+        finally:
+            self._starting.release()
 
     def _work(self) -> None:
         pid = self._pid

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import email.utils
+import encodings.idna  # noqa: F401 - a socket's first address imports it: a fork at that moment would leave its lock held
 import os
 import urllib.parse
 import urllib.request

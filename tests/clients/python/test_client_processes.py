@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -159,7 +160,7 @@ def busy():
     while not stop.wait(0.0005):
         record(f"busy {number}")
         number += 1
-threads = [threading.Thread(target=busy) for _ in range(3)]
+threads = [threading.Thread(target=busy, daemon=True) for _ in range(3)]
 for thread in threads:
     thread.start()
 for fork in range(10):
@@ -182,6 +183,28 @@ print(client.stats().acknowledged)
         assert children == [f"child {fork}" for fork in range(10)]
         assert Decision.objects.count() == int(done.stdout) + 10
 
+    @pytest.mark.parametrize("answered", [200, 401, None])
+    def test_sending_imports_nothing(self, answered: int | None, run_host: RunHost, live_server: Any, key: str) -> None:
+        """A module's lock that the thread holds at a fork is held in the child for ever."""
+        with socket.socket() as taken:
+            taken.bind(("localhost", 0))  # and does not listen: nobody answers there
+            url = live_server.url if answered else f"http://localhost:{taken.getsockname()[1]}"
+            done = run_host(
+                RECORD
+                + """
+client = Reckoner(sending=Sending(linger_seconds=0, first_pause_seconds=0.01))
+before = set(sys.modules)
+record("text")
+done = client.flush(60 if os.environ["ANSWERED"] == "200" else 1)
+print([done, sorted(set(sys.modules) - before)], flush=True)
+os._exit(0)
+""",
+                url=url,
+                ANSWERED=str(answered),
+                RECKONER_KEY=key if answered == 200 else "rk_nobodys",
+            )
+        assert done.stdout.split("\n")[0] == f"[{answered == 200}, []]"
+
     @pytest.mark.parametrize("library", ["multiprocessing", "billiard"])
     def test_the_end_of_a_worker_process_sends_what_waits(self, library: str, run_host: RunHost) -> None:
         """Such children end by os._exit, without what was registered for the end of a program."""
@@ -202,6 +225,31 @@ if __name__ == "__main__":
             PYTHONWARNINGS="error,ignore:This process:DeprecationWarning",
         )
         assert stored_texts() == ["parent", "worker"]
+
+    def test_a_signal_handler_that_records_while_the_thread_starts_does_not_start_another(
+        self, run_host: RunHost
+    ) -> None:
+        """Two would count as settled what the other has under way."""
+        done = run_host(
+            RECORD
+            + """
+import signal, threading
+client = Reckoner(sending=Sending(linger_seconds=0.2, exit_seconds=60))
+signal.signal(signal.SIGALRM, lambda *_: record("in a handler"))
+start = threading.Thread.start
+def start_and_be_interrupted(thread):
+    threading.Thread.start = start
+    start(thread)
+    signal.raise_signal(signal.SIGALRM)
+threading.Thread.start = start_and_be_interrupted
+record("outside")
+print(sum(thread.name == "reckoner-client" for thread in threading.enumerate()))
+assert client.flush(60)
+print(client.stats().acknowledged)
+"""
+        )
+        assert done.stdout.split() == ["1", "2"]
+        assert stored_texts() == ["in a handler", "outside"]
 
     def test_a_signal_handler_that_records_while_its_thread_is_recording_does_not_hang(self, run_host: RunHost) -> None:
         done = run_host(
