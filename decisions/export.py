@@ -25,6 +25,8 @@ from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 
 PAGE, LONGEST_PAGE = 1_000, 16_000
+FEW = 10_000
+"""Where at most this many can have the reward or the verdict that is required, they are looked up, not walked to."""
 LAST_ID = uuid.UUID(int=2**128 - 1)
 SYSTEM = "You decide for the agent {name}. Answer with your decision as JSON: action, reasoning, confidence."
 
@@ -141,6 +143,22 @@ SELECT (SELECT id FROM page ORDER BY id LIMIT 1), (SELECT count(*) FROM page), f
   FROM (VALUES (1)) one LEFT JOIN found f ON true ORDER BY f.id DESC
 """
 
+# What may be among the chosen, as PostgreSQL's text of an array, or NULL where it is too much: newer versions and facts
+# that supersede are asked for by the page itself.
+_FEW = """
+SELECT CASE WHEN count(*) <= %(most)s THEN coalesce(array_agg(decision_id)::text, '{{}}') END
+  FROM ({among} LIMIT %(most)s + 1) among
+"""
+_REWARDED = """
+SELECT decision_id FROM decisions_reward
+ WHERE spec_id = ANY(%(specs)s::uuid[]) AND raw BETWEEN coalesce(%(min_reward)s::float8, '-infinity')
+                                                    AND coalesce(%(max_reward)s::float8, 'infinity')
+"""
+_JUDGED = """
+SELECT decision_id FROM decisions_feedback
+ WHERE workspace_id = %(workspace)s AND metric = 'verdict' AND decision_id IS NOT NULL
+"""
+
 
 def export_rows(*, workspace: Workspace, chosen: ExportChoice) -> Iterator[Exported]:
     """The chosen decisions, newest first. Raises InvalidInput, before the first row, for an agent that is not there."""
@@ -184,7 +202,11 @@ def _walk(workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID,
         "since": chosen.since,
         "until": chosen.until,
     }
-    statement = _build(chosen, one_agent=len(agents) == 1)
+    few = _find_few(chosen, parameters)
+    if few == "{}":
+        return
+    statement = _build(chosen, one_agent=len(agents) == 1, few=few is not None)
+    parameters["few"] = few
     before, left, size = LAST_ID, chosen.limit, PAGE
     while True:
         with connection.cursor() as cursor:
@@ -208,12 +230,26 @@ def _walk(workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID,
         size = min(2 * size, LONGEST_PAGE) if kept < PAGE // 4 else PAGE
 
 
-def _build(chosen: ExportChoice, *, one_agent: bool) -> sql.Composed:
+def _find_few(chosen: ExportChoice, parameters: Mapping[str, Any]) -> str | None:
+    """Decisions among which all the chosen are, or None where they are many."""
+    among = [_REWARDED] * chosen.require_reward + [_JUDGED] * chosen.require_feedback
+    for one in among:
+        with connection.cursor() as cursor:
+            cursor.execute(sql.SQL(_FEW).format(among=sql.SQL(one)), {**parameters, "most": FEW})
+            [few] = cursor.fetchone()
+        if few is not None:
+            return str(few)
+    return None
+
+
+def _build(chosen: ExportChoice, *, one_agent: bool, few: bool) -> sql.Composed:
     conditions = f" AND d.{NOT_ERASED}"
     if chosen.since is not None:
         conditions += " AND d.recorded_at >= %(since)s"
     if chosen.until is not None:
         conditions += " AND d.recorded_at < %(until)s"
+    if few:
+        conditions += " AND d.id = ANY(%(few)s::uuid[])"
     # Each scope has its own index in order of ids.
     scope = "d.agent_id = %(agent)s" if one_agent else "d.workspace_id = %(workspace)s AND d.agent_id = ANY(%(agents)s)"
     return sql.SQL(_PAGE).format(scope=sql.SQL(scope), conditions=sql.SQL(conditions))

@@ -71,6 +71,11 @@ class Feedback(WorkspaceOwned):
         indexes = [
             models.Index(fields=["decision"], name="feedback_decision"),
             models.Index(fields=["recorded_at"], name="feedback_recorded"),
+            models.Index(
+                fields=["workspace", "decision"],
+                condition=Q(metric="verdict", decision__isnull=False),
+                name="feedback_verdict",
+            ),
         ]
 
     def __str__(self) -> str:

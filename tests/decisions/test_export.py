@@ -46,6 +46,13 @@ def lines_of(answer):
     return [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]
 
 
+@pytest.fixture(params=["looked up", "walked to"])
+def either_way(request, monkeypatch):
+    """What is rewarded or judged is found from there, or among all decisions: the answers are the same."""
+    if request.param == "walked to":
+        monkeypatch.setattr("decisions.export.FEW", 0)
+
+
 @pytest.fixture
 def told(judged, agent):
     """Confirmed (1.0), corrected (-0.5), and nothing known, oldest first; rewards reckoned."""
@@ -127,11 +134,13 @@ class TestChoosing:
             ({"min_reward": 0.0, "require_reward": True}, [0]),
             ({"max_reward": 0.0, "require_reward": True}, [1]),
             ({"require_feedback": True}, [1, 0]),
+            ({"require_feedback": True, "min_reward": 0.0, "require_reward": True}, [0]),
+            ({"min_reward": 1.5, "require_reward": True}, []),
             ({"kind": "LIBRARIAN"}, []),
             ({"agent": "filer", "kind": "FILER", "limit": 1}, [2]),
         ],
     )
-    def test_filters(self, workspace, told, chosen, found):
+    def test_filters(self, workspace, told, either_way, chosen, found):
         assert ids(read(workspace, **chosen)) == [told[index] for index in found]
 
     def test_moments_are_of_the_server_s_clock(self, workspace, told):
@@ -142,20 +151,26 @@ class TestChoosing:
         assert ids(read(workspace, since=now - hour)) == [told[1], told[0]]
         assert ids(read(workspace, until=now - hour)) == [told[2]]
 
-    def test_pages_join_without_gap_or_repeat(self, workspace, told, monkeypatch):
+    def test_pages_join_without_gap_or_repeat(self, workspace, told, either_way, monkeypatch):
         monkeypatch.setattr("decisions.export.PAGE", 2)
         assert ids(read(workspace)) == told[::-1]
         assert ids(read(workspace, require_feedback=True)) == [told[1], told[0]]
+        monkeypatch.setattr("decisions.export.PAGE", 1)
+        assert ids(read(workspace, require_feedback=True)) == [told[1], told[0]]
 
-    def test_superseded_feedback_and_a_corrected_reward_are_not_shown(self, workspace, agent, told):
+    def test_superseded_feedback_and_a_corrected_reward_are_not_shown(self, workspace, agent, told, either_way):
         decision = Decision.objects.get(id=told[0])
         old = decision.feedback.get()
         FeedbackFactory(decision=decision, value="ignored", supersedes=old.id, observed_at=old.observed_at)
         reckon_rewards(current_reward_spec(agent))
         row = read(workspace)[-1]
         assert (row["metadata"]["userFeedback"], row["reward"]) == ("IGNORED", 0.0)
+        assert ids(read(workspace, min_reward=-0.1, require_reward=True)) == [told[0]]
+        assert ids(read(workspace, min_reward=0.5, require_reward=True)) == []
+        FeedbackFactory(decision=decision, metric="clicks", value=1, supersedes=decision.feedback.latest("id").id)
+        assert ids(read(workspace, require_feedback=True)) == [told[1]]
 
-    def test_several_agents_each_by_its_own_spec(self, workspace, told):
+    def test_several_agents_each_by_its_own_spec(self, workspace, told, either_way):
         other = AgentFactory(workspace=workspace, slug="second", kind="CUSTOM", name="Second")
         AgentVersionFactory(agent=other)
         RewardSpecFactory(agent=other)
@@ -313,7 +328,7 @@ def test_memory_does_not_grow_with_the_ledger(agent, workspace):
 
 
 def test_what_filters_drop_stays_in_the_database_and_long_gaps_cost_few_statements(
-    agent, workspace, monkeypatch, django_assert_max_num_queries
+    agent, workspace, either_way, monkeypatch, django_assert_max_num_queries
 ):
     monkeypatch.setattr("decisions.export.PAGE", 4)
     monkeypatch.setattr("decisions.export.LONGEST_PAGE", 16)
@@ -331,3 +346,16 @@ def test_what_filters_drop_stays_in_the_database_and_long_gaps_cost_few_statemen
         few = ExportChoice(min_reward=1.0, require_reward=True, require_feedback=True, limit=limit)
         assert [row.id for row in export_rows(workspace=workspace, chosen=few)] == found[:limit]
     assert len(list(export_rows(workspace=workspace, chosen=ExportChoice(limit=None)))) == 70
+
+
+@pytest.mark.parametrize("chosen", [{"require_reward": True}, {"require_feedback": True}])
+def test_few_among_many_cost_no_walk(agent, workspace, monkeypatch, django_assert_num_queries, chosen):
+    """Agents, specs, prompts, the few, and one page of them."""
+    monkeypatch.setattr("decisions.export.PAGE", 4)
+    made = [DecisionFactory(agent=agent) for _ in range(30)]
+    for decision in made[:2]:
+        RewardFactory(decision=decision)
+        FeedbackFactory(decision=decision)
+    with django_assert_num_queries(5):
+        found = [row.id for row in export_rows(workspace=workspace, chosen=ExportChoice(**chosen))]
+    assert found == [made[1].id, made[0].id]
