@@ -3,8 +3,9 @@
 Two workspaces, nine tenths of the rows in the first; 85 days, so four monthly partitions; six agents, of which one
 (`archivist`) decided little and long ago and one (`idle`) nothing; 50,000 units, 100,000 items, 5,000 people; feedback
 on half, labels, rewards, an experiment's exposures, and episodes with steps. It is made by statements of SQL from fixed
-seeds, and is the same each time but for the random bits of ids. `large_ledger(rows, keep)` gives the slug of the first
-workspace; with `keep`, a folder, servers and ledger lie there and are taken as they are the next time.
+seeds, in the order of arrival, and is the same each time but for the random bits of ids. `large_ledger(rows, keep)`
+gives the slug of the first workspace; with `keep`, a folder, servers and ledger lie there and are taken as they are the
+next time.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ SELECT {UUID7.format(ms="m.ms")}, a.workspace_id, a.agent_id, CASE WHEN m.i %% 3
   JOIN bench_agent a ON a.place = m.place AND m.share >= a.low AND m.share < a.high
   JOIN bench_text t ON t.n = m.i %% 2000
  WHERE m.i %% 10 = 1 OR m.i %% 100 = 0
+ ORDER BY m.i
 """
 _DECISIONS = f"""
 INSERT INTO decisions_decision
@@ -94,6 +96,7 @@ SELECT {UUID7.format(ms="m.ms")}, a.workspace_id, a.agent_id, a.version_id, e.id
   LEFT JOIN decisions_episode e ON m.i %% 10 IN (1, 2, 3) AND e.external_id = 'mailbox-' || m.i / 10 * 10 + 1
         AND e.workspace_id = a.workspace_id
   LEFT JOIN models_registry_exposure x ON m.place = 0 AND m.share < 400 AND m.i > 0.7 * %(rows)s AND x.unit = c.unit
+ ORDER BY m.i
 """
 _STEPS = f"""
 INSERT INTO decisions_step (id, workspace_id, episode_id, decision_id, kind, name, arguments, result, success, error,
