@@ -230,10 +230,12 @@ class Reckoner:
         action: Callable[[Any], Any] | None = None,
         **fields: Any,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Decorator: each call of the function, plain or async, becomes a decision of `agent`.
+        """Decorator: each call of the function, plain or async, generator or not, becomes a decision of `agent`.
 
         `state` makes the state from the arguments, else they are the state by their names; `action` makes the action
-        from the result, else it is the action. Raises ConfigurationError for a generator, whose result has no moment.
+        from the result, else it is the action. A generator's result is what it returns, else all that it yielded, as
+        one text or as a list; it is recorded when it has been read. Of one that is not read to its end GeneratorExit is
+        recorded, and no decision unless `current_recording().act(…)` said one.
         """
         return wrapping.recorded(self, agent, state=state, action=action, fields=fields)
 

@@ -7,7 +7,6 @@ becomes a recording; tool calls are noted in the run that they belong to.
 from __future__ import annotations
 
 import contextvars
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
 from types import TracebackType
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from reckoner_client import wire
 from reckoner_client.errors import ConfigurationError
-from reckoner_client.recording import Recording, current_recording, reset
+from reckoner_client.recording import Recording, current, current_recording
 from reckoner_client.replacing import Replacements, as_callable_tool, is_marked, mark
+from reckoner_client.runs import Run, follow
 from reckoner_client.wrapping import bound_arguments, record_calls
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DISPATCHERS", "RUN_METHODS", "Hook", "hook_into_agent"]
 
-RUN_METHODS = ("run", "a_run", "arun", "run_async", "invoke", "ainvoke", "execute", "aexecute", "chat", "achat")
+RUN_METHODS = (
+    "run", "a_run", "arun", "run_async", "invoke", "ainvoke", "execute", "aexecute", "chat", "achat",
+    "stream", "astream",
+)  # fmt: skip
 # Methods that call a tool by its name, which is their first argument.
 DISPATCHERS = ("arun_function", "run_function", "call_tool", "acall_tool", "execute_tool", "use_tool")
 # What a tool object is called by, in this order.
@@ -71,84 +74,51 @@ class Hook:
         active = tuple(self._active)
         return active[0] if len(active) == 1 else None
 
-    def begin(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Run:
-        """A context around one call of a run method: the outermost is recorded, those inside it are part of it."""
-        if self in _running.get():
-            return _Run(self, None)
-        state: Mapping[str, Any] = {}
-        try:
-            make = self._make_state
-            state = make(*args, **kwargs) if make is not None else bound_arguments(function, args, kwargs)
-        except Exception as fault:  # noqa: BLE001 - the run must go on
-            self._client._fault(fault)
-        query = next((text for text in state.values() if isinstance(text, str)), None)
-        return _Run(self, Recording(self._client, self._agent, state, {"query": query} | self._fields))
-
-    def make_action(self, recording: Recording, result: object) -> None:
-        try:
-            action = self._make_action(result) if self._make_action is not None else result
-            recording.act(action, response=result if isinstance(result, str) else None)
-        except Exception as fault:  # noqa: BLE001 - the result must come back
-            self._client._fault(fault)
-
     def record_runs(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """`method` with its calls recorded."""
-        if inspect.iscoroutinefunction(method):
+        """`method` with its calls recorded: the outermost, those inside it are part of it."""
 
-            @functools.wraps(method)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
-                with self.begin(method, args, kwargs) as run:
-                    return run.returns(await method(*args, **kwargs))
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+            if self in _running.get():
+                return Run()
+            state: Mapping[str, Any] = {}
+            try:
+                make = self._make_state
+                state = make(*args, **kwargs) if make is not None else bound_arguments(method, args, kwargs)
+            except Exception as fault:  # noqa: BLE001 - the run must go on
+                self._client._fault(fault)
+            query = next((text for text in state.values() if isinstance(text, str)), None)
+            return _AgentRun(self, Recording(self._client, self._agent, state, {"query": query} | self._fields))
 
-            return awaited
-
-        @functools.wraps(method)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            with self.begin(method, args, kwargs) as run:
-                result = method(*args, **kwargs)
-                if inspect.iscoroutine(result):  # a plain method that makes one: it is recorded when it is awaited
-                    run.recording = None
-                    return self._record_awaited(method, args, kwargs, result)
-                return run.returns(result)
-
-        return called
-
-    async def _record_awaited(
-        self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], coroutine: Any
-    ) -> Any:
-        with self.begin(method, args, kwargs) as run:
-            return run.returns(await coroutine)
+        return follow(method, begin)
 
 
-class _Run:
-    """One call of a run method; without a recording it is inside another one."""
+class _AgentRun(Run):
+    """One run of a hooked agent."""
 
-    def __init__(self, hook: Hook, recording: Recording | None) -> None:
+    def __init__(self, hook: Hook, recording: Recording) -> None:
+        super().__init__({current: recording, _running: (*_running.get(), hook)})
         self._hook = hook
-        self.recording = recording
-        self._entered: Recording | None = None
-        self._token: contextvars.Token[tuple[Hook, ...]] | None = None
-
-    def returns(self, result: Any) -> Any:
-        if self.recording is not None:
-            self._hook.make_action(self.recording, result)
-        return result
+        self._recording = recording
 
     def __enter__(self) -> Self:
-        if self.recording is not None:
-            self._entered = self.recording.__enter__()
-            self._token = _running.set((*_running.get(), self._hook))
-            self._hook._active.append(self.recording)
-        return self
+        self._hook._active.append(self._recording)
+        return super().__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._entered is None or self._token is None:
-            return
-        reset(_running, self._token)
-        self._hook._active.remove(self._entered)
-        self._entered.leave()
-        if self.recording is not None:
-            self._entered.end(error)
+        super().__exit__(kind, error, at)
+        self._hook._active.remove(self._recording)
+
+    def returned(self, result: object) -> None:
+        make = self._hook._make_action
+        try:
+            action = make(result) if make is not None else result
+            self._recording.act(action, response=result if isinstance(result, str) else None)
+        except Exception as fault:  # noqa: BLE001 - the result must come back
+            self._hook._client._fault(fault)
+        self._recording.end()
+
+    def failed(self, error: BaseException) -> None:
+        self._recording.end(error)
 
 
 def hook_into_agent(
@@ -199,8 +169,6 @@ def _hook_runs(hook: Hook, agent: Any, names: Iterable[str]) -> Iterator[str]:
         method = getattr(agent, name, None)
         if not callable(method) or is_marked(method):
             continue
-        if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
-            continue  # what streams has no result to record
         hook._replaced.set_method(agent, name, mark(hook.record_runs(method)))
         yield name
 

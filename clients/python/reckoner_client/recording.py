@@ -26,7 +26,7 @@ from reckoner_client.ids import uuid7
 if TYPE_CHECKING:
     from reckoner_client.client import Reckoner
 
-__all__ = ["Recording", "ToolCall", "current_recording", "reset"]
+__all__ = ["Recording", "ToolCall", "current", "current_recording", "reset"]
 
 V = TypeVar("V")
 M = TypeVar("M", bound=Callable[..., None])
@@ -35,12 +35,12 @@ LARGEST_VALUE = 100_000
 LONGEST_ERROR = 10_000
 LONGEST_NAME = 200
 _UNKNOWN: Any = object()
-_current: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("reckoner_recording", default=None)
+current: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("reckoner_recording", default=None)
 
 
 def current_recording() -> Recording | None:
     """The innermost recording that this code runs in; None outside of any."""
-    return _current.get()
+    return current.get()
 
 
 def _harmless(method: M) -> M:
@@ -231,7 +231,7 @@ class Recording:
         self._fields |= fields
 
     def __enter__(self) -> Self:
-        self._token = _current.set(self)
+        self._token = current.set(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -241,7 +241,7 @@ class Recording:
     def leave(self) -> None:
         """Is no longer the current recording. The context manager does this by itself."""
         if self._token is not None:
-            reset(_current, self._token)
+            reset(current, self._token)
             self._token = None
 
     async def __aenter__(self) -> Self:

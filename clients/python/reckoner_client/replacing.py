@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reckoner_client.errors import ConfigurationError
+from reckoner_client.runs import Run, follow
 
 __all__ = ["CallableTool", "Replacements", "as_callable_tool", "is_marked", "mark"]
 
@@ -133,21 +134,11 @@ def _class_below(base: type) -> type:
 
 def _method(owner: object, function: Callable[..., Any], new: Callable[..., Any]) -> Callable[..., Any]:
     """A method like `function` that is `new` for `owner`. A copy by a class's own `__copy__` may share the class."""
-    if inspect.iscoroutinefunction(function):
 
-        @functools.wraps(function)
-        async def awaited(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if self is owner:
-                return await new(*args, **kwargs)
-            return await function(self, *args, **kwargs)
-
-        return awaited
-
-    @functools.wraps(function)
-    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return new(*args, **kwargs) if self is owner else function(self, *args, **kwargs)
 
-    return called
+    return follow(function, lambda args, kwargs: Run(), call)
 
 
 class CallableTool:

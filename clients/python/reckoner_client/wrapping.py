@@ -6,15 +6,13 @@ A wrapper takes what the function takes, returns what it returns and raises what
 from __future__ import annotations
 
 import contextvars
-import functools
 import inspect
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from reckoner_client import wire
-from reckoner_client.errors import ConfigurationError
-from reckoner_client.recording import Recording, ToolCall, current_recording, reset
+from reckoner_client.recording import Recording, ToolCall, current, current_recording
+from reckoner_client.runs import Run, follow
 
 if TYPE_CHECKING:
     from reckoner_client.client import Reckoner
@@ -38,50 +36,44 @@ def recorded(
     """See `Reckoner.recorded`."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        refuse_generator(function)
         named = {"policy_name": _name_of(function)} | dict(fields)
 
-        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
             told: Mapping[str, Any] = {}
             try:
                 told = state(*args, **kwargs) if state is not None else bound_arguments(function, args, kwargs)
             except Exception as fault:  # noqa: BLE001 - the host's own function, and the call must go on
                 client._fault(fault)
-            return Recording(client, agent, told, named)
+            return _RecordedRun(Recording(client, agent, told, named), client, action)
 
-        def finish(recording: Recording, result: object) -> None:
-            if not recording.has_acted:
-                try:
-                    recording.act(action(result) if action is not None else result)
-                except Exception as fault:  # noqa: BLE001 - the host's own function, and its result must come back
-                    client._fault(fault)
-
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
-                with begin(args, kwargs) as recording:
-                    result = await function(*args, **kwargs)
-                    finish(recording, result)
-                    return result
-
-            return cast("Callable[P, R]", awaited)
-
-        @functools.wraps(function)
-        def called(*args: P.args, **kwargs: P.kwargs) -> R:
-            with begin(args, kwargs) as recording:
-                result = function(*args, **kwargs)
-                finish(recording, result)
-                return result
-
-        return called
+        return follow(function, begin)
 
     return decorate
 
 
+class _RecordedRun(Run):
+    """A call that is a recording, whose result is the action unless the code has said one."""
+
+    def __init__(self, recording: Recording, client: Reckoner, action: Callable[[Any], Any] | None) -> None:
+        super().__init__({current: recording})
+        self._recording = recording
+        self._client = client
+        self._action = action
+
+    def returned(self, result: object) -> None:
+        if not self._recording.has_acted:
+            try:
+                self._recording.act(self._action(result) if self._action is not None else result)
+            except Exception as fault:  # noqa: BLE001 - the host's own function, and its result must come back
+                self._client._fault(fault)
+        self._recording.end()
+
+    def failed(self, error: BaseException) -> None:
+        self._recording.end(error)
+
+
 def tool(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator: calls inside a recording are noted there as tool calls; outside of any, nothing is added."""
-    refuse_generator(function)
     return record_calls(function, _name_of(function).rpartition(".")[2], current_recording)
 
 
@@ -95,66 +87,35 @@ def record_calls(
     `name` is the tool's, or makes it from the arguments. A call inside a call of the same name is part of that one.
     """
 
-    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _NestedCall:
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
         recording = find()
         if recording is None:
-            return _NestedCall(None, "", None)
+            return Run()
         try:
             called = name if isinstance(name, str) else name(args, kwargs)
             if called in _calling.get()[-1:]:
-                return _NestedCall(None, "", None)
-            return _NestedCall(recording, called, bound_arguments(function, args, kwargs))
+                return Run()
+            return _ToolRun(ToolCall(recording, called, bound_arguments(function, args, kwargs)), called)
         except Exception as fault:  # noqa: BLE001 - the call must go on
             recording._client._fault(fault)
-            return _NestedCall(None, "", None)
+            return Run()
 
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with begin(args, kwargs) as call:
-                call.result = await function(*args, **kwargs)
-                return call.result
-
-        return cast("Callable[P, R]", awaited)
-
-    @functools.wraps(function)
-    def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        call = begin(args, kwargs)
-        with call:
-            result = function(*args, **kwargs)
-            # A plain function that makes a coroutine, as partials and lambdas do: it ends when that is awaited.
-            call.goes_on = inspect.iscoroutine(result)
-            call.result = result
-        return cast("R", _awaited(call, result)) if call.goes_on else result
-
-    return called
+    return follow(function, begin)
 
 
-class _NestedCall(ToolCall):
+class _ToolRun(Run):
     """A wrapped tool's call, which knows of those around it."""
 
-    goes_on = False
-    _token: contextvars.Token[tuple[str, ...]]
+    def __init__(self, call: ToolCall, name: str) -> None:
+        super().__init__({_calling: (*_calling.get(), name)})
+        self._call = call
 
-    def __enter__(self) -> Self:
-        if self._recording is not None:
-            self._token = _calling.set((*_calling.get(), self._name))
-        return self
+    def returned(self, result: object) -> None:
+        self._call.result = result
+        self._call.end()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._recording is None:
-            return
-        reset(_calling, self._token)
-        if not self.goes_on:
-            self.end(error)
-
-
-async def _awaited(call: _NestedCall, coroutine: Any) -> Any:
-    with call:
-        call.goes_on = False
-        call.result = await coroutine
-        return call.result
+    def failed(self, error: BaseException) -> None:
+        self._call.end(error)
 
 
 def bound_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,14 +127,6 @@ def bound_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     for own in ("self", "cls"):
         named.pop(own, None)
     return named
-
-
-def refuse_generator(function: Callable[..., Any]) -> None:
-    """Raises ConfigurationError: what a generator decides has no moment, and no result to be had."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ConfigurationError(
-            f"{_name_of(function)} is a generator: use `with client.recording(…)` inside it, and `recording.act(…)`."
-        )
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -228,14 +228,6 @@ def test_a_decorated_function_s_exception_is_its_own(client: Reckoner) -> None:
     }
 
 
-def test_a_generator_is_refused_where_it_is_decorated(client: Reckoner) -> None:
-    with pytest.raises(ConfigurationError, match="generator"):
-
-        @client.recorded("assistant")
-        def stream() -> Any:
-            yield 1
-
-
 # hook_into_agent
 
 
