@@ -78,6 +78,8 @@ def _called(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
         except BaseException as error:
             run.failed(error)
             raise
+        if type(run) is Run:
+            return result
         # What partials, lambdas and other people's decorators hide: it ends when that has been awaited or read.
         for made, goes_on in (
             (inspect.iscoroutine, _awaited),

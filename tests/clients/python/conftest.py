@@ -83,6 +83,14 @@ def client(make_client: Callable[..., Reckoner]) -> Reckoner:
 
 
 @pytest.fixture
+def nothing_went_wrong(client: Reckoner, refusals: list[Refusal]) -> Iterator[None]:
+    """Whatever a test records is kept by the API, and none of it was a fault of the client's."""
+    yield
+    assert refusals == []
+    assert (client.stats().faults, client.stats().dropped) == (0, 0)
+
+
+@pytest.fixture
 def run_host(live_server: Any, key: str, agent: Any, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a host's program in a process of its own, which must end well; its output."""
 

@@ -19,15 +19,7 @@ from reckoner_client import ConfigurationError, Reckoner, Refusal, current_recor
 from decisions.models import Decision, Episode, Step
 from tests.clients.python.small_agent import PLACES, Shout, SmallAgent, ThreadedAgent, UnknownPlace, add
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("assistant")]
-
-
-@pytest.fixture(autouse=True)
-def nothing_went_wrong(client: Reckoner, refusals: list[Refusal]) -> Any:
-    """Whatever a test records is kept by the API, and none of it was a fault of the client's."""
-    yield
-    assert refusals == []
-    assert (client.stats().faults, client.stats().dropped) == (0, 0)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("assistant", "nothing_went_wrong")]
 
 
 def steps(**wanted: Any) -> list[Step]:
