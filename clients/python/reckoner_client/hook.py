@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from reckoner_client import wire
 from reckoner_client.errors import ConfigurationError
-from reckoner_client.recording import Recording, current, current_recording
+from reckoner_client.recording import Recording, current_recording
 from reckoner_client.replacing import Replacements, as_callable_tool, is_marked, mark
 from reckoner_client.runs import Run, follow
-from reckoner_client.wrapping import bound_arguments, record_calls
+from reckoner_client.wrapping import RecordedRun, make_state, record_calls
 
 if TYPE_CHECKING:
     from reckoner_client.client import Reckoner
@@ -80,45 +80,30 @@ class Hook:
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
             if self in _running.get():
                 return Run()
-            state: Mapping[str, Any] = {}
-            try:
-                make = self._make_state
-                state = make(*args, **kwargs) if make is not None else bound_arguments(method, args, kwargs)
-            except Exception as fault:  # noqa: BLE001 - the run must go on
-                self._client._fault(fault)
+            state = make_state(self._client, self._make_state, method, args, kwargs)
             query = next((text for text in state.values() if isinstance(text, str)), None)
             return _AgentRun(self, Recording(self._client, self._agent, state, {"query": query} | self._fields))
 
         return follow(method, begin)
 
 
-class _AgentRun(Run):
+class _AgentRun(RecordedRun):
     """One run of a hooked agent."""
 
     def __init__(self, hook: Hook, recording: Recording) -> None:
-        super().__init__({current: recording, _running: (*_running.get(), hook)})
+        super().__init__(recording, hook._client, hook._make_action, {_running: (*_running.get(), hook)})
         self._hook = hook
-        self._recording = recording
 
     def __enter__(self) -> Self:
-        self._hook._active.append(self._recording)
+        self._hook._active.append(self.recording)
         return super().__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         super().__exit__(kind, error, at)
-        self._hook._active.remove(self._recording)
+        self._hook._active.remove(self.recording)
 
-    def returned(self, result: object) -> None:
-        make = self._hook._make_action
-        try:
-            action = make(result) if make is not None else result
-            self._recording.act(action, response=result if isinstance(result, str) else None)
-        except Exception as fault:  # noqa: BLE001 - the result must come back
-            self._hook._client._fault(fault)
-        self._recording.end()
-
-    def failed(self, error: BaseException) -> None:
-        self._recording.end(error)
+    def act(self, result: object) -> None:
+        self.recording.act(self.action_of(result), response=result if isinstance(result, str) else None)
 
 
 def hook_into_agent(

@@ -26,9 +26,8 @@ from reckoner_client.ids import uuid7
 if TYPE_CHECKING:
     from reckoner_client.client import Reckoner
 
-__all__ = ["Recording", "ToolCall", "current", "current_recording", "reset"]
+__all__ = ["Recording", "ToolCall", "current", "current_recording"]
 
-V = TypeVar("V")
 M = TypeVar("M", bound=Callable[..., None])
 MOST_STEPS = 1_000
 LARGEST_VALUE = 100_000
@@ -83,28 +82,27 @@ class Step(msgspec.Struct):
 class ToolCall:
     """A tool call that is going on: give it its `result`; an exception is its failure, and passes through."""
 
-    def __init__(self, recording: Recording | None, name: str, arguments: object) -> None:
+    def __init__(self, recording: Recording, name: str, arguments: object) -> None:
         self.result: object = None
         self._recording = recording
         self._name = name
         # As they are now: the tool may change what it was given.
-        self._arguments = _value(arguments) if recording is not None else None
+        self._arguments = _value(arguments)
         self._started_at = dt.datetime.now(dt.UTC)
         self._began = time.perf_counter()
 
     def end(self, error: BaseException | None = None) -> None:
         """Notes how it ended; the context manager does this by itself."""
-        if self._recording is not None:
-            self._recording._add(
-                kind="tool_call",
-                name=self._name,
-                started_at=self._started_at,
-                arguments=self._arguments,
-                result=None if error is not None else _value(self.result),
-                success=error is None,
-                error=_error(error),
-                duration_ms=(time.perf_counter() - self._began) * 1000,
-            )
+        self._recording._add(
+            kind="tool_call",
+            name=self._name,
+            started_at=self._started_at,
+            arguments=self._arguments,
+            result=None if error is not None else _value(self.result),
+            success=error is None,
+            error=_error(error),
+            duration_ms=(time.perf_counter() - self._began) * 1000,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -235,14 +233,12 @@ class Recording:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.leave()
-        self.end(error)
-
-    def leave(self) -> None:
-        """Is no longer the current recording. The context manager does this by itself."""
         if self._token is not None:
-            reset(current, self._token)
+            # Left in another context than it was entered in, which generators and some event loops do, it stays there.
+            with contextlib.suppress(ValueError):
+                current.reset(self._token)
             self._token = None
+        self.end(error)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -311,12 +307,6 @@ class Recording:
             # the last one's. Where nobody says them, Reckoner sums them up.
             facts |= usage | {"started_at": self._started_at, "duration_ms": duration_ms}
         self._client._offer("episodes", episode or "", facts)
-
-
-def reset(variable: contextvars.ContextVar[V], token: contextvars.Token[V]) -> None:
-    """Left in another context than it was entered in, which generators and some event loops do, it stays there."""
-    with contextlib.suppress(ValueError):
-        variable.reset(token)
 
 
 def _points(points: Sequence[str] | None) -> msgspec.Raw | None:

@@ -78,7 +78,7 @@ def _called(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
         except BaseException as error:
             run.failed(error)
             raise
-        if type(run) is Run:
+        if type(run) is Run:  # nothing is noted: the result itself, whatever it is
             return result
         # What partials, lambdas and other people's decorators hide: it ends when that has been awaited or read.
         for made, goes_on in (
@@ -192,7 +192,8 @@ class _Output:
 
     def add(self, item: Any) -> None:
         self._all_text = self._all_text and isinstance(item, str)
-        if self._length <= LARGEST_VALUE if self._all_text else len(self._items) < MOST_STEPS:
+        has_room = self._length <= LARGEST_VALUE if self._all_text else len(self._items) < MOST_STEPS
+        if has_room:
             self._items.append(item)
             self._length += len(item) if self._all_text else 0
 

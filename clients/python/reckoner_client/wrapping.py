@@ -17,7 +17,7 @@ from reckoner_client.runs import Run, follow
 if TYPE_CHECKING:
     from reckoner_client.client import Reckoner
 
-__all__ = ["bound_arguments", "record_calls", "recorded", "tool"]
+__all__ = ["RecordedRun", "make_state", "record_calls", "recorded", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,37 +39,60 @@ def recorded(
         named = {"policy_name": _name_of(function)} | dict(fields)
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
-            told: Mapping[str, Any] = {}
-            try:
-                told = state(*args, **kwargs) if state is not None else bound_arguments(function, args, kwargs)
-            except Exception as fault:  # noqa: BLE001 - the host's own function, and the call must go on
-                client._fault(fault)
-            return _RecordedRun(Recording(client, agent, told, named), client, action)
+            told = make_state(client, state, function, args, kwargs)
+            return RecordedRun(Recording(client, agent, told, named), client, action)
 
         return follow(function, begin)
 
     return decorate
 
 
-class _RecordedRun(Run):
+class RecordedRun(Run):
     """A call that is a recording, whose result is the action unless the code has said one."""
 
-    def __init__(self, recording: Recording, client: Reckoner, action: Callable[[Any], Any] | None) -> None:
-        super().__init__({current: recording})
-        self._recording = recording
+    def __init__(
+        self,
+        recording: Recording,
+        client: Reckoner,
+        action: Callable[[Any], Any] | None,
+        inside: Mapping[contextvars.ContextVar[Any], Any] | None = None,
+    ) -> None:
+        super().__init__({current: recording} | dict(inside or {}))
+        self.recording = recording
         self._client = client
         self._action = action
 
     def returned(self, result: object) -> None:
-        if not self._recording.has_acted:
-            try:
-                self._recording.act(self._action(result) if self._action is not None else result)
-            except Exception as fault:  # noqa: BLE001 - the host's own function, and its result must come back
-                self._client._fault(fault)
-        self._recording.end()
+        try:
+            self.act(result)
+        except Exception as fault:  # noqa: BLE001 - the host's own function, and its result must come back
+            self._client._fault(fault)
+        self.recording.end()
+
+    def act(self, result: object) -> None:
+        if not self.recording.has_acted:
+            self.recording.act(self.action_of(result))
+
+    def action_of(self, result: Any) -> Any:
+        return self._action(result) if self._action is not None else result
 
     def failed(self, error: BaseException) -> None:
-        self._recording.end(error)
+        self.recording.end(error)
+
+
+def make_state(
+    client: Reckoner,
+    state: Callable[..., Mapping[str, Any]] | None,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Mapping[str, Any]:
+    """What `state` makes of a call's arguments, else these by their names; nothing where `state` fails."""
+    try:
+        return state(*args, **kwargs) if state is not None else _bound_arguments(function, args, kwargs)
+    except Exception as fault:  # noqa: BLE001 - the host's own function, and the call must go on
+        client._fault(fault)
+        return {}
 
 
 def tool(function: Callable[P, R]) -> Callable[P, R]:
@@ -95,7 +118,7 @@ def record_calls(
             called = name if isinstance(name, str) else name(args, kwargs)
             if called in _calling.get()[-1:]:
                 return Run()
-            return _ToolRun(ToolCall(recording, called, bound_arguments(function, args, kwargs)), called)
+            return _ToolRun(ToolCall(recording, called, _bound_arguments(function, args, kwargs)), called)
         except Exception as fault:  # noqa: BLE001 - the call must go on
             recording._client._fault(fault)
             return Run()
@@ -118,7 +141,7 @@ class _ToolRun(Run):
         self._call.end(error)
 
 
-def bound_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _bound_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by their names, without self and cls; by their places where the signature cannot be had."""
     try:
         named = dict(inspect.signature(function).bind(*args, **kwargs).arguments)
