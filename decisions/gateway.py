@@ -13,7 +13,7 @@ import hashlib
 import random
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from django.db import transaction
@@ -64,9 +64,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """One item on its way: who answers it, and what is asked."""
+    """One item on its way: who answers it, and what is asked. `path` is where its faults are, "" or "items[3]."."""
 
     id: uuid.UUID
+    path: str
     item: DecideItem
     unit: str
     options: tuple[str, ...]
@@ -81,30 +82,65 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
 
     Raises UnknownAgent, InvalidInput with every item's faults, NoChampion, BackendUnavailable, BackendRefused,
     IdConflict, Erased.
-    An item whose `id` was decided before gets the recorded answer back: a retry is harmless.
+    An item whose `id` was decided before, or is decided by another call at this moment, gets the recorded answer: a
+    retry is harmless.
     """
     now = timezone.now()
     room = get_agent_room(by, agent)
     assert room.agent.registered_model is not None
-    repeated = _find_repeats(by, room, items)
+    ids = [uuid7() if item.id is UNSET else item.id for item in items]
+    given = _by_id(items)
+    answers = _find_repeats(by, room, given)
     router = Router(room.agent.registered_model)
-    questions = _ask(room, router, [item for item in items if item.id not in repeated], now)
+    paths = [""] if len(items) == 1 else [f"items[{index}]." for index in range(len(items))]
+    asked = {
+        row_id: (path, item) for row_id, path, item in zip(ids, paths, items, strict=True) if row_id not in answers
+    }
+    questions = _ask(room, router, asked, now)
     started = time.perf_counter()
     questions, scores = _score_with_fallback(room, questions)
     latency_ms = (time.perf_counter() - started) * 1000
-    fresh = _record(by, room, questions, scores, now, latency_ms, rng or _RNG)
-    rest = iter(fresh)
-    return [repeated[item.id] if item.id in repeated else next(rest) for item in items]
+    scored = list(zip(questions, scores, strict=True))
+    while True:
+        try:
+            recorded = _record(by, room, scored, now, latency_ms, rng or _RNG)
+        except _AnsweredMeanwhile as met:
+            answers |= _find_repeats(by, room, {row_id: given[row_id] for row_id in met.ids})
+            scored = [(question, found) for question, found in scored if question.id not in met.ids]
+        else:
+            answers |= {answer.decision_id: answer for answer in recorded}
+            return [answers[row_id] for row_id in ids]
 
 
-def _ask(room: AgentRoom, router: Router, items: Sequence[DecideItem], now: dt.datetime) -> list[_Question]:
+class _AnsweredMeanwhile(Exception):
+    """Other calls were quicker with the same questions under these ids; nothing of this one was recorded."""
+
+    def __init__(self, ids: Collection[uuid.UUID]) -> None:
+        super().__init__(f"{len(ids)} of the decisions were recorded meanwhile")
+        self.ids = ids
+
+
+def _by_id(items: Sequence[DecideItem]) -> dict[uuid.UUID, DecideItem]:
+    """Those that carry an id. Raises IdConflict where two that differ carry one."""
+    given: dict[uuid.UUID, DecideItem] = {}
+    for item in items:
+        if item.id is UNSET:
+            continue
+        first = given.setdefault(item.id, item)
+        if first is not item and _request_hash(first) != _request_hash(item):
+            raise _conflict(item.id, f"{item.id} stands twice with different content")
+    return given
+
+
+def _ask(
+    room: AgentRoom, router: Router, asked: Mapping[uuid.UUID, tuple[str, DecideItem]], now: dt.datetime
+) -> list[_Question]:
     """Gathers the faults of every item before anything is asked. Raises InvalidInput."""
     if room.version.action_space != ActionSpaceKind.CHOICE:
         raise InvalidInput(f"This agent's action space is {room.version.action_space}; the gateway decides choices.")
     faults: list[FieldFault] = []
     questions = []
-    for index, item in enumerate(items):
-        path = "" if len(items) == 1 else f"items[{index}]."
+    for decision_id, (path, item) in asked.items():
         if item.id is not UNSET:
             faults += [replace(fault, field=path + fault.field) for fault in check_id(item.id, now)]
         options = item.options if item.options is not None else room.version.options
@@ -122,11 +158,10 @@ def _ask(room: AgentRoom, router: Router, items: Sequence[DecideItem], now: dt.d
         except PromptError as error:
             faults.append(FieldFault(path + error.field, str(error), "a value"))
             continue
-        decision_id = uuid7() if item.id is UNSET else item.id
         # A unit that nobody named is the decision itself.
         unit = item.unit or str(decision_id)
         route = router.route(unit)
-        questions.append(_Question(decision_id, item, unit, tuple(options), prompt, route, route.version))
+        questions.append(_Question(decision_id, path, item, unit, tuple(options), prompt, route, route.version))
     if faults:
         raise InvalidInput("The agent cannot be asked like this.", faults=faults)
     return questions
@@ -136,8 +171,8 @@ def _score_with_fallback(room: AgentRoom, questions: list[_Question]) -> tuple[l
     """One request for all; those whose treatment failed go to the control in a second one."""
     scores = score([_score_item(room, question) for question in questions])
     refused = [
-        FieldFault("" if len(scores) == 1 else f"items[{index}]", answer.error or "", "a question that fits the model")
-        for index, answer in enumerate(scores)
+        FieldFault(question.path.rstrip("."), answer.error or "", "a question that fits the model")
+        for question, answer in zip(questions, scores, strict=True)
         if answer.refused
     ]
     if refused:
@@ -167,17 +202,17 @@ def _score_item(room: AgentRoom, question: _Question) -> ScoreItem:
 def _record(
     by: Actor,
     room: AgentRoom,
-    questions: list[_Question],
-    scores: list[Score],
+    scored: Sequence[tuple[_Question, Score]],
     now: dt.datetime,
     latency_ms: float,
     rng: random.Random,
 ) -> list[Answer]:
+    """One transaction. Raises _AnsweredMeanwhile, IdConflict, Erased."""
     answers: list[Answer] = []
     rows: list[Row] = []
     with transaction.atomic():
-        exposures = _expose(by, questions, now)
-        for question, answer in zip(questions, scores, strict=True):
+        exposures = _expose(by, [question for question, _ in scored], now)
+        for question, answer in scored:
             assert answer.probabilities is not None
             policy = acting_policy(
                 answer.probabilities, temperature=room.version.temperature, epsilon=room.version.epsilon
@@ -213,8 +248,11 @@ def _record(
                 )
             )
         columns = resolve_episodes(by, columns_of(rows))
-        if write_within(DECISION_TABLE, columns).conflicts or len({row["id"] for row in rows}) != len(rows):
-            raise IdConflict("A decision with one of these ids is being recorded at this moment; ask again.")
+        written = write_within(DECISION_TABLE, columns)
+        for row_id in written.conflicts:
+            raise _conflict(row_id)
+        if written.duplicates:
+            raise _AnsweredMeanwhile(written.duplicates)
         mark_late_decisions(by.workspace.id, {row["item_ref"] for row in rows if row["item_ref"]})
     return answers
 
@@ -288,20 +326,23 @@ def _exposure(by: Actor, question: _Question, now: dt.datetime) -> Exposure:
     )
 
 
-def _find_repeats(by: Actor, room: AgentRoom, items: Sequence[DecideItem]) -> dict[object, Answer]:
-    """Recorded answers of ids that were decided before. Raises IdConflict when the question was another."""
-    given = {item.id: item for item in items if item.id is not UNSET}
+def _conflict(row_id: uuid.UUID, message: str = "") -> IdConflict:
+    message = message or f"{row_id} was recorded before with other content"
+    return IdConflict(message, faults=[FieldFault("id", message, "a fresh id, or the same content")])
+
+
+def _find_repeats(by: Actor, room: AgentRoom, given: Mapping[uuid.UUID, DecideItem]) -> dict[uuid.UUID, Answer]:
+    """Recorded answers of ids that were decided before. Raises IdConflict when the question was another, Erased."""
     if not given:
         return {}
     recorded = Decision.objects.filter(id__in=given).select_related("model_version__registered_model", "exposure")
-    answers: dict[object, Answer] = {}
+    answers: dict[uuid.UUID, Answer] = {}
     for decision in recorded:
         same = decision.workspace_id == by.workspace.id and decision.agent_id == room.agent.id
         if same and bytes(decision.content_hash) == ERASED_HASH:
             raise Erased.of([decision.id])
         if not same or bytes(decision.content_hash) != _request_hash(given[decision.id]) or not decision.alternatives:
-            message = f"{decision.id} was recorded before with other content"
-            raise IdConflict(message, faults=[FieldFault("id", message, "a fresh id, or the same content")])
+            raise _conflict(decision.id)
         exposure = decision.exposure
         answers[decision.id] = Answer(
             decision_id=decision.id,

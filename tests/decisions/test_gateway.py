@@ -44,6 +44,7 @@ def store(shelf, settings, server):
     settings.MODEL_SERVER_URL = server
     settings.MODEL_SERVER_TOKEN = "for-this-test"
     model_server.client.cache_clear()
+    model_server.client()  # before threads that would make one each, of which one is kept and closed
     yield shelf
     model_server.client().close()
     model_server.client.cache_clear()
@@ -115,8 +116,39 @@ def test_a_repeated_id_gets_the_recorded_answer(agent, by, base_version):
     with pytest.raises(IdConflict):
         decide(by=by, agent="filer", items=[item("other text", id=own)])
     with pytest.raises(IdConflict):
-        decide(by=by, agent="filer", items=[item(id=(twice := uuid7())), item(id=twice)])
+        decide(by=by, agent="filer", items=[item("other text", id=own), item(id=own)])
+    twice = uuid7()
+    with pytest.raises(IdConflict):
+        decide(by=by, agent="filer", items=[item(id=twice), item("other text", id=twice)])
     assert Decision.objects.count() == 2
+    first, again = decide(by=by, agent="filer", items=[item(id=twice), item(id=twice)])
+    assert first == again
+    assert Decision.objects.count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_id_at_the_same_moment_gets_one_answer(api, agent, by, challenger, base_version, at_once):
+    """Alone and within a batch, of which the rest is each caller's own. An experiment runs: exposures count too."""
+    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
+    client = api("route:read")
+    for shared in range(1, 7):
+        ids = [str(uuid7()) for _ in range(shared)]
+
+        def ask(ids=ids):
+            own = [{"state": {"text": "hotel"}}] if len(ids) > 1 else []
+            sent = [{"id": one, "state": {"text": "flight hotel"}, "unit": one} for one in ids] + own
+            answer = client.post("agents/filer/decide", sent if own else sent[0])
+            assert answer.status_code == 201, answer.content
+            return [json.dumps(one) for one in (answer.json()["answers"] if own else [answer.json()])]
+
+        told = at_once(8, ask)
+        assert len({tuple(answers[:shared]) for answers in told}) == 1
+        stored = {str(row.id): row for row in Decision.objects.filter(id__in=ids)}
+        for one in map(json.loads, told[0][:shared]):
+            row = stored[one["decision_id"]]
+            assert (row.action, row.propensity) == (one["action"], one["propensity"])
+    assert Decision.objects.count() == sum(range(1, 7)) + 5 * 8
+    assert Exposure.objects.count() == Decision.objects.count()
 
 
 def test_an_experiment_exposes_each_unit_once_and_keeps_it(agent, by, challenger, base_version):
