@@ -125,6 +125,16 @@ if DATABASES["default"]["ENGINE"] != "django.db.backends.postgresql":
 DATABASES["default"]["ENGINE"] = "project.postgresql"  # Django's, with a cheaper look whether a connection lives
 # Statements are prepared where the code asks for it (workspaces/asking.py); without a number psycopg never does.
 DATABASES["default"].setdefault("OPTIONS", {})["prepare_threshold"] = 5
+# For counts that all web processes share and that may be lost, such as wrong passwords; `process` while it is away.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "KEY_PREFIX": "reckoner",
+        "OPTIONS": {"socket_timeout": 0.5, "socket_connect_timeout": 0.5},
+    },
+    "process": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "reckoner"},
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "workspaces.User"
@@ -136,7 +146,7 @@ AUTH_PASSWORD_VALIDATORS = [
         "CommonPasswordValidator",
         "NumericPasswordValidator",
     )
-]
+] + [{"NAME": "workspaces.passwords.NotTheSamePassword"}]
 LOGIN_URL = "log-in"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "log-in"
@@ -184,7 +194,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 IDEMPOTENCY_HOURS = float(env("RECKONER_IDEMPOTENCY_HOURS", "24"))
 # 0: no limit. Counted for all web processes together (workspaces.throttling).
 KEY_REQUESTS_A_MINUTE = int(env("RECKONER_KEY_REQUESTS_A_MINUTE", "30000"))
-# Wrong passwords for an account within the window before it is closed; an address has five times as many. 0: no limit.
+# Wrong passwords for an account from one address within the window; the address has five times as many. 0: no limit.
 LOG_IN_FAILURES = int(env("RECKONER_LOG_IN_FAILURES", "10"))
 LOG_IN_WINDOW_SECONDS = float(env("RECKONER_LOG_IN_WINDOW_SECONDS", "900"))
 # Proxies in front, whose X-Forwarded-For is believed; 0: the connection's own address counts.
@@ -195,6 +205,8 @@ INTERNAL_API_KEY = env("RECKONER_INTERNAL_API_KEY", "")
 INTERNAL_WORKSPACE = env("RECKONER_INTERNAL_WORKSPACE", "")
 if 0 < len(INTERNAL_API_KEY) < 32:
     raise ValueError("RECKONER_INTERNAL_API_KEY: 32 characters or more, from a random source")
+if INTERNAL_API_KEY and not INTERNAL_WORKSPACE:
+    raise ValueError("RECKONER_INTERNAL_WORKSPACE: name the workspace (its slug) that the internal key acts in")
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

@@ -70,7 +70,6 @@ from workspaces.ids import uuid7, uuid7_bound
 from workspaces.models import (
     ApiKey,
     AuditEntry,
-    FailedLogIn,
     KeptAnswer,
     Membership,
     Role,
@@ -163,15 +162,6 @@ class KeptAnswerFactory(DjangoModelFactory[KeptAnswer]):
     status = 201
     body = b"{}"
     created_at = factory.LazyFunction(timezone.now)
-
-
-class FailedLogInFactory(DjangoModelFactory[FailedLogIn]):
-    class Meta:
-        model = FailedLogIn
-
-    account = "someone@example.org"
-    address = "192.0.2.1"
-    at = factory.LazyFunction(timezone.now)
 
 
 class AuditEntryFactory(DjangoModelFactory[AuditEntry]):

@@ -1,31 +1,73 @@
-"""How often a wrong password may be tried: by account and by address, counted in the database.
+"""How often a password may be tried: by account and address together, and by address alone.
 
-An account is closed for a while after some failures from anywhere, an address after five times as many for any account.
-A closed one is refused without a look at the password, right or wrong, and that is not counted.
+A stranger's failures close the account for the stranger's address only, so that nobody can lock its owner out; an
+address may fail five times as often, for whatever accounts. An attempt is counted before the password is looked at, by
+one atomic step in the cache: a hundred at once are still ten, and a closed one costs no hash. (django-axes 8 counts
+after the look, and has one limit for all that it counts by.) While the cache's server is away every process counts for
+itself.
 """
 
 from __future__ import annotations
 
-import datetime as dt
+import hashlib
 import ipaddress
 import math
+import time
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
 
+import redis
 import structlog
 from django.conf import settings
+from django.core.cache import BaseCache, caches
 from django.db import transaction
 from django.http import HttpRequest
-from django.utils import timezone
 
 from workspaces.actors import system
-from workspaces.models import FailedLogIn, Membership
+from workspaces.models import Membership
 from workspaces.services import record_audit
 
 logger = structlog.get_logger(__name__)
 PER_ADDRESS = 5
+T = TypeVar("T")
 
 
-def window() -> dt.timedelta:
-    return dt.timedelta(seconds=settings.LOG_IN_WINDOW_SECONDS)
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One look at a password that was asked for. `wait`: seconds until there may be one; 0: now."""
+
+    wait: int
+    address_key: str = ""
+    pair_key: str = ""
+
+    def succeeded(self) -> None:
+        """The right password: the account's count for this address starts anew, and the address gets its try back."""
+        if self.pair_key:
+            _with_cache(lambda cache: cache.delete(self.pair_key))
+            _give_back(self.address_key)
+
+
+def begin_attempt(*, account: str, address: str | None, now: float | None = None) -> Attempt:
+    """Counts one attempt of the running window. `now`: seconds since 1970, else the clock's."""
+    limit, window = settings.LOG_IN_FAILURES, max(1.0, settings.LOG_IN_WINDOW_SECONDS)
+    if limit <= 0:
+        return Attempt(wait=0)
+    number, past = divmod(time.time() if now is None else now, window)
+    wait = math.ceil(window - past)
+    account, place = _normal(account), _network(address)
+    address_key = _name("address", place, number)
+    pair_key = _name("account", f"{account}\n{place}", number)
+    if _count(address_key, wait) > limit * PER_ADDRESS:
+        return Attempt(wait=wait)
+    tries = _count(pair_key, wait)
+    if tries > limit:
+        _give_back(address_key)  # nothing was tried: the address's other people have theirs
+        if tries == limit + 1:
+            _note_closed(account, address, limit)
+        return Attempt(wait=wait)
+    return Attempt(0, address_key, pair_key)
 
 
 def client_address(request: HttpRequest) -> str | None:
@@ -39,48 +81,57 @@ def client_address(request: HttpRequest) -> str | None:
         return None
 
 
-def seconds_closed(*, account: str, address: str | None) -> int:
-    """How long this account, or this address, has to wait; 0 when it may try."""
-    limit = settings.LOG_IN_FAILURES
-    if limit <= 0:
-        return 0
-    now = timezone.now()
-    waits = [_wait(now, limit, account=account.strip().lower()[:254])]
-    if address is not None:
-        waits.append(_wait(now, limit * PER_ADDRESS, address=address))
-    return max(waits)
+def _normal(account: str) -> str:
+    """As the log-in form reads it: letters of another width are the same account."""
+    return unicodedata.normalize("NFKC", account).strip().lower()
 
 
-def _wait(now: dt.datetime, limit: int, **what: str) -> int:
-    """Until the oldest of the last `limit` failures leaves the window."""
-    since = now - window()
-    moments = FailedLogIn.objects.filter(at__gt=since, **what).order_by("-at").values_list("at", flat=True)[:limit]
-    oldest = list(moments)
-    return math.ceil((oldest[-1] - since).total_seconds()) if len(oldest) >= limit else 0
+def _network(address: str | None) -> str:
+    """One place on the network: of IPv6 the /64, which its owner numbers at will."""
+    if address is None:
+        return "unknown"
+    known = ipaddress.ip_address(address)
+    return str(ipaddress.ip_network((known, 64), strict=False)) if known.version == 6 else str(known)
+
+
+def _name(kind: str, what: str, number: float) -> str:
+    """What was typed is no cache key, and is nobody's business in the cache."""
+    digest = hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"log-in:{kind}:{digest}:{settings.LOG_IN_WINDOW_SECONDS:g}:{number:g}"
+
+
+def _count(name: str, seconds: int) -> int:
+    def add_one(cache: BaseCache) -> int:
+        cache.add(name, 0, timeout=seconds + 1)
+        return cache.incr(name)
+
+    return _with_cache(add_one)
+
+
+def _give_back(name: str) -> None:
+    def take_one(cache: BaseCache) -> None:
+        cache.add(name, 1, timeout=1)  # its window may have ended meanwhile
+        cache.decr(name)
+
+    _with_cache(take_one)
+
+
+def _with_cache(do: Callable[[BaseCache], T]) -> T:
+    try:
+        return do(caches["default"])
+    except redis.RedisError as error:
+        logger.warning("log_in_counted_by_process", error=str(error))
+        return do(caches["process"])
 
 
 @transaction.atomic
-def note_failure(*, account: str, address: str | None) -> None:
-    """Counts one. The failure that closes an account stands in the audit of its person's workspaces."""
-    account = account.strip().lower()[:254]
-    FailedLogIn.objects.create(account=account, address=address, at=timezone.now())
-    recent = FailedLogIn.objects.filter(account=account, at__gt=timezone.now() - window()).count()
-    if recent != settings.LOG_IN_FAILURES:
-        return
+def _note_closed(account: str, address: str | None, failures: int) -> None:
+    """In the audit of the person's workspaces."""
     logger.warning("log_in_closed", address=address)
     for membership in Membership.objects.filter(user__email=account).select_related("workspace", "user"):
         record_audit(
             by=system(membership.workspace),
             action="log_in.closed",
             target=f"user:{membership.user.id}",
-            details={"failures": recent, "address": address},
+            details={"failures": failures, "address": address},
         )
-
-
-def forget_failures(*, account: str) -> None:
-    """After the right password."""
-    FailedLogIn.objects.filter(account=account.strip().lower()[:254]).delete()
-
-
-def drop_old_failures() -> int:
-    return FailedLogIn.objects.filter(at__lte=timezone.now() - window()).delete()[0]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from workspaces import idempotency, log_in
+from workspaces import idempotency
 
 
 @shared_task(name="workspaces.tidy")
 def tidy() -> None:
     idempotency.drop_old_answers()
-    log_in.drop_old_failures()

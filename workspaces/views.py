@@ -35,27 +35,15 @@ class LogIn(auth_views.LoginView):
         return super().dispatch(request, *args, **kwargs)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        account, address = request.POST.get("username", ""), log_in.client_address(request)
-        if wait := log_in.seconds_closed(account=account, address=address):
-            form = self.get_form()
-            form.errors.clear()  # nothing was looked at
-            minutes = max(1, round(wait / 60))
-            form.add_error(
-                None, f"Too many failed attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}."
-            )
-            response = self.render_to_response(self.get_context_data(form=form), status=429)
-            response["Retry-After"] = str(wait)
-            return response
-        return super().post(request, *args, **kwargs)
-
-    def form_invalid(self, form: Any) -> HttpResponse:
-        if account := self.request.POST.get("username", ""):
-            log_in.note_failure(account=account, address=log_in.client_address(self.request))
-        return super().form_invalid(form)
-
-    def form_valid(self, form: Any) -> HttpResponse:
-        log_in.forget_failures(account=form.get_user().email)
-        return super().form_valid(form)
+        account = request.POST.get("username", "")
+        attempt = log_in.begin_attempt(account=account, address=log_in.client_address(request))
+        if attempt.wait:
+            form = self.get_form_class()(request, initial={"username": account})  # not bound: nothing is looked at
+            return _too_many(self, form, attempt.wait)
+        response = super().post(request, *args, **kwargs)
+        if request.user.is_authenticated:
+            attempt.succeeded()
+        return response
 
 
 class ChangePassword(auth_views.PasswordChangeView):
@@ -63,12 +51,35 @@ class ChangePassword(auth_views.PasswordChangeView):
 
     success_url = reverse_lazy("home")
 
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """The present password is guessed here no more often than at the log-in."""
+        user = cast(User, request.user)
+        attempt = log_in.begin_attempt(account=user.email, address=log_in.client_address(request))
+        if attempt.wait:
+            return _too_many(self, self.get_form_class()(user), attempt.wait)
+        form = self.get_form()
+        if form.is_valid():
+            attempt.succeeded()
+            return self.form_valid(form)
+        if "old_password" not in form.errors:
+            attempt.succeeded()
+        return self.form_invalid(form)
+
     def form_valid(self, form: Any) -> HttpResponse:
         response = super().form_valid(form)
         user = cast(User, self.request.user)
         User.objects.filter(pk=user.pk, must_change_password=True).update(must_change_password=False)
         messages.success(self.request, "Your password is changed.")
         return response
+
+
+def _too_many(view: Any, form: Any, wait: int) -> HttpResponse:
+    """The empty form with the reason, 429."""
+    minutes = max(1, round(wait / 60))
+    reason = f"Too many failed attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}."
+    response: HttpResponse = view.render_to_response(view.get_context_data(form=form, reason=reason), status=429)
+    response["Retry-After"] = str(wait)
+    return response
 
 
 @require_safe

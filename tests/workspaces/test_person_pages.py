@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import re
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
 from tests.factories import PASSWORD, MembershipFactory, UserFactory
+from workspaces.models import User
 
 PAGES = ("overview", "loop", "decisions", "runs", "models", "experiments")
 OWN_PASSWORD = "a harbour full of kites"
@@ -51,15 +54,32 @@ def test_a_one_time_password_is_changed_before_anything_else(viewer: Any, page_c
     client = page_client(viewer)
     for path in ("/", overview):
         assert client.get(path)["Location"] == "/change-password"
-    form = {"old_password": PASSWORD, "new_password1": "12345678", "new_password2": "12345678"}
-    assert client.post("/change-password", form).status_code == 200
-    viewer.refresh_from_db()
-    assert viewer.must_change_password and viewer.check_password(PASSWORD)
+    for refused in ("12345678", PASSWORD):  # too common; the one-time password itself
+        form = {"old_password": PASSWORD, "new_password1": refused, "new_password2": refused}
+        assert client.post("/change-password", form).status_code == 200
+        viewer.refresh_from_db()
+        assert viewer.must_change_password and viewer.check_password(PASSWORD)
     form = {"old_password": PASSWORD, "new_password1": OWN_PASSWORD, "new_password2": OWN_PASSWORD}
     assert client.post("/change-password", form)["Location"] == "/"
     viewer.refresh_from_db()
     assert not viewer.must_change_password and viewer.check_password(OWN_PASSWORD)
     assert client.get(overview).status_code == 200
+
+
+def test_the_first_admins_one_time_password_leaves_its_file_with_the_change(
+    db: None, settings: Any, tmp_path: Any, page_client: Any
+) -> None:
+    settings.VAR = tmp_path
+    call_command("bootstrap", "--no-demo", stdout=io.StringIO())
+    path = tmp_path / "secrets" / "one_time_password"
+    password, admin = path.read_text(), User.objects.get()
+    form = {"old_password": password, "new_password1": password, "new_password2": password}
+    client = page_client(admin)
+    assert b"other than the present one" in client.post("/change-password", form).content
+    assert path.exists() and User.objects.get().must_change_password
+    form |= {"new_password1": OWN_PASSWORD, "new_password2": OWN_PASSWORD}
+    assert client.post("/change-password", form)["Location"] == "/"
+    assert not path.exists() and not User.objects.get().must_change_password
 
 
 def test_home_opens_the_only_workspace_and_offers_a_choice_of_several(

@@ -3,14 +3,12 @@
 from workspaces.models.api_key import ApiKey, Scope
 from workspaces.models.audit import AuditEntry
 from workspaces.models.idempotency import KeptAnswer
-from workspaces.models.log_in import FailedLogIn
 from workspaces.models.user import User
 from workspaces.models.workspace import Membership, Role, Workspace, WorkspaceOwned, WorkspaceQuerySet
 
 __all__ = [
     "ApiKey",
     "AuditEntry",
-    "FailedLogIn",
     "KeptAnswer",
     "Membership",
     "Role",

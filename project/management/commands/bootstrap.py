@@ -6,7 +6,6 @@ import json
 import secrets
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
@@ -17,10 +16,8 @@ from project.demo.loop import KIND
 from project.demo.start import WorkspaceInUse, start_demo
 from workspaces.actors import system
 from workspaces.models import Membership, Role, User, Workspace
+from workspaces.passwords import FIRST_ADMIN, keep_one_time_password
 from workspaces.services import create_workspace
-
-ADMIN_EMAIL = "admin@localhost.localdomain"
-PASSWORD_FILE = "one_time_password"  # noqa: S105 - a file's name
 
 
 class Command(BaseCommand):
@@ -49,8 +46,8 @@ class Command(BaseCommand):
         admin = User.objects.filter(memberships__role=Role.ADMIN).first()
         if admin is None:
             password = secrets.token_urlsafe(12)
-            admin = User.objects.create_user(ADMIN_EMAIL, password, name="Admin", must_change_password=True)
-            self._keep(password)
+            admin = User.objects.create_user(FIRST_ADMIN, password, name="Admin", must_change_password=True)
+            keep_one_time_password(password)
         workspace = Workspace.objects.order_by("created_at").first()
         if workspace is None:
             slug, name = ("main", "Main") if options["no_demo"] else ("demo", "Demo world")
@@ -76,11 +73,3 @@ class Command(BaseCommand):
             return start_demo(by=system(workspace))
         except WorkspaceInUse:
             return None  # someone set it up for an app of their own: the instance starts all the same
-
-    @staticmethod
-    def _keep(password: str) -> None:
-        """So that the table at the end of the demo can repeat it; worthless once it is changed."""
-        path = settings.VAR / "secrets" / PASSWORD_FILE
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        path.write_text(password)

@@ -6,7 +6,6 @@ import json
 import sys
 from typing import Any, NoReturn
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from rich.console import Console
 
@@ -14,8 +13,8 @@ from jobs.following import EXIT_INTERRUPTED, follow_job, result_console
 from jobs.models import Job, JobState
 from project.demo.loop import KIND
 from project.demo.report import print_report
-from project.management.commands.bootstrap import ADMIN_EMAIL, PASSWORD_FILE
 from workspaces.models import User
+from workspaces.passwords import FIRST_ADMIN, one_time_file
 
 EXIT_NOT_BETTER = 1
 EXIT_NO_RESULT = 2
@@ -55,8 +54,8 @@ class Command(BaseCommand):
             console = result_console(sys.stdout)
             print_report(console, job.result)
             console.print(f"Loop         {seconds:.0f} s")
-            password = settings.VAR / "secrets" / PASSWORD_FILE
-            admin = User.objects.filter(email=ADMIN_EMAIL, must_change_password=True).first()
+            password = one_time_file()
+            admin = User.objects.filter(email=FIRST_ADMIN, must_change_password=True).first()
             if admin is not None and password.exists():
                 console.print(f"Log in       {admin.email}, one-time password {password.read_text()}", highlight=False)
         sys.exit(0 if job.result["better"] else EXIT_NOT_BETTER)

@@ -1,0 +1,41 @@
+"""The first admin's one-time password: kept in a file for the terminal until the admin chooses another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser
+from django.core.exceptions import ValidationError
+
+from workspaces.models import User
+
+FIRST_ADMIN = "admin@localhost.localdomain"
+
+
+def one_time_file() -> Path:
+    return Path(settings.VAR) / "secrets" / "one_time_password"
+
+
+def keep_one_time_password(password: str) -> None:
+    """So that the table at the end of the demo can repeat it."""
+    path = one_time_file()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(password)
+
+
+class NotTheSamePassword:
+    """A password validator of Django's: the page and `manage.py changepassword` both ask it."""
+
+    def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
+        if user is not None and user.check_password(password):
+            raise ValidationError("Choose a password other than the present one.", code="password_unchanged")
+
+    def get_help_text(self) -> str:
+        return "Your password can’t be the present one."
+
+    def password_changed(self, password: str, user: AbstractBaseUser | None = None) -> None:
+        """Django calls this once the new one is stored."""
+        if isinstance(user, User) and user.email == FIRST_ADMIN:
+            one_time_file().unlink(missing_ok=True)
