@@ -40,9 +40,9 @@ class ApiKeyAuthentication(BaseAuthentication):
 
 
 class InternalKeyAuthentication(BaseAuthentication):
-    """The notes app's own cron: `x-internal-api-key`, in the workspace of the setting, the header, or the only one.
+    """The notes app's own cron: `x-internal-api-key`, in the workspace of the setting and in no other.
 
-    There is no default key: without the setting the header opens nothing.
+    There is no default: without both settings the header opens nothing.
     """
 
     def authenticate(self, request: Request) -> tuple[actors.Actor, Any] | None:
@@ -50,15 +50,13 @@ class InternalKeyAuthentication(BaseAuthentication):
         if given is None:
             return None
         # Compared as digests of one length, in constant time; a key that is not set equals nothing.
-        expected = settings.INTERNAL_API_KEY
-        if not expected or not hmac.compare_digest(_digest(given), _digest(expected)):
+        expected, slug = settings.INTERNAL_API_KEY, settings.INTERNAL_WORKSPACE
+        if not expected or not slug or not hmac.compare_digest(_digest(given), _digest(expected)):
             raise AuthenticationFailed("This internal key is unknown.")
-        slug = settings.INTERNAL_WORKSPACE or request.headers.get(WORKSPACE_HEADER)
-        workspaces = Workspace.objects.filter(slug=slug) if slug else Workspace.objects.all()
-        found = list(workspaces.order_by("created_at")[:2])
-        if len(found) != 1:
-            raise NotAuthenticated(f"Name the workspace in the {WORKSPACE_HEADER} header.")
-        return actors.internal(found[0]), None
+        workspace = Workspace.objects.filter(slug=slug).first()
+        if workspace is None or request.headers.get(WORKSPACE_HEADER, slug) != slug:
+            raise AuthenticationFailed("The internal key does not act in this workspace.")
+        return actors.internal(workspace), None
 
     def authenticate_header(self, request: Request) -> str:
         return 'Bearer realm="api"'

@@ -52,12 +52,17 @@ def _client(url: str) -> redis.Redis:
 
 
 class KeyThrottle(BaseThrottle):
-    """Of keys only: people's sessions are limited where they log in. Raises TooManyRequests."""
+    """Of programs, the internal key among them: people are limited where they log in. Raises TooManyRequests."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
         limit = settings.KEY_REQUESTS_A_MINUTE
         actor = request.user
-        if limit <= 0 or not isinstance(actor, Actor) or actor.key is None or _take(actor.key.prefix, limit):
+        if (
+            limit <= 0
+            or not isinstance(actor, Actor)
+            or actor.user is not None
+            or _take(f"{actor.workspace.id}:{actor.name}", limit)
+        ):
             return True
         _note_once_an_hour(actor, limit)
         raise TooManyRequests(
@@ -66,19 +71,19 @@ class KeyThrottle(BaseThrottle):
         )
 
 
-def _take(prefix: str, limit: int) -> bool:
+def _take(sender: str, limit: int) -> bool:
     """One request of the current minute's allowance."""
     global _away_until
     window = int(time.time()) // WINDOW
     with _lock:
-        share = _shares.get(prefix)
+        share = _shares.get(sender)
         if share is not None and share.window == window and share.left > 0:
             share.left -= 1
             return True
     if time.monotonic() < _away_until:
         return True
     size = max(1, limit // SHARES)
-    name = f"reckoner:requests:{prefix}:{window}"
+    name = f"reckoner:requests:{sender}:{window}"
     try:
         with _client(settings.REDIS_URL).pipeline(transaction=False) as pipeline:
             pipeline.incrby(name, size)
@@ -94,17 +99,19 @@ def _take(prefix: str, limit: int) -> bool:
     with _lock:
         if len(_shares) > 10_000:
             _shares.clear()
-        _shares[prefix] = Share(window, granted - 1)
+        _shares[sender] = Share(window, granted - 1)
     return True
 
 
 def _note_once_an_hour(actor: Actor, limit: int) -> None:
     """The audit says that a key ran into its limit, not how often: a flood must not fill it."""
-    assert actor.key is not None
     try:
-        first = _client(settings.REDIS_URL).set(f"reckoner:throttled:{actor.key.prefix}", 1, nx=True, ex=AUDIT_SECONDS)
+        first = _client(settings.REDIS_URL).set(
+            f"reckoner:throttled:{actor.workspace.id}:{actor.name}", 1, nx=True, ex=AUDIT_SECONDS
+        )
         if first:
             details = {"requests_a_minute": limit}
-            record_audit(by=actor, action="api_key.throttled", target=f"api_key:{actor.key.id}", details=details)
+            target = f"api_key:{actor.key.id if actor.key else actor.name}"
+            record_audit(by=actor, action="api_key.throttled", target=target, details=details)
     except (redis.RedisError, DatabaseError) as error:
         logger.warning("throttling_not_noted", error=str(error))

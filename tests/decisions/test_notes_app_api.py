@@ -28,6 +28,7 @@ from tests.factories import (
     WorkspaceFactory,
     uuid7,
 )
+from workspaces.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 
@@ -479,8 +480,8 @@ class TestTheInternalKey:
             assert self.call(key).status_code == 401
         assert self.call(KEY).json()["error"]["code"] == "not_authenticated"
 
-    def test_it_opens_the_app_s_endpoints_and_no_other(self, agents, settings):
-        settings.INTERNAL_API_KEY = KEY
+    def test_it_opens_the_app_s_endpoints_and_no_other(self, agents, settings, workspace):
+        settings.INTERNAL_API_KEY, settings.INTERNAL_WORKSPACE = KEY, workspace.slug
         assert self.call(KEY).json()["success"] is True
         assert self.call(KEY, f"{T}/stats", "GET").status_code == 200
         assert self.call(KEY + "x").status_code == 401
@@ -488,15 +489,24 @@ class TestTheInternalKey:
         for path in ("agents", "decisions", "runs"):
             assert self.call(KEY, f"/api/v1/{path}", "GET").status_code == 401
 
-    def test_of_several_workspaces_one_is_named(self, agents, settings, workspace):
+    def test_it_acts_in_the_workspace_of_the_setting_and_in_no_other(self, agents, settings, workspace):
         settings.INTERNAL_API_KEY = KEY
-        WorkspaceFactory(slug="rehearsal")
-        assert self.call(KEY).status_code == 401
-        assert self.call(KEY, **{"X-Workspace": workspace.slug}).status_code == 200
+        other = WorkspaceFactory(slug="rehearsal")
+        for header in ({}, {"X-Workspace": workspace.slug}, {"X-Workspace": other.slug}):
+            assert self.call(KEY, **header).status_code == 401  # none is named
         settings.INTERNAL_WORKSPACE = workspace.slug
         assert self.call(KEY).status_code == 200
+        assert self.call(KEY, **{"X-Workspace": workspace.slug}).status_code == 200
+        assert self.call(KEY, **{"X-Workspace": other.slug}).status_code == 401
         settings.INTERNAL_WORKSPACE = "gone"
         assert self.call(KEY).status_code == 401
+
+    def test_it_is_limited_like_any_key(self, agents, settings, workspace):
+        settings.INTERNAL_API_KEY, settings.INTERNAL_WORKSPACE = KEY, workspace.slug
+        settings.KEY_REQUESTS_A_MINUTE = 1
+        answers = [self.call(KEY, f"{T}/stats", "GET").status_code for _ in range(6)]
+        assert answers[0] == 200 and 429 in answers
+        assert AuditEntry.objects.get(action="api_key.throttled").target == "api_key:internal"
 
     def test_a_session_works_as_well(self, api, agents, labeller, viewer):
         assert api.person(labeller).post(f"{T}/calculate-pending").status_code == 200
