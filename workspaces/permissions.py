@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
@@ -11,15 +12,18 @@ from workspaces.actors import Actor
 
 
 class HasScope(BasePermission):
-    """The view's `scopes` maps a method to the scope it needs. A method without one is refused."""
+    """The view's `scopes` maps a method to the scope it needs; HEAD needs GET's. Any other method is a 405."""
 
     message = "This key or role lacks the scope that the call needs."
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        actor = request.user
-        scope = getattr(view, "scopes", {}).get(request.method)
-        if not isinstance(actor, Actor) or scope is None:
+        actor, scopes = request.user, getattr(view, "scopes", {})
+        if not isinstance(actor, Actor):
             return False
+        scope = scopes.get("GET" if request.method == "HEAD" else request.method)
+        if scope is None:
+            view.headers["Allow"] = ", ".join([*scopes, *(["HEAD"] if "GET" in scopes else [])])
+            raise MethodNotAllowed(str(request.method))
         if not actor.may(scope):
             self.message = f"This call needs the scope {scope}."
             return False

@@ -300,6 +300,20 @@ def test_every_url_of_the_api_stands_in_the_table():
     assert api_names() == set(CALLS) | OPEN
 
 
+@pytest.mark.parametrize("calls", CALLS.values(), ids=CALLS.keys())
+def test_a_method_that_an_endpoint_lacks_is_405_and_changes_nothing(api, world, calls):
+    path, taken = world.fill(calls[0].path), {call.method for call in calls}
+    client = api()
+    before = state_of_everything()
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} - taken:
+        answer = client.request(method, path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (405, "method_not_allowed"), method
+        assert set(answer.headers["Allow"].split(", ")) - {"HEAD"} == taken
+    assert state_of_everything() == before
+    if "GET" in taken:
+        assert client.request("HEAD", path).status_code == 200
+
+
 @pytest.mark.parametrize("call", ALL)
 def test_anonymous_is_turned_away(api, world, call):
     before = state_of_everything()
