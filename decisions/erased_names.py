@@ -38,6 +38,11 @@ def episode_name(agent: uuid.UUID, name: str) -> str:
     return f"{agent}:{name}"
 
 
+def feedback_name(unit: str, key: str) -> str:
+    """Idempotency keys of feedback on units are a unit's."""
+    return f"{len(unit)}:{unit}:{key}"
+
+
 def find_erased(workspace: Workspace, kind: str, names: Iterable[str]) -> dict[str, uuid.UUID | None]:
     """Those of the names that were erased, with what they led to. One query by primary key, none without names."""
     key = names_key(workspace.id)

@@ -136,7 +136,7 @@ _EPISODE_NAMES = _REMEMBER.format(
     which="id = ANY(%(episodes)s) AND external_id NOT IN ('', %(prefix)s || id)",
 )
 _FEEDBACK_KEYS = _REMEMBER.format(
-    name="idempotency_key",
+    name="length(unit) || ':' || unit || ':' || idempotency_key",
     target="NULL::uuid",
     table="decisions_feedback",
     which="decision_id IS NULL AND unit = ANY(%(units)s) AND idempotency_key IS NOT NULL",

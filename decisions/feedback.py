@@ -13,8 +13,8 @@ from django.utils import timezone
 from msgspec import UNSET
 
 from decisions.batches import Outcome, check_id, check_moment, content_hash, prepare_rows, write_batch
-from decisions.erased_names import FEEDBACK, find_erased
-from decisions.errors import Erased
+from decisions.erased_names import FEEDBACK, feedback_name, find_erased
+from decisions.errors import Erased, IdConflict
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ingest.writer import Row, Table
 from decisions.models import Decision, Episode, Feedback, Verdict
@@ -50,24 +50,53 @@ def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since
     """
     now = timezone.now()
     barred = _find_targets(by, [item for _, item in items])
-    keyed = _find_keys(by, [item for _, item in items])
     # Feedback on a unit is what else an erasure takes: its key is all that a repeat without an id is recognised by.
-    spent = find_erased(
-        by.workspace, FEEDBACK, {i.idempotency_key for _, i in items if i.unit is not None and i.idempotency_key}
+    spent = find_erased(by.workspace, FEEDBACK, filter(None, {_erasable_name(item) for _, item in items}))
+
+    def write(some: Sequence[tuple[int, FeedbackIn]]) -> Outcome:
+        keyed = _find_keys(by, [item for _, item in some])
+
+        def as_row(item: FeedbackIn) -> Row:
+            if _erasable_name(item) in spent:
+                raise Erased.named("idempotency_key")
+            row = _feedback_row(by, item, barred, now, since)
+            if item.idempotency_key is not None:
+                # A repeat without an id of its own is recognised by its key: it takes the id that the first one got.
+                first = keyed.setdefault(_key_of(item), row["id"])
+                if item.id is UNSET:
+                    row["id"] = first
+            return row
+
+        return write_batch(FEEDBACK_TABLE, some, functools.partial(prepare_rows, as_row), by)
+
+    outcome = write(items)
+    conflicts = {error.index for error in outcome.errors if error.code == IdConflict.code}
+    again = [(index, item) for index, item in items if index in conflicts and item.idempotency_key is not None]
+    if not again:
+        return outcome
+    # Another sender may have been quicker with a key that was not there yet: its feedback is found by it now.
+    second = write(again)
+    asked = {index for index, _ in again}
+    errors = [error for error in outcome.errors if error.index not in asked]
+    return Outcome(
+        sorted([*outcome.kept, *second.kept], key=lambda one: one.index),
+        sorted([*errors, *second.errors], key=lambda one: one.index),
     )
 
-    def as_row(item: FeedbackIn) -> Row:
-        if item.unit is not None and item.idempotency_key in spent:
-            raise Erased.named("idempotency_key")
-        row = _feedback_row(by, item, barred, now, since)
-        if item.idempotency_key is not None:
-            # A repeat without an id of its own is recognised by its key: it takes the id that the first one got.
-            first = keyed.setdefault((item.decision_id, item.idempotency_key), row["id"])
-            if item.id is UNSET:
-                row["id"] = first
-        return row
 
-    return write_batch(FEEDBACK_TABLE, items, functools.partial(prepare_rows, as_row), by)
+Key = tuple[uuid.UUID | None, uuid.UUID | None, str | None, str | None]
+
+
+def _key_of(item: FeedbackIn) -> Key:
+    """An idempotency key is its target's: the decision's, the episode's or the unit's."""
+    return item.decision_id, item.episode_id, item.unit, item.idempotency_key
+
+
+def _erasable_name(item: FeedbackIn) -> str | None:
+    """What an erasure of the unit remembers of this feedback's key."""
+    if item.unit is None or item.idempotency_key is None:
+        return None
+    return feedback_name(item.unit, item.idempotency_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +127,23 @@ def _find_targets(by: Actor, items: Sequence[FeedbackIn]) -> _Targets:
     return _Targets(foreign, erased)
 
 
-def _find_keys(by: Actor, items: Sequence[FeedbackIn]) -> dict[tuple[uuid.UUID | None, str], uuid.UUID]:
+def _find_keys(by: Actor, items: Sequence[FeedbackIn]) -> dict[Key, uuid.UUID]:
     """Ids of feedback that was recorded under these items' idempotency keys."""
-    keys = {item.idempotency_key for item in items if item.idempotency_key is not None}
-    if not keys:
+    keyed = [item for item in items if item.idempotency_key is not None]
+    if not keyed:
         return {}
-    decisions = {item.decision_id for item in items if item.idempotency_key is not None}
-    target = Q(decision__in=decisions - {None}) | (Q(decision__isnull=True) if None in decisions else Q(pk__in=[]))
-    found = Feedback.objects.for_workspace(by.workspace).filter(target, idempotency_key__in=keys)
-    return {(decision, key): row for row, decision, key in found.values_list("id", "decision_id", "idempotency_key")}
+    on = {name: {getattr(item, name) for item in keyed} - {None} for name in ("decision_id", "episode_id", "unit")}
+    # Each as the index has it: a million units may share what they call a key.
+    target = (
+        Q(decision__in=on["decision_id"])
+        | Q(decision__isnull=True, episode__in=on["episode_id"])
+        | Q(decision__isnull=True, episode__isnull=True, unit__in=on["unit"])
+    )
+    found = Feedback.objects.for_workspace(by.workspace).filter(
+        target, idempotency_key__in={item.idempotency_key for item in keyed}
+    )
+    rows = found.values_list("decision_id", "episode_id", "unit", "idempotency_key", "id")
+    return {(decision, episode, unit, key): row for decision, episode, unit, key, row in rows}
 
 
 def _feedback_row(by: Actor, item: FeedbackIn, barred: _Targets, now: dt.datetime, since: dt.datetime | None) -> Row:

@@ -62,7 +62,7 @@ class Feedback(WorkspaceOwned):
             models.CheckConstraint(condition=Q(source__in=FeedbackSource.values), name="feedback_source_known"),
             models.UniqueConstraint(fields=["id", "decision"], nulls_distinct=False, name="feedback_once"),
             models.UniqueConstraint(
-                fields=["workspace", "decision", "idempotency_key"],
+                fields=["workspace", "decision", "episode", "unit", "idempotency_key"],
                 condition=Q(idempotency_key__isnull=False),
                 nulls_distinct=False,
                 name="feedback_idempotency_key_once",

@@ -469,3 +469,5 @@ class TestUnitsNeverAgain:
         assert client.post("feedback", keyed | {"idempotency_key": "ann-2"}).status_code == 201
         erase(workspace)
         assert texts_of("ann") == []
+        # Another unit's key is another key, whatever it is called.
+        assert client.post("feedback", keyed | {"unit": "bob", "value": "Bob is well"}).status_code == 201

@@ -380,18 +380,37 @@ class TestFeedback:
         assert client.post("feedback", sent | {"value": "corrected"}).status_code == 409
         assert Feedback.objects.get().value == "confirmed"
 
-    def test_one_key_on_two_decisions_is_two(self, client, agent):
-        for _ in range(2):
-            sent = verdict(DecisionFactory(agent=agent).id, idempotency_key="click-1")
-            assert client.post("feedback", sent).json()["kept"][0]["duplicate"] is False
-        assert Feedback.objects.count() == 2
+    @pytest.mark.parametrize("target", ["decision_id", "episode_id", "unit"])
+    def test_one_key_on_two_targets_is_two(self, client, agent, target):
+        make = {"decision_id": DecisionFactory, "episode_id": EpisodeFactory}.get(target)
+        targets = [str(make(agent=agent).id) for _ in range(3)] if make else ["ann", "bob", "cat"]
+        first, *rest = [{"metric": "mood", "value": "well", "idempotency_key": "1", target: one} for one in targets]
+        assert client.post("feedback", first).json()["kept"][0]["duplicate"] is False
+        kept = client.post("feedback", [first, *rest, *rest]).json()["kept"]
+        assert [one["duplicate"] for one in kept] == [True, False, False, True, True]
+        assert Feedback.objects.count() == 3
 
     @pytest.mark.django_db(transaction=True)
     def test_one_key_from_many_senders_at_once_has_one_effect(self, client, agent, at_once):
-        sent = verdict(DecisionFactory(agent=agent).id, idempotency_key="click-1")
-        answers = at_once(8, lambda: client.post("feedback", sent))
-        assert {a.status_code for a in answers} <= {201, 409}  # 409: the first one is still in flight
-        assert Feedback.objects.count() == 1
+        """Alone and in batches that go by COPY, on each kind of target; another content is a conflict for all."""
+        for count in (1, 1, 2, 6):
+            targets = [
+                {"decision_id": str(DecisionFactory(agent=agent).id)},
+                {"episode_id": str(EpisodeFactory(agent=agent).id)},
+                {"unit": str(uuid7())},
+            ]
+            words = {"metric": "mood", "value": "well"}
+            sent = [words | targets[n % 3] | {"idempotency_key": f"click-{n}"} for n in range(count)]
+            before = Feedback.objects.count()
+            answers = at_once(8, lambda sent=sent: client.post("feedback", sent))
+            assert {answer.status_code for answer in answers} == {201}
+            told = [[(one["id"], one["duplicate"]) for one in answer.json()["kept"]] for answer in answers]
+            assert len({tuple(row for row, _ in kept) for kept in told}) == 1
+            assert sum(not duplicate for kept in told for _, duplicate in kept) == count
+            assert Feedback.objects.count() == before + count
+            other = client.post("feedback", [one | {"value": "ill"} for one in sent])
+            assert [error["code"] for error in other.json()["errors"]] == ["id_conflict"] * count
+            assert Feedback.objects.count() == before + count
 
     def test_feedback_for_another_workspace_is_refused(self, client, other_workspace, api):
         foreign = DecisionFactory(agent__workspace=other_workspace)
