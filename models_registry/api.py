@@ -10,16 +10,16 @@ from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from models_registry.experiments import ExperimentPlan, start_experiment, stop_experiment
+from models_registry.experiments import ExperimentPlan, start_experiment
 from models_registry.guardrails import GuardrailPlan
-from models_registry.models import AliasName, Experiment, ModelVersion, RegisteredModel
+from models_registry.models import Experiment, ModelVersion, RegisteredModel
+from models_registry.promotion import promote_version, stop_experiment
 from models_registry.serializers import (
     ExperimentSerializer,
     ExperimentStartSerializer,
     ModelVersionSerializer,
     RegisteredModelSerializer,
 )
-from models_registry.services import move_alias
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.permissions import acting
@@ -60,14 +60,14 @@ class VersionDetail(VersionQuery, generics.RetrieveAPIView[ModelVersion]):
 
 
 class VersionPromote(VersionQuery):
-    """Make a version champion by hand; the audit says who did."""
+    """Make a version champion by hand; the audit says who did. A running experiment of its model ends."""
 
     scopes = {"POST": Scope.ADMIN}
 
     @extend_schema(operation_id="promote_version", request=None, responses={"200": ModelVersionSerializer})
     def post(self, request: Request, pk: UUID) -> Response:
         version = generics.get_object_or_404(self.get_queryset(), pk=pk)
-        move_alias(by=acting(request), version=version, name=AliasName.CHAMPION)
+        promote_version(by=acting(request), version=version, reason="promoted by hand")
         return Response(ModelVersionSerializer(self.get_queryset().get(pk=pk)).data)
 
 

@@ -39,7 +39,8 @@ from models_registry.models import (
     RegisteredModel,
     Variant,
 )
-from models_registry.services import drop_alias, get_champion, move_alias
+from models_registry.promotion import end_experiment, get_treatment, prepare_to_serve
+from models_registry.services import get_champion, move_alias
 from models_registry.statistics.e_process import run_e_process
 from models_registry.statistics.intervals import display_interval
 from models_registry.statistics.promotion import Bounds, Evidence, Verdict, decide
@@ -108,14 +109,20 @@ def check_plan(plan: ExperimentPlan) -> None:
         raise InvalidInput("The experiment cannot start like this.", faults=faults)
 
 
-@transaction.atomic
 def start_experiment(*, by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str = "") -> Experiment:
     """Champion against `treatment` from now on.
 
-    A version that no gate has judged may be tried; one that its newest gate verdict refuses may not.
-    Raises InvalidInput, ExperimentRunning, NoChampion, GateNotPassed.
+    A version that no gate has judged may be tried; one that its newest gate verdict refuses may not, and neither may
+    one that the model server cannot serve.
+    Raises InvalidInput, ExperimentRunning, NoChampion, GateNotPassed, BackendRefused.
     """
     check_plan(plan)
+    prepare_to_serve(treatment)
+    return _start(by, treatment, plan, name)
+
+
+@transaction.atomic
+def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str) -> Experiment:
     model = RegisteredModel.objects.select_for_update().get(id=treatment.registered_model_id)
     if Experiment.objects.filter(registered_model=model, state=ExperimentState.RUNNING).exists():
         raise ExperimentRunning(f"Model {model.name} has an experiment running; stop it first.")
@@ -260,11 +267,12 @@ def consume_observations(
         locked.requests_control, locked.failed_control = requests.control, requests.failed_control
         locked.requests_treatment, locked.failed_treatment = requests.treatment, requests.failed_treatment
     verdict = _reckon(locked, fresh)
+    by, reasons = system(locked.workspace), "; ".join(verdict.reasons)
     if verdict.action == "promote":
-        move_alias(by=system(locked.workspace), version=_treatment(locked), name=AliasName.CHAMPION)
-        _end(system(locked.workspace), locked, ExperimentState.PROMOTED, "; ".join(verdict.reasons))
+        move_alias(by=by, version=get_treatment(locked), name=AliasName.CHAMPION, reason=reasons)
+        end_experiment(by=by, experiment=locked, state=ExperimentState.PROMOTED, verdict=reasons)
     elif verdict.action == "roll_back":
-        _end(system(locked.workspace), locked, ExperimentState.ROLLED_BACK, "; ".join(verdict.reasons))
+        end_experiment(by=by, experiment=locked, state=ExperimentState.ROLLED_BACK, verdict=reasons)
     return verdict
 
 
@@ -353,28 +361,3 @@ def count_exposures(experiment: Experiment) -> list[PhaseCount]:
         .order_by("phase__treatment_share")
     )
     return [PhaseCount(row["control"], row["treatment"], row["phase__treatment_share"]) for row in counts]
-
-
-@transaction.atomic
-def stop_experiment(*, by: Actor, experiment: Experiment, reason: str = "stopped by hand") -> Experiment:
-    """Traffic returns to the champion. Raises NoExperiment when it is over already."""
-    locked = Experiment.objects.select_for_update().get(id=experiment.id)
-    if locked.state != ExperimentState.RUNNING:
-        raise NoExperiment(f"The experiment is {locked.state}.")
-    _end(by, locked, ExperimentState.STOPPED, reason)
-    record_audit(by=by, action="experiment.stopped", target=f"experiment:{locked.id}", details={"reason": reason})
-    return locked
-
-
-def _treatment(experiment: Experiment) -> ModelVersion:
-    found = Variant.objects.select_related("version__registered_model").get(experiment=experiment, arm=Arm.TREATMENT)
-    return found.version
-
-
-def _end(by: Actor, experiment: Experiment, state: ExperimentState, verdict: str) -> None:
-    """The version that was tried is nobody's challenger any more, whatever came of it."""
-    now = timezone.now()
-    experiment.state, experiment.ended_at, experiment.verdict = state, now, verdict[:500]
-    experiment.save(update_fields=["state", "ended_at", "verdict"])
-    Phase.objects.filter(experiment=experiment, ended_at__isnull=True).update(ended_at=now)
-    drop_alias(by=by, version=_treatment(experiment), name=AliasName.CHALLENGER)

@@ -77,14 +77,18 @@ def register_version(*, by: Actor, model: RegisteredModel, new: NewVersion) -> M
 
 
 @transaction.atomic
-def move_alias(*, by: Actor, version: ModelVersion, name: str) -> Alias:
-    """Points the alias at the version. One row per (model, name): no instant has two champions or none."""
+def move_alias(*, by: Actor, version: ModelVersion, name: str, reason: str = "") -> Alias:
+    """Points the alias at the version. One row per (model, name): no instant has two champions or none.
+
+    The champion is changed through `promotion.promote_version`, which also ends a running experiment.
+    """
     alias, _ = Alias.objects.select_for_update().update_or_create(
         registered_model_id=version.registered_model_id,
         name=name,
         defaults={"version": version, "workspace_id": version.workspace_id},
     )
-    record_audit(by=by, action=f"alias.{name}", target=f"model_version:{version.id}", details={"name": str(version)})
+    details = {"name": str(version)} | ({"reason": reason} if reason else {})
+    record_audit(by=by, action=f"alias.{name}", target=f"model_version:{version.id}", details=details)
     return alias
 
 

@@ -15,7 +15,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from models_registry.experiments import count_exposures, start_experiment, stop_experiment
+from models_registry.errors import BackendRefused
+from models_registry.experiments import count_exposures, start_experiment
 from models_registry.forms import ExperimentForm
 from models_registry.guardrails import list_guardrails
 from models_registry.models import (
@@ -28,7 +29,7 @@ from models_registry.models import (
     ModelVersion,
     Observation,
 )
-from models_registry.services import move_alias
+from models_registry.promotion import promote_version, stop_experiment
 from models_registry.statistics.e_process import compute_contrasts
 from models_registry.statistics.intervals import display_band
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
@@ -63,14 +64,18 @@ def version_promote(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     version = _get_version(request, pk)
     back = reverse("pages:version", args=[request.workspace.slug, pk])
     if request.method == "POST":
-        move_alias(by=request.actor, version=version, name=AliasName.CHAMPION)
-        messages.success(request, f"{version} is the champion now.")
+        try:
+            promote_version(by=request.actor, version=version, reason=f"promoted by {request.user.email}")
+        except BackendRefused as error:
+            messages.error(request, f"{version} was not promoted: {error.message}")
+        else:
+            messages.success(request, f"{version} is the champion now.")
         return redirect(back)
     context = {
         "title": f"Promote {version}?",
         "explanation": (
             f"{version} becomes the champion of {version.registered_model.name} and serves every unit that no "
-            "experiment holds. The audit records that you decided this by hand."
+            "experiment holds. A running experiment of the model ends. The audit records that you decided this by hand."
         ),
         "action": f"Make {version} the champion",
         "back": back,

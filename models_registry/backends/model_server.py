@@ -79,6 +79,12 @@ def call(path: str, body: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def load(digest: str) -> None:
+    """Has the server read and verify this artifact now. Raises BackendUnavailable, or BackendRefused where the server
+    answers and cannot serve it."""
+    call("/load", {"model": digest})
+
+
 def score(items: Sequence[ScoreItem]) -> list[Score]:
     """One answer per item, in order. An item that fails carries its error; the others stand."""
     scores: list[Score] = []

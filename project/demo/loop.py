@@ -22,9 +22,10 @@ from jobs.context import JobContext
 from jobs.errors import Defer, Permanent
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
-from models_registry.experiments import ExperimentPlan, start_experiment, stop_experiment
+from models_registry.experiments import ExperimentPlan, start_experiment
 from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Experiment, ExperimentState, GateVerdict, GuardrailMeasure, ModelVersion
+from models_registry.promotion import stop_experiment
 from project.demo.passages import Passage, World
 from project.demo.reader import labelled_row, load_world, react
 from project.demo.report import build_report
@@ -298,7 +299,7 @@ class DemoLoop:
         if done < len(self.experiment_passages):
             self._decide(self.experiment_passages[done : done + CHUNK])
         elif matured >= done:
-            stop_experiment(by=self.by, experiment=experiment, reason=f"undecided: {experiment.verdict}")
+            stop_experiment(by=self.by, experiment=experiment, reason="undecided")
             return
         enqueue_job(kind=MATURE_OUTCOMES, workspace=self.by.workspace)
         raise self.wait(message, within=share, seconds=1.0)

@@ -16,8 +16,8 @@ from models_registry.artifacts import artifact_path
 from models_registry.backends import model_server
 from models_registry.errors import BackendUnavailable
 from models_registry.experiments import ExperimentPlan, start_experiment
-from models_registry.models import Exposure
-from models_registry.services import NewVersion, move_alias, register_version, store_artifact
+from models_registry.models import Experiment, Exposure
+from models_registry.services import NewVersion, get_champion, move_alias, register_version, store_artifact
 from tests.engine_task import labelled
 from tests.factories import OPTIONS
 from tests.model_server import running_model_server
@@ -57,6 +57,21 @@ def challenger(base_version, agent, by, tiny_run, tmp_path):
     shutil.copytree(tiny_run / "attempts" / "1" / "model", folder)
     artifact = store_artifact(workspace=by.workspace, folder=folder, kind="model", meta={"made": str(tmp_path)})
     return register_version(by=by, model=agent.registered_model, new=NewVersion(artifact=artifact, method="posterior"))
+
+
+@pytest.fixture
+def broken_treatment(challenger, by, settings):
+    """In an experiment that started while no model server answered: its treatment cannot be served."""
+
+    def start(**plan):
+        address, settings.MODEL_SERVER_URL = settings.MODEL_SERVER_URL, "http://127.0.0.1:1"
+        model_server.client.cache_clear()
+        start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(**plan))
+        settings.MODEL_SERVER_URL = address
+        model_server.client.cache_clear()
+        shutil.rmtree(artifact_path(challenger.artifact.digest))
+
+    return start
 
 
 def item(text="flight hotel", **fields):
@@ -169,9 +184,8 @@ def test_an_experiment_exposes_each_unit_once_and_keeps_it(agent, by, challenger
     assert Exposure.objects.count() == 20
 
 
-def test_the_control_answers_for_a_treatment_that_cannot(agent, by, challenger, base_version):
-    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
-    shutil.rmtree(artifact_path(challenger.artifact.digest))
+def test_the_control_answers_for_a_treatment_that_cannot(agent, by, base_version, broken_treatment):
+    broken_treatment()
     answers = decide(by=by, agent="filer", items=[item(unit=f"unit-{n}") for n in range(30)])
     assert {answer.model_version for answer in answers} == {base_version}
     treated = [answer for answer in answers if answer.arm == "treatment"]
@@ -184,13 +198,31 @@ def test_the_control_answers_for_a_treatment_that_cannot(agent, by, challenger, 
     }
 
 
-def test_the_control_answers_for_one_unit_alone_as_well(agent, by, challenger, base_version):
+def test_the_control_answers_for_one_unit_alone_as_well(agent, by, base_version, broken_treatment):
     """With one item the model server's whole answer is an error."""
-    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(treatment_share=0.99))
-    shutil.rmtree(artifact_path(challenger.artifact.digest))
+    broken_treatment(treatment_share=0.99)
     answers = [decide(by=by, agent="filer", items=[item(unit=f"unit-{n}")])[0] for n in range(3)]
     assert {answer.model_version for answer in answers} == {base_version}
     assert any(answer.fallback for answer in answers)
+
+
+def test_a_version_is_loaded_before_it_gets_traffic(agent, by, challenger, base_version, api):
+    """And one that cannot be loaded gets none, by hand or in an experiment."""
+
+    def is_loaded():
+        return model_server.client().get(f"/v1/models/{challenger.artifact.digest}").json()["loaded"]
+
+    client, address = api("admin"), f"versions/{challenger.id}/promote"
+    folder = artifact_path(challenger.artifact.digest)
+    folder.rename(folder.with_name("elsewhere"))
+    for refused in (client.post(address), client.post("experiments", {"treatment": str(challenger.id)})):
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "backend_refused")
+    assert get_champion(agent.registered_model) == base_version
+    assert not Experiment.objects.exists()
+    folder.with_name("elsewhere").rename(folder)
+    assert not is_loaded()
+    assert client.post(address).status_code == 200
+    assert is_loaded()
 
 
 def test_a_champion_that_cannot_answer_is_an_error_and_nothing_is_recorded(agent, by, challenger, api):

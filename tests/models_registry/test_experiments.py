@@ -15,10 +15,10 @@ from models_registry.experiments import (
     Router,
     consume_observations,
     start_experiment,
-    stop_experiment,
 )
 from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Alias, Arm, Experiment, Exposure, Observation, Phase
+from models_registry.promotion import stop_experiment
 from models_registry.services import drop_alias, get_champion
 from tests.factories import AliasFactory, GateVerdictFactory, ModelVersionFactory, RegisteredModelFactory
 from workspaces.errors import InvalidInput
@@ -468,6 +468,24 @@ class TestGuardrails:
         assert (shown["guardrail_e"], shown["max_excess_failures"], shown["requests_control"]) == (10, 0.05, 0)
         nothing_yet = {"units": 0, "estimate": 0.0, "log_e_non_inferior": 0.0, "log_e_harm": 0.0, "harm_e": 60.0}
         assert shown["guardrails"] == [guardrail | nothing_yet for guardrail in guardrails]
+
+
+class TestPromotingByHand:
+    @pytest.mark.parametrize("which", ["another", "treatment", "champion"])
+    def test_it_ends_the_experiment_and_no_later_verdict_undoes_it(self, start, model, challenger, api, which):
+        experiment, champion = start(), get_champion(model)
+        better = feed(experiment, {"control": 0.4, "treatment": 0.75}, batches=1)
+        assert better.action == "continue"
+        others = {"another": ModelVersionFactory(registered_model=model), "treatment": challenger, "champion": champion}
+        chosen = others[which]
+        assert api("admin").post(f"versions/{chosen.id}/promote").status_code == 200
+        assert {Router(model).route(f"unit-{n}").version for n in range(20)} == {chosen}
+        experiment.refresh_from_db()
+        assert (experiment.state, experiment.verdict) == ("stopped", f"{chosen}: promoted by hand")
+        with pytest.raises(NoExperiment):
+            consume_observations(experiment=experiment, matured=[])
+        assert get_champion(model) == chosen
+        assert set(Alias.objects.filter(registered_model=model).values_list("name", flat=True)) == {"champion"}
 
 
 class TestStopping:

@@ -148,7 +148,10 @@ class TestApi:
         assert (answer.status_code, answer.json()["aliases"]) == (200, ["champion"])
         assert get_champion(model) == second
         entry = AuditEntry.objects.filter(action="alias.champion").latest("id")
-        assert (entry.actor, entry.details) == (f"key:{client.key.prefix}", {"name": "filer:2"})
+        assert (entry.actor, entry.details) == (
+            f"key:{client.key.prefix}",
+            {"name": "filer:2", "reason": "promoted by hand"},
+        )
         assert client.get("models").json()["results"][0]["champion"] == "filer:2"
 
     def test_a_version_shows_what_it_is(self, api, by, model):

@@ -22,8 +22,9 @@ from decisions.rewards.reckoning import reckon_rewards
 from decisions.services import AgentSetup, create_agent, create_agent_version, current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import Defer, JobCancelled, Permanent
-from models_registry.models import AliasName, ModelVersion
-from models_registry.services import get_champion, move_alias
+from models_registry.models import ModelVersion
+from models_registry.promotion import promote_version
+from models_registry.services import get_champion
 from training.datasets import import_labelled, snapshot_ledger
 from training.models import DatasetSnapshot, Rehearsal, TrainingRun
 from training.rehearsal import recipe
@@ -231,7 +232,7 @@ class SeedLoop:
     def _serve_by(self, version: ModelVersion) -> None:
         assert self.agent.registered_model is not None
         if get_champion(self.agent.registered_model) != version:
-            move_alias(by=self.by, version=version, name=AliasName.CHAMPION)
+            promote_version(by=self.by, version=version, reason="the rehearsal's round")
 
     def decision_id(self, row: Example) -> Any:
         """Follows from the rehearsal, the seed and the row: asking again gives the recorded decision back."""

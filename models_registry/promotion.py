@@ -1,0 +1,95 @@
+"""Who serves: making a version the champion, and how an experiment ends.
+
+Whoever promotes by hand, by a page, the API or a rehearsal, calls `promote_version`; the promotion rule moves the alias
+itself (`experiments.consume_observations`), since its treatment serves already. A version that is about to get traffic
+is loaded first, outside any transaction: one that the model server cannot serve gets none.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from django.db import transaction
+from django.utils import timezone
+
+from models_registry.backends.model_server import load
+from models_registry.errors import BackendUnavailable, NoExperiment
+from models_registry.models import (
+    AliasName,
+    Arm,
+    Experiment,
+    ExperimentState,
+    ModelVersion,
+    Phase,
+    RegisteredModel,
+    Variant,
+)
+from models_registry.services import drop_alias, move_alias
+from workspaces.actors import Actor
+from workspaces.services import record_audit
+
+log = logging.getLogger(__name__)
+
+
+def prepare_to_serve(version: ModelVersion) -> None:
+    """Has the model server read the version's files, so that its first decision neither waits nor fails.
+
+    Raises BackendRefused where the server cannot serve it. Where no server answers nobody is served at all; that is
+    logged, and the first decision loads the version.
+    """
+    try:
+        load(version.artifact.digest)
+    except BackendUnavailable as error:
+        log.warning("%s was not loaded before it got traffic: %s", version, error)
+
+
+def promote_version(*, by: Actor, version: ModelVersion, reason: str) -> None:
+    """The version serves everyone from now on; a running experiment of its model ends without a winner.
+
+    reason: kept in the audit, and as the verdict of the experiment that this ends. Raises BackendRefused where the
+    model server cannot serve the version; nothing has changed then.
+    """
+    prepare_to_serve(version)
+    with transaction.atomic():
+        # The model's row is the lock under which experiments start.
+        RegisteredModel.objects.select_for_update().get(id=version.registered_model_id)
+        running = (
+            Experiment.objects.select_for_update()
+            .filter(registered_model=version.registered_model_id, state=ExperimentState.RUNNING)
+            .first()
+        )
+        move_alias(by=by, version=version, name=AliasName.CHAMPION, reason=reason)
+        if running is not None:
+            end_experiment(by=by, experiment=running, state=ExperimentState.STOPPED, verdict=f"{version}: {reason}")
+
+
+@transaction.atomic
+def stop_experiment(*, by: Actor, experiment: Experiment, reason: str = "stopped by hand") -> Experiment:
+    """Traffic returns to the champion. The verdict is the reason, then what was lacking at the last look.
+
+    Raises NoExperiment when it is over already.
+    """
+    locked = Experiment.objects.select_for_update().get(id=experiment.id)
+    if locked.state != ExperimentState.RUNNING:
+        raise NoExperiment(f"The experiment is {locked.state}.")
+    verdict = f"{reason}: {locked.verdict}" if locked.verdict else reason
+    end_experiment(by=by, experiment=locked, state=ExperimentState.STOPPED, verdict=verdict)
+    return locked
+
+
+def end_experiment(*, by: Actor, experiment: Experiment, state: ExperimentState, verdict: str) -> None:
+    """Call inside a transaction that holds the experiment's row. The version that was tried is nobody's challenger any
+    more, whatever came of it."""
+    now = timezone.now()
+    experiment.state, experiment.ended_at, experiment.verdict = state, now, verdict[:500]
+    experiment.save(update_fields=["state", "ended_at", "verdict"])
+    Phase.objects.filter(experiment=experiment, ended_at__isnull=True).update(ended_at=now)
+    drop_alias(by=by, version=get_treatment(experiment), name=AliasName.CHALLENGER)
+    if state == ExperimentState.STOPPED:  # the other ends are the rule's, and their evidence stays with them
+        details = {"reason": experiment.verdict}
+        record_audit(by=by, action="experiment.stopped", target=f"experiment:{experiment.id}", details=details)
+
+
+def get_treatment(experiment: Experiment) -> ModelVersion:
+    found = Variant.objects.select_related("version__registered_model").get(experiment=experiment, arm=Arm.TREATMENT)
+    return found.version
