@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Count
+from django.db.models import Count, Exists, OuterRef
 from django.utils import timezone
 
 from decisions.models import Agent, Decision
@@ -25,7 +25,7 @@ from decisions.services import current_reward_spec
 from models_registry.errors import NoExperiment
 from models_registry.experiments import MaturedUnit, RequestCounts, consume_observations
 from models_registry.guardrails import GuardrailPlan, read_guardrails
-from models_registry.models import Arm, Experiment, ExperimentState, Exposure, GuardrailMeasure, Variant
+from models_registry.models import Arm, Experiment, ExperimentState, Exposure, GuardrailMeasure, Observation, Variant
 
 BATCH = 5000
 
@@ -63,8 +63,10 @@ def mature_outcomes(now: dt.datetime | None = None) -> list[Matured]:
 
 def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
     window = dt.timedelta(seconds=experiment.exposure_window_seconds)
+    # A unit counts in its first phase only: exposures of a later one are never observed, and must not fill the batch.
+    observed = Observation.objects.filter(experiment=experiment, unit=OuterRef("unit"))
     exposures = list(
-        Exposure.objects.filter(experiment=experiment, observation__isnull=True)
+        Exposure.objects.filter(~Exists(observed), experiment=experiment)
         .select_related("phase")
         .order_by("exposed_at", "id")[:BATCH]
     )

@@ -5,10 +5,12 @@ import datetime as dt
 import pytest
 from django.utils import timezone
 
+from decisions import outcomes
 from decisions.outcomes import mature_outcomes
 from decisions.services import ComponentSetup, create_reward_spec
-from models_registry.experiments import ExperimentPlan, Router, start_experiment, stop_experiment
+from models_registry.experiments import ExperimentPlan, Router, start_experiment
 from models_registry.models import Exposure, Observation, Phase
+from models_registry.promotion import stop_experiment
 from tests.factories import AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
 
 pytestmark = pytest.mark.django_db
@@ -99,6 +101,22 @@ def test_a_later_unit_does_not_overtake_an_earlier_one(expose, experiment, agent
     assert observed() == {}
     mature_outcomes(NOW + minutes(10))
     assert list(Observation.objects.values_list("position", "unit")) == [(1, "first phase"), (2, "second phase")]
+
+
+def test_units_of_an_earlier_phase_do_not_keep_later_ones_waiting(expose, experiment, agent, monkeypatch):
+    monkeypatch.setattr(outcomes, "BATCH", 2)
+    for unit in ("ann", "bob"):
+        expose(unit, 90, "confirmed")
+    mature_outcomes(NOW)
+    experiment.phases.update(ended_at=NOW)
+    Phase.objects.create(
+        workspace=agent.workspace, experiment=experiment, number=2, treatment_share=0.5, attribution_window_seconds=0
+    )
+    for unit in ("ann", "bob", "new"):
+        expose(unit, 40, "corrected")
+    assert mature_outcomes(NOW)[0].units == 1
+    assert observed() == {"ann": pytest.approx(0.75), "bob": pytest.approx(0.75), "new": pytest.approx(0.375)}
+    assert mature_outcomes(NOW)[0].units == 0
 
 
 def test_a_failed_component_is_not_an_outcome(expose, agent, by):
