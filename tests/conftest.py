@@ -9,21 +9,21 @@ agent                   an agent of `workspace` with its version (options OPTION
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 
 from tests import factories
+from tests.api_client import ApiMaker
 from tests.engine_task import base_version, tiny_run
 
 __all__ = ["base_version", "tiny_run"]
@@ -45,6 +45,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     folder = settings_test.SESSION_VAR
     if folder.name.startswith("reckoner-test-") and folder.parent == Path(tempfile.gettempdir()):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def module_db(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """A transaction around a module: what its fixtures make is made once; a test's own `db` is a savepoint in it."""
+    with django_db_blocker.unblock():
+        around = transaction.atomic()
+        around._from_testcase = True  # durable blocks run inside, as in Django's own TestCase
+        with around:
+            yield
+            transaction.set_rollback(True)
 
 
 @pytest.fixture
@@ -99,59 +110,6 @@ def page_client() -> Callable[..., Client]:
         return client
 
     return make
-
-
-class ApiClient:
-    """Calls /api/v1. Bodies are JSON (or raw bytes); answers are Django's, with `.json()`.
-
-    A fault of the server answers 500 as it would in production, so that a test on status codes sees it.
-    """
-
-    def __init__(self, token: str | None, key: Any = None, user: Any = None) -> None:
-        self.token = token
-        self.key = key
-        self._client = Client(raise_request_exception=False)
-        if user is not None:
-            self._client.force_login(user)
-
-    def request(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        url = path if path.startswith("/") else f"/api/v1/{path}"
-        if self.token is not None:
-            headers.setdefault("Authorization", f"Bearer {self.token}")
-        if body is None:
-            return self._client.generic(method, url, headers=headers)
-        data = body if isinstance(body, bytes) else json.dumps(body, default=str).encode()
-        return self._client.generic(method, url, data, content_type="application/json", headers=headers)
-
-    def get(self, path: str, **headers: str) -> Any:
-        return self.request("GET", path, **headers)
-
-    def post(self, path: str, body: Any = None, **headers: str) -> Any:
-        return self.request("POST", path, body, **headers)
-
-
-class ApiMaker:
-    """`api("route:read")`, `api()` for an admin key, `api.of(workspace, …)`, `api.person(user)`, `api.anonymous()`."""
-
-    def __init__(self, workspace: Any) -> None:
-        self.workspace = workspace
-
-    def __call__(self, *scopes: str, **key: Any) -> ApiClient:
-        return self.of(self.workspace, *scopes, **key)
-
-    def of(self, workspace: Any, *scopes: str, **key: Any) -> ApiClient:
-        from workspaces.actors import system
-        from workspaces.services import create_api_key
-
-        made = create_api_key(by=system(workspace), name="test", scopes=scopes or ("admin",), **key)
-        return ApiClient(made.token, made.key)
-
-    def person(self, user: Any) -> ApiClient:
-        """By the person's session, as the pages' own scripts call."""
-        return ApiClient(None, user=user)
-
-    def anonymous(self) -> ApiClient:
-        return ApiClient(None)
 
 
 @pytest.fixture

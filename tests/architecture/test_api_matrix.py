@@ -7,15 +7,17 @@ scope it needs and how it is called.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from django.apps import apps
-from django.db import connection
+from django.db import connection, transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from tests.api_client import ApiClient, ApiMaker
 from tests.factories import (
     OPTIONS,
     AgentFactory,
@@ -30,6 +32,7 @@ from tests.factories import (
     ExportJobFactory,
     ItemFactory,
     JobFactory,
+    MembershipFactory,
     ModelVersionFactory,
     PhaseFactory,
     RewardSpecFactory,
@@ -37,11 +40,10 @@ from tests.factories import (
     StepFactory,
     TrainingRunFactory,
     VariantFactory,
+    WorkspaceFactory,
 )
 from workspaces.actors import ROLE_SCOPES
 from workspaces.models import Scope
-
-pytestmark = pytest.mark.django_db
 
 OPEN = {"api-schema", "api-docs"}  # the description of the API, without data
 
@@ -270,33 +272,64 @@ def api_names(patterns: Any = None, prefix: str = "") -> set[str]:
 
 def state_of_everything() -> dict[str, int]:
     """A fingerprint of every table of ours: what a refused call must leave as it was. A key's last use may change."""
-    found = {}
+    selects = []
+    for model in apps.get_models():
+        table = model._meta.db_table
+        if model._meta.app_label in {"sessions", "contenttypes", "auth"}:
+            continue
+        row = "to_jsonb(t) - 'last_used_at'" if table == "workspaces_apikey" else "t"
+        selects.append(f"SELECT '{table}', sum(hashtextextended(({row})::text, 0)) FROM \"{table}\" t")
     with connection.cursor() as cursor:
-        for model in apps.get_models():
-            table = model._meta.db_table
-            if model._meta.app_label in {"sessions", "contenttypes", "auth"}:
-                continue
-            row = "to_jsonb(t) - 'last_used_at'" if table == "workspaces_apikey" else "t"
-            cursor.execute(f'SELECT coalesce(sum(hashtextextended(({row})::text, 0)), 0) FROM "{table}" t')
-            found[table] = cursor.fetchone()[0]
-    return found
+        cursor.execute(" UNION ALL ".join(selects))
+        return dict(cursor.fetchall())
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
 
 
 def send(client: Any, call: Call, world: World) -> Any:
     return client.request(call.method, world.fill(call.path), call.body(world) if call.body else None)
 
 
-@pytest.fixture
-def world(workspace):
-    return build(workspace, "filer")
+@dataclass
+class Scene:
+    """Two workspaces with one of everything, made once for this module; what a call changes is undone after it."""
+
+    world: World
+    elsewhere: World
+    callers: dict[str, tuple[ApiClient, frozenset[str]]]
+    """Of the first workspace: by its name each key and each person, with the scopes that they have."""
+    strangers: dict[str, ApiClient]
+    """Admins of the second one."""
 
 
-@pytest.fixture
-def elsewhere(other_workspace):
-    return build(other_workspace, "theirs")
+@pytest.fixture(scope="module")
+def scene(module_db: None) -> Scene:
+    workspace, other = WorkspaceFactory(slug="acme"), WorkspaceFactory(slug="elsewhere")
+    api = ApiMaker(workspace)
+
+    def person(of: Any, role: str) -> ApiClient:
+        return api.person(MembershipFactory(workspace=of, role=role).user)
+
+    every = frozenset(Scope.values)
+    callers = {f"key {scope}": (api(scope), every if scope == ADMIN else frozenset({scope})) for scope in Scope.values}
+    for role in ("viewer", "labeller", "admin"):
+        scopes = ROLE_SCOPES[role]
+        callers[role] = (person(workspace, role), every if ADMIN in scopes else frozenset(scopes))
+    strangers = {"key": api.of(other, ADMIN), "session": person(other, "admin")}
+    return Scene(build(workspace, "filer"), build(other, "theirs"), callers, strangers)
 
 
-def test_every_url_of_the_api_stands_in_the_table():
+def told(answer: Any) -> tuple[int, str | None]:
+    """The status, and the code of a refusal."""
+    return answer.status_code, answer.json()["error"]["code"] if answer.status_code in {401, 403} else None
+
+
+def test_every_url_of_the_api_stands_in_the_table() -> None:
     assert api_names() == set(CALLS) | OPEN
 
 
@@ -315,49 +348,41 @@ def test_a_method_that_an_endpoint_lacks_is_405_and_changes_nothing(api, world, 
 
 
 @pytest.mark.parametrize("call", ALL)
-def test_anonymous_is_turned_away(api, world, call):
+def test_who_may_not_call_it_is_refused_and_changes_nothing(db: None, scene: Scene, call: Call) -> None:
     before = state_of_everything()
-    answer = send(api.anonymous(), call, world)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "not_authenticated")
+    answers = {"anonymous": told(send(ApiClient(None), call, scene.world))}
+    expected: dict[str, Any] = {"anonymous": (401, "not_authenticated")}
+    for name, (client, scopes) in scene.callers.items():
+        if call.scope not in scopes:
+            answers[name] = told(send(client, call, scene.world))
+            expected[name] = (403, "not_allowed")
+    assert answers == expected
     assert state_of_everything() == before
 
 
 @pytest.mark.parametrize("call", ALL)
-@pytest.mark.parametrize("scope", Scope.values)
-def test_a_key_does_what_its_scope_allows_and_no_more(api, world, call, scope):
-    client = api(scope)
-    before = state_of_everything()
-    answer = send(client, call, world)
-    if scope in {call.scope, ADMIN}:
-        assert answer.status_code == call.status, answer.content
-    else:
-        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "not_allowed")
-        assert state_of_everything() == before
-
-
-@pytest.mark.parametrize("call", ALL)
-@pytest.mark.parametrize("role", ["viewer", "labeller", "admin"])
-def test_a_person_does_what_the_role_allows_and_no_more(api, request, world, call, role):
-    client = api.person(request.getfixturevalue(role))
-    before = state_of_everything()
-    answer = send(client, call, world)
-    if {call.scope, ADMIN} & ROLE_SCOPES[role]:
-        assert answer.status_code == call.status, answer.content
-    else:
-        assert answer.status_code == 403
-        assert state_of_everything() == before
+def test_who_may_call_it_does(db: None, scene: Scene, call: Call) -> None:
+    answers = {}
+    for name, (client, scopes) in scene.callers.items():
+        if call.scope in scopes:
+            with undone():
+                answer = send(client, call, scene.world)
+                answers[name] = answer.status_code
+    assert {"key admin", "admin", f"key {call.scope}"} <= set(answers)
+    assert set(answers.values()) == {call.status}, answers
 
 
 @pytest.mark.parametrize("call", OBJECTS)
-@pytest.mark.parametrize("by_session", [False, True], ids=["key", "session"])
-def test_someone_else_s_object_is_not_there(api, outsider, other_workspace, world, elsewhere, call, by_session):
-    client = api.person(outsider) if by_session else api.of(other_workspace, ADMIN)
+def test_someone_else_s_object_is_not_there(db: None, scene: Scene, call: Call) -> None:
     before = state_of_everything()
-    answer = send(client, call, world)
-    assert answer.status_code in call.foreign, answer.content
+    for client in scene.strangers.values():
+        answer = send(client, call, scene.world)
+        assert answer.status_code in call.foreign, answer.content
     assert state_of_everything() == before
     # The same call on an object of one's own works: it is the workspace that was refused, not the call.
-    assert send(client, call, elsewhere).status_code == call.status
+    for client in scene.strangers.values():
+        with undone():
+            assert send(client, call, scene.elsewhere).status_code == call.status
 
 
 # The notes app's lists have another shape: tests/decisions/test_notes_app_api.py
@@ -365,8 +390,9 @@ def test_someone_else_s_object_is_not_there(api, outsider, other_workspace, worl
     "call",
     [p for p in ALL if p.values[0].method == "GET" and p.values[0].path[0].isalpha() and "{" not in p.values[0].path],
 )
-def test_lists_show_one_workspace_only(api, world, elsewhere, call):
-    answer = send(api(), call, world)
+def test_lists_show_one_workspace_only(db: None, scene: Scene, call: Call) -> None:
+    client, _ = scene.callers["key admin"]
+    answer = send(client, call, scene.world)
     shown = list(answer.streaming_content) if call.lines else answer.json()["results"]
     assert shown
     text = str(shown)
@@ -383,4 +409,4 @@ def test_lists_show_one_workspace_only(api, world, elsewhere, call):
         "episode",
         "step",
     ):
-        assert str(getattr(elsewhere, name).pk) not in text
+        assert str(getattr(scene.elsewhere, name).pk) not in text

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from tests.conftest import ApiClient
+from tests.api_client import ApiClient
 from workspaces import throttling
 from workspaces.actors import system
 from workspaces.errors import InvalidInput, KeyNotLive

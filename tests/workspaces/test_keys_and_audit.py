@@ -7,7 +7,7 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from tests.conftest import ApiClient
+from tests.api_client import ApiClient
 from tests.factories import AuditEntryFactory, MembershipFactory, UserFactory, WorkspaceFactory
 from workspaces.actors import system
 from workspaces.errors import InvalidInput

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from project.middleware import ContentLengthMiddleware
-from tests.conftest import ApiClient
+from tests.api_client import ApiClient
 from workspaces.errors import InvalidInput, TooLarge
 from workspaces.ids import uuid7, uuid7_bound, uuid7_of, uuid7_time
 from workspaces.parsing import MAX_BODY, MAX_DEPTH, check_body, deepest, inflate, nests_deeper
