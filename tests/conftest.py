@@ -9,6 +9,7 @@ agent                   an agent of `workspace` with its version (options OPTION
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -22,9 +23,11 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
+from project.embedded.testing import SESSION
 from tests import factories
 from tests.api_client import ApiMaker
 from tests.engine_task import base_version, tiny_run
+from tests.template_database import ensure_template
 
 __all__ = ["base_version", "tiny_run"]
 
@@ -45,6 +48,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     folder = settings_test.SESSION_VAR
     if folder.name.startswith("reckoner-test-") and folder.parent == Path(tempfile.gettempdir()):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """Each worker's database is a copy of one that is migrated already, where the servers are the tests' own."""
+    if SESSION in os.environ:
+        server_url = os.environ["DATABASE_URL"].rpartition("/")[0]
+        connection.settings_dict["TEST"]["TEMPLATE"] = ensure_template(server_url)
 
 
 @pytest.fixture(scope="module")
