@@ -19,6 +19,12 @@ MAX_DEPTH = 24
 MAX_PATH = 12
 """Parts of a name; no convention has more than seven."""
 MAX_INTEGER = 2**63
+PART_KINDS = frozenset([
+    "text", "input_text", "output_text", "refusal", "reasoning", "thinking",
+    "image", "image_url", "input_image", "audio", "input_audio", "video", "file", "document",
+    "tool_call", "tool_use", "tool_call_response", "tool_result",
+])  # fmt: skip
+"""What some instrumentations write into a message's content as JSON. Any other JSON there is what was said."""
 Message = dict[str, Any]
 
 
@@ -84,10 +90,9 @@ def messages_in(span: Span) -> list[Message]:
             if event.name in names.MESSAGE_EVENTS
             for message in read_messages([{"role": names.MESSAGE_EVENTS[event.name], **event.attributes}])
         ] or _from_content(span, names.PROMPT_EVENT, "gen_ai.prompt")
-    instructions = parsed(names.first(span.attributes, "system_instructions"))
+    instructions = names.first(span.attributes, "system_instructions")
     if instructions is not None:
-        parts = instructions if isinstance(instructions, list) else [instructions]
-        found = [*read_messages([{"role": "system", "parts": parts}]), *found]
+        found = [*read_messages([{"role": "system", "content": instructions}]), *found]
     return found
 
 
@@ -119,9 +124,12 @@ def _written(span: Span, wanted: str, prefixes: Iterable[str]) -> list[Message]:
 def _from_content(span: Span, event_name: str, attribute: str) -> list[Message]:
     for event in span.events:
         if event.name == event_name:
-            given = parsed(event.attributes.get(attribute))
+            given = event.attributes.get(attribute)
+            inner = parsed(given)
+            if isinstance(inner, list) and inner and all(isinstance(one, dict) and "role" in one for one in inner):
+                return read_messages(inner)
             role = "user" if event_name == names.PROMPT_EVENT else "assistant"
-            return read_messages(given if isinstance(given, list) else [{"role": role, "content": given}])
+            return read_messages([{"role": role, "content": given}])
     return []
 
 
@@ -150,9 +158,9 @@ class _Parts:
 def _read_message(given: Mapping[str, Any]) -> Message:
     message: Message = {"role": str(given.get("role") or "user")}
     parts = _Parts()
-    for content in (parsed(given.get("content")), parsed(given.get("parts")), given.get("contents")):
-        if isinstance(content, list):
-            _read_parts(content, parts)
+    for content in (given.get("content"), parsed(given.get("parts")), given.get("contents")):
+        if (found := _parts_of(content)) is not None:
+            _read_parts(found, parts)
         elif content is not None:
             parts.texts.append(_as_text(content))
     for call in calls if isinstance(calls := parsed(given.get("tool_calls")), list) else ():
@@ -175,6 +183,15 @@ def _read_message(given: Mapping[str, Any]) -> Message:
     return message if len(message) > 1 else {}
 
 
+def _parts_of(content: Any) -> list[Any] | None:
+    """A content's parts; None where it is text, be it JSON of the speaker's own."""
+    given = parsed(content)
+    if not isinstance(given, list) or isinstance(content, list):
+        return content if isinstance(content, list) else None
+    known = all(isinstance(one, dict) and one.get("type") in PART_KINDS for one in given)
+    return given if known and given else None
+
+
 def _read_parts(given: Sequence[Any], parts: _Parts) -> None:
     for one in given:
         if not isinstance(one, dict):
@@ -183,7 +200,7 @@ def _read_parts(given: Sequence[Any], parts: _Parts) -> None:
         inner = one.get("message_content")
         part: dict[str, Any] = inner if isinstance(inner, dict) else one
         kind = str(part.get("type") or "text")
-        text = next((part[key] for key in ("content", "text") if isinstance(part.get(key), str)), None)
+        text = next((part[key] for key in ("content", "text", "thinking") if isinstance(part.get(key), str)), None)
         if kind in {"tool_call", "tool_use", "function"}:
             parts.calls.append(_read_call(part))
         elif kind in {"tool_call_response", "tool_result"}:
@@ -194,7 +211,7 @@ def _read_parts(given: Sequence[Any], parts: _Parts) -> None:
         elif kind in {"reasoning", "thinking"}:
             parts.reasoning += [text] if text else []
         else:
-            parts.texts.append(text if text is not None else f"[{kind}]")
+            parts.texts.append(text if text is not None else f"[{kind}]" if "type" in part else _as_text(part))
 
 
 def _read_call(given: Mapping[str, Any]) -> Message:
@@ -215,29 +232,29 @@ def _as_text(value: Any) -> str:
 
 def asked(value: Any) -> str:
     """What a person asked, from what went in: the last user message, else the field that is usually the question."""
-    value = parsed(value)
-    if isinstance(value, dict):
+    given = parsed(value)
+    if isinstance(given, dict):
         for key in ("messages", "input", "query", "question", "prompt", "text"):
-            if value.get(key):
-                return asked(value[key])
-        return _as_text(value)
-    if isinstance(value, list):
-        said = [m for m in read_messages(value) if m["role"] in {"user", "human"} and m.get("content")]
-        return str(said[-1]["content"]) if said else _as_text(value)
+            if given.get(key):
+                return asked(given[key])
+    if isinstance(given, list):
+        said = [m for m in read_messages(given) if m["role"] in {"user", "human"} and m.get("content")]
+        if said:
+            return str(said[-1]["content"])
     return _as_text(value)
 
 
 def answered(value: Any) -> str:
     """What was answered in the end, from what came out: the last message's text."""
-    value = parsed(value)
-    if isinstance(value, dict):
+    given = parsed(value)
+    if isinstance(given, dict):
         for key in ("messages", "content", "output", "answer", "final_response", "response", "text"):
-            if value.get(key):
-                return answered(value[key])
-        if isinstance(choices := value.get("choices"), list):
+            if given.get(key):
+                return answered(given[key])
+        if isinstance(choices := given.get("choices"), list):
             return answered(choices)
-        return _as_text(value)
-    if isinstance(value, list):
-        said = [m for m in read_messages(value) if m.get("content")]
-        return str(said[-1]["content"]) if said else _as_text(value)
+    if isinstance(given, list):
+        said = [m for m in read_messages(given) if m.get("content")]
+        if said:
+            return str(said[-1]["content"])
     return _as_text(value)

@@ -20,6 +20,17 @@ from workspaces.ids import uuid7_time
 MESSAGES = [{"role": "system", "content": "be short"}, {"role": "user", "content": "which folder?"}]
 
 
+def _reworded(given: Any, said: str) -> Any:
+    """With these words for the question and the answer, also inside of JSON in text."""
+    if isinstance(given, dict):
+        return {name: _reworded(value, said) for name, value in given.items()}
+    if isinstance(given, list | tuple):
+        return type(given)(_reworded(value, said) for value in given)
+    if given in ("which folder?", "travel"):
+        return said
+    return json.dumps(_reworded(json.loads(given), said)) if str(given)[:1] in {"[", "{"} else given
+
+
 class TestModelCalls:
     @pytest.mark.parametrize("dialect", DIALECTS)
     def test_every_dialect_says_the_same(self, dialect: str) -> None:
@@ -85,6 +96,39 @@ class TestModelCalls:
         [decision] = told.decisions
         assert decision.actions["tool_calls"] == [{"name": "search", "arguments": {"query": "x"}}]
         assert decision.state["tools"] == [{"tool": {"json_schema": '{"name": "search"}'}}]
+
+    @pytest.mark.parametrize("said", ['[{"id": 17,  "total": 1.0}]', '{"b": 1, "a": [ ]}', "[1, 2]", '["a"]', "[]"])
+    def test_json_that_was_said_stays_as_it_was_said(self, said: str) -> None:
+        on_events = {
+            "attributes": {"gen_ai.operation.name": "chat"},
+            "events": (
+                ("gen_ai.content.prompt", {"gen_ai.prompt": "which folder?"}),
+                ("gen_ai.content.completion", {"gen_ai.completion": "travel"}),
+            ),
+        }
+        for fields in (*DIALECTS.values(), on_events):
+            told = read_span(make_span(**_reworded(fields, said)))
+            assert told.step.arguments["messages"][-1] == {"role": "user", "content": said}
+            assert (told.step.result, told.decisions[0].actions["text"]) == (said, said)
+            assert told.decisions[0].state["input"] == said
+
+    def test_a_content_that_is_json_of_parts_is_read(self) -> None:
+        parts = [{"type": "text", "text": "which"}, {"type": "image_url", "image_url": {}}, {"id": 17}]
+        attributes = {
+            "llm.request.type": "chat",
+            "gen_ai.prompt.0.role": "user",
+            "gen_ai.prompt.0.content": json.dumps(parts[:2]),
+            "gen_ai.prompt.1.role": "tool",
+            "gen_ai.prompt.1.content": parts,
+            "gen_ai.completion.0.role": "assistant",
+            "gen_ai.completion.0.content": json.dumps([{"type": "thinking", "thinking": "hm"}, parts[0]]),
+        }
+        step = read_span(make_span(attributes=attributes)).step
+        assert step.arguments["messages"] == [
+            {"role": "user", "content": "which\n[image_url]"},
+            {"role": "tool", "content": 'which\n[image_url]\n{"id":17}'},
+        ]
+        assert step.result == {"role": "assistant", "reasoning": "hm", "content": "which"}
 
     def test_messages_may_stand_on_an_event(self) -> None:
         written = {name: NEW_GENAI["attributes"][name] for name in ("gen_ai.input.messages", "gen_ai.output.messages")}
@@ -386,7 +430,8 @@ def test_flat_names_become_lists_and_objects() -> None:
     [
         ("plain", "plain", "plain"),
         ({"messages": MESSAGES}, "which folder?", "which folder?"),
-        ('{"query": "invoices"}', "invoices", '{"query":"invoices"}'),
+        ('{"query": "invoices"}', "invoices", '{"query": "invoices"}'),
+        ('[{"id": 17}, {"id": 1.0}]', '[{"id": 17}, {"id": 1.0}]', '[{"id": 17}, {"id": 1.0}]'),
         ({"answer": "done"}, '{"answer":"done"}', "done"),
         ({"choices": [{"message": {"content": "hi"}}]}, '{"choices":[{"message":{"content":"hi"}}]}', "hi"),
         (None, "", ""),
