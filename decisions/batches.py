@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from xxhash import xxh3_128_digest
 
 from decisions.episodes import ensure_episodes
-from decisions.errors import Erased, IdConflict
+from decisions.errors import Erased, IdConflict, IdNotUsable
 from decisions.ingest.decoding import ItemError
 from decisions.ingest.writer import (
     Columns,
@@ -155,7 +155,7 @@ def _write_batch(table: Table, prepared: Prepared, by: Actor) -> Outcome:
         if may_start_over():
             raise StartOver from error
         written = _write_once(table, columns, by, repeated=True)
-    if not (written.duplicates or written.conflicts or repeats):
+    if not (written.duplicates or written.conflicts or written.foreign or repeats):
         return Outcome([Kept(place, row_id, False) for place, row_id in zip(places, ids, strict=True)], errors)
     kept = []
     for place, row_id, known in [
@@ -164,6 +164,8 @@ def _write_batch(table: Table, prepared: Prepared, by: Actor) -> Outcome:
     ]:
         if row_id in written.conflicts:
             errors.append(ItemError.of(place, _conflict(row_id)))
+        elif row_id in written.foreign:
+            errors.append(ItemError.of(place, IdNotUsable.of()))
         else:
             kept.append(Kept(place, row_id, known))
     return Outcome(sorted(kept, key=lambda one: one.index), sorted(errors, key=lambda error: error.index))

@@ -16,6 +16,14 @@ class IdConflict(Conflict):
     code = "id_conflict"
 
 
+class IdNotUsable(InvalidInput):
+    """The id stands in another workspace. Of what is there, and whether anything is, the answer says nothing."""
+
+    @classmethod
+    def of(cls, *, field: str = "id") -> "IdNotUsable":
+        return cls("This id cannot be used.", faults=[FieldFault(field, "cannot be used", "a fresh id")])
+
+
 class Erased(ReckonerError):
     """What was recorded under this id was erased at a person's request, and is not taken again."""
 

@@ -22,7 +22,7 @@ from msgspec import UNSET
 
 from decisions.agent_rooms import AgentRoom, get_agent_room
 from decisions.batches import check_id, content_hash, resolve_episodes
-from decisions.errors import Erased, IdConflict
+from decisions.errors import Erased, IdConflict, IdNotUsable
 from decisions.exploration import acting_policy, draw_action
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of, write_within
@@ -81,7 +81,7 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
     """Answers in order of `items`; all are recorded, or none.
 
     Raises UnknownAgent, InvalidInput with every item's faults, NoChampion, BackendUnavailable, BackendRefused,
-    IdConflict, Erased.
+    IdConflict, IdNotUsable, Erased.
     An item whose `id` was decided before, or is decided by another call at this moment, gets the recorded answer: a
     retry is harmless.
     """
@@ -251,6 +251,8 @@ def _record(
         written = write_within(DECISION_TABLE, columns)
         for row_id in written.conflicts:
             raise _conflict(row_id)
+        if written.foreign:
+            raise IdNotUsable.of()
         if written.duplicates:
             raise _AnsweredMeanwhile(written.duplicates)
         mark_late_decisions(by.workspace.id, {row["item_ref"] for row in rows if row["item_ref"]})
@@ -338,7 +340,9 @@ def _find_repeats(by: Actor, room: AgentRoom, given: Mapping[uuid.UUID, DecideIt
     recorded = Decision.objects.filter(id__in=given).select_related("model_version__registered_model", "exposure")
     answers: dict[uuid.UUID, Answer] = {}
     for decision in recorded:
-        same = decision.workspace_id == by.workspace.id and decision.agent_id == room.agent.id
+        if decision.workspace_id != by.workspace.id:
+            raise IdNotUsable.of()
+        same = decision.agent_id == room.agent.id
         if same and bytes(decision.content_hash) == ERASED_HASH:
             raise Erased.of([decision.id])
         if not same or bytes(decision.content_hash) != _request_hash(given[decision.id]) or not decision.alternatives:

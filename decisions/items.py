@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from decisions.batches import Kept, Outcome, check_id, check_moment, content_hash
 from decisions.erased_names import CHANGE, ITEM, find_erased
-from decisions.errors import Erased, IdConflict
+from decisions.errors import Erased, IdConflict, IdNotUsable
 from decisions.ingest.decoding import ItemError, fault_of
 from decisions.ingest.schemas import Count, Moment, Name, Share, Text
 from decisions.models import Decision, Item, ItemOutcome, Project, StatusChange, Verdict
@@ -155,7 +155,7 @@ def _check(
         if foreign:
             faults.append(FieldFault("decision_id", "is unknown here", "an id of yours"))
         if item.id in taken:
-            faults.append(FieldFault("id", "is taken", "a fresh id"))
+            faults += IdNotUsable.of().faults
         if faults:
             error: ReckonerError = InvalidInput("The change is not usable.", faults=faults)
             errors.append(ItemError.of(index, error))

@@ -38,10 +38,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Ids that were there before, with the same content or with another. Every other row was stored."""
+    """Ids that were there before, with the same content, with another, or in another workspace. Every other row was
+    stored."""
 
     duplicates: frozenset[uuid.UUID] = frozenset()
     conflicts: frozenset[uuid.UUID] = frozenset()
+    foreign: frozenset[uuid.UUID] = frozenset()
 
 
 Row = dict[str, Any]
@@ -199,16 +201,18 @@ def _insert_missing(table: Table, columns: Columns) -> Written:
     rest = {row_id: bytes(digest) for row_id, digest in hashes if row_id not in stored}
     with connection.cursor() as cursor:
         cursor.execute(
-            sql.SQL("SELECT id, content_hash FROM {} WHERE id = ANY(%s) AND workspace_id = %s").format(
+            sql.SQL("SELECT id, workspace_id = %s, content_hash FROM {} WHERE id = ANY(%s)").format(
                 sql.Identifier(table.name)
             ),
-            [list(rest), columns["workspace_id"][0]],
+            [columns["workspace_id"][0], list(rest)],
         )
-        there = {found: bytes(digest) for found, digest in cursor.fetchall()}
+        found_rows = cursor.fetchall()
+    there = {found: bytes(digest) for found, own, digest in found_rows if own}
+    foreign = frozenset(found for found, own, _ in found_rows if not own) - there.keys()
     if erased := [found for found, digest in there.items() if digest == ERASED_HASH]:
         raise Erased.of(erased)
     duplicates = frozenset(found for found, digest in rest.items() if there.get(found) == digest)
-    return Written(duplicates, frozenset(rest) - duplicates)
+    return Written(duplicates, frozenset(rest) - duplicates - foreign, foreign)
 
 
 def _payload(kinds: Sequence[tuple[str, str]], columns: Columns) -> str:

@@ -77,8 +77,9 @@ def record_spans(*, by: Actor, spans: Sequence[Span]) -> Recorded:
     ready = [one for one in ready if one.told.trace not in gone]
     ready = _record_decisions(by, ready, rooms, refused, warnings)
     rows = [_step_row(by, one, episodes[one.told.trace], now) for one in ready]
-    conflicts = write_within(STEP_TABLE, columns_of(rows)).conflicts
-    refused += [_conflict(one) for one in ready if one.told.step.id in conflicts]
+    written = write_within(STEP_TABLE, columns_of(rows))
+    refused += [_conflict(one) for one in ready if one.told.step.id in written.conflicts]
+    refused += [_unusable(one) for one in ready if one.told.step.id in written.foreign]
     _record_feedback(by, ready, episodes, warnings)
     _refresh_episodes(by, ready, episodes, rooms)
     return Recorded(tuple(refused), tuple(warnings))
@@ -103,13 +104,20 @@ def _read(by: Actor, spans: Sequence[Span], now: dt.datetime, refused: list[Refu
         one = found.pop(step_id)
         if workspace_id == by.workspace.id and bytes(digest) == ERASED_HASH:
             refused.append(_erased(one))
-        elif workspace_id != by.workspace.id or bytes(digest) != one.digest:
+        elif workspace_id != by.workspace.id:
+            refused.append(_unusable(one))
+        elif bytes(digest) != one.digest:
             refused.append(_conflict(one))
     return list(found.values())
 
 
 def _conflict(one: _Ready) -> Refusal:
     return Refusal(one.told.step.external_id, "it was recorded before with other content")
+
+
+def _unusable(one: _Ready) -> Refusal:
+    """It stands in another workspace, which is none of the sender's business."""
+    return Refusal(one.told.step.external_id, "its ids cannot be used")
 
 
 def _erased(one: _Ready) -> Refusal:

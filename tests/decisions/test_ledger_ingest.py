@@ -197,18 +197,6 @@ class TestRepeats:
         assert [(e["index"], e["code"]) for e in answer.json()["errors"]] == [(1, "id_conflict")]
         assert Decision.objects.count() == 4
 
-    def test_another_workspace_s_id_is_a_conflict_even_with_equal_content(self, client, api, other_workspace):
-        from decisions.services import AgentSetup, create_agent
-        from workspaces.actors import system
-
-        setup = AgentSetup(prompt_template="{{ text }}", options=["finance", "travel", "health"])
-        create_agent(by=system(other_workspace), slug="filer", name="Theirs", setup=setup)
-        sent = body(id=str(uuid7()))
-        client.post("decisions", sent)
-        answer = api.of(other_workspace, "decisions:write").post("decisions", sent)
-        assert answer.status_code == 409
-        assert Decision.objects.count() == 1
-
     @pytest.mark.django_db(transaction=True)
     def test_the_same_id_from_many_senders_at_once_is_kept_once(self, client, at_once):
         sent = body(id=str(uuid7()))
