@@ -23,9 +23,8 @@ RUN case "$TORCH" in \
 
 # A fresh named volume takes over the folders and their owner from here.
 RUN useradd --system --uid 10001 --create-home --shell /usr/sbin/nologin reckoner \
-    && install -d -o reckoner -g reckoner -m 0700 /var/lib/reckoner/secrets \
-    && install -d -o reckoner -g reckoner /var/lib/reckoner /var/lib/reckoner/artifacts /var/lib/reckoner/runs \
-       /var/lib/reckoner/run
+    && install -d -o reckoner -g reckoner -m 0700 /var/lib/reckoner /var/lib/reckoner/secrets \
+       /var/lib/reckoner/artifacts /var/lib/reckoner/runs /var/lib/reckoner/run
 
 COPY manage.py ./
 COPY workspaces ./workspaces

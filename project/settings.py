@@ -34,6 +34,9 @@ def env_list(name: str, default: str) -> list[str]:
 
 
 refuse_placeholders(os.environ)
+# Logs, runs, artifacts and exports hold what people wrote: whatever Reckoner writes is its owner's alone. The programs
+# it starts inherit this, the engine among them.
+os.umask(0o077)
 BASE_DIR = Path(__file__).resolve().parent.parent
 VAR = Path(env("RECKONER_VAR", str(BASE_DIR / "var"))).resolve()
 

@@ -53,10 +53,13 @@ class Layout:
         return self.run / "services.json"
 
     def create(self) -> None:
-        """Make the directories that are missing; secrets are the owner's alone."""
-        for directory in (self.var, self.valkey, self.run, self.log, self.var / "artifacts", self.var / "runs"):
+        """Make the directories that are missing. What holds data is the owner's alone, also where an earlier version
+        made it; `var` and `run` are ways to the database's socket, which another user owns when we are root."""
+        for directory in (self.var, self.run):
             directory.mkdir(parents=True, exist_ok=True)
-        self.secrets.mkdir(mode=0o700, exist_ok=True)
+        for directory in (self.valkey, self.log, self.secrets, self.var / "artifacts", self.var / "runs"):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            directory.chmod(0o700)
 
     def locate_sockets(self, name: str) -> Path:
         """Directory for Unix sockets: var/run/<name>, or one in /tmp where that path is too long for a socket."""

@@ -67,6 +67,7 @@ def test_a_folder_comes_back_as_it_was_put(store, source):
     assert (manifest["kind"], manifest["meta"], manifest["schema"]) == ("model", {"a": 1}, 1)
     assert stored.size_bytes == 3_000_002
     assert list((store / "incoming").iterdir()) == []
+    assert [path for path in (store, *store.rglob("*")) if path.stat().st_mode & 0o077] == []  # its owner's alone
 
 
 def test_the_same_content_is_one_artifact(store, source):

@@ -138,6 +138,7 @@ def test_a_pretraining_run_ends_as_the_champion(agent, by, datasets, settings):
     assert engine_processes(run) == []
     # The data of the run are those of the snapshot, and the spec holds no more than the engine takes.
     folder = settings.RUNS / str(run.id)
+    assert [path for path in folder.rglob("*") if path.stat().st_mode & 0o077] == []  # the engine's files, too
     assert (folder / "data" / "train.jsonl").read_text().count("\n") == 96
     assert run_job(run.job_id) is None
 

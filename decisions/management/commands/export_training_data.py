@@ -74,7 +74,6 @@ class Command(BaseCommand):
                         self.stderr.write(f"{report.rows} rows", self._plain)
                 handle.close()
                 if report.rows:
-                    partial.chmod(0o644)
                     partial.replace(output)
             finally:
                 partial.unlink(missing_ok=True)

@@ -24,6 +24,13 @@ def test_sockets_lie_in_var_unless_its_path_is_too_long_for_one(tmp_path):
     assert found == long.locate_sockets("postgres")
 
 
+def test_what_holds_data_is_the_owners_alone_also_where_it_was_open_before(tmp_path):
+    (tmp_path / "log").mkdir(mode=0o755)
+    Layout(tmp_path).create()
+    modes = {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir() if path.name != "run"}
+    assert modes == dict.fromkeys(("log", "valkey", "secrets", "artifacts", "runs"), 0)
+
+
 def test_var_follows_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("RECKONER_VAR", str(tmp_path / "a" / ".." / "b"))
     assert locate_var() == (tmp_path / "b").resolve()
