@@ -10,16 +10,16 @@ ENV PYTHONUNBUFFERED=1 \
     PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# PostgreSQL and Valkey are services of their own, so the extra "embedded" stays out. A layer of its own: code changes
-# more often than requirements.
+# A layer of its own: code changes more often than requirements.
 WORKDIR /app
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY LICENSE ./
+COPY requirements ./requirements
 RUN case "$TORCH" in \
-      cpu) pip install --index-url "$TORCH_CPU_INDEX" -c constraints.txt torch ;; \
-      cuda) ;; \
+      cpu) index="--extra-index-url $TORCH_CPU_INDEX" ;; \
+      cuda) index="" ;; \
       *) echo "TORCH=$TORCH: give cpu or cuda" >&2; exit 1 ;; \
     esac \
-    && pip install -c constraints.txt '.[train,demo]'
+    && pip install $index --require-hashes -r requirements/base.txt -r "requirements/$TORCH.txt"
 
 # A fresh named volume takes over the folders and their owner from here.
 RUN useradd --system --uid 10001 --create-home --shell /usr/sbin/nologin reckoner \

