@@ -29,8 +29,8 @@ EXPORT = """
 import json, pathlib, re, sys, time
 import django
 django.setup()
-from decisions.export import PAGE, ExportChoice, export_lines
-from decisions.export_api import in_chunks
+from decisions.queries.export import PAGE, ExportChoice, export_lines
+from decisions.api.export import in_chunks
 from workspaces.models import Workspace
 workspace = Workspace.objects.get(slug=sys.argv[1])
 def export(limit):

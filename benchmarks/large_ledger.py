@@ -169,7 +169,7 @@ TABLES = ("decision", "step", "feedback", "reward", "episode", "label", "item", 
 
 def fill(rows: int, now: dt.datetime) -> None:
     """The whole ledger; says how long each part took."""
-    from decisions.partitioning import MONTHS_AHEAD, ensure_partitions, month_start
+    from decisions.partitions.partitioning import MONTHS_AHEAD, ensure_partitions, month_start
 
     ensure_partitions(month_start(now, -MONTHS_AHEAD - 1))
     ensure_partitions(now)

@@ -1,0 +1,1 @@
+"""The ledger: decisions that agents made, what was observed afterwards, and what each was worth."""

@@ -1,6 +1,6 @@
 """The life of an experiment: start, route, consume matured observations, decide.
 
-`decisions.gateway` routes through `Router`; `decisions.outcomes` hands matured units to
+`decisions.gateway.decide` routes through `Router`; `decisions.rewards.maturing` hands matured units to
 `consume_observations`. The arithmetic is in `statistics` and `routing`, which know no database.
 """
 

@@ -1,7 +1,7 @@
 """What must not get worse while a treatment is tried: the plan of it, its faults, and the evidence so far.
 
-`experiments` checks plans, stores them and hands the evidence to the promotion rule; `decisions.outcomes` measures the
-units. The arithmetic is in `statistics.guardrails`.
+`experiments` checks plans, stores them and hands the evidence to the promotion rule; `decisions.rewards.maturing`
+measures the units. The arithmetic is in `statistics.guardrails`.
 """
 
 from __future__ import annotations

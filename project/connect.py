@@ -15,9 +15,9 @@ from typing import Any
 from django.db import transaction
 from django.template.loader import render_to_string
 
+from decisions.agents.prompts import template_fields
+from decisions.agents.services import AgentSetup, create_agent
 from decisions.models import Agent, AgentKind
-from decisions.prompts import template_fields
-from decisions.services import AgentSetup, create_agent
 from models_registry.models import Alias, AliasName
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput

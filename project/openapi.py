@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from decisions import compat_examples
-from decisions import examples as decisions_examples
+from decisions.api import examples as decisions_examples
+from decisions.notes_app import examples as notes_app_examples
 from models_registry import examples as models_registry_examples
 from training import examples as training_examples
 from workspaces import examples as workspaces_examples
@@ -19,7 +19,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     **workspaces_examples.EXAMPLES,
     **models_registry_examples.EXAMPLES,
     **decisions_examples.EXAMPLES,
-    **compat_examples.EXAMPLES,
+    **notes_app_examples.EXAMPLES,
     **training_examples.EXAMPLES,
 }
 

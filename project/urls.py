@@ -7,12 +7,13 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from project import health
 
 api_v1: list[URLPattern | URLResolver] = [
-    *(path("", include(f"{app}.urls")) for app in ("decisions", "workspaces", "models_registry", "training")),
+    *(path("", include(f"{room}.urls")) for room in ("decisions.api", "workspaces", "models_registry", "training")),
     path("schema", login_not_required(SpectacularAPIView.as_view()), name="api-schema"),
     path("docs", login_not_required(SpectacularSwaggerSplitView.as_view(url_name="api-schema")), name="api-docs"),
 ]
 workspace_pages = [
-    path("", include(f"{app}.page_urls")) for app in ("project", "decisions", "training", "models_registry")
+    path("", include(urls))
+    for urls in ("project.page_urls", "decisions.pages.urls", "training.page_urls", "models_registry.page_urls")
 ]
 
 # Tried in this order: what an app asks for all day first.
@@ -21,8 +22,8 @@ urlpatterns = [
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
-    path("", include("decisions.traces.urls")),
-    path("api/", include("decisions.urls_compat")),
+    path("", include("decisions.api.trace_urls")),
+    path("api/", include("decisions.notes_app.urls")),
     path("", include("workspaces.page_urls")),
     path("", include("project.components_page")),
     path("w/<slug:slug>/", include((workspace_pages, "pages"))),

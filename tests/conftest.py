@@ -139,7 +139,7 @@ def by(workspace: Any) -> Any:
 @pytest.fixture
 def agent(by: Any) -> Any:
     """FILER of `workspace`: version 1 with OPTIONS and the template `{{ text }}`, reward spec 1 (verdict × 1)."""
-    from decisions.services import AgentSetup, create_agent
+    from decisions.agents.services import AgentSetup, create_agent
 
     setup = AgentSetup(prompt_template="{{ text }}", options=list(factories.OPTIONS))
     return create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)

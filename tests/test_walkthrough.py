@@ -243,7 +243,7 @@ class Walk:
         self.judge(decided)
 
     def promote(self) -> None:
-        from decisions.outcomes import mature_outcomes
+        from decisions.rewards.maturing import mature_outcomes
         from decisions.tasks import queue_outcomes
 
         queue_outcomes()

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from decisions.agent_rooms import get_agent_room
+from decisions.agents.current import get_agent_room
 from models_registry.models import ModelVersion
 from training.datasets import snapshot_ledger
 from training.exports import start_export

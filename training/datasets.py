@@ -10,13 +10,13 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from decisions.erasure import hold_off_erasures
-from decisions.exploration import model_probabilities
+from decisions.agents.prompts import render_prompt
+from decisions.agents.services import current_reward_spec
+from decisions.erasure.erasing import hold_off_erasures
+from decisions.gateway.exploration import model_probabilities
 from decisions.models import Agent, AgentVersion, RewardSpec
-from decisions.prompts import render_prompt
+from decisions.models.tombstones import NOT_ERASED
 from decisions.rewards.components import VERDICT_VALUES, normalise, total
-from decisions.services import current_reward_spec
-from decisions.tombstones import NOT_ERASED
 from models_registry.models import Artifact, ArtifactKind
 from models_registry.services import store_artifact
 from training.errors import EmptyDataset

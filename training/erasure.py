@@ -17,7 +17,8 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from decisions.erasure import (
+from decisions.erasure.counts import count_person
+from decisions.erasure.erasing import (
     Person,
     PersonKind,
     count_decisions,
@@ -26,7 +27,6 @@ from decisions.erasure import (
     find_decisions,
     wait_for_copies,
 )
-from decisions.erasure_counts import count_person
 from jobs.context import JobContext
 from jobs.services import enqueue_job
 from training.marks import cancel_marked_runs, mark_datasets, mark_made_versions, remove_marked_files
@@ -60,7 +60,7 @@ def preview_erasure(*, workspace: Workspace, person: Person) -> dict[str, int]:
     """What an erasure would find, by kind of row, and how many datasets would be marked. Changes nothing."""
     field = "unit" if person.kind == PersonKind.UNIT else "user_ref"
     whose = Q(**{f"decision__{field}": person.value})
-    if person.unit is not None:  # as decisions.erasure finds them
+    if person.unit is not None:  # as decisions.erasure.erasing finds them
         whose |= Q(decision__unit=None, decision__user_ref=None, decision__episode__unit=person.unit)
     items = DatasetItem.objects.filter(whose, decision__workspace=workspace, dataset__workspace=workspace)
     datasets = items.values("dataset").distinct().count()

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from decisions.erasure import PersonKind
+from decisions.erasure.erasing import PersonKind
 from training.erasure import preview_erasure, read_person, start_erasure
 from training.models import Erasure
 from workspaces.models import Role

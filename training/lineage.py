@@ -1,4 +1,4 @@
-"""From a decision to the runs that used it, through the items of their datasets, for `decisions.lineage`."""
+"""From a decision to the runs that used it, through the items of their datasets, for `decisions.queries.lineage`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from django.db.models import Q
 
-from decisions.lineage import Use, use_reader
+from decisions.queries.lineage import Use, use_reader
 from training.models import DatasetItem, TrainingRun
 from training.run_states import RunState
 from workspaces.models import Workspace

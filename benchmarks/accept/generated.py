@@ -42,7 +42,7 @@ def is_fault(request: requests.PreparedRequest, status: int) -> bool:
 def make_known(agent: Any) -> dict[str, str]:
     """One of everything beside the agent, in its workspace: the ids by their place in the API. Call with Django set up;
     `tests.factories` makes them."""
-    from decisions.services import create_agent
+    from decisions.agents.services import create_agent
     from tests import factories as made
     from workspaces.actors import system
 

@@ -27,9 +27,9 @@ SHOWN = {
     "the Python client in a host of its own": ["tests/clients/python"],
     "eight importers, with a real MLflow and 200 real episodes": ["tests/decisions/importers"],
     "the notes app's requests, and an item's end reaching its decisions": [
-        "tests/decisions/test_notes_app_api.py",
-        "tests/decisions/test_outcomes.py",
-        "tests/decisions/test_items.py",
+        "tests/decisions/notes_app/test_notes_app_api.py",
+        "tests/decisions/rewards/test_maturing.py",
+        "tests/decisions/labelling/test_items.py",
     ],
     "keys, and the matrix of endpoint, role and foreign object": [
         "tests/architecture/test_api_matrix.py",
@@ -37,7 +37,7 @@ SHOWN = {
         "tests/workspaces/test_keys_and_audit.py",
     ],
     "erasure, down to datasets and models": [
-        "tests/decisions/test_erased_decisions.py",
+        "tests/decisions/erasure/test_erased_decisions.py",
         "tests/training/test_erasure.py",
     ],
 }

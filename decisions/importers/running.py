@@ -19,10 +19,8 @@ from django.db import transaction
 from django.utils import timezone
 from msgspec import UnsetType
 
-from decisions.agent_rooms import find_agents
-from decisions.episode_facts import record_episodes
-from decisions.episodes import find_erased_episodes
-from decisions.feedback import record_feedback
+from decisions.agents.current import find_agents
+from decisions.agents.services import AgentSetup, create_agent
 from decisions.importers.formats import Format
 from decisions.importers.reading import find_files
 from decisions.importers.records import (
@@ -39,12 +37,14 @@ from decisions.importers.records import (
     text_of,
 )
 from decisions.importers.tau_bench import RESPOND
+from decisions.ingest.decisions import record_decisions
+from decisions.ingest.episode_facts import record_episodes
+from decisions.ingest.episodes import find_erased_episodes
+from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.step_schemas import StepIn
-from decisions.ledger import record_decisions
+from decisions.ingest.steps import record_steps
 from decisions.models import ActionSpaceKind, Agent, Episode, ErasedName
-from decisions.services import AgentSetup, create_agent
-from decisions.steps import record_steps
 from workspaces.actors import Actor
 from workspaces.ids import uuid7_of
 

@@ -22,7 +22,7 @@ from psycopg import sql
 from psycopg.types.json import set_json_dumps
 
 from decisions.errors import Erased
-from decisions.tombstones import ERASED_HASH
+from decisions.models.tombstones import ERASED_HASH
 from workspaces.asking import ask
 
 set_json_dumps(msgspec.json.encode)

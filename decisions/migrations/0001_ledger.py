@@ -5,7 +5,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 import workspaces.ids
-from decisions.partitioning import CreatePartitionedModel
+from decisions.partitions.partitioning import CreatePartitionedModel
 
 
 class Migration(migrations.Migration):

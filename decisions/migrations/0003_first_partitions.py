@@ -1,10 +1,10 @@
-"""The months around the day of installation; beat makes the later ones (decisions.partitioning)."""
+"""The months around the day of installation; beat makes the later ones (decisions.partitions.partitioning)."""
 
 import datetime as dt
 
 from django.db import migrations
 
-from decisions.partitioning import ensure_partitions
+from decisions.partitions.partitioning import ensure_partitions
 
 
 def make_partitions(apps, schema_editor):

@@ -7,7 +7,7 @@ import django.db.models.deletion
 from django.db import migrations, models
 
 import workspaces.ids
-from decisions.partitioning import CreatePartitionedModel
+from decisions.partitions.partitioning import CreatePartitionedModel
 
 
 class Migration(migrations.Migration):

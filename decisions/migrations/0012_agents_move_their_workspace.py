@@ -1,5 +1,5 @@
 """A change of an agent moves its workspace's row: whoever has read that row's stamp for a request need not ask for the
-agents (`decisions.agent_rooms`, ADR 0010)."""
+agents (`decisions.agents.current`, ADR 0010)."""
 
 from django.db import migrations
 

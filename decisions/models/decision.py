@@ -109,7 +109,7 @@ class Decision(WorkspaceOwned):
             ),
             # Rows arrive in this order, so a few pages of block ranges do what a B-tree would cost ingest for.
             BrinIndex(fields=["recorded_at"], name="decision_recorded"),
-            # Says where a name cannot be: docs/adr/0009, decisions/named.py.
+            # Says where a name cannot be: docs/adr/0009, decisions/queries/by_name.py.
             BrinIndex(
                 fields=["id", "unit", "external_id"],
                 opclasses=["uuid_minmax_ops", "text_bloom_ops", "text_bloom_ops"],

@@ -8,7 +8,7 @@ from workspaces.models import WorkspaceOwned
 
 
 class ErasedName(WorkspaceOwned):
-    """`id` is the fingerprint (`decisions.erased_names`), which is the workspace's own. `target` is the row that the
+    """`id` is the fingerprint (`decisions.erasure.names`), which is the workspace's own. `target` is the row that the
     name led to, where what is sent under it may still belong there: an episode's."""
 
     id = models.UUIDField(primary_key=True, editable=False)

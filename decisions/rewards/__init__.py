@@ -1,0 +1,1 @@
+"""Rewards from facts: components, specs, their calculation, and the units that mature for experiments."""

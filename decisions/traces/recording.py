@@ -17,19 +17,19 @@ import msgspec
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from decisions.agent_rooms import AgentRoom, find_agents
-from decisions.batches import COST_GRAIN, check_id, content_hash
-from decisions.episodes import Named, ensure_episodes, in_order
+from decisions.agents.current import AgentRoom, find_agents
+from decisions.agents.services import AgentSetup, create_agent
 from decisions.errors import Erased
-from decisions.feedback import record_feedback
+from decisions.ingest.batches import COST_GRAIN, check_id, content_hash
+from decisions.ingest.decisions import record_decisions
 from decisions.ingest.decoding import ItemError, fault_of
+from decisions.ingest.episodes import Named, ensure_episodes, in_order
+from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
+from decisions.ingest.steps import STEP_TABLE
 from decisions.ingest.writer import Row, columns_of, write_within
-from decisions.ledger import record_decisions
 from decisions.models import ActionSpaceKind, Agent, Decision, Episode, Step
-from decisions.services import AgentSetup, create_agent
-from decisions.steps import STEP_TABLE
-from decisions.tombstones import ERASED_HASH
+from decisions.models.tombstones import ERASED_HASH
 from decisions.traces.mapping import DecisionTold, Told, read_span, tells
 from decisions.traces.messages import answered, asked
 from decisions.traces.otlp import Refusal

@@ -32,17 +32,17 @@ class Station:
 
 
 STATIONS = (
-    Station("serve", "a model answers an agent", "decisions/gateway.py"),
+    Station("serve", "a model answers an agent", "decisions/gateway/decide.py"),
     Station("record", "what was decided, and how", "decisions/ingest/writer.py"),
-    Station("feedback", "observed afterwards", "decisions/feedback.py"),
-    Station("reward", "a number, reckoned at night", "decisions/rewards/reckoning.py"),
+    Station("feedback", "observed afterwards", "decisions/ingest/feedback.py"),
+    Station("reward", "a number, reckoned at night", "decisions/rewards/calculate.py"),
     Station("dataset", "rewarded decisions, frozen", "training/datasets.py"),
     Station("train", "a run, a process of its own", "training/supervision.py"),
     Station("evaluate", "against its base, held out", "training/evaluation.py"),
     Station("register", "a frozen version, its gate", "models_registry/services.py"),
     Station("export", "whole weights, verified", "training/exports.py"),
     Station("experiment", "a share of units meets it", "models_registry/experiments.py"),
-    Station("promote", "by evidence, or rolled back", "decisions/outcomes.py"),
+    Station("promote", "by evidence, or rolled back", "decisions/rewards/maturing.py"),
 )
 # Where each stands, clockwise, and the sides by which the arrow from it leaves and arrives.
 PLACES = (

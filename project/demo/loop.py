@@ -12,11 +12,11 @@ from typing import Any
 
 from django.conf import settings
 
-from decisions import gateway
-from decisions.feedback import record_feedback
+from decisions.agents.services import AgentSetup, create_agent
+from decisions.gateway.decide import decide
+from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecideItem, FeedbackIn
 from decisions.models import Agent, Decision, Feedback
-from decisions.services import AgentSetup, create_agent
 from decisions.tasks import MATURE_OUTCOMES, RECKON_REWARDS
 from jobs.context import JobContext
 from jobs.errors import Defer, Permanent
@@ -200,7 +200,7 @@ class DemoLoop:
         items = [
             DecideItem(state={"text": passage.text}, unit=passage.id, external_id=passage.id) for passage in passages
         ]
-        answers = gateway.decide(by=self.by, agent=AGENT, items=items)
+        answers = decide(by=self.by, agent=AGENT, items=items)
         self._say(
             [
                 (answer.decision_id, passage.id, answer.action)

@@ -385,7 +385,7 @@ def test_someone_else_s_object_is_not_there(db: None, scene: Scene, call: Call) 
             assert send(client, call, scene.elsewhere).status_code == call.status
 
 
-# The notes app's lists have another shape: tests/decisions/test_notes_app_api.py
+# The notes app's lists have another shape: tests/decisions/notes_app/test_notes_app_api.py
 @pytest.mark.parametrize(
     "call",
     [p for p in ALL if p.values[0].method == "GET" and p.values[0].path[0].isalpha() and "{" not in p.values[0].path],

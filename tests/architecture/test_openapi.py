@@ -18,10 +18,10 @@ from benchmarks.accept.ledger_openapi import (
     schema_faults,
     shown,
 )
-from decisions import compat_examples
-from decisions import examples as ledger
+from decisions.agents.services import create_notes_agents
+from decisions.api import examples as ledger
 from decisions.models import Agent, Step
-from decisions.services import create_notes_agents
+from decisions.notes_app import examples as notes_app
 from models_registry import examples as registry
 from project.openapi import EXAMPLES
 from tests.factories import (
@@ -54,7 +54,7 @@ from workspaces import examples as workspaces_examples
 
 ENVELOPE = {"code", "message", "fields", "request_id"}
 # Sent, too, but what they show cannot come without more than this test has.
-UNANSWERED = {"decide": (503, "a model server has to answer: tests/decisions/test_gateway.py asks a real one")}
+UNANSWERED = {"decide": (503, "a model server has to answer: tests/decisions/gateway/test_gateway.py asks a real one")}
 SENT = [
     pytest.param(operation, example, id=f"{operation}, {example.name}")
     for operation, examples in EXAMPLES.items()
@@ -227,7 +227,7 @@ def tell_notes_app(by):
     workspace = by.workspace
     create_notes_agents(by=by)
     refs = {"unit": "item-1", "item_ref": "item-1", "project_ref": "opus-1", "user_ref": "user-1"}
-    shared = {"state": compat_examples.STATE, "action": compat_examples.ACTION, "options": None}
+    shared = {"state": notes_app.STATE, "action": notes_app.ACTION, "options": None}
     filer = Agent.objects.get(workspace=workspace, kind="FILER")
     waiting, rewarded = (DecisionFactory(agent=filer, **shared, **refs) for _ in range(2))
     FeedbackFactory(decision=waiting)

@@ -54,7 +54,7 @@ class Scene:
 
 def make_scene(*, by: Any) -> Scene:
     """Rows of the actor's workspace; nothing of it is random between two calls but the ids."""
-    from decisions.services import AgentSetup, create_agent
+    from decisions.agents.services import AgentSetup, create_agent
 
     setup = AgentSetup(prompt_template="{{ text }}", options=TOPICS, temperature=0.5, epsilon=0.05)
     agent = create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)

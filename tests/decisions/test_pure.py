@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decisions.actions import check_action, check_schema, make_space
-from decisions.exploration import acting_policy, draw_action, model_probabilities
-from decisions.prompts import PromptError, render_prompt, template_fields
+from decisions.agents.actions import check_action, check_schema, make_space
+from decisions.agents.prompts import PromptError, render_prompt, template_fields
+from decisions.gateway.exploration import acting_policy, draw_action, model_probabilities
 from decisions.rewards.components import COMPONENTS, ComponentError, Observed, normalise, total
 
 PROBABILITIES = st.lists(st.floats(1e-6, 1), min_size=1, max_size=8)

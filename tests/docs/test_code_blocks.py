@@ -168,7 +168,7 @@ def instance(
     Yields the environment of a shell beside it, and the web server's address. Both versions are the tiny model of the
     tests, which has learnt other options: what it answers is of no account here.
     """
-    from decisions.services import AgentSetup, create_agent
+    from decisions.agents.services import AgentSetup, create_agent
     from models_registry.backends.model_server import client
     from models_registry.services import NewVersion, register_version, store_artifact
 

@@ -15,7 +15,7 @@ from tests.docs.blocks import DOCS, PAGES, ROOT, code_words
 
 FLOORS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces")
 PROGRAMS = ("tests", "benchmarks", "docs")
-# `decisions/gateway.py`, `decisions/gateway.py::decide`, `templates/decisions/`, `docs/adr/*.md`
+# `decisions/gateway/decide.py`, `decisions/gateway/decide.py::decide`, `templates/decisions/`, `docs/adr/*.md`
 PLACE = re.compile(r"^((?:[\w.*-]+/)+(?:[\w.*-]+\.(?:py|md|html|css|js|toml|yml|yaml|sh|ts))?)(?:::(\w+))?$")
 DOTTED = re.compile(rf"^((?:{'|'.join((*FLOORS, *PROGRAMS))})(?:\.\w+)+)(?:\(.*\))?$")
 OURS = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "var"))}
@@ -73,13 +73,13 @@ def test_files_and_names_in_backticks_are_there(page: Path) -> None:
 
 
 def test_it_would_notice() -> None:
-    assert missing_place("decisions/gateway.py::decide") is None
+    assert missing_place("decisions/gateway/decide.py::decide") is None
     assert missing_place("decisions/no_such_file.py") is not None
-    assert missing_place("decisions/gateway.py::no_such_function") is not None
+    assert missing_place("decisions/gateway/decide.py::no_such_function") is not None
     assert missing_place("no-such-folder-of-ours/file.py") is None  # somebody else's
     assert missing_name("training.engine.spec") is None
-    assert missing_name("decisions.gateway.decide(by=…)") is None
-    assert missing_name("decisions.gateway.no_such_function") is not None
+    assert missing_name("decisions.gateway.decide.decide(by=…)") is None
+    assert missing_name("decisions.gateway.decide.no_such_function") is not None
     assert missing_name("training.no_such_module") is not None
     found = [word for page in PAGES for word in code_words(page) if PLACE.match(word)]
     assert len(found) > 100

@@ -8,17 +8,17 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from decisions.erasure import Person
+from decisions.agents.services import current_reward_spec
+from decisions.erasure.erasing import Person
 from decisions.models import Decision
-from decisions.rewards.reckoning import reckon_rewards
-from decisions.services import current_reward_spec
-from decisions.tombstones import ERASED_HASH
+from decisions.models.tombstones import ERASED_HASH
+from decisions.rewards.calculate import reckon_rewards
 from jobs.models import Job
 from jobs.runner import run_job
 from models_registry.artifacts import artifact_path, remove_folder, store_root
 from models_registry.models import Artifact, ModelVersion
 from tests.architecture.test_api_matrix import state_of_everything
-from tests.decisions.test_erased_decisions import texts_of
+from tests.decisions.erasure.test_erased_decisions import texts_of
 from tests.factories import (
     DatasetSnapshotFactory,
     DecisionFactory,

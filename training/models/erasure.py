@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from decisions.erasure import PersonKind
+from decisions.erasure.erasing import PersonKind
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from django.conf import settings
 
-from decisions import gateway
-from decisions.feedback import record_feedback
+from decisions.agents.services import AgentSetup, create_agent, create_agent_version, current_reward_spec
+from decisions.gateway.decide import decide
+from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecideItem, FeedbackIn
 from decisions.models import Agent, AgentVersion, Decision
-from decisions.rewards.reckoning import reckon_rewards
-from decisions.services import AgentSetup, create_agent, create_agent_version, current_reward_spec
+from decisions.rewards.calculate import reckon_rewards
 from jobs.context import JobContext
 from jobs.errors import Defer, JobCancelled, Permanent
 from models_registry.models import ModelVersion
@@ -253,7 +253,7 @@ class SeedLoop:
                 for given, row in zip(ids[start : start + CHUNK], chunk, strict=True)
             ]
             rng = random.Random(f"{self.seed}/{what}/{start}")  # noqa: S311 - reproducible draws
-            gateway.decide(by=self.by, agent=self.agent.slug, items=items, rng=rng)
+            decide(by=self.by, agent=self.agent.slug, items=items, rng=rng)
             self.context.progress(
                 self._overall(at), f"seed {self.seed}: {what}: {start + len(chunk)} of {len(rows)} decisions"
             )

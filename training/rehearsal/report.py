@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from decisions.exploration import acting_policy
+from decisions.gateway.exploration import acting_policy
 from decisions.models import Decision
 from models_registry.artifacts import artifact_path
 from models_registry.backends.model_server import ScoreItem, score

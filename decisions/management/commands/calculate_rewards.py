@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from decisions.ingest.item_ends import spread_outcomes
 from decisions.models import AgentKind
-from decisions.outcome_spread import spread_outcomes
-from decisions.training_stats import Reckoned, find_specs, reckon_pending
+from decisions.queries.readiness import Reckoned, find_specs, reckon_pending
 from workspaces.models import Workspace
 
 EXIT_FAILED_COMPONENTS, EXIT_BAD_INPUT = 1, 2

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from decisions.agents.kinds import FIVE
+from decisions.agents.services import create_notes_agents
 from decisions.models import Agent
-from decisions.notes_app import FIVE
-from decisions.services import create_notes_agents
 from workspaces.actors import system
 from workspaces.models import Workspace
 

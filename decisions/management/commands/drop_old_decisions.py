@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import OperationalError
 from django.utils import timezone
 
-from decisions.retention import drop_old_months
+from decisions.partitions.retention import drop_old_months
 
 EXIT_BUSY, EXIT_BAD_INPUT = 1, 2
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from decisions.export import FORMATS, ExportChoice, ExportReport, export_lines
 from decisions.models import Agent, AgentKind
+from decisions.queries.export import FORMATS, ExportChoice, ExportReport, export_lines
 from workspaces.models import Workspace
 
 EXIT_NOTHING, EXIT_BAD_INPUT = 1, 2

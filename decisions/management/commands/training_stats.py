@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from decisions.models import AgentKind
-from decisions.training_stats import ENOUGH_DECISIONS, ENOUGH_REWARDED, add_up, as_plain, count_training_stats
+from decisions.queries.readiness import ENOUGH_DECISIONS, ENOUGH_REWARDED, add_up, as_plain, count_training_stats
 from workspaces.models import Workspace
 
 EXIT_NOT_READY, EXIT_BAD_INPUT = 1, 2

@@ -40,7 +40,7 @@ def key(workspace: Any) -> str:
 @pytest.fixture
 def assistant(by: Any) -> Any:
     """An agent whose action is text: what agents with tools have."""
-    from decisions.services import AgentSetup, create_agent
+    from decisions.agents.services import AgentSetup, create_agent
 
     setup = AgentSetup(prompt_template="{{ query }}", action_space="text")
     return create_agent(by=by, slug="assistant", name="Assistant", kind="CUSTOM", setup=setup)

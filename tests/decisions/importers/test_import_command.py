@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from decisions.erasure import Person, erase_decisions, find_decisions
+from decisions.erasure.erasing import Person, erase_decisions, find_decisions
 from decisions.importers import running
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from tests.decisions.importers.conftest import counts

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from decisions.erasure import Person, erase_decisions, find_decisions
+from decisions.erasure.erasing import Person, erase_decisions, find_decisions
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from tests.decisions.importers.conftest import counts
 from tests.factories import uuid7_at

@@ -11,7 +11,7 @@ import pytest
 from django.db import transaction
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from decisions.erasure import Person, erase_decisions, erase_rest, find_decisions
+from decisions.erasure.erasing import Person, erase_decisions, erase_rest, find_decisions
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from decisions.traces.recording import record_spans
 from tests.decisions.conftest import in_another_connection, wait_for_a_waiter

@@ -1,0 +1,91 @@
+"""Agents as decisions meet them: with the newest version and its action space, found by one question or none."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from decisions.agents.actions import Space, make_space
+from decisions.errors import UnknownAgent
+from decisions.models import Agent, AgentVersion
+from workspaces.actors import Actor
+from workspaces.asking import ask
+from workspaces.errors import FieldFault
+from workspaces.models import Workspace
+from workspaces.row_cache import STAMP, RowCache
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRoom:
+    """An agent with the version that decisions recorded now belong to, and that version's action space."""
+
+    agent: Agent
+    version: AgentVersion
+    space: Space
+
+
+_SPACES: dict[uuid.UUID, Space] = {}
+MAX_SPACES = 1024
+
+
+def space_of(version: AgentVersion) -> Space:
+    """The version's action space, compiled once in a process: versions never change."""
+    space = _SPACES.get(version.id)
+    if space is None:
+        if len(_SPACES) >= MAX_SPACES:
+            _SPACES.clear()
+        space = make_space(version.action_space, version.action_schema, version.state_schema)
+        _SPACES[version.id] = space
+    return space
+
+
+_ROOMS: RowCache[AgentRoom] = RowCache()
+NEWEST_VERSIONS = f"""
+SELECT a.slug, a.id, v.id, {STAMP.format("a")}
+  FROM decisions_agent a
+ CROSS JOIN LATERAL (SELECT id FROM decisions_agentversion WHERE agent_id = a.id ORDER BY number DESC LIMIT 1) v
+ WHERE a.workspace_id = %s AND a.slug = ANY(%s)
+"""  # noqa: S608 - names of our own
+
+
+def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, AgentRoom]:
+    """Unknown ones are left out. No query for those that this process knows, where a key let the request in: an agent
+    that changes moves the row of its workspace (a trigger), whose stamp has been read. Else one query for any number of
+    slugs, and two more for those that are new to this process or have changed."""
+    workspace = by.workspace
+    if workspace.stamp is None:
+        return _ask_for_agents(workspace, list(slugs))
+    known = {slug: _ROOMS.find((workspace.id, slug), workspace.stamp) for slug in slugs}
+    found = {slug: room for slug, room in known.items() if room is not None}
+    if unknown := [slug for slug in known if slug not in found]:
+        for slug, room in _ask_for_agents(workspace, unknown).items():
+            _ROOMS.keep((workspace.id, slug), workspace.stamp, room)
+            found[slug] = room
+    return found
+
+
+def _ask_for_agents(workspace: Workspace, slugs: list[str]) -> dict[str, AgentRoom]:
+    asked = ask(NEWEST_VERSIONS, [workspace.id, slugs])
+    rows = [(slug, agent, version, f"{stamp} {version}") for slug, agent, version, stamp in asked]
+    found = {slug: _ROOMS.find(agent, stamp) for slug, agent, _, stamp in rows}
+    if unmet := [row for row in rows if found[row[0]] is None]:
+        agents = Agent.objects.in_bulk([agent for _, agent, _, _ in unmet])
+        versions = AgentVersion.objects.in_bulk([version for _, _, version, _ in unmet])
+        for slug, agent, version, stamp in unmet:
+            room = AgentRoom(agents[agent], versions[version], space_of(versions[version]))
+            _ROOMS.keep(agent, stamp, room)
+            found[slug] = room
+    return {slug: room for slug, room in found.items() if room is not None}
+
+
+def unknown_agent(slug: str) -> FieldFault:
+    return FieldFault("agent", f"{slug!r} is unknown here", "an agent's slug")
+
+
+def get_agent_room(by: Actor, slug: str) -> AgentRoom:
+    """Raises UnknownAgent."""
+    room = find_agents(by, [slug]).get(slug)
+    if room is None:
+        raise UnknownAgent(f"There is no agent {slug!r} with a version in this workspace.")
+    return room

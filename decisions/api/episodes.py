@@ -1,0 +1,143 @@
+"""/api/v1: steps and episodes. Views parse, call one service, answer."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import generics
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from decisions.api.decisions import IngestListView, body_of
+from decisions.api.episode_serializers import (
+    EpisodeDetailSerializer,
+    EpisodeSerializer,
+    FoundSerializer,
+    StepSerializer,
+)
+from decisions.api.serializers import OutcomeSerializer
+from decisions.ingest.decoding import BodyDecoder
+from decisions.ingest.episode_facts import record_episodes
+from decisions.ingest.episodes import Totals, find_steps, find_totals
+from decisions.ingest.step_schemas import EpisodeIn, StepIn
+from decisions.ingest.steps import record_steps
+from decisions.models import Agent, Decision, Episode, Step
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
+from workspaces.parsing import raw_body, text_parameter
+from workspaces.permissions import acting
+
+STEPS = BodyDecoder(StepIn)
+EPISODES = BodyDecoder(EpisodeIn)
+MOST_SHOWN = 1000
+
+
+def id_parameter(request: Request, name: str) -> uuid.UUID | None:
+    """An id of the query string; None where it is missing. Raises InvalidInput."""
+    given = text_parameter(request, name)
+    try:
+        return uuid.UUID(given) if given else None
+    except ValueError as error:
+        raise InvalidInput(
+            "The query is not usable.", faults=[FieldFault(name, f"{given!r} is not an id", "a uuid")]
+        ) from error
+
+
+class StepList(IngestListView[Step]):
+    """Steps, newest first; and recording what happened inside episodes and on the way to decisions."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
+    serializer_class = StepSerializer
+
+    def get_queryset(self) -> Any:
+        steps = Step.objects.for_workspace(acting(self.request).workspace).defer("content_hash")
+        for name in ("episode", "decision"):
+            if (wanted := id_parameter(self.request, name)) is not None:
+                steps = steps.filter(**{f"{name}_id": wanted})
+        return steps
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("episode", uuid.UUID, description="Only this episode's steps"),
+            OpenApiParameter("decision", uuid.UUID, description="Only this decision's steps"),
+        ]
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="record_steps",
+        request=body_of(StepIn),
+        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
+    )
+    def post(self, request: Request) -> HttpResponse:
+        batch = STEPS.decode(raw_body(request))
+        return self.answer(record_steps(by=acting(request), items=batch.items), batch)
+
+
+class EpisodeList(IngestListView[Episode]):
+    """Episodes, newest first; and saying what is known of them, at once or bit by bit."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
+    serializer_class = EpisodeSerializer
+
+    def get_queryset(self) -> Any:
+        workspace = acting(self.request).workspace
+        episodes = Episode.objects.for_workspace(workspace).select_related("agent")
+        if slug := text_parameter(self.request, "agent"):
+            # By its id: joined by its slug, an agent of few episodes is looked for among all.
+            agent = Agent.objects.for_workspace(workspace).filter(slug=slug).first()
+            episodes = episodes.filter(agent_id=agent.id) if agent is not None else episodes.none()
+        for name in ("session", "unit"):
+            if wanted := text_parameter(self.request, name):
+                episodes = episodes.filter(**{name: wanted})
+        return episodes
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("agent", str, description="Only this agent's episodes"),
+            OpenApiParameter("session", str, description="Only this session's episodes"),
+            OpenApiParameter("unit", str, description="Only this unit's episodes"),
+        ]
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="record_episodes",
+        request=body_of(EpisodeIn),
+        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
+    )
+    def post(self, request: Request) -> HttpResponse:
+        batch = EPISODES.decode(raw_body(request))
+        return self.answer(record_episodes(by=acting(request), items=batch.items), batch)
+
+
+class EpisodeDetail(generics.GenericAPIView[Episode]):
+    """One episode with its decisions and steps in order, and what they come to."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = EpisodeDetailSerializer
+
+    def get_queryset(self) -> Any:
+        return Episode.objects.for_workspace(acting(self.request).workspace).select_related("agent")
+
+    def get(self, request: Request, pk: Any) -> Response:
+        episode = self.get_object()
+        decisions = (
+            Decision.objects.for_workspace(episode.workspace)
+            .filter(episode=episode)
+            .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
+            .defer("content_hash", "token_ids", "logprobs")
+            .order_by("id")[:MOST_SHOWN]
+        )
+        found = {
+            "totals": find_totals([episode.id]).get(episode.id, Totals()),
+            "decisions": decisions,
+            "steps": find_steps(episode, most=MOST_SHOWN),
+        }
+        return Response(EpisodeSerializer(episode).data | FoundSerializer(found).data)

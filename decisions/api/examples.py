@@ -1,0 +1,360 @@
+"""What the OpenAPI document shows of the ledger. PURE. The story is told in `workspaces.examples`; the notes app's own
+paths are in `decisions.notes_app.examples`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workspaces.examples import MOMENT, Example, page
+
+AGENT = "01a1f7fa-8da8-7430-8db8-ed6ff165c8ce"
+DECISION = "01a1f805-50a4-7d43-a901-42a0ce80c4b0"
+FRESH = "01a1f992-044c-7459-8c61-4f522a318785"
+"""An id that the client makes for something new."""
+EPISODE = "01a1f88c-7bc8-7a08-b782-f5ffbb5d7385"
+STEP = "01a1f89d-c478-7d93-b852-16335f552773"
+FEEDBACK = "01a1f9a8-b836-79b1-9598-634fabf4a07c"
+LABEL = "01a1f8fb-3c5f-73fb-8b60-793d3f508249"
+CHANGE = "01a1f987-8bd8-716d-bc73-d160ef412ed6"
+TRACE_SECONDS = "1795176000"
+"""When the spans began, in seconds of Unix time."""
+NDJSON = "application/x-ndjson"
+
+OPTIONS = ["finance", "travel", "health"]
+STATE = {"text": "Flights to Oslo on 3 May"}
+AN_AGENT = {
+    "id": AGENT,
+    "slug": "filer",
+    "name": "Filer",
+    "kind": "FILER",
+    "unit": "item",
+    "version": 1,
+    "created_at": MOMENT,
+}
+A_DECISION = {
+    "id": DECISION,
+    "agent": "filer",
+    "agent_version": 1,
+    "state": STATE,
+    "options": OPTIONS,
+    "action": "travel",
+    "next_state": None,
+    "confidence": 0.9,
+    "completion": None,
+    "reasoning": "It names a trip.",
+    "alternatives": [{"action": "finance", "probability": 0.08}],
+    "propensity": 0.9,
+    "temperature": 1.0,
+    "epsilon": None,
+    "model_version": None,
+    "policy_name": "gpt-4.1-mini-20250101",
+    "variant": None,
+    "unit": "item-1",
+    "episode": EPISODE,
+    "step_number": 1,
+    "external_id": None,
+    "item_ref": "item-1",
+    "project_ref": "opus-1",
+    "user_ref": "user-1",
+    "latency_ms": 412.5,
+    "tokens_in": 180,
+    "tokens_out": 12,
+    "cost": "0.00012000",
+    "observed_at": MOMENT,
+    "recorded_at": MOMENT,
+}
+SOME_FEEDBACK = {
+    "id": FEEDBACK,
+    "metric": "verdict",
+    "value": "confirmed",
+    "source": "human",
+    "observed_at": MOMENT,
+    "recorded_at": MOMENT,
+    "supersedes": None,
+}
+A_LABEL = {"id": LABEL, "verdict": "corrected", "corrected_action": "finance", "note": "A bill.", "created_at": MOMENT}
+A_REWARD = {
+    "spec": 1,
+    "version": 1,
+    "value": 0.6,
+    "raw": 1.0,
+    "components": {"verdict": {"value": 1.0}},
+    "computed_at": MOMENT,
+}
+DECIDED: Mapping[str, Any] = {
+    "decision_id": DECISION,
+    "action": "travel",
+    "probabilities": {"finance": 0.08, "travel": 0.9, "health": 0.02},
+    "propensity": 0.9,
+    "confidence": 0.93,
+    "model_version": "filer:2",
+    "variant": "treatment",
+    "assignment_probability": 0.5,
+    "fallback": False,
+}
+RECORD = {
+    "agent": "filer",
+    "state": STATE,
+    "action": "travel",
+    "policy_name": "gpt-4.1-mini-20250101",
+    "propensity": 0.9,
+    "reasoning": "It names a trip.",
+    "alternatives": [{"action": "finance", "probability": 0.08}],
+    "episode": "mailbox-7",
+    "item_ref": "item-1",
+    "project_ref": "opus-1",
+    "user_ref": "user-1",
+    "tokens_in": 180,
+    "tokens_out": 12,
+    "cost": 0.00012,
+}
+NOT_OFFERED = {
+    "index": 1,
+    "code": "invalid_input",
+    "fields": [{"field": "action", "reason": "'garden' was not offered", "expected": "one of the options"}],
+}
+A_STEP = {
+    "id": STEP,
+    "episode": EPISODE,
+    "decision_id": None,
+    "kind": "tool_call",
+    "name": "search_notes",
+    "number": None,
+    "external_id": None,
+    "parent": None,
+    "arguments": {"query": "Oslo"},
+    "result": ["note 17", "note 31"],
+    "success": True,
+    "error": "",
+    "reasoning_type": "",
+    "content": "",
+    "confidence": None,
+    "insights": None,
+    "issues": None,
+    "model": "",
+    "tokens_in": None,
+    "tokens_out": None,
+    "cost": None,
+    "started_at": MOMENT,
+    "duration_ms": 41.5,
+    "attributes": None,
+    "recorded_at": MOMENT,
+}
+A_TOOL_CALL = {
+    "kind": "tool_call",
+    "agent": "filer",
+    "episode": "mailbox-7",
+    "name": "search_notes",
+    "arguments": {"query": "Oslo"},
+    "result": ["note 17", "note 31"],
+    "success": True,
+    "duration_ms": 41.5,
+}
+A_THOUGHT = {
+    "kind": "reasoning",
+    "agent": "filer",
+    "episode": "mailbox-7",
+    "reasoning_type": "analysis",
+    "content": "Two notes are of the same trip.",
+    "confidence": 0.8,
+    "insights": ["Both name Oslo."],
+    "issues": [],
+}
+_SAID = {
+    "session": "ann-monday",
+    "query": "File what came in over the weekend.",
+    "final_response": "Three notes are filed, one needs you.",
+    "tasks_created": 4,
+    "tasks_completed": 3,
+    "tasks_failed": 1,
+}
+AN_EPISODE = {
+    "id": EPISODE,
+    "agent": "filer",
+    "external_id": "mailbox-7",
+    "trace": None,
+    "unit": "",
+    **_SAID,
+    "llm_calls": None,
+    "tokens_in": None,
+    "tokens_out": None,
+    "cost": None,
+    "duration_ms": None,
+    "started_at": MOMENT,
+    "ended_at": None,
+}
+TOTALS = {
+    "steps": 1,
+    "decisions": 1,
+    "failures": 0,
+    "tool_calls": 1,
+    "llm_calls": 0,
+    "tokens_in": 180,
+    "tokens_out": 12,
+    "cost": "0.00012000",
+    "started_at": MOMENT,
+    "ended_at": MOMENT,
+}
+_METADATA = {
+    "decisionId": DECISION,
+    "agentType": "FILER",
+    "itemId": "item-1",
+    "opusId": "opus-1",
+    "userFeedback": "CONFIRMED",
+    "userCorrection": None,
+    "outcomeMetrics": None,
+    "createdAt": MOMENT,
+    "rewardComputedAt": MOMENT,
+}
+
+
+def chat_line(system: str, state: Any, answer: Any, metadata: Mapping[str, Any]) -> str:
+    """One line of the format `chat`."""
+    messages = [
+        {"role": "system", "content": system},
+        {"role": "user", "content": json.dumps(state)},
+        {"role": "assistant", "content": json.dumps(answer)},
+    ]
+    return json.dumps({"messages": messages, "reward": 1.0, "metadata": metadata}) + "\n"
+
+
+def completion_line(prompt: str, completion: str, metadata: Mapping[str, Any]) -> str:
+    """One line of the format `completion`."""
+    return json.dumps({"prompt": prompt, "completion": completion, "reward": 1.0, "metadata": metadata}) + "\n"
+
+
+def kept(*ids: str, errors: Sequence[Any] = ()) -> dict[str, Any]:
+    """What recording answers."""
+    found = [{"index": index, "id": one, "duplicate": False} for index, one in enumerate(ids)]
+    return {"kept": found, "errors": list(errors)}
+
+
+def _attribute(key: str, value: str) -> dict[str, Any]:
+    return {"key": key, "value": {"stringValue": value}}
+
+
+A_SPAN = {
+    "traceId": "5b8efff798038103d269b633813fc60c",
+    "spanId": "eee19b7ec3c1b174",
+    "name": "execute_tool search_notes",
+    "startTimeUnixNano": f"{TRACE_SECONDS}000000000",
+    "endTimeUnixNano": f"{TRACE_SECONDS}041000000",
+    "attributes": [
+        _attribute("gen_ai.operation.name", "execute_tool"),
+        _attribute("gen_ai.tool.name", "search_notes"),
+    ],
+}
+TRACES = {
+    "resourceSpans": [
+        {"resource": {"attributes": [_attribute("service.name", "notes-app")]}, "scopeSpans": [{"spans": [A_SPAN]}]}
+    ]
+}
+
+EXAMPLES: Mapping[str, Sequence[Example]] = {
+    "agents_list": [Example(page(AN_AGENT))],
+    "agents_create": [
+        Example(
+            AN_AGENT | {"slug": "folders", "name": "Folders"},
+            201,
+            {
+                "slug": "folders",
+                "name": "Folders",
+                "kind": "FILER",
+                "prompt_template": "{{ text }}",
+                "options": OPTIONS,
+            },
+            name="a choice among fixed options",
+        ),
+        Example(
+            AN_AGENT | {"slug": "librarian", "name": "Librarian", "kind": "LIBRARIAN"},
+            201,
+            {"slug": "librarian", "name": "Librarian", "kind": "LIBRARIAN"},
+            name="the kind's own set-up",
+        ),
+    ],
+    "decide": [
+        Example(DECIDED, 201, {"state": STATE, "unit": "item-1"}, {"slug": "filer"}, name="one item"),
+        Example(
+            {"answers": [DECIDED]},
+            201,
+            [{"state": STATE, "unit": "item-1", "id": FRESH}],
+            {"slug": "filer"},
+            name="a list",
+        ),
+    ],
+    "decisions_list": [Example(page(A_DECISION), query={"agent": "filer", "unit": "item-1", "item": "item-1"})],
+    "record_decisions": [
+        Example(kept(FRESH), 201, RECORD, name="one item"),
+        Example(
+            kept(FRESH, errors=[NOT_OFFERED]),
+            207,
+            [
+                {"id": FRESH, "agent": "filer", "state": STATE, "action": "travel", "policy_name": "rules of 2025"},
+                {"agent": "filer", "state": STATE, "action": "garden", "policy_name": "rules of 2025"},
+            ],
+            name="a list, of which one item is not usable",
+        ),
+    ],
+    "decisions_retrieve": [
+        Example(A_DECISION | {"feedback": [SOME_FEEDBACK], "labels": [], "rewards": [A_REWARD]}, path={"id": DECISION})
+    ],
+    "label_decision": [
+        Example(
+            A_LABEL,
+            201,
+            {"verdict": "corrected", "corrected_action": "finance", "note": "A bill."},
+            {"id": DECISION},
+        )
+    ],
+    "export_decisions": [
+        Example(
+            chat_line("", STATE, {"action": "travel"}, _METADATA),
+            query={"agent": "filer", "require_feedback": "true", "since": "2026-01-01T00:00:00Z", "limit": "none"},
+            media=NDJSON,
+            name="a chat",
+        ),
+        Example(
+            completion_line("Flights to Oslo on 3 May", "travel", _METADATA),
+            query={"agent": "filer", "format": "completion", "min_reward": "0.5"},
+            media=NDJSON,
+            name="a prompt with its completion",
+        ),
+    ],
+    "record_feedback": [
+        Example(
+            kept(FEEDBACK),
+            201,
+            {"metric": "verdict", "value": "confirmed", "decision_id": DECISION, "idempotency_key": "click-1831"},
+            name="a person's verdict",
+        ),
+        Example(
+            kept(FEEDBACK),
+            201,
+            [{"metric": "minutes_saved", "value": 4.5, "unit": "item-1", "source": "system", "id": FRESH}],
+            name="a measure of a unit, in a list",
+        ),
+    ],
+    "record_status_changes": [
+        Example(
+            kept(CHANGE),
+            201,
+            {"item_ref": "item-1", "status": "DONE", "swimlane": "PROJECT", "minutes": 240, "alignment": 0.8},
+            name="an item is done",
+        )
+    ],
+    "steps_list": [Example(page(A_STEP), query={"episode": EPISODE})],
+    "record_steps": [
+        Example(kept(STEP), 201, A_TOOL_CALL, name="a tool call"),
+        Example(kept(STEP), 201, A_THOUGHT, name="a piece of reasoning"),
+    ],
+    "episodes_list": [Example(page(AN_EPISODE), query={"agent": "filer", "session": "ann-monday"})],
+    "record_episodes": [
+        Example(kept(EPISODE), 201, {"agent": "filer", "episode": "mailbox-7", **_SAID}, name="an episode at its end")
+    ],
+    "episodes_retrieve": [
+        Example(AN_EPISODE | {"totals": TOTALS, "decisions": [A_DECISION], "steps": [A_STEP]}, path={"id": EPISODE})
+    ],
+    "export_traces": [Example({}, 200, TRACES, name="a tool call")],
+}

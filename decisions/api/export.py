@@ -1,0 +1,149 @@
+"""/api/v1/decisions/export: the ledger as JSON lines, streamed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from django.http import StreamingHttpResponse
+from django.utils.dateparse import parse_datetime
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from decisions.models import AgentKind
+from decisions.queries.export import FORMATS, ExportChoice, export_lines
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.models import Scope
+from workspaces.parsing import text_parameter
+from workspaces.permissions import acting
+
+T = TypeVar("T")
+NDJSON = "application/x-ndjson"
+DEFAULT_LIMIT = 1000
+MAX_LIMIT = 2**31 - 1
+CHUNK = 32_768
+BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+class JsonLines(BaseContentNegotiation):
+    """The answer is JSON lines whatever is asked for; errors are JSON."""
+
+    def select_parser(self, request: Any, parsers: Any) -> Any:
+        return parsers[0]
+
+    def select_renderer(self, request: Any, renderers: Any, format_suffix: Any = None) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def _moment(text: str) -> dt.datetime:
+    value = parse_datetime(text)
+    if value is None or value.tzinfo is None:
+        raise ValueError(text)
+    return value
+
+
+def _limit(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not text.isascii() or not text.isdecimal() or not 1 <= len(text) <= 10 or not 1 <= int(text) <= MAX_LIMIT:
+        raise ValueError(text)
+    return int(text)
+
+
+def in_chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """A few dozen lines in one write: each goes through the whole server."""
+    chunk, size = [], 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line)
+        if size >= CHUNK:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    if chunk:
+        yield b"".join(chunk)
+
+
+class _Query:
+    """Reads parameters and gathers every fault."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.faults: list[FieldFault] = []
+
+    def read(self, name: str, parse: Callable[[str], T | None], default: T | None, expected: str) -> T | None:
+        text = text_parameter(self.request, name)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except (ValueError, KeyError, OverflowError):
+            self.faults.append(FieldFault(name, f"{text[:100]!r} is not usable", expected))
+            return default
+
+
+def read_choice(request: Request) -> ExportChoice:
+    """Raises InvalidInput with every fault of the query string."""
+    query = _Query(request)
+    reward, moment = "a number from -5 to 5", "a moment with its offset, 2026-11-20T08:00:00Z"
+    yes_or_no = "true or false"
+    low = query.read("min_reward", _number, None, reward)
+    high = query.read("max_reward", _number, None, reward)
+    choice = ExportChoice(
+        agent=text_parameter(request, "agent"),
+        kind=query.read("agent_type", lambda text: AgentKind(text).value, None, ", ".join(AgentKind.values)),
+        min_reward=low,
+        max_reward=high,
+        # Who names a bound wants rewards.
+        require_reward=bool(
+            query.read("require_reward", BOOLEANS.__getitem__, low is not None or high is not None, yes_or_no)
+        ),
+        require_feedback=bool(query.read("require_feedback", BOOLEANS.__getitem__, False, yes_or_no)),
+        since=query.read("since", _moment, None, moment),
+        until=query.read("until", _moment, None, moment),
+        limit=query.read("limit", _limit, DEFAULT_LIMIT, "a positive number, or none"),
+    )
+    if query.faults:
+        raise InvalidInput("The query is not usable.", faults=query.faults)
+    return choice
+
+
+class DecisionExport(APIView):
+    """Decisions as JSON lines for training, newest first: chats, or prompts with completions. Streamed."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    content_negotiation_class = JsonLines
+
+    @extend_schema(
+        operation_id="export_decisions",
+        parameters=[
+            OpenApiParameter("format", str, enum=list(FORMATS), default="chat", description="The lines' shape"),
+            OpenApiParameter("agent", str, description="Only this agent's decisions, by its slug"),
+            OpenApiParameter("agent_type", str, enum=AgentKind.values, description="Only agents of this kind"),
+            OpenApiParameter("min_reward", float, description="Raw reward at least, from -5 to 5"),
+            OpenApiParameter("max_reward", float, description="Raw reward at most"),
+            OpenApiParameter("require_reward", bool, description="Leave out decisions without one; true with a bound"),
+            OpenApiParameter("require_feedback", bool, default=False, description="Only decisions with a verdict"),
+            OpenApiParameter("since", OpenApiTypes.DATETIME, description="Recorded then or later"),
+            OpenApiParameter("until", OpenApiTypes.DATETIME, description="Recorded before"),
+            OpenApiParameter("limit", str, default="1000", description="Rows at most, or none for all"),
+        ],
+        responses={(200, NDJSON): OpenApiTypes.STR},
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        format = text_parameter(request, "format") or "chat"
+        lines = export_lines(workspace=acting(request).workspace, chosen=read_choice(request), format=format)
+        name = f"decisions-{format}.jsonl"
+        return StreamingHttpResponse(
+            in_chunks(lines), content_type=NDJSON, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+        )

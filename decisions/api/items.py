@@ -1,0 +1,33 @@
+"""/api/v1/status-changes: items as the app that owns them reports them."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+
+from decisions.api.decisions import IngestView, body_of
+from decisions.api.serializers import OutcomeSerializer
+from decisions.ingest.decoding import BodyDecoder
+from decisions.labelling.items import StatusChangeIn, record_status_changes
+from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
+from workspaces.parsing import raw_body
+from workspaces.permissions import acting
+
+CHANGES = BodyDecoder(StatusChangeIn)
+
+
+class StatusChangeCreate(IngestView):
+    """Changes of items' status. DONE and COLD_STORAGE end an item, and all its decisions hear of it as feedback."""
+
+    scopes = {"POST": Scope.FEEDBACK_WRITE}
+
+    @extend_schema(
+        operation_id="record_status_changes",
+        request=body_of(StatusChangeIn),
+        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
+    )
+    def post(self, request: Request) -> HttpResponse:
+        batch = CHANGES.decode(raw_body(request))
+        return self.answer(record_status_changes(by=acting(request), items=batch.items), batch)

@@ -1,0 +1,1 @@
+"""Erasing a person or an item from the ledger, counting what that touches, and the names that must not return."""

@@ -1,0 +1,378 @@
+"""Ask an agent to decide: route, ask the model, draw an action, record. One straight path.
+
+    request → room (agent, version) → Router (experiment or champion) → prompt → model server's probabilities
+            → acting policy (temperature, ε) → drawn action with its propensity → exposure + decision, one transaction
+
+When the treatment of an experiment cannot answer, its unit is served by the control and the exposure says so.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import random
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from django.db import transaction
+from django.utils import timezone
+from msgspec import UNSET
+
+from decisions.agents.current import AgentRoom, get_agent_room
+from decisions.agents.prompts import PromptError, render_prompt
+from decisions.errors import Erased, IdConflict, IdNotUsable
+from decisions.gateway.exploration import acting_policy, draw_action
+from decisions.ingest.batches import check_id, content_hash, resolve_episodes
+from decisions.ingest.decisions import DECISION_TABLE
+from decisions.ingest.item_ends import mark_late_decisions
+from decisions.ingest.schemas import DecideItem
+from decisions.ingest.writer import Row, columns_of, write_within
+from decisions.models import ActionSpaceKind, Decision
+from decisions.models.tombstones import ERASED_HASH
+from models_registry.backends.model_server import Score, ScoreItem, score
+from models_registry.errors import BackendRefused, BackendUnavailable
+from models_registry.experiments import Route, Router
+from models_registry.models import Arm, Exposure, ModelVersion
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.ids import uuid7
+
+# Cryptographic seeding is not needed, independence from every other generator is.
+_RNG = random.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the caller gets, and what was recorded under `decision_id`.
+
+    `probabilities` are those of the acting policy, one per option; `propensity` is the one of `action`.
+    """
+
+    decision_id: uuid.UUID
+    action: str
+    options: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    propensity: float
+    confidence: float
+    model_version: ModelVersion
+    arm: str | None
+    assignment_probability: float | None
+    fallback: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One item on its way: who answers it, and what is asked. `path` is where its faults are, "" or "items[3]."."""
+
+    id: uuid.UUID
+    path: str
+    item: DecideItem
+    unit: str
+    options: tuple[str, ...]
+    prompt: str
+    route: Route
+    served: ModelVersion
+    fallback: bool = False
+
+
+def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Random | None = None) -> list[Answer]:
+    """Answers in order of `items`; all are recorded, or none.
+
+    Raises UnknownAgent, InvalidInput with every item's faults, NoChampion, BackendUnavailable, BackendRefused,
+    IdConflict, IdNotUsable, Erased.
+    An item whose `id` was decided before, or is decided by another call at this moment, gets the recorded answer: a
+    retry is harmless.
+    """
+    now = timezone.now()
+    room = get_agent_room(by, agent)
+    assert room.agent.registered_model is not None
+    ids = [uuid7() if item.id is UNSET else item.id for item in items]
+    given = _by_id(items)
+    answers = _find_repeats(by, room, given)
+    router = Router(room.agent.registered_model)
+    paths = [""] if len(items) == 1 else [f"items[{index}]." for index in range(len(items))]
+    asked = {
+        row_id: (path, item) for row_id, path, item in zip(ids, paths, items, strict=True) if row_id not in answers
+    }
+    questions = _ask(room, router, asked, now)
+    started = time.perf_counter()
+    questions, scores = _score_with_fallback(room, questions)
+    latency_ms = (time.perf_counter() - started) * 1000
+    scored = list(zip(questions, scores, strict=True))
+    while True:
+        try:
+            recorded = _record(by, room, scored, now, latency_ms, rng or _RNG)
+        except _AnsweredMeanwhile as met:
+            answers |= _find_repeats(by, room, {row_id: given[row_id] for row_id in met.ids})
+            scored = [(question, found) for question, found in scored if question.id not in met.ids]
+        else:
+            answers |= {answer.decision_id: answer for answer in recorded}
+            return [answers[row_id] for row_id in ids]
+
+
+class _AnsweredMeanwhile(Exception):
+    """Other calls were quicker with the same questions under these ids; nothing of this one was recorded."""
+
+    def __init__(self, ids: Collection[uuid.UUID]) -> None:
+        super().__init__(f"{len(ids)} of the decisions were recorded meanwhile")
+        self.ids = ids
+
+
+def _by_id(items: Sequence[DecideItem]) -> dict[uuid.UUID, DecideItem]:
+    """Those that carry an id. Raises IdConflict where two that differ carry one."""
+    given: dict[uuid.UUID, DecideItem] = {}
+    for item in items:
+        if item.id is UNSET:
+            continue
+        first = given.setdefault(item.id, item)
+        if first is not item and _request_hash(first) != _request_hash(item):
+            raise _conflict(item.id, f"{item.id} stands twice with different content")
+    return given
+
+
+def _ask(
+    room: AgentRoom, router: Router, asked: Mapping[uuid.UUID, tuple[str, DecideItem]], now: dt.datetime
+) -> list[_Question]:
+    """Gathers the faults of every item before anything is asked. Raises InvalidInput."""
+    if room.version.action_space != ActionSpaceKind.CHOICE:
+        raise InvalidInput(f"This agent's action space is {room.version.action_space}; the gateway decides choices.")
+    faults: list[FieldFault] = []
+    questions = []
+    for decision_id, (path, item) in asked.items():
+        if item.id is not UNSET:
+            faults += [replace(fault, field=path + fault.field) for fault in check_id(item.id, now)]
+        options = item.options if item.options is not None else room.version.options
+        if options is None:
+            faults.append(FieldFault(f"{path}options", "is missing", "the agent's version fixes none: give options"))
+            continue
+        if room.version.options is not None and item.options not in (None, room.version.options):
+            faults.append(FieldFault(f"{path}options", "differ from those of the agent's version", "the same, or none"))
+        if (schema := room.space.state) is not None:
+            faults += [replace(fault, field=path + fault.field) for fault in schema.faults(item.state)]
+        if len(set(options)) != len(options):
+            faults.append(FieldFault(f"{path}options", "names an option twice", "each option once"))
+        try:
+            prompt = render_prompt(room.version.prompt_template, item.state, options)
+        except PromptError as error:
+            faults.append(FieldFault(path + error.field, str(error), "a value"))
+            continue
+        # A unit that nobody named is the decision itself.
+        unit = item.unit or str(decision_id)
+        route = router.route(unit)
+        questions.append(_Question(decision_id, path, item, unit, tuple(options), prompt, route, route.version))
+    if faults:
+        raise InvalidInput("The agent cannot be asked like this.", faults=faults)
+    return questions
+
+
+def _score_with_fallback(room: AgentRoom, questions: list[_Question]) -> tuple[list[_Question], list[Score]]:
+    """One request for all; those whose treatment failed go to the control in a second one."""
+    scores = score([_score_item(room, question) for question in questions])
+    refused = [
+        FieldFault(question.path.rstrip("."), answer.error or "", "a question that fits the model")
+        for question, answer in zip(questions, scores, strict=True)
+        if answer.refused
+    ]
+    if refused:
+        raise BackendRefused("The model server cannot score this.", faults=refused)
+    failed = [
+        index
+        for index, (question, answer) in enumerate(zip(questions, scores, strict=True))
+        if answer.probabilities is None and question.route.fallback is not None
+    ]
+    for index in failed:
+        control = questions[index].route.fallback
+        assert control is not None
+        questions[index] = replace(questions[index], served=control, fallback=True)
+    if failed:
+        for index, answer in zip(failed, score([_score_item(room, questions[i]) for i in failed]), strict=True):
+            scores[index] = answer
+    for answer in scores:
+        if answer.probabilities is None:
+            raise BackendUnavailable(f"The model server could not answer: {answer.error}")
+    return questions, scores
+
+
+def _score_item(room: AgentRoom, question: _Question) -> ScoreItem:
+    return ScoreItem(question.served.artifact.digest, question.prompt, question.options, room.version.max_prompt_tokens)
+
+
+def _record(
+    by: Actor,
+    room: AgentRoom,
+    scored: Sequence[tuple[_Question, Score]],
+    now: dt.datetime,
+    latency_ms: float,
+    rng: random.Random,
+) -> list[Answer]:
+    """One transaction. Raises _AnsweredMeanwhile, IdConflict, Erased."""
+    answers: list[Answer] = []
+    rows: list[Row] = []
+    with transaction.atomic():
+        exposures = _expose(by, [question for question, _ in scored], now)
+        for question, answer in scored:
+            assert answer.probabilities is not None
+            policy = acting_policy(
+                answer.probabilities, temperature=room.version.temperature, epsilon=room.version.epsilon
+            )
+            draw = draw_action(policy, rng)
+            action = question.options[draw.index]
+            rows.append(
+                _decision_row(by, room, question, now)
+                | {
+                    "action": action,
+                    "confidence": min(1.0, answer.probabilities[draw.index]),
+                    "alternatives": [
+                        {"action": option, "probability": probability}
+                        for option, probability in zip(question.options, policy, strict=True)
+                    ],
+                    "propensity": draw.propensity,
+                    "exposure_id": exposures.get(question.unit),
+                    "latency_ms": latency_ms,
+                }
+            )
+            answers.append(
+                Answer(
+                    decision_id=question.id,
+                    action=action,
+                    options=question.options,
+                    probabilities=policy,
+                    propensity=draw.propensity,
+                    confidence=min(1.0, answer.probabilities[draw.index]),
+                    model_version=question.served,
+                    arm=question.route.arm,
+                    assignment_probability=question.route.assignment_probability,
+                    fallback=question.fallback,
+                )
+            )
+        columns = resolve_episodes(by, columns_of(rows))
+        written = write_within(DECISION_TABLE, columns)
+        for row_id in written.conflicts:
+            raise _conflict(row_id)
+        if written.foreign:
+            raise IdNotUsable.of()
+        if written.duplicates:
+            raise _AnsweredMeanwhile(written.duplicates)
+        mark_late_decisions(by.workspace.id, {row["item_ref"] for row in rows if row["item_ref"]})
+    return answers
+
+
+def _decision_row(by: Actor, room: AgentRoom, question: _Question, now: dt.datetime) -> Row:
+    item = question.item
+    return {
+        "id": question.id,
+        "workspace_id": by.workspace.id,
+        "agent_id": room.agent.id,
+        "agent_version_id": room.version.id,
+        "episode_id": item.episode,
+        "step_number": item.step_number,
+        "unit": question.unit,
+        "external_id": item.external_id,
+        "item_ref": item.item_ref,
+        "project_ref": item.project_ref,
+        "user_ref": item.user_ref,
+        "next_state": None,
+        "state": item.state,
+        "options": list(question.options),
+        "completion": None,
+        "reasoning": None,
+        "temperature": room.version.temperature,
+        "epsilon": room.version.epsilon,
+        "model_version_id": question.served.id,
+        "policy_name": None,
+        "tokens_in": None,
+        "tokens_out": None,
+        "cost": None,
+        "observed_at": now,
+        "recorded_at": now,
+        "content_hash": _request_hash(item),
+    }
+
+
+def _request_hash(item: DecideItem) -> bytes:
+    """A drawn action is the server's; a retry is recognised by what was asked."""
+    return hashlib.sha256(b"decide" + content_hash(item)).digest()
+
+
+def _expose(by: Actor, questions: list[_Question], now: dt.datetime) -> dict[str, uuid.UUID]:
+    """The exposure of each unit in the running phase, made by its first decision: two queries for a batch."""
+    exposed = {question.unit: question for question in reversed(questions) if question.route.phase is not None}
+    if not exposed:
+        return {}
+    phase = next(iter(exposed.values())).route.phase
+    assert phase is not None
+    # In one order everywhere: two batches with the same units would otherwise wait for each other.
+    rows = [_exposure(by, exposed[unit], now) for unit in sorted(exposed)]
+    Exposure.objects.bulk_create(rows, ignore_conflicts=True)
+    return dict(Exposure.objects.filter(phase=phase, unit__in=exposed).values_list("unit", "id"))
+
+
+def _exposure(by: Actor, question: _Question, now: dt.datetime) -> Exposure:
+    route = question.route
+    assert route.phase is not None
+    assert route.arm is not None
+    assert route.assignment_probability is not None
+    return Exposure(
+        workspace=by.workspace,
+        experiment_id=route.phase.experiment_id,
+        phase=route.phase,
+        unit=question.unit,
+        arm=route.arm,
+        assignment_probability=route.assignment_probability,
+        version=question.served,
+        served_arm=Arm.CONTROL if question.fallback else route.arm,
+        fallback=question.fallback,
+        exposed_at=now,
+    )
+
+
+def _conflict(row_id: uuid.UUID, message: str = "") -> IdConflict:
+    message = message or f"{row_id} was recorded before with other content"
+    return IdConflict(message, faults=[FieldFault("id", message, "a fresh id, or the same content")])
+
+
+def _find_repeats(by: Actor, room: AgentRoom, given: Mapping[uuid.UUID, DecideItem]) -> dict[uuid.UUID, Answer]:
+    """Recorded answers of ids that were decided before. Raises IdConflict when the question was another, Erased."""
+    if not given:
+        return {}
+    recorded = Decision.objects.filter(id__in=given).select_related("model_version__registered_model", "exposure")
+    answers: dict[uuid.UUID, Answer] = {}
+    for decision in recorded:
+        if decision.workspace_id != by.workspace.id:
+            raise IdNotUsable.of()
+        same = decision.agent_id == room.agent.id
+        if same and bytes(decision.content_hash) == ERASED_HASH:
+            raise Erased.of([decision.id])
+        if not same or bytes(decision.content_hash) != _request_hash(given[decision.id]) or not decision.alternatives:
+            raise _conflict(decision.id)
+        exposure = decision.exposure
+        answers[decision.id] = Answer(
+            decision_id=decision.id,
+            action=decision.action,
+            options=tuple(decision.options),
+            probabilities=tuple(entry["probability"] for entry in decision.alternatives),
+            propensity=decision.propensity,
+            confidence=decision.confidence,
+            model_version=decision.model_version,
+            arm=exposure.arm if exposure else None,
+            assignment_probability=exposure.assignment_probability if exposure else None,
+            fallback=exposure.fallback if exposure else False,
+        )
+    return answers
+
+
+def as_plain(answer: Answer) -> dict[str, object]:
+    """The answer as the API sends it."""
+    return {
+        "decision_id": answer.decision_id,
+        "action": answer.action,
+        "probabilities": dict(zip(answer.options, answer.probabilities, strict=True)),
+        "propensity": answer.propensity,
+        "confidence": answer.confidence,
+        "model_version": str(answer.model_version),
+        "variant": answer.arm,
+        "assignment_probability": answer.assignment_probability,
+        "fallback": answer.fallback,
+    }

@@ -1,0 +1,181 @@
+"""Recording feedback on decisions, episodes and units: early, late, repeated or superseding."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import Q
+from django.utils import timezone
+from msgspec import UNSET
+
+from decisions.erasure.names import FEEDBACK, feedback_name, find_erased
+from decisions.errors import Erased, IdConflict
+from decisions.ingest.batches import Outcome, check_id, check_moment, content_hash, prepare_rows, write_batch
+from decisions.ingest.schemas import FeedbackIn
+from decisions.ingest.writer import Row, Table
+from decisions.models import Decision, Episode, Feedback, Verdict
+from decisions.models.tombstones import ERASED_HASH
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault, InvalidInput, NotFound
+from workspaces.ids import uuid7, uuid7_time
+
+FEEDBACK_TABLE = Table(
+    "decisions_feedback",
+    {
+        "id": "uuid",
+        "workspace_id": "uuid",
+        "decision_id": "uuid",
+        "episode_id": "uuid",
+        "unit": "text",
+        "metric": "text",
+        "value": "jsonb",
+        "source": "text",
+        "observed_at": "timestamptz",
+        "recorded_at": "timestamptz",
+        "idempotency_key": "text",
+        "supersedes": "uuid",
+        "content_hash": "bytea",
+    },
+)
+
+
+def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since: dt.datetime | None = None) -> Outcome:
+    """Feedback on decisions, episodes or units of this workspace; its decision may still be on the way.
+
+    `since` as in `record_decisions`.
+    """
+    now = timezone.now()
+    barred = _find_targets(by, [item for _, item in items])
+    # Feedback on a unit is what else an erasure takes: its key is all that a repeat without an id is recognised by.
+    spent = find_erased(by.workspace, FEEDBACK, filter(None, {_erasable_name(item) for _, item in items}))
+
+    def write(some: Sequence[tuple[int, FeedbackIn]]) -> Outcome:
+        keyed = _find_keys(by, [item for _, item in some])
+
+        def as_row(item: FeedbackIn) -> Row:
+            if _erasable_name(item) in spent:
+                raise Erased.named("idempotency_key")
+            row = _feedback_row(by, item, barred, now, since)
+            if item.idempotency_key is not None:
+                # A repeat without an id of its own is recognised by its key: it takes the id that the first one got.
+                first = keyed.setdefault(_key_of(item), row["id"])
+                if item.id is UNSET:
+                    row["id"] = first
+            return row
+
+        return write_batch(FEEDBACK_TABLE, some, functools.partial(prepare_rows, as_row), by)
+
+    outcome = write(items)
+    conflicts = {error.index for error in outcome.errors if error.code == IdConflict.code}
+    again = [(index, item) for index, item in items if index in conflicts and item.idempotency_key is not None]
+    if not again:
+        return outcome
+    # Another sender may have been quicker with a key that was not there yet: its feedback is found by it now.
+    second = write(again)
+    asked = {index for index, _ in again}
+    errors = [error for error in outcome.errors if error.index not in asked]
+    return Outcome(
+        sorted([*outcome.kept, *second.kept], key=lambda one: one.index),
+        sorted([*errors, *second.errors], key=lambda one: one.index),
+    )
+
+
+Key = tuple[uuid.UUID | None, uuid.UUID | None, str | None, str | None]
+
+
+def _key_of(item: FeedbackIn) -> Key:
+    """An idempotency key is its target's: the decision's, the episode's or the unit's."""
+    return item.decision_id, item.episode_id, item.unit, item.idempotency_key
+
+
+def _erasable_name(item: FeedbackIn) -> str | None:
+    """What an erasure of the unit remembers of this feedback's key."""
+    if item.unit is None or item.idempotency_key is None:
+        return None
+    return feedback_name(item.unit, item.idempotency_key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    """Of feedback: those of another workspace, and decisions and episodes of this one that were erased."""
+
+    foreign: set[uuid.UUID]
+    erased: set[uuid.UUID]
+
+
+def _find_targets(by: Actor, items: Sequence[FeedbackIn]) -> _Targets:
+    """Targets that feedback may not have. Decisions that do not exist yet are nobody's."""
+    decisions = {item.decision_id for item in items if item.decision_id is not None}
+    episodes = {item.episode_id for item in items if item.episode_id is not None}
+    superseded = {item.supersedes for item in items if item.supersedes is not None}
+    found = Decision.objects.filter(Q(content_hash=ERASED_HASH) | ~Q(workspace=by.workspace), id__in=decisions)
+    owners = dict(found.values_list("id", "workspace_id"))
+    erased = {row for row, workspace in owners.items() if workspace == by.workspace.id}
+    foreign = set(owners) - erased
+    if episodes:
+        rows = Episode.objects.for_workspace(by.workspace).filter(id__in=episodes).only("id", "external_id")
+        there = {row.id: row.is_erased for row in rows}
+        foreign |= episodes - set(there)  # an episode is made by what first names it, so it must be there
+        erased |= {row for row, gone in there.items() if gone}
+    if superseded:
+        own = set(Feedback.objects.for_workspace(by.workspace).filter(id__in=superseded).values_list("id", flat=True))
+        foreign |= superseded - own
+    return _Targets(foreign, erased)
+
+
+def _find_keys(by: Actor, items: Sequence[FeedbackIn]) -> dict[Key, uuid.UUID]:
+    """Ids of feedback that was recorded under these items' idempotency keys."""
+    keyed = [item for item in items if item.idempotency_key is not None]
+    if not keyed:
+        return {}
+    on = {name: {getattr(item, name) for item in keyed} - {None} for name in ("decision_id", "episode_id", "unit")}
+    # Each as the index has it: a million units may share what they call a key.
+    target = (
+        Q(decision__in=on["decision_id"])
+        | Q(decision__isnull=True, episode__in=on["episode_id"])
+        | Q(decision__isnull=True, episode__isnull=True, unit__in=on["unit"])
+    )
+    found = Feedback.objects.for_workspace(by.workspace).filter(
+        target, idempotency_key__in={item.idempotency_key for item in keyed}
+    )
+    rows = found.values_list("decision_id", "episode_id", "unit", "idempotency_key", "id")
+    return {(decision, episode, unit, key): row for decision, episode, unit, key, row in rows}
+
+
+def _feedback_row(by: Actor, item: FeedbackIn, barred: _Targets, now: dt.datetime, since: dt.datetime | None) -> Row:
+    faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now, since))
+    targets = [name for name in ("decision_id", "episode_id", "unit") if getattr(item, name) is not None]
+    if len(targets) != 1:
+        given = ", ".join(targets) or "none of them"
+        faults.append(FieldFault("decision_id", f"{given} given", "exactly one of decision_id, episode_id and unit"))
+    if item.decision_id is not None and uuid7_time(item.decision_id) is None:
+        faults.append(FieldFault("decision_id", "is not a uuid7", "the id of a decision"))
+    if item.metric == "verdict" and item.value not in Verdict.values:
+        faults.append(FieldFault("value", f"{item.value!r} is not a verdict", "one of " + ", ".join(Verdict.values)))
+    if faults:
+        raise InvalidInput("The feedback is not usable.", faults=faults)
+    for name in ("decision_id", "episode_id", "supersedes"):
+        if getattr(item, name) in barred.foreign:
+            raise NotFound(f"There is no such {name}.", faults=[FieldFault(name, "is unknown here", "an id of yours")])
+    for name in ("decision_id", "episode_id"):
+        if (target := getattr(item, name)) in barred.erased:
+            raise Erased.of([target], field=name)
+    return {
+        "id": uuid7() if item.id is UNSET else item.id,
+        "workspace_id": by.workspace.id,
+        "decision_id": item.decision_id,
+        "episode_id": item.episode_id,
+        "unit": item.unit,
+        "metric": item.metric,
+        "value": item.value,
+        "source": item.source,
+        "observed_at": now if item.observed_at is UNSET else item.observed_at,
+        "recorded_at": now,
+        "idempotency_key": item.idempotency_key,
+        "supersedes": item.supersedes,
+        "content_hash": content_hash(item),
+    }

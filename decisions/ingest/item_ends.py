@@ -1,0 +1,129 @@
+"""An item's end reaches all its decisions: feedback for each of them, written by one statement.
+
+`decisions.labelling.items` spreads a change when it is reported. A decision that comes later marks the change again
+(`mark_late_decisions`, in the transaction that records it), and the next spread, at the latest the nightly one, finds
+it. Spreading twice writes nothing twice: ids and keys follow from change, decision and metric.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from decisions.models.tombstones import NOT_ERASED
+from workspaces.models import Workspace
+
+# A decision and its item's end may be recorded at the same moment, each unseen by the other: the nightly spread looks
+# at what was spread since the night before once more.
+OVERLAP = dt.timedelta(hours=25)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How many ends of items were looked at, and how many decisions heard something new."""
+
+    changes: int
+    decisions: int
+
+
+_MARK = """
+UPDATE decisions_statuschange SET spread_at = %(now)s
+ WHERE id IN (
+   SELECT c.id FROM decisions_statuschange c
+    WHERE c.outcome <> '' AND {scope} AND (c.spread_at IS NULL OR c.spread_at > %(since)s)
+    ORDER BY c.id LIMIT %(limit)s FOR UPDATE)
+RETURNING id
+"""
+# Six metrics of one change, those that are known. The id is a uuid7 of the moment and of what it says.
+_SPREAD = """
+WITH told AS (
+  SELECT c.workspace_id, d.id AS decision_id, m.metric, m.value, c.observed_at, c.id AS change_id,
+         encode(sha256(convert_to(concat_ws(':', c.id, d.id, m.metric), 'UTF8')), 'hex') AS digest
+    FROM decisions_statuschange c
+    JOIN decisions_item i ON i.id = c.item_id
+    JOIN decisions_decision d ON d.workspace_id = c.workspace_id AND d.item_ref = i.ref AND d.{kept}
+    CROSS JOIN LATERAL (VALUES
+      ('completion', to_jsonb(c.outcome)), ('cycles', to_jsonb(c.cycles)), ('time_ratio', to_jsonb(c.time_ratio)),
+      ('blocked', to_jsonb(c.blocked)), ('abandoned', to_jsonb(c.abandoned)), ('alignment', to_jsonb(c.alignment))
+    ) AS m(metric, value)
+   WHERE c.id = ANY(%(changes)s) AND m.value IS NOT NULL
+), written AS (
+  INSERT INTO decisions_feedback
+    (id, workspace_id, decision_id, metric, value, source, observed_at, recorded_at, idempotency_key, content_hash)
+  SELECT (lpad(to_hex(floor(extract(epoch FROM observed_at) * 1000)::bigint), 12, '0') || '7' || substr(digest, 1, 3)
+          || '8' || substr(digest, 4, 15))::uuid,
+         workspace_id, decision_id, metric, value, 'system', observed_at, %(now)s,
+         concat_ws(':', 'outcome', change_id, metric), decode(digest, 'hex')
+    FROM told
+  ON CONFLICT DO NOTHING RETURNING decision_id
+)
+SELECT count(DISTINCT decision_id) FROM written
+"""
+_LATE = """
+UPDATE decisions_statuschange SET spread_at = NULL
+ WHERE id IN (
+   SELECT c.id FROM decisions_statuschange c JOIN decisions_item i ON i.id = c.item_id
+    WHERE i.workspace_id = %s AND i.ref = ANY(%s) AND c.outcome <> '' AND c.spread_at IS NOT NULL
+    ORDER BY c.id FOR UPDATE OF c)
+"""
+_WAITING = """
+SELECT count(DISTINCT d.id)
+  FROM decisions_statuschange c
+  JOIN decisions_item i ON i.id = c.item_id
+  JOIN decisions_decision d ON d.workspace_id = c.workspace_id AND d.item_ref = i.ref
+ WHERE c.workspace_id = %s AND c.outcome <> '' AND c.spread_at IS NULL
+"""
+
+
+@transaction.atomic
+def spread_outcomes(
+    *,
+    workspace: Workspace | None = None,
+    changes: Sequence[uuid.UUID] | None = None,
+    limit: int | None = None,
+    again: bool = False,
+) -> Spread:
+    """What waits, of one workspace or of all; or these `changes`. `limit` bounds the ends of items, None is all.
+
+    `again` includes what was spread within OVERLAP.
+    """
+    now = timezone.now()
+    scope = ["true"]
+    if workspace is not None:
+        scope.append("c.workspace_id = %(workspace)s")
+    if changes is not None:
+        scope.append("c.id = ANY(%(only)s)")
+    parameters = {
+        "now": now,
+        "since": now - OVERLAP if again else "infinity",
+        "workspace": workspace.id if workspace is not None else None,
+        "only": list(changes) if changes is not None else None,
+        "limit": limit,
+    }
+    with connection.cursor() as cursor:
+        # Two statements: the second sees what was committed while the first waited for a row.
+        cursor.execute(_MARK.format(scope=" AND ".join(scope)), parameters)
+        marked = [row[0] for row in cursor.fetchall()]
+        if not marked:
+            return Spread(0, 0)
+        cursor.execute(_SPREAD.format(kept=NOT_ERASED), {"changes": marked, "now": now})
+        return Spread(len(marked), int(cursor.fetchone()[0]))
+
+
+def mark_late_decisions(workspace_id: uuid.UUID, item_refs: Collection[str]) -> None:
+    """Ends of these items wait to be spread again. Call in the transaction that records the decisions."""
+    if item_refs:
+        with connection.cursor() as cursor:
+            cursor.execute(_LATE, [workspace_id, sorted(item_refs)])
+
+
+def count_waiting(workspace: Workspace) -> int:
+    """Decisions that an end of their item has yet to reach."""
+    with connection.cursor() as cursor:
+        cursor.execute(_WAITING, [workspace.id])
+        return int(cursor.fetchone()[0])

@@ -1,0 +1,23 @@
+"""What stands where a decision, its feedback or a step was erased. PURE.
+
+The content hash is the marker: no content has it, so a repeat of the same id is recognised as erased and never stored
+again, and no reader needs a second column. `decisions.erasure.erasing` writes tombstones; writers and readers know
+them here.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+ERASED_HASH = bytes(32)
+ERASED_TEXT = "erased"
+ERASED_STATE = {"erased": "The content was erased at a person's request."}
+PSEUDONYM_PREFIX = "erased:"
+
+NOT_ERASED = r"content_hash <> '\x" + "00" * 32 + "'"
+"""SQL, of the table without an alias or with one in front: rows that still say something."""
+
+
+def tombstone_name(row: uuid.UUID) -> str:
+    """What an erased episode is called: its own id, so that its names stay distinct."""
+    return f"{PSEUDONYM_PREFIX}{row}"

@@ -1,0 +1,443 @@
+"""The paths that the notes app calls, in its shapes: /api/training/*, and feedback on decisions and status changes.
+
+Views parse, call the same services as /api/v1, and answer in camelCase (docs/notes-app.md).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from django.http import StreamingHttpResponse
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from decisions.agents.kinds import FIVE
+from decisions.agents.services import judge_decision
+from decisions.api.export import NDJSON, JsonLines
+from decisions.ingest.decoding import fault_of
+from decisions.ingest.item_ends import Spread, count_waiting, spread_outcomes
+from decisions.labelling.items import judge_status_change
+from decisions.models import AgentKind, Decision, Verdict
+from decisions.notes_app import ledger as notes_ledger
+from decisions.queries.export import ExportChoice, export_lines
+from decisions.queries.readiness import (
+    Reckoned,
+    add_up,
+    as_plain,
+    count_training_stats,
+    count_unreckoned,
+    find_specs,
+    reckon_pending,
+)
+from workspaces.authentication import ApiKeyAuthentication, InternalKeyAuthentication, WorkspaceSessionAuthentication
+from workspaces.errors import FieldFault, InvalidInput, NotFound
+from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
+from workspaces.parsing import text_parameter
+from workspaces.permissions import acting
+
+LIST_LIMIT, EXPORT_LIMIT = 10_000, 10_000_000
+DEFAULT_LIMIT = 1000
+MOST_IDS = 1000
+LOWEST, HIGHEST = -2.0, 2.0
+JSON = OpenApiTypes.OBJECT
+LIST = {"type": "array", "items": {"type": "object", "additionalProperties": {}}}
+TAGS = ["notes app"]
+
+
+class NotesView(APIView):
+    """By key, by the internal key, or by session."""
+
+    authentication_classes = [ApiKeyAuthentication, InternalKeyAuthentication, WorkspaceSessionAuthentication]
+
+
+class Query:
+    """Reads parameters of the query string and gathers every fault."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.faults: list[FieldFault] = []
+
+    def _text(self, name: str) -> str | None:
+        return text_parameter(self.request, name)
+
+    def number(self, name: str, default: float) -> float:
+        try:
+            value = float(self._text(name) or default)
+        except ValueError:
+            value = float("nan")
+        if not -1e9 <= value <= 1e9:
+            self.faults.append(FieldFault(name, f"{self._text(name)!r} is not usable", "a number"))
+        return value
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        text = self._text(name)
+        if text is not None and text not in {"true", "false", "1", "0"}:
+            self.faults.append(FieldFault(name, f"{text[:100]!r} is not usable", "true or false"))
+        return default if text is None else text in {"true", "1"}
+
+    def limit(self, most: int, default: int | None = DEFAULT_LIMIT) -> int | None:
+        text = self._text("limit")
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdecimal() and len(text) <= 10 and 1 <= int(text) <= most):
+            self.faults.append(FieldFault("limit", f"{text[:100]!r} is not usable", f"1 to {most}"))
+            return default
+        return int(text)
+
+    def kind(self, *, required: bool = False) -> str | None:
+        text = self._text("agentType")
+        if (required and text is None) or (text is not None and text not in AgentKind.values):
+            reason = "is missing" if text is None else f"{text[:100]!r} is unknown"
+            self.faults.append(FieldFault("agentType", reason, "one of " + ", ".join(FIVE)))
+        return text
+
+    def check(self) -> None:
+        """Raises InvalidInput with every fault."""
+        if self.faults:
+            raise InvalidInput("The query is not usable.", faults=self.faults)
+
+
+def read_choice(request: Request, *, most: int, need_kind: bool = False, need_reward: bool = False) -> ExportChoice:
+    query = Query(request)
+    choice = ExportChoice(
+        kind=query.kind(required=need_kind),
+        min_reward=query.number("minReward", LOWEST),
+        max_reward=query.number("maxReward", HIGHEST) if most == LIST_LIMIT else None,
+        require_reward=query.flag("requireReward", need_reward),
+        require_feedback=query.flag("requireFeedback"),
+        limit=query.limit(most),
+    )
+    query.check()
+    return choice
+
+
+KIND = OpenApiParameter("agentType", str, enum=FIVE, description="Only agents of this kind")
+CHOICE = [
+    KIND,
+    OpenApiParameter("minReward", float, default=LOWEST, description="Raw reward at least, where there is one"),
+    OpenApiParameter("requireFeedback", bool, default=False, description="Only decisions with a verdict"),
+    OpenApiParameter("limit", int, default=DEFAULT_LIMIT),
+]
+
+
+def body_of(request: Request) -> Mapping[str, Any]:
+    """An object; nothing at all counts as an empty one. Raises InvalidInput."""
+    data = request.data
+    if not isinstance(data, Mapping):
+        raise InvalidInput("The body is not an object.")
+    return data
+
+
+class Record(NotesView):
+    """Records one decision of an agent of the notes app. The action and the state are held to the agent's schemas."""
+
+    scopes = {"POST": Scope.DECISIONS_WRITE}
+
+    @extend_schema(
+        operation_id="notes_record_decision",
+        tags=TAGS,
+        request=JSON,
+        responses={201: JSON, 404: ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        try:
+            given = msgspec.convert(body_of(request), notes_ledger.NotesDecision)
+        except msgspec.ValidationError as error:
+            raise InvalidInput("The decision is not usable.", faults=[fault_of(error)]) from error
+        if given.agent_type not in AgentKind.values:
+            fault = FieldFault("agentType", f"{given.agent_type[:100]!r} is unknown", "one of " + ", ".join(FIVE))
+            raise InvalidInput("The kind of agent is unknown.", faults=[fault])
+        decision = notes_ledger.record_notes_decision(by=acting(request), given=given)
+        return Response(notes_ledger.describe_decisions(decision.workspace, [decision.id])[0], status=201)
+
+
+class Decisions(NotesView):
+    """Lists decisions, newest first; or rewards those of given ids that have none yet."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.FEEDBACK_WRITE}
+
+    @extend_schema(
+        operation_id="notes_list_decisions",
+        tags=TAGS,
+        parameters=[
+            *CHOICE,
+            OpenApiParameter("maxReward", float, default=HIGHEST),
+            OpenApiParameter("requireReward", bool, default=False),
+        ],
+        responses={200: LIST},
+    )
+    def get(self, request: Request) -> Response:
+        chosen = read_choice(request, most=LIST_LIMIT)
+        workspace = acting(request).workspace
+        return Response(notes_ledger.list_notes_decisions(workspace=workspace, chosen=chosen))
+
+    @extend_schema(
+        operation_id="notes_reward_decisions",
+        tags=TAGS,
+        request=JSON,
+        responses={200: JSON},
+    )
+    def post(self, request: Request) -> Response:
+        rewarded = notes_ledger.reward_decisions(by=acting(request), ids=_ids(body_of(request).get("decisionIds")))
+        return Response(
+            {
+                "updated": len(rewarded),
+                "decisions": [{"id": one.id, "reward": one.reward, "components": one.components} for one in rewarded],
+            }
+        )
+
+
+def _ids(given: Any) -> list[uuid.UUID]:
+    """Ids that could be ours; a text that is no uuid names no decision of the ledger. Raises InvalidInput."""
+    if not isinstance(given, list) or len(given) > MOST_IDS:
+        raise InvalidInput(
+            "decisionIds is not usable.", faults=[FieldFault("decisionIds", "is not a list", f"up to {MOST_IDS} ids")]
+        )
+    faults = [
+        FieldFault(f"decisionIds[{index}]", "is not text", "an id")
+        for index, one in enumerate(given)
+        if not isinstance(one, str)
+    ]
+    if faults:
+        raise InvalidInput("decisionIds is not usable.", faults=faults)
+    return [found for one in given if (found := _uuid(one)) is not None]
+
+
+def _uuid(text: str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None
+
+
+class CalculatePending(NotesView):
+    """Reckons the rewards of everything that waits, or says how much that is."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.FEEDBACK_WRITE}
+
+    @extend_schema(
+        operation_id="notes_count_pending",
+        tags=TAGS,
+        responses={200: JSON},
+    )
+    def get(self, request: Request) -> Response:
+        count = count_unreckoned(find_specs(acting(request).workspace))
+        return Response({"pendingRewards": count, "message": f"{count} decisions wait for a reward."})
+
+    @extend_schema(
+        operation_id="notes_calculate_pending",
+        tags=TAGS,
+        request=None,
+        responses={200: JSON},
+    )
+    def post(self, request: Request) -> Response:
+        done = reckon_pending(find_specs(acting(request).workspace))
+        said = f"{done.processed} rewards calculated, {done.errors} with an error."
+        return Response({"success": True, "processed": done.processed, "errors": done.errors, "message": said})
+
+
+class Outcomes(NotesView):
+    """Brings ends of items to all their decisions, then reckons the rewards of whatever waits."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.FEEDBACK_WRITE}
+
+    @extend_schema(
+        operation_id="notes_count_outcomes",
+        tags=TAGS,
+        responses={200: JSON},
+    )
+    def get(self, request: Request) -> Response:
+        return Response({"pendingCount": count_waiting(acting(request).workspace)})
+
+    @extend_schema(
+        operation_id="notes_process_outcomes",
+        tags=TAGS,
+        request=JSON,
+        responses={200: JSON},
+    )
+    def post(self, request: Request) -> Response:
+        limit = body_of(request).get("limit")
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit < 2**31):
+            raise InvalidInput("The limit is not usable.", faults=[FieldFault("limit", "is out of range", "1 or more")])
+        return Response(_processed(*_process(request, limit)))
+
+
+class TrackOutcomes(NotesView):
+    """The same by its other name, for cron: the limit stands in the query, and the answer says it in words."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.FEEDBACK_WRITE}
+
+    @extend_schema(
+        operation_id="notes_count_tracked_outcomes",
+        tags=TAGS,
+        responses={200: JSON},
+    )
+    def get(self, request: Request) -> Response:
+        count = count_waiting(acting(request).workspace)
+        message = f"{count} decisions wait for the outcome of their item."
+        return Response({"pendingOutcomes": count, "message": message})
+
+    @extend_schema(
+        operation_id="notes_track_outcomes",
+        tags=TAGS,
+        request=None,
+        parameters=[OpenApiParameter("limit", int, description="Ends of items at most; without it all")],
+        responses={200: JSON},
+    )
+    def post(self, request: Request) -> Response:
+        query = Query(request)
+        limit = query.limit(2**31 - 1, default=None)
+        query.check()
+        spread, reckoned = _process(request, limit)
+        message = f"{spread.decisions} decisions heard of their item; {reckoned.processed} rewards calculated."
+        return Response(_processed(spread, reckoned) | {"message": message})
+
+
+def _process(request: Request, limit: int | None) -> tuple[Spread, Reckoned]:
+    workspace = acting(request).workspace
+    spread = spread_outcomes(workspace=workspace, limit=limit)
+    return spread, reckon_pending(find_specs(workspace))
+
+
+def _processed(spread: Spread, reckoned: Reckoned) -> dict[str, Any]:
+    return {
+        "success": True,
+        "processed": spread.changes,
+        "updated": spread.decisions,
+        "rewardsCalculated": reckoned.processed,
+        "errors": reckoned.errors,
+    }
+
+
+class ExportView(NotesView):
+    scopes = {"GET": Scope.EXPORT_READ}
+    content_negotiation_class = JsonLines
+
+    def stream(self, request: Request, chosen: ExportChoice, shape: str) -> StreamingHttpResponse:
+        lines = export_lines(workspace=acting(request).workspace, chosen=chosen, format=shape)
+        name = f"{(chosen.kind or 'decisions').lower()}-{shape}.jsonl"
+        return StreamingHttpResponse(
+            lines, content_type=NDJSON, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+        )
+
+
+class Export(ExportView):
+    """Decisions as JSON lines of chats, streamed, newest first."""
+
+    @extend_schema(
+        operation_id="notes_export_chats",
+        tags=TAGS,
+        parameters=[*CHOICE, OpenApiParameter("requireReward", bool, default=False)],
+        responses={(200, NDJSON): OpenApiTypes.STR},
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        return self.stream(request, read_choice(request, most=EXPORT_LIMIT), "chat")
+
+
+class ExportFile(ExportView):
+    """An agent's decisions as JSON lines of prompt and completion, streamed, newest first."""
+
+    @extend_schema(
+        operation_id="notes_export_completions",
+        tags=TAGS,
+        parameters=[
+            OpenApiParameter("agentType", str, enum=FIVE, required=True),
+            *CHOICE[1:],
+            OpenApiParameter("requireReward", bool, default=True),
+        ],
+        responses={(200, NDJSON): OpenApiTypes.STR},
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        chosen = read_choice(request, most=EXPORT_LIMIT, need_kind=True, need_reward=True)
+        return self.stream(request, chosen, "completion")
+
+
+class Stats(NotesView):
+    """How many decisions there are to train on, in blocks of 100; ready from 100 decisions and 50 rewards on."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+
+    @extend_schema(
+        operation_id="notes_training_stats",
+        tags=TAGS,
+        parameters=[KIND],
+        responses={200: JSON},
+    )
+    def get(self, request: Request) -> Response:
+        query = Query(request)
+        kind = query.kind()
+        query.check()
+        by_kind = count_training_stats(acting(request).workspace, kind)
+        # Decisions of different kinds train nothing together: one of the kinds has to have enough.
+        ready = any(one.ready for one in by_kind.values())
+        each = {name: as_plain(one) for name, one in by_kind.items()}
+        return Response(as_plain(add_up(by_kind.values())) | {"byAgentType": each, "readyForTraining": ready})
+
+
+class Judgement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    feedback: str
+    correction: Any = None
+    user_id: str | None = None
+
+
+def _judgement(request: Request) -> tuple[Judgement, str]:
+    """The body and the verdict in our words. Raises InvalidInput."""
+    try:
+        given = msgspec.convert(body_of(request), Judgement)
+    except msgspec.ValidationError as error:
+        raise InvalidInput("The feedback is not usable.", faults=[fault_of(error)]) from error
+    verdict = given.feedback.lower()
+    if given.feedback != given.feedback.upper() or verdict not in Verdict.values:
+        expected = "one of " + ", ".join(name.upper() for name in Verdict.values)
+        fault = FieldFault("feedback", f"{given.feedback[:100]!r} is unknown", expected)
+        raise InvalidInput("The feedback is not usable.", faults=[fault])
+    return given, verdict
+
+
+class DecisionFeedback(NotesView):
+    """What the person made of a decision. A decision of another workspace, or of another `userId`, is not there."""
+
+    scopes = {"PATCH": Scope.FEEDBACK_WRITE}
+
+    @extend_schema(
+        operation_id="notes_judge_decision",
+        tags=TAGS,
+        request=JSON,
+        responses={200: JSON, 410: ErrorSerializer},
+    )
+    def patch(self, request: Request, id: str) -> Response:
+        by = acting(request)
+        given, verdict = _judgement(request)
+        decisions = Decision.objects.for_workspace(by.workspace).select_related("agent_version")
+        decision = decisions.filter(id=_uuid(id)).first() if _uuid(id) is not None else None
+        if decision is None or (given.user_id and decision.user_ref and given.user_id != decision.user_ref):
+            raise NotFound("There is no such decision here.")
+        judge_decision(by=by, decision=decision, verdict=verdict, correction=given.correction)
+        return Response(notes_ledger.describe_decisions(by.workspace, [decision.id])[0])
+
+
+class StatusChangeFeedback(NotesView):
+    """What the person made of a change of status. CORRECTED swimlane, priority and labels then hold for the item."""
+
+    scopes = {"PATCH": Scope.FEEDBACK_WRITE}
+
+    @extend_schema(
+        operation_id="notes_judge_status_change",
+        tags=TAGS,
+        request=JSON,
+        responses={200: JSON, 410: ErrorSerializer},
+    )
+    def patch(self, request: Request, id: str) -> Response:
+        by = acting(request)
+        given, verdict = _judgement(request)
+        change = notes_ledger.find_change(by.workspace, id)
+        if change is None:
+            raise NotFound("There is no such change of status here.")
+        changed = judge_status_change(by=by, change=change, verdict=verdict, correction=given.correction)
+        return Response(notes_ledger.describe_change(changed))

@@ -1,0 +1,22 @@
+"""The notes app's own paths, under /api."""
+
+from django.urls import path
+
+from decisions.notes_app import api as notes
+
+urlpatterns = [
+    path("training/decisions", notes.Decisions.as_view(), name="api-notes-decisions"),
+    path("training/decisions/record", notes.Record.as_view(), name="api-notes-record"),
+    path("training/calculate-pending", notes.CalculatePending.as_view(), name="api-notes-calculate-pending"),
+    path("training/outcomes", notes.Outcomes.as_view(), name="api-notes-outcomes"),
+    path("training/track-outcomes", notes.TrackOutcomes.as_view(), name="api-notes-track-outcomes"),
+    path("training/export", notes.Export.as_view(), name="api-notes-export"),
+    path("training/export-file", notes.ExportFile.as_view(), name="api-notes-export-file"),
+    path("training/stats", notes.Stats.as_view(), name="api-notes-stats"),
+    path("decisions/<str:id>/feedback", notes.DecisionFeedback.as_view(), name="api-notes-decision-feedback"),
+    path(
+        "status-changes/<str:id>/feedback",
+        notes.StatusChangeFeedback.as_view(),
+        name="api-notes-status-change-feedback",
+    ),
+]

@@ -1,0 +1,1 @@
+"""The ledger's pages under /w/<workspace>/: views and paths."""

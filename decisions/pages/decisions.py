@@ -1,0 +1,244 @@
+"""Pages of the ledger: the list of decisions, one decision, and labelling one after the other."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import Http404, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from decisions.agents.services import label_decision, withdraw_label
+from decisions.models import Agent, Decision, Label, Verdict
+from decisions.queries import browse
+from decisions.queries.browse import Filters, parse_filters
+from decisions.queries.decision_shown import Shown, show_decision
+from models_registry.models import Arm, ModelVersion
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.ids import uuid7_bound
+from workspaces.models import Role
+from workspaces.pages import PageRequest, safe_next, wants_part, workspace_page
+
+PAGE = 25
+AHEAD = 4
+"""How many decisions the labelling page holds: the one that is judged, and those that come next."""
+MOST_HELD = 50
+LONGEST_NOTE = 2_000
+MOST_VERSIONS = 50
+HIDDEN = ("content_hash", "token_ids", "logprobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """An active filter, and the query of the list without it."""
+
+    name: str
+    value: str
+    query: str
+
+
+def _ledger(request: PageRequest) -> QuerySet[Decision]:
+    found: QuerySet[Decision] = (
+        Decision.objects.for_workspace(request.workspace)
+        .select_related("agent", "agent_version__agent", "model_version__registered_model", "exposure")
+        .prefetch_related("labels__reviewer", "feedback", "rewards__spec")
+        .defer(*HIDDEN)
+    )
+    return found
+
+
+def _get_decision(request: PageRequest, pk: uuid.UUID) -> Decision:
+    decision = _ledger(request).filter(pk=pk).first()
+    if decision is None:
+        raise Http404("There is no such decision.")
+    return decision
+
+
+def _show(request: PageRequest, ids: Iterable[uuid.UUID]) -> list[Shown]:
+    """In the order of `ids`."""
+    wanted = list(ids)
+    found = {decision.id: decision for decision in _ledger(request).filter(id__in=wanted)}
+    return [show_decision(found[pk]) for pk in wanted if pk in found]
+
+
+def _id(name: str, given: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(given)
+    except ValueError as error:
+        raise InvalidInput(
+            "The place in the list is not usable.", faults=[FieldFault(name, "is not an id", "a decision's id")]
+        ) from error
+
+
+@require_safe
+@workspace_page()
+def decision_list(request: PageRequest) -> HttpResponse:
+    """By cursor: `before` is the id of the last decision on the page before. The chart stands on the first page."""
+    filters = parse_filters(request.GET)
+    given = request.GET.get("before", "")
+    before = _id("before", given) if given else None
+    search = browse.read_search(request.workspace, filters.q, before=None if filters.order else before)
+    page = browse.find_page(request.workspace, filters, size=PAGE, before=before, search=search)
+    agents = list(Agent.objects.for_workspace(request.workspace).order_by("name"))
+    versions = (
+        ModelVersion.objects.for_workspace(request.workspace)
+        .select_related("registered_model")
+        .order_by("-created_at", "-number")
+    )
+    context = {
+        "rows": _show(request, page.ids),
+        "filters": filters,
+        "chips": _chips(filters, agents, search),
+        "chart": None if before else browse.count_by_time(request.workspace, filters, search=search, found=page),
+        "words": search.words,
+        "look": browse.NAMED if search.by else browse.LOOK,
+        "agents": agents,
+        "versions": [str(version) for version in versions[:MOST_VERSIONS]],
+        "verdicts": browse.VERDICTS,
+        "arms": Arm.values,
+        "windows": [(key, text) for key, (text, _) in browse.WINDOWS.items()],
+        "query": filters.query,
+        "before": given,
+        "older": _with(filters, before=page.older) if page.older else "",
+        "go_on": _with(filters, before=page.go_on) if page.go_on else "",
+        "by_time": filters.without("order").query,
+        "by_doubt": _with(filters.without("order"), order=browse.UNCERTAIN),
+    }
+    return render(request, "decisions/_list.html" if wants_part(request) else "decisions/list.html", context)
+
+
+def _with(filters: Filters, **more: Any) -> str:
+    return "&".join(part for part in (filters.query, urlencode(more)) if part)
+
+
+def _chips(filters: Filters, agents: Sequence[Agent], search: browse.Search) -> list[Chip]:
+    names = {agent.slug: agent.name for agent in agents}
+    shown = {
+        "agent": ("Agent", names.get(filters.agent, filters.agent)),
+        "verdict": ("Verdict", filters.verdict),
+        "version": ("Model", filters.version),
+        "arm": ("Arm", filters.arm),
+        "since": ("Time", browse.WINDOWS[filters.since][0].lower() if filters.since else ""),
+        "q": ("Words" if search.words else f"Found by {search.by}", filters.q),
+    }
+    return [Chip(name, value, filters.without(field).query) for field, (name, value) in shown.items() if value]
+
+
+@require_safe
+@workspace_page()
+def decision_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    decision = _get_decision(request, pk)
+    filters = parse_filters(request.GET)
+    newer, older = browse.find_neighbours(request.workspace, filters, pk)
+    context = {"shown": show_decision(decision), "older": older, "newer": newer, "query": filters.query}
+    return render(request, "decisions/detail.html", context)
+
+
+@require_safe
+@workspace_page(role=Role.LABELLER)
+def label_queue(request: PageRequest) -> HttpResponse:
+    """One unjudged decision after the other, the most uncertain first. The next ones come along, so that none waits."""
+    filters = parse_filters(request.GET).without("verdict", "order")
+    return render(request, "decisions/label.html", _queue(request, filters))
+
+
+def _queue(
+    request: PageRequest,
+    filters: Filters,
+    *,
+    held: frozenset[uuid.UUID] = frozenset(),
+    gone: frozenset[uuid.UUID] = frozenset(),
+) -> dict[str, Any]:
+    """`held`: what the page shows next; `gone`: what it has let go of, whatever the ledger knows of it by now."""
+    without = held | gone
+    queue = browse.find_unjudged(request.workspace, filters, size=max(0, AHEAD - len(held)), without=without)
+    midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+    mine = Label.objects.for_workspace(request.workspace).filter(reviewer=request.user, id__gte=uuid7_bound(midnight))
+    done = mine.values("decision").distinct().count()
+    return {
+        "cards": _show(request, queue.ids),
+        "waiting": queue.waiting,
+        "more": queue.more,
+        "done": done,
+        "share": done / (done + queue.waiting) if done else 0.0,
+        "query": filters.query,
+        "narrowed": filters.narrowed,
+        "look": browse.QUEUE_LOOK,
+    }
+
+
+@require_POST
+@workspace_page(role=Role.LABELLER)
+def decision_label(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """Confirms, corrects or passes over. `option` is the right option's place in the decision and means corrected."""
+    decision = _get_decision(request, pk)
+    corrected = _option(decision, request.POST.get("option", ""))
+    verdict = request.POST.get("verdict") or (Verdict.CORRECTED if corrected is not None else "")
+    note = request.POST.get("note", "").strip()
+    if len(note) > LONGEST_NOTE:
+        raise InvalidInput(
+            "The note is too long.", faults=[FieldFault("note", f"{len(note)} characters", f"at most {LONGEST_NOTE}")]
+        )
+    # A key pressed twice is one judgement, not two.
+    if not _said_before(request, decision, verdict, corrected, note):
+        label_decision(by=request.actor, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
+        decision = _get_decision(request, pk)
+    return _answer(request, decision, f"Recorded as {verdict}.")
+
+
+@require_POST
+@workspace_page(role=Role.LABELLER)
+def decision_unlabel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """Takes the reader's own newest label back."""
+    withdraw_label(by=request.actor, decision=_get_decision(request, pk))
+    return _answer(request, _get_decision(request, pk), "Your label is taken back.")
+
+
+def _answer(request: PageRequest, decision: Decision, says: str) -> HttpResponse:
+    """The part that `view` names: `row` inside a list, `queue` while labelling, else the judgement of the page."""
+    view = request.POST.get("view", "")
+    filters = parse_filters(QueryDict(request.POST.get("query", "")))
+    if not wants_part(request):
+        messages.success(request, says)
+        return redirect(safe_next(request, reverse("pages:decision", args=[request.workspace.slug, decision.pk])))
+    if view == "queue":
+        held, sent = (
+            frozenset(_id(name, given) for given in request.POST.getlist(name)[:MOST_HELD]) for name in ("have", "sent")
+        )
+        gone = sent | {decision.pk}
+        return render(request, "decisions/_queue.html", _queue(request, filters, held=held, gone=gone))
+    part = "decisions/_row.html" if view == "row" else "decisions/_judged.html"
+    context = {"shown": show_decision(decision), "filters": filters, "query": filters.query}
+    return render(request, part, {**context, "next": safe_next(request, request.path)})
+
+
+def _option(decision: Decision, given: str) -> Any:
+    """The option at the place `given`; None where none was given. Raises InvalidInput."""
+    if not given:
+        return None
+    options: Sequence[Any] = decision.options or []
+    if not given.isdecimal() or int(given) >= len(options):
+        raise InvalidInput(
+            "The label is not usable.", faults=[FieldFault("option", f"{given!r} was not offered", "an option's place")]
+        )
+    return options[int(given)]
+
+
+def _said_before(request: PageRequest, decision: Decision, verdict: str, corrected: Any, note: str) -> bool:
+    labels = show_decision(decision).labels
+    return bool(
+        labels
+        and labels[0].reviewer_id == request.user.pk
+        and labels[0].verdict == verdict
+        and labels[0].corrected_action == corrected
+        and labels[0].note == note
+        and verdict in Verdict.values
+    )

@@ -1,0 +1,443 @@
+"""The ledger as pages read it: filters, one page of rows, the chart above them, and what waits for a label.
+
+The ledger may hold millions of decisions and has few indexes, since ingest pays for each. So every statement walks at
+most a fixed number of the newest decisions (of the agent, or of the unit, item or external id that was searched for;
+before the cursor) by an index, and looks for whatever else is asked among those. `Page.go_on` says where a look ended
+that found too little; the next page goes on from there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db import connection
+from django.utils import timezone
+
+from decisions.models import Agent, Decision, Verdict
+from decisions.models.tombstones import NOT_ERASED
+from decisions.queries.by_name import FIRST, LAST, find_named
+from models_registry.models import Arm, ModelVersion
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.ids import uuid7_bound
+from workspaces.models import Workspace
+
+LOOK = 5_000
+"""How many decisions one page walks for a filter that no index serves, and how many its chart counts."""
+QUEUE_LOOK = 2_000
+"""Among how many of the newest decisions the most uncertain are found."""
+MOST_BARS, FEWEST_BARS = 48, 12
+UNJUDGED = "unjudged"
+UNCERTAIN = "uncertain"
+VERDICTS = (UNJUDGED, *Verdict.values)
+WINDOWS: Mapping[str, tuple[str, dt.timedelta]] = {
+    "1h": ("Last hour", dt.timedelta(hours=1)),
+    "24h": ("Last 24 hours", dt.timedelta(hours=24)),
+    "7d": ("Last 7 days", dt.timedelta(days=7)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What a list is narrowed to; empty is all. As in the address: `agent` is a slug, `version` like filer:7,
+    `q` what is searched for: see Search. `order` is newest first, or the lowest confidence first."""
+
+    agent: str = ""
+    verdict: str = ""
+    version: str = ""
+    arm: str = ""
+    since: str = ""
+    q: str = ""
+    order: str = ""
+
+    @property
+    def query(self) -> str:
+        return urlencode({name: value for name in FILTERS if (value := getattr(self, name))})
+
+    @property
+    def narrowed(self) -> bool:
+        return any((self.agent, self.verdict, self.version, self.arm, self.since, self.q))
+
+    def without(self, *names: str) -> Filters:
+        return replace(self, **dict.fromkeys(names, ""))
+
+
+FILTERS = tuple(field.name for field in fields(Filters))
+
+
+def parse_filters(given: Mapping[str, str]) -> Filters:
+    """Gathers every fault. Raises InvalidInput. An unknown agent or version is no fault: it finds nothing."""
+    filters = Filters(**{name: given.get(name, "").strip()[:200] for name in FILTERS})
+    allowed = {"verdict": VERDICTS, "arm": Arm.values, "since": tuple(WINDOWS), "order": (UNCERTAIN,)}
+    faults = [
+        FieldFault(name, f"{getattr(filters, name)!r} is unknown", ", ".join(values))
+        for name, values in allowed.items()
+        if getattr(filters, name) and getattr(filters, name) not in values
+    ]
+    faults += [
+        FieldFault(name, "holds a NUL character", "text") for name in FILTERS if "\x00" in getattr(filters, name)
+    ]
+    if faults:
+        raise InvalidInput("The filter is not usable.", faults=faults)
+    return filters
+
+
+NAMED = 250
+"""How many of a name's newest decisions one page looks at."""
+MOST_WORDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search's text is to this ledger. A decision's id or the name of a unit, item or external id finds `ids`,
+    however old: the newest NAMED of them, and `more` says that there may be others. Any other text is `words` that must
+    all stand in state, action or reasoning; they are looked for among the newest decisions of the look."""
+
+    ids: tuple[uuid.UUID, ...] | None = None
+    by: str = ""
+    more: bool = False
+    words: tuple[str, ...] = ()
+
+
+def read_search(workspace: Workspace, q: str, *, before: uuid.UUID | None = None) -> Search:
+    """A word beyond MOST_WORDS is left out. With `before`, a name's decisions that are older than this id."""
+    if not q:
+        return Search()
+    with suppress(ValueError):  # else it is a name or words
+        wanted = uuid.UUID(q)
+        if Decision.objects.for_workspace(workspace).filter(id=wanted).exists():
+            return Search((wanted,), by="id")
+    between = (FIRST, before or LAST)
+    ids = find_named(workspace, q, between=between, most=NAMED)
+    # A name whose decisions are all newer than the page is still a name.
+    if ids or (before and find_named(workspace, q, most=1)):
+        return Search(tuple(ids), by="name", more=len(ids) == NAMED)
+    return Search(words=tuple(dict.fromkeys(q.split()))[:MOST_WORDS])
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`older`: the next page begins after this id. `go_on`: the look ended there and the page is not full."""
+
+    ids: tuple[uuid.UUID, ...]
+    older: uuid.UUID | None = None
+    go_on: uuid.UUID | None = None
+
+
+# The newest label's verdict, else the newest verdict fed back that no other feedback supersedes, else nothing.
+_VERDICT = """
+CROSS JOIN LATERAL (SELECT coalesce(
+  (SELECT l.verdict FROM decisions_label l WHERE l.decision_id = d.id ORDER BY l.id DESC LIMIT 1),
+  (SELECT f.value #>> '{}' FROM decisions_feedback f
+    WHERE f.decision_id = d.id AND f.metric = 'verdict'
+      AND NOT EXISTS (SELECT 1 FROM decisions_feedback s WHERE s.decision_id = d.id AND s.supersedes = f.id)
+    ORDER BY f.observed_at DESC, f.recorded_at DESC, f.id DESC LIMIT 1),
+  'unjudged') AS verdict) judged
+"""
+
+
+class Look:
+    """The newest decisions that an index finds, and the conditions that the others must meet among them."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        filters: Filters,
+        *,
+        most: int,
+        search: Search | None = None,
+        ascending: bool = False,
+    ) -> None:
+        search = read_search(workspace, filters.q) if search is None else search
+        self.values: dict[str, Any] = {"workspace": workspace.id, "most": most}
+        self.inside = ["workspace_id = %(workspace)s"]
+        self.among: list[str] = []
+        self.columns = {"id"}
+        self.order = "ASC" if ascending else "DESC"
+        self.more = search.more
+        if search.ids is not None:
+            self.put("id = ANY(%(ids)s)", ids=list(search.ids))
+        if filters.agent:
+            agent = Agent.objects.for_workspace(workspace).filter(slug=filters.agent).values_list("id", flat=True)
+            self.values["agent"] = agent.first()
+            if search.ids is not None:
+                self.ask("d.agent_id = %(agent)s", "agent_id")
+            else:
+                # Alone, or the planner takes the workspace's index and walks over all the other agents' decisions.
+                self.inside = ["agent_id = %(agent)s"]
+        if filters.since:
+            self.put("id >= %(since)s", since=uuid7_bound(timezone.now() - WINDOWS[filters.since][1]))
+        if filters.version:
+            version = _version_id(workspace, filters.version)
+            self.ask("d.model_version_id = %(version)s", "model_version_id", version=version)
+        if filters.arm:
+            # Not EXISTS: the planner would join, and compare each decision with each exposure.
+            arm = "(SELECT e.arm FROM models_registry_exposure e WHERE e.id = d.exposure_id) = %(arm)s"
+            self.ask(arm, "exposure_id", arm=filters.arm)
+        if search.words:
+            patterns = [f"%{_LIKE.sub(_escaped, word)}%" for word in search.words]
+            self.ask(f"{_TEXT} ILIKE ALL (%(words)s)", "state", "action", "reasoning", words=patterns)
+        if filters.verdict:
+            self.ask("judged.verdict = %(verdict)s", verdict=filters.verdict)
+
+    def put(self, condition: str, **values: Any) -> None:
+        """A condition that the index serves."""
+        self.inside.append(condition)
+        self.values |= values
+
+    def ask(self, condition: str, *columns: str, **values: Any) -> None:
+        """A condition on these columns that is looked at row by row."""
+        self.among.append(condition)
+        self.columns |= set(columns)
+        self.values |= values
+
+    def walk(self, columns: str) -> str:
+        """SQL of the newest decisions that the index finds."""
+        return (
+            f"SELECT {columns} FROM decisions_decision WHERE {' AND '.join(self.inside)}"  # noqa: S608
+            f" ORDER BY id {self.order} LIMIT %(most)s"
+        )
+
+    def run(self, select: str, rest: str, *, judged: bool = False) -> list[tuple[Any, ...]]:
+        judged = judged or any("judged." in condition for condition in self.among)
+        statement = f"""
+            SELECT {select} FROM ({self.walk(", ".join(sorted(self.columns)))}) d {_VERDICT if judged else ""}
+            {"WHERE " + " AND ".join(self.among) if self.among else ""} {rest}
+        """  # noqa: S608 - the parts are this module's own; what a person gave stands in values
+        with connection.cursor() as cursor:
+            cursor.execute(statement, self.values)
+            return cursor.fetchall()
+
+    def last(self) -> uuid.UUID | None:
+        """Where the look ends, when it ends before the ledger does."""
+        if (ids := self.values.get("ids")) is not None:
+            return ids[-1] if self.more and ids[-1] >= self.values.get("since", FIRST) else None
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT id FROM ({self.walk('id')}) d OFFSET %(most)s - 1", self.values)  # noqa: S608
+            found = cursor.fetchone()
+        return found[0] if found else None
+
+
+_TEXT = "concat_ws(' ', d.state::text, d.action::text, d.reasoning)"
+_LIKE = re.compile(r"[\\%_]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\{found[0]}"
+
+
+def _version_id(workspace: Workspace, text: str) -> uuid.UUID | None:
+    name, _, number = text.rpartition(":")
+    if not number.isdecimal() or len(number) > 9:
+        return None
+    found = ModelVersion.objects.for_workspace(workspace).filter(registered_model__name=name, number=int(number))
+    return found.values_list("id", flat=True).first()
+
+
+def find_page(
+    workspace: Workspace, filters: Filters, *, size: int, before: uuid.UUID | None = None, search: Search | None = None
+) -> Page:
+    """Ids of one page. One statement; a second where the look found too little. `search` is what `filters.q` is."""
+    if search is None:
+        search = read_search(workspace, filters.q, before=None if filters.order else before)
+    if search.by == "id":
+        return Page(search.ids or ())  # whatever else is asked: who has its id wants to see it
+    uncertain = filters.order == UNCERTAIN
+    look = Look(workspace, filters, most=QUEUE_LOOK if uncertain else LOOK, search=search)
+    rest = "ORDER BY d.id DESC"
+    if uncertain:
+        look.columns.add("confidence")
+        rest = "ORDER BY coalesce(d.confidence, 2), d.id DESC"
+        if before is not None:
+            last = Decision.objects.for_workspace(workspace).filter(id=before).values_list("confidence", flat=True)
+            look.ask(
+                "(coalesce(d.confidence, 2) > %(sure)s OR coalesce(d.confidence, 2) = %(sure)s AND d.id < %(before)s)",
+                sure=2.0 if (confidence := last.first()) is None else confidence,
+                before=before,
+            )
+    elif before is not None:
+        look.put("id < %(before)s", before=before)
+    look.values["limit"] = size + 1
+    ids = tuple(row[0] for row in look.run("d.id", f"{rest} LIMIT %(limit)s"))
+    if len(ids) > size:
+        return Page(ids[:size], older=ids[size - 1])
+    return Page(ids, go_on=look.last() if (look.among or look.more) and not uncertain else None)
+
+
+def find_neighbours(workspace: Workspace, filters: Filters, pk: uuid.UUID) -> tuple[uuid.UUID | None, uuid.UUID | None]:
+    """The next newer and the next older decision inside the filter, by time."""
+    found = []
+    for ascending, condition in ((True, "id > %(pk)s"), (False, "id < %(pk)s")):
+        look = Look(workspace, filters.without("q"), most=LOOK, ascending=ascending)
+        look.put(condition, pk=pk)
+        rows = look.run("d.id", f"ORDER BY d.id {look.order} LIMIT 1")
+        found.append(rows[0][0] if rows else None)
+    return found[0], found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What waits for a label, the most uncertain first. `waiting` counts the whole look; `more`: the ledger goes on."""
+
+    ids: tuple[uuid.UUID, ...]
+    waiting: int
+    more: bool
+
+
+def find_unjudged(workspace: Workspace, filters: Filters, *, size: int, without: Collection[uuid.UUID] = ()) -> Queue:
+    """The next `size` decisions to label, leaving out those that the asker holds already. One statement."""
+    look = Look(workspace, replace(filters, verdict=UNJUDGED), most=QUEUE_LOOK)
+    look.put(NOT_ERASED)
+    look.columns.add("confidence")
+    look.values["limit"] = size + len(without)
+    rows = look.run(
+        "d.id, count(*) OVER ()", "ORDER BY coalesce(d.confidence, 2), d.id DESC LIMIT %(limit)s", judged=True
+    )
+    ids = tuple(row[0] for row in rows if row[0] not in without)[:size]
+    waiting = rows[0][1] if rows else 0
+    return Queue(ids, waiting, more=waiting == QUEUE_LOOK)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A verdict's share of a bar, in percent of the chart's height from its top."""
+
+    verdict: str
+    y: str
+    height: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """x and width in percent; `says` is for the tooltip and the table."""
+
+    start: dt.datetime
+    x: str
+    width: str
+    parts: tuple[Part, ...]
+    counts: tuple[tuple[str, int], ...]
+
+    @property
+    def total(self) -> int:
+        return sum(count for _, count in self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Decisions by time and verdict. `step` is a bar's width; not `complete`: only the newest were counted."""
+
+    bars: tuple[Bar, ...]
+    totals: tuple[tuple[str, int], ...]
+    step: dt.timedelta
+    complete: bool
+
+    @property
+    def total(self) -> int:
+        return sum(count for _, count in self.totals)
+
+    @property
+    def shown(self) -> int:
+        """How many the bars hold: fewer than the total under a filter by verdict."""
+        return sum(bar.total for bar in self.bars)
+
+    @property
+    def highest(self) -> int:
+        return max(bar.total for bar in self.bars)
+
+    @property
+    def by(self) -> str:
+        minutes = round(self.step.total_seconds() / 60)
+        words = {60: "hour", 1440: "day", 10080: "week"}
+        if minutes in words:
+            return words[minutes]
+        hours, days = minutes // 60, minutes // 1440
+        return f"{days} days" if days else f"{hours} hours" if hours else f"{minutes} minutes"
+
+    @property
+    def ends(self) -> dt.datetime:
+        return self.bars[-1].start + self.step
+
+
+# The first 48 bits of a uuid7 are milliseconds; PostgreSQL before 17 has no function for it.
+_TIME = "to_timestamp(('x' || substr(replace(d.id::text, '-', ''), 1, 12))::bit(48)::bigint / 1000.0)"
+_STEPS = tuple(dt.timedelta(minutes=minutes) for minutes in (5, 15, 60, 180, 360, 1440, 2880, 10080))
+_STACK = (Verdict.CONFIRMED, Verdict.CORRECTED, Verdict.OVERRIDDEN, Verdict.IGNORED, UNJUDGED)
+EPOCH = dt.datetime(2001, 1, 1, tzinfo=dt.UTC)  # a Monday
+
+
+def count_by_time(
+    workspace: Workspace, filters: Filters, *, search: Search | None = None, found: Page | None = None
+) -> Chart | None:
+    """The newest LOOK decisions of the filter, the verdict's apart, in at most MOST_BARS bars. One statement.
+
+    `found` is the list's first page: where the look that it is from found no more, these are what is counted, and
+    nothing is looked through a second time.
+    """
+    look = Look(workspace, filters.without("verdict", "order"), most=LOOK, search=search)
+    if look.among and found is not None and found.older is None and not (filters.verdict or filters.order):
+        look = Look(workspace, Filters(), most=LOOK)
+        look.put("id = ANY(%(found)s)", found=list(found.ids))
+    look.values["epoch"] = EPOCH
+    rows = look.run(
+        f"date_bin('5 minutes', {_TIME}, %(epoch)s), judged.verdict, count(*)", "GROUP BY 1, 2", judged=True
+    )
+    counted = [(moment, verdict if verdict in VERDICTS else UNJUDGED, count) for moment, verdict, count in rows]
+    if not counted:
+        return None
+    if filters.verdict:
+        # The others stay in the legend, so that one sees what the filter leaves out.
+        shown = [row for row in counted if row[1] == filters.verdict]
+    else:
+        shown = counted
+    first, last = min(row[0] for row in counted), max(row[0] for row in counted)
+    step = _step(last - first)
+    end = EPOCH + (last - EPOCH) // step * step
+    # A single hour is a bar, not a wall.
+    start = min(EPOCH + (first - EPOCH) // step * step, end - (FEWEST_BARS - 1) * step)
+    totals = tuple((verdict, sum(row[2] for row in counted if row[1] == verdict)) for verdict in _STACK)
+    walked = sum(row[2] for row in counted)
+    bars = _bars(shown, start, (end - start) // step + 1, step)
+    return Chart(bars, totals, step, complete=walked < LOOK and not look.more)
+
+
+def _step(span: dt.timedelta) -> dt.timedelta:
+    for step in _STEPS:
+        if span / step <= MOST_BARS - 1:
+            return step
+    return dt.timedelta(weeks=math.ceil(span / dt.timedelta(weeks=1) / (MOST_BARS - 1)))
+
+
+def _bars(
+    rows: Iterable[tuple[dt.datetime, str, int]], start: dt.datetime, number: int, step: dt.timedelta
+) -> tuple[Bar, ...]:
+    bins: list[dict[str, int]] = [{} for _ in range(number)]
+    for moment, verdict, count in rows:
+        bin_ = bins[(moment - start) // step]
+        bin_[verdict] = bin_.get(verdict, 0) + count
+    highest = max(max(sum(bin_.values()) for bin_ in bins), 1)
+    made = []
+    for index, bin_ in enumerate(bins):
+        top = 100.0
+        parts = []
+        for verdict in _STACK:
+            if count := bin_.get(verdict, 0):
+                height = 100.0 * count / highest
+                top -= height
+                parts.append(Part(verdict, f"{max(top, 0):.2f}%", f"{height:.2f}%"))
+        made.append(
+            Bar(
+                start=start + index * step,
+                x=f"{100 * (index + 0.1) / number:.3f}%",
+                width=f"{80 / number:.3f}%",
+                parts=tuple(parts),
+                counts=tuple((verdict, bin_[verdict]) for verdict in _STACK if verdict in bin_),
+            )
+        )
+    return tuple(made)

@@ -1,0 +1,265 @@
+"""A decision as its pages show it, made from prefetched rows: a list costs the same queries whatever its length."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import timezone
+
+from decisions.agents.prompts import as_text
+from decisions.models import Decision, Feedback, Label, Reward
+
+MAX_KEYS = 9
+"""Digits 1 to 9 choose an option. With more options than digits, the likeliest come first."""
+LONG_TEXT = 1_200
+"""Longer values get a box of their own to scroll in."""
+MAX_DEPTH = 8
+MAX_CHILDREN = 200
+TONES = {"confirmed": "ok", "corrected": "warn", "overridden": "warn"}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One option: `index` is its place in the decision, `key` the digit that chooses it, or empty."""
+
+    index: int
+    key: str
+    text: str
+    probability: float | None
+    chosen: bool
+    right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value of a state: `text` where it is one, else `children`. `says` and `preview` tell what is folded away."""
+
+    name: str
+    text: str
+    children: tuple[Node, ...] = ()
+    says: str = ""
+    preview: str = ""
+    open: bool = False
+
+    @property
+    def long(self) -> bool:
+        return len(self.text) > LONG_TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A component's part of a reward: `x` and `width` place it on an axis whose middle is 0, in percent."""
+
+    name: str
+    weight: Any
+    value: float | None
+    error: str
+    x: str
+    width: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that came of the decision. `what` and `value` are untrusted text."""
+
+    at: dt.datetime
+    what: str
+    value: str
+    by: str
+    more: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A decision with what came of it. `verdict` is the newest label's, else the newest feedback's, else empty."""
+
+    decision: Decision
+    choices: tuple[Choice, ...]
+    labels: tuple[Label, ...]
+    feedback: tuple[Feedback, ...]
+    verdict: str
+    corrected_action: Any
+    rewards: tuple[Reward, ...]
+
+    @property
+    def title(self) -> str:
+        action = as_text(self.decision.action)
+        return f"{self.decision.agent.name} chose {action if len(action) <= 80 else action[:79] + '…'}"
+
+    @property
+    def reward(self) -> Reward | None:
+        return self.rewards[0] if self.rewards else None
+
+    @property
+    def fields(self) -> tuple[Node, ...]:
+        """The state's fields; one without a name where it is no object."""
+        state = self.decision.state
+        if isinstance(state, dict) and state:
+            return tuple(show_value(str(name), value) for name, value in state.items())
+        return (show_value("", state),)
+
+    @property
+    def summary(self) -> str:
+        """The state in one line: its fields' values, without their names."""
+        state = self.decision.state
+        values = list(state.values()) if isinstance(state, dict) and state else [state]
+        return " · ".join(as_text(value) for value in values)
+
+    @property
+    def few_choices(self) -> bool:
+        """Few enough to be offered inside a list's row."""
+        return 0 < len(self.choices) <= MAX_KEYS
+
+    @property
+    def first_choices(self) -> tuple[Choice, ...]:
+        return self.choices[:MAX_KEYS]
+
+    @property
+    def more_choices(self) -> tuple[Choice, ...]:
+        """Beyond the digits: found by typing."""
+        return self.choices[MAX_KEYS:]
+
+    @property
+    def age(self) -> str:
+        """How long ago, in one unit."""
+        seconds = (timezone.now() - self.decision.observed_at).total_seconds()
+        for name, size in (("y", 31_536_000), ("d", 86_400), ("h", 3_600), ("min", 60)):
+            if seconds >= size:
+                return f"{int(seconds // size)} {name}"
+        return "now" if seconds > -60 else "ahead"
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        return show_components(self.reward) if self.reward else ()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Labels, feedback and rewards, newest first. A label's own feedback is not said twice."""
+        labels = {f"label:{label.id}" for label in self.labels}
+        found = [
+            Event(
+                label.created_at,
+                "verdict",
+                label.verdict + (f" → {as_text(label.corrected_action)}" if label.corrected_action is not None else ""),
+                str(label.reviewer or "someone"),
+                label.note,
+                TONES.get(label.verdict, ""),
+            )
+            for label in self.labels
+        ]
+        found += [
+            Event(
+                entry.observed_at,
+                entry.metric,
+                as_text(entry.value),
+                entry.get_source_display(),
+                tone=TONES.get(str(entry.value), "") if entry.metric == "verdict" else "",
+            )
+            for entry in self.feedback
+            if entry.idempotency_key not in labels
+        ]
+        found += [
+            Event(
+                reward.computed_at,
+                "reward",
+                "no value" if reward.value is None else f"{reward.value:.3g}",
+                f"spec v{reward.spec.number}, version {reward.version}",
+                tone="info",
+            )
+            for reward in self.rewards
+        ]
+        return tuple(sorted(found, key=lambda event: event.at, reverse=True))
+
+
+def show_decision(decision: Decision) -> Shown:
+    """Reads prefetched labels, feedback and rewards only."""
+    labels = sorted(decision.labels.all(), key=lambda label: label.id, reverse=True)
+    feedback = sorted(decision.feedback.all(), key=lambda entry: entry.id, reverse=True)
+    superseded = {entry.supersedes for entry in feedback}
+    verdicts = [entry for entry in feedback if entry.metric == "verdict" and entry.id not in superseded]
+    verdicts.sort(key=lambda entry: (entry.observed_at, entry.recorded_at, entry.id), reverse=True)
+    verdict = labels[0].verdict if labels else str(verdicts[0].value) if verdicts else ""
+    corrected = labels[0].corrected_action if labels else None
+    rewards = sorted(decision.rewards.all(), key=lambda reward: (reward.spec.number, reward.version), reverse=True)
+    return Shown(
+        decision, _choices(decision, corrected), tuple(labels), tuple(feedback), verdict, corrected, tuple(rewards)
+    )
+
+
+def _choices(decision: Decision, corrected: Any) -> tuple[Choice, ...]:
+    known = {
+        str(entry.get("action")): entry.get("probability")
+        for entry in decision.alternatives or []
+        if isinstance(entry, dict)
+    }
+    numbered = list(enumerate(decision.options or []))
+    if len(numbered) > MAX_KEYS:
+        numbered.sort(key=lambda pair: -(known.get(str(pair[1])) or 0.0))
+    return tuple(
+        Choice(
+            index=index,
+            key=str(place) if place <= MAX_KEYS else "",
+            text=str(option),
+            probability=known.get(str(option)),
+            chosen=option == decision.action,
+            right=option == corrected,
+        )
+        for place, (index, option) in enumerate(numbered, start=1)
+    )
+
+
+def show_value(name: str, value: Any, depth: int = 0) -> Node:
+    """A JSON value as a tree to fold: open at the top, closed below. What lies deeper than MAX_DEPTH is text."""
+    pairs: Sequence[tuple[str, Any]] = ()
+    if depth < MAX_DEPTH and isinstance(value, dict):
+        pairs = [(str(key), one) for key, one in value.items()]
+    elif depth < MAX_DEPTH and isinstance(value, list):
+        pairs = [(str(number), one) for number, one in enumerate(value, start=1)]
+    if not pairs:
+        return Node(name, as_text(value))
+    children = [show_value(key, one, depth + 1) for key, one in pairs[:MAX_CHILDREN]]
+    if len(pairs) > MAX_CHILDREN:
+        children.append(Node("…", f"{len(pairs) - MAX_CHILDREN:,} more"))
+    noun = "field" if isinstance(value, dict) else "entry"
+    plural = {"field": "fields", "entry": "entries"}[noun]
+    says = f"{len(pairs)} {noun if len(pairs) == 1 else plural}"
+    preview = " · ".join(as_text(one) for _, one in pairs[:4])
+    return Node(name, "", tuple(children), says, preview[:80], open=depth == 0 and len(pairs) <= 12)
+
+
+def show_components(reward: Reward) -> tuple[Component, ...]:
+    """In the order of the spec; the axis reaches as far as the largest of them, at least to 1."""
+    weights: dict[str, Any] = {
+        str(part.get("name")): part.get("weight") for part in reward.spec.components if isinstance(part, dict)
+    }
+    found: Mapping[str, Any] = reward.components
+    values = {name: _number(part) for name, part in found.items()}
+    reach = max([1.0, *(abs(value) for value in values.values() if value is not None)])
+    made = []
+    for name in sorted(found, key=lambda name: list(weights).index(name) if name in weights else len(weights)):
+        value = values[name]
+        part = found[name]
+        error = str(part.get("error") or "") if isinstance(part, dict) else ""
+        share = 50 * (value or 0.0) / reach
+        made.append(
+            Component(
+                name=name,
+                weight=weights.get(name),
+                value=value,
+                error=error,
+                x=f"{50 + min(share, 0.0):.2f}%",
+                width=f"{abs(share):.2f}%",
+                tone="bad" if share < 0 else "ok",
+            )
+        )
+    return tuple(made)
+
+
+def _number(part: Any) -> float | None:
+    value = part.get("value") if isinstance(part, dict) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

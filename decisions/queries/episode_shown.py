@@ -1,0 +1,239 @@
+"""An episode as its page tells it: line after line, each inside what it happened in, with its time as a bar."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from decisions.agents.prompts import as_text
+from decisions.ingest.episodes import Totals, in_order
+from decisions.models import Decision, Episode, Feedback, Step, StepKind
+from decisions.queries.decision_shown import Node, show_value
+
+MOST_DEPTH = 6
+"""Deeper lines are set in no further: a phone has no room."""
+NARROWEST = 0.4
+"""Percent of the waterfall: what took no time is still seen."""
+ICONS = {
+    StepKind.TOOL_CALL: "terminal",
+    StepKind.LLM_CALL: "message-square",
+    StepKind.REASONING: "book-open",
+    StepKind.SPAN: "layers",
+}
+SPAN_ICONS = {"AGENT": "bot", "invoke_agent": "bot", "RETRIEVER": "search", "RERANKER": "list-filter"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the story: a step, a decision, or a step that made a decision. `x` and `width` are percent of the
+    episode's time; both are empty for what has no duration."""
+
+    key: str
+    kind: str
+    icon: str
+    title: str
+    says: str
+    started_at: dt.datetime
+    after_ms: float
+    duration_ms: float | None
+    depth: int
+    step: Step | None
+    decision: Decision | None
+    x: str
+    width: str
+    failed: bool
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        """What is folded away: arguments, result, and what else the sender said."""
+        if self.step is None:
+            return ()
+        found: list[tuple[str, Any]] = [("arguments", self.step.arguments), ("result", self.step.result)]
+        found += [("insights", self.step.insights), ("issues", self.step.issues), ("attributes", self.step.attributes)]
+        return tuple(show_value(name, value) for name, value in found if value not in (None, [], {}))
+
+    @property
+    def tokens(self) -> int | None:
+        one = self.step or self.decision
+        counts = [count for count in (one.tokens_in, one.tokens_out) if count is not None] if one else []
+        return sum(counts) if counts else None
+
+    @property
+    def cost(self) -> Any:
+        one = self.step or self.decision
+        return one.cost if one else None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """`reported`, else what was counted: see Totals."""
+
+    episode: Episode
+    totals: Totals
+    lines: tuple[Line, ...]
+    feedback: tuple[Feedback, ...]
+    more: bool
+
+    @property
+    def failures(self) -> tuple[Line, ...]:
+        return tuple(line for line in self.lines if line.failed)
+
+    @property
+    def tokens_in(self) -> int | None:
+        return self.totals.tokens_in if self.episode.tokens_in is None else self.episode.tokens_in
+
+    @property
+    def tokens_out(self) -> int | None:
+        return self.totals.tokens_out if self.episode.tokens_out is None else self.episode.tokens_out
+
+    @property
+    def cost(self) -> Any:
+        return self.totals.cost if self.episode.cost is None else self.episode.cost
+
+    @property
+    def llm_calls(self) -> int:
+        return self.totals.llm_calls if self.episode.llm_calls is None else self.episode.llm_calls
+
+    @property
+    def duration_ms(self) -> float | None:
+        return duration_of(self.episode, self.totals)
+
+
+def duration_of(episode: Episode, totals: Totals) -> float | None:
+    """Milliseconds: as reported, else from the first start to the last end that are known."""
+    if episode.duration_ms is not None:
+        return episode.duration_ms
+    start = totals.started_at or episode.started_at
+    end = episode.ended_at or totals.ended_at
+    return max((end - start).total_seconds() * 1000, 0.0) if end is not None else None
+
+
+def tell_episode(
+    episode: Episode,
+    *,
+    totals: Totals,
+    steps: Sequence[Step],
+    decisions: Sequence[Decision],
+    feedback: Sequence[Feedback],
+    more: bool,
+) -> Story:
+    """In the order of time, children after what holds them. A step whose parent is unknown stands at the top."""
+    by_id = {decision.id: decision for decision in decisions}
+    made = {step.decision_id: step for step in reversed(steps) if step.kind == StepKind.LLM_CALL or step.decision_id}
+    alone = [decision for decision in decisions if decision.id not in made]
+    entries: list[tuple[Any, Step | Decision]] = [(in_order(step), step) for step in steps]
+    entries += [((decision.observed_at, 0.0, decision.step_number or 0, decision.id), decision) for decision in alone]
+    entries.sort(key=lambda entry: entry[0])
+    ordered = _nested([entry for _, entry in entries])
+    starts = [_start(entry) for entry, _ in ordered]
+    ends = [_start(entry) + dt.timedelta(milliseconds=_duration(entry) or 0.0) for entry, _ in ordered]
+    begin = min(starts, default=episode.started_at)
+    span = max((max(ends, default=begin) - begin).total_seconds() * 1000, 1e-3)
+    lines = tuple(_line(entry, depth, by_id, made, begin, span) for entry, depth in ordered)
+    return Story(episode, totals, lines, tuple(feedback), more)
+
+
+def _start(entry: Step | Decision) -> dt.datetime:
+    return entry.started_at if isinstance(entry, Step) else entry.observed_at
+
+
+def _duration(entry: Step | Decision) -> float | None:
+    # A decision is observed when it has been made: its latency lies before that moment.
+    return entry.duration_ms if isinstance(entry, Step) else None
+
+
+def _nested(entries: Sequence[Step | Decision]) -> list[tuple[Step | Decision, int]]:
+    """Depth first, in the given order. A circle of parents is cut where it is met."""
+    known = {name for entry in entries if isinstance(entry, Step) for name in _names(entry)}
+    children: dict[str, list[Step | Decision]] = {}
+    roots: list[Step | Decision] = []
+    for entry in entries:
+        parent = entry.parent if isinstance(entry, Step) else None
+        if parent in known and parent not in (_names(entry) if isinstance(entry, Step) else ()):
+            children.setdefault(str(parent), []).append(entry)
+        else:
+            roots.append(entry)
+    told: list[tuple[Step | Decision, int]] = []
+    seen: set[uuid.UUID] = set()
+
+    def tell(start: Step | Decision) -> None:
+        waiting = [(start, 0)]
+        while waiting:
+            entry, depth = waiting.pop()
+            if entry.id in seen:
+                continue
+            seen.add(entry.id)
+            told.append((entry, depth))
+            if isinstance(entry, Step):
+                inner = [child for name in _names(entry) for child in children.get(name, ())]
+                waiting += [(child, depth + 1) for child in reversed(inner)]
+
+    for entry in roots:
+        tell(entry)
+    for entry in entries:  # what only a circle holds
+        tell(entry)
+    return told
+
+
+def _names(step: Step) -> tuple[str, ...]:
+    """What a child may call it: the sender's name of it, or its id."""
+    return (step.external_id, str(step.id)) if step.external_id else (str(step.id),)
+
+
+def _line(
+    entry: Step | Decision,
+    depth: int,
+    decisions: Mapping[uuid.UUID, Decision],
+    made: Mapping[uuid.UUID | None, Step],
+    begin: dt.datetime,
+    span: float,
+) -> Line:
+    step = entry if isinstance(entry, Step) else None
+    decision = entry if isinstance(entry, Decision) else None
+    if step is not None and step.decision_id is not None and made.get(step.decision_id) is step:
+        decision = decisions.get(step.decision_id)
+    start = _start(entry)
+    after, duration = (start - begin).total_seconds() * 1000, _duration(entry)
+    width = max(100 * (duration or 0.0) / span, NARROWEST)
+    return Line(
+        key=f"{'s' if step else 'd'}-{entry.id}",
+        kind=StepKind(step.kind).label if step else "Decision",
+        icon=_icon(step),
+        title=_title(step, decision),
+        says=_says(step, decision),
+        started_at=start,
+        after_ms=after,
+        duration_ms=duration,
+        depth=min(depth, MOST_DEPTH),
+        step=step,
+        decision=decision,
+        x=f"{min(100 * after / span, 100 - NARROWEST):.3f}%",
+        width=f"{width:.3f}%",
+        failed=step is not None and step.success is False,
+    )
+
+
+def _icon(step: Step | None) -> str:
+    if step is None:
+        return "list-checks"
+    marks = step.attributes if isinstance(step.attributes, dict) else {}
+    return SPAN_ICONS.get(str(marks.get("span_kind") or marks.get("operation")), ICONS[StepKind(step.kind)])
+
+
+def _title(step: Step | None, decision: Decision | None) -> str:
+    if step is None:
+        return f"{decision.agent.name} decided" if decision else ""
+    return step.name or step.reasoning_type or StepKind(step.kind).label
+
+
+def _says(step: Step | None, decision: Decision | None) -> str:
+    """One line: what was decided, thought, answered."""
+    if decision is not None:
+        return as_text(decision.action)
+    if step is None:
+        return ""
+    said = step.content if step.kind == StepKind.REASONING else step.result
+    return "" if said is None else as_text(said)

@@ -1,7 +1,0 @@
-"""Where exporters send traces: the path that OTLP prescribes, outside /api/v1."""
-
-from django.urls import path
-
-from decisions.traces.api import Traces
-
-urlpatterns = [path("v1/traces", Traces.as_view(), name="otlp-traces")]

@@ -1,0 +1,276 @@
+"""Asking an agent to decide, with a real model server and a model that was really trained."""
+
+import json
+import random
+import shutil
+
+import pytest
+
+from decisions.agents.services import AgentSetup, create_agent_version
+from decisions.api import examples
+from decisions.errors import IdConflict
+from decisions.gateway.decide import decide
+from decisions.ingest.schemas import DecideItem
+from decisions.models import Decision
+from models_registry.artifacts import artifact_path
+from models_registry.backends import model_server
+from models_registry.errors import BackendUnavailable
+from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.models import Experiment, Exposure
+from models_registry.services import NewVersion, get_champion, move_alias, register_version, store_artifact
+from tests.engine_task import labelled
+from tests.factories import OPTIONS
+from tests.model_server import running_model_server
+from workspaces.ids import uuid7
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    """The server's artifact root. Each test's store is a link to it: one server for all of them."""
+    return tmp_path_factory.mktemp("shelf")
+
+
+@pytest.fixture(scope="module")
+def server(shelf):
+    with running_model_server(shelf, "for-this-test") as address:
+        yield address
+
+
+@pytest.fixture
+def store(shelf, settings, server):
+    settings.ARTIFACTS = str(shelf)
+    settings.MODEL_SERVER_URL = server
+    settings.MODEL_SERVER_TOKEN = "for-this-test"
+    model_server.client.cache_clear()
+    model_server.client()  # before threads that would make one each, of which one is kept and closed
+    yield shelf
+    model_server.client().close()
+    model_server.client.cache_clear()
+
+
+@pytest.fixture
+def challenger(base_version, agent, by, tiny_run, tmp_path):
+    """The same weights as the champion's under a digest of their own."""
+    folder = tmp_path / "challenger"
+    shutil.copytree(tiny_run / "attempts" / "1" / "model", folder)
+    artifact = store_artifact(workspace=by.workspace, folder=folder, kind="model", meta={"made": str(tmp_path)})
+    return register_version(by=by, model=agent.registered_model, new=NewVersion(artifact=artifact, method="posterior"))
+
+
+@pytest.fixture
+def broken_treatment(challenger, by, settings):
+    """In an experiment that started while no model server answered: its treatment cannot be served."""
+
+    def start(**plan):
+        address, settings.MODEL_SERVER_URL = settings.MODEL_SERVER_URL, "http://127.0.0.1:1"
+        model_server.client.cache_clear()
+        start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(**plan))
+        settings.MODEL_SERVER_URL = address
+        model_server.client.cache_clear()
+        shutil.rmtree(artifact_path(challenger.artifact.digest))
+
+    return start
+
+
+def item(text="flight hotel", **fields):
+    return DecideItem(state={"text": text}, **fields)
+
+
+def test_a_decision_is_answered_and_recorded_as_it_was_made(api, agent, by, base_version):
+    version = create_agent_version(
+        by=by, agent=agent, setup=AgentSetup("{{ text }}", options=list(OPTIONS), temperature=0.5, epsilon=0.2)
+    )
+    sent = {"state": {"text": "flight hotel"}, "unit": "ann", "episode": "e1", "step_number": 2, "external_id": "x"}
+    answer = api("route:read").post("agents/filer/decide", sent)
+    assert answer.status_code == 201, answer.content
+    told = answer.json()
+    assert set(told) == set(examples.DECIDED)
+    assert set(told["probabilities"]) == set(OPTIONS)
+    assert sum(told["probabilities"].values()) == pytest.approx(1)
+    assert min(told["probabilities"].values()) >= 0.2 / 3 - 1e-9
+    assert told["propensity"] == told["probabilities"][told["action"]]
+    assert (told["model_version"], told["variant"], told["fallback"]) == ("filer:1", None, False)
+    row = Decision.objects.get(id=told["decision_id"])
+    assert (row.action, row.propensity, row.unit, row.step_number) == (told["action"], told["propensity"], "ann", 2)
+    assert (row.agent_version, row.model_version, row.policy_name) == (version, base_version, None)
+    assert (row.temperature, row.epsilon, row.exposure, row.episode.external_id) == (0.5, 0.2, None, "e1")
+    assert {a["action"]: a["probability"] for a in row.alternatives} == told["probabilities"]
+    # p from the policy back: the model's own probability is the logged confidence.
+    weights = {name: (share - 0.2 / 3) ** 0.5 for name, share in told["probabilities"].items()}
+    assert row.confidence == pytest.approx(weights[row.action] / sum(weights.values()), abs=1e-6)
+
+
+def test_actions_are_drawn_from_the_policy(agent, by, base_version):
+    answers = decide(by=by, agent="filer", items=[item() for _ in range(256)], rng=random.Random(0))
+    policy = dict(zip(answers[0].options, answers[0].probabilities, strict=True))
+    for option, share in policy.items():
+        found = sum(a.action == option for a in answers) / len(answers)
+        assert found == pytest.approx(share, abs=4 * (share * (1 - share) / len(answers)) ** 0.5 + 1e-9)
+    assert Decision.objects.count() == 256
+
+
+def test_a_batch_is_answered_in_order_and_by_what_was_learned(agent, by, base_version, api):
+    rows = labelled(60, 9)
+    answers = api("route:read").post(
+        "agents/filer/decide", [{"state": {"text": row["prompt"]}} for row in rows]
+    ).json()["answers"]  # fmt: skip
+    assert len(answers) == 60
+    best = [max(a["probabilities"], key=a["probabilities"].get) for a in answers]
+    hits = sum(guess == row["answer"] for guess, row in zip(best, rows, strict=True))
+    assert hits >= 24  # guessing gives 20: and a shuffled order would, too
+
+
+def test_a_repeated_id_gets_the_recorded_answer(agent, by, base_version):
+    own = uuid7()
+    first = decide(by=by, agent="filer", items=[item(id=own)])[0]
+    again = decide(by=by, agent="filer", items=[item(), item(id=own)])
+    assert (again[1].decision_id, again[1].action, again[1].propensity) == (own, first.action, first.propensity)
+    assert Decision.objects.count() == 2
+    with pytest.raises(IdConflict):
+        decide(by=by, agent="filer", items=[item("other text", id=own)])
+    with pytest.raises(IdConflict):
+        decide(by=by, agent="filer", items=[item("other text", id=own), item(id=own)])
+    twice = uuid7()
+    with pytest.raises(IdConflict):
+        decide(by=by, agent="filer", items=[item(id=twice), item("other text", id=twice)])
+    assert Decision.objects.count() == 2
+    first, again = decide(by=by, agent="filer", items=[item(id=twice), item(id=twice)])
+    assert first == again
+    assert Decision.objects.count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_id_at_the_same_moment_gets_one_answer(api, agent, by, challenger, base_version, at_once):
+    """Alone and within a batch, of which the rest is each caller's own. An experiment runs: exposures count too."""
+    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
+    client = api("route:read")
+    for shared in range(1, 7):
+        ids = [str(uuid7()) for _ in range(shared)]
+
+        def ask(ids=ids):
+            own = [{"state": {"text": "hotel"}}] if len(ids) > 1 else []
+            sent = [{"id": one, "state": {"text": "flight hotel"}, "unit": one} for one in ids] + own
+            answer = client.post("agents/filer/decide", sent if own else sent[0])
+            assert answer.status_code == 201, answer.content
+            return [json.dumps(one) for one in (answer.json()["answers"] if own else [answer.json()])]
+
+        told = at_once(8, ask)
+        assert len({tuple(answers[:shared]) for answers in told}) == 1
+        stored = {str(row.id): row for row in Decision.objects.filter(id__in=ids)}
+        for one in map(json.loads, told[0][:shared]):
+            row = stored[one["decision_id"]]
+            assert (row.action, row.propensity) == (one["action"], one["propensity"])
+    assert Decision.objects.count() == sum(range(1, 7)) + 5 * 8
+    assert Exposure.objects.count() == Decision.objects.count()
+
+
+def test_an_experiment_exposes_each_unit_once_and_keeps_it(agent, by, challenger, base_version):
+    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
+    units = [f"unit-{n % 20}" for n in range(60)]
+    answers = decide(by=by, agent="filer", items=[item(unit=unit) for unit in units])
+    assert Exposure.objects.count() == 20
+    arms = {}
+    for unit, answer in zip(units, answers, strict=True):
+        assert arms.setdefault(unit, answer.arm) == answer.arm
+        assert answer.model_version == (challenger if answer.arm == "treatment" else base_version)
+        assert answer.assignment_probability == 0.5
+    assert set(arms.values()) == {"control", "treatment"}
+    for decision in Decision.objects.select_related("exposure"):
+        assert (decision.exposure.unit, decision.exposure.arm) == (decision.unit, arms[decision.unit])
+        assert decision.exposure.exposed_at <= decision.recorded_at
+    decide(by=by, agent="filer", items=[item(unit="unit-0")])
+    assert Exposure.objects.count() == 20
+
+
+def test_the_control_answers_for_a_treatment_that_cannot(agent, by, base_version, broken_treatment):
+    broken_treatment()
+    answers = decide(by=by, agent="filer", items=[item(unit=f"unit-{n}") for n in range(30)])
+    assert {answer.model_version for answer in answers} == {base_version}
+    treated = [answer for answer in answers if answer.arm == "treatment"]
+    assert treated
+    for answer in answers:
+        assert answer.fallback == (answer.arm == "treatment")
+    assert set(Exposure.objects.values_list("arm", "served_arm", "fallback", "version")) == {
+        ("control", "control", False, base_version.id),
+        ("treatment", "control", True, base_version.id),
+    }
+
+
+def test_the_control_answers_for_one_unit_alone_as_well(agent, by, base_version, broken_treatment):
+    """With one item the model server's whole answer is an error."""
+    broken_treatment(treatment_share=0.99)
+    answers = [decide(by=by, agent="filer", items=[item(unit=f"unit-{n}")])[0] for n in range(3)]
+    assert {answer.model_version for answer in answers} == {base_version}
+    assert any(answer.fallback for answer in answers)
+
+
+def test_a_version_is_loaded_before_it_gets_traffic(agent, by, challenger, base_version, api):
+    """And one that cannot be loaded gets none, by hand or in an experiment."""
+
+    def is_loaded():
+        return model_server.client().get(f"/v1/models/{challenger.artifact.digest}").json()["loaded"]
+
+    client, address = api("admin"), f"versions/{challenger.id}/promote"
+    folder = artifact_path(challenger.artifact.digest)
+    folder.rename(folder.with_name("elsewhere"))
+    for refused in (client.post(address), client.post("experiments", {"treatment": str(challenger.id)})):
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "backend_refused")
+    assert get_champion(agent.registered_model) == base_version
+    assert not Experiment.objects.exists()
+    folder.with_name("elsewhere").rename(folder)
+    assert not is_loaded()
+    assert client.post(address).status_code == 200
+    assert is_loaded()
+
+
+def test_a_champion_that_cannot_answer_is_an_error_and_nothing_is_recorded(agent, by, challenger, api):
+    move_alias(by=by, version=challenger, name="champion")
+    shutil.rmtree(artifact_path(challenger.artifact.digest))
+    answer = api("route:read").post("agents/filer/decide", {"state": {"text": "x"}})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "backend_unavailable")
+    assert not Decision.objects.exists()
+
+
+def test_without_a_server_the_answer_is_an_error_and_nothing_is_recorded(agent, by, base_version, settings):
+    settings.MODEL_SERVER_URL = "http://127.0.0.1:1"
+    model_server.client.cache_clear()
+    with pytest.raises(BackendUnavailable):
+        decide(by=by, agent="filer", items=[item()])
+    assert not Decision.objects.exists()
+    assert not Exposure.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({"state": {}}, {"state.text"}),
+        ([{"state": {}}, {"state": {"text": "x"}, "options": ["a", "b"]}], {"items[0].state.text", "items[1].options"}),
+        ({"state": {"text": "x"}, "id": "0195e1d8-1111-4111-8111-111111111111"}, {"id"}),
+        ([{"state": {"text": "x"}}] * 257, set()),
+    ],
+    ids=["missing field", "several", "id", "too many"],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_asked(api, agent, base_version, body, fields):
+    answer = api("route:read").post("agents/filer/decide", body)
+    assert answer.status_code == 400
+    assert {fault["field"] for fault in answer.json()["error"]["fields"]} == fields
+    assert not Decision.objects.exists()
+
+
+def test_an_agent_without_a_model_says_so(api, agent):
+    answer = api("route:read").post("agents/filer/decide", json.loads('{"state": {"text": "x"}}'))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "no_champion")
+
+
+def test_a_question_that_no_model_could_answer_is_the_askers_fault(api, agent, by, base_version, challenger):
+    setup = AgentSetup("{{ text }}", options=list(OPTIONS), max_prompt_tokens=5000)
+    create_agent_version(by=by, agent=agent, setup=setup)
+    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
+    short, long = {"state": {"text": "flight"}}, {"state": {"text": "flight " * 3000}}
+    answer = api("route:read").post("agents/filer/decide", [short, long])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "backend_refused")
+    assert [fault["field"] for fault in answer.json()["error"]["fields"]] == ["items[1]"]
+    assert not Decision.objects.exists()
+    assert not Exposure.objects.exists()
