@@ -65,8 +65,8 @@ def fill(rows: int, now: Any) -> Any:
     """Two workspaces with one agent each; returns the first."""
     from django.db import connection
 
-    from decisions.agents.services import current_reward_spec
     from decisions.partitions.partitioning import ensure_partitions, month_start
+    from decisions.rewards.specs import current_reward_spec
     from tests.factories import (
         AgentFactory,
         AgentVersionFactory,

@@ -8,13 +8,13 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
-from decisions.agents.services import current_reward_spec
 from decisions.ingest.item_ends import spread_outcomes
 from decisions.models import Agent
 from decisions.partitions.partitioning import ensure_partitions
 from decisions.partitions.retention import drop_old_months
 from decisions.rewards.calculate import reckon_rewards
 from decisions.rewards.maturing import mature_outcomes
+from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.registry import job_kind
 from jobs.services import enqueue_job

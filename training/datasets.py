@@ -11,12 +11,12 @@ from typing import Any
 from django.db import connection, transaction
 
 from decisions.agents.prompts import render_prompt
-from decisions.agents.services import current_reward_spec
 from decisions.erasure.erasing import hold_off_erasures
 from decisions.gateway.exploration import model_probabilities
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.models.tombstones import NOT_ERASED
 from decisions.rewards.components import VERDICT_VALUES, normalise, total
+from decisions.rewards.specs import current_reward_spec
 from models_registry.models import Artifact, ArtifactKind
 from models_registry.services import store_artifact
 from training.errors import EmptyDataset

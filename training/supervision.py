@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 
-from decisions.agents.services import current_reward_spec
+from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind

@@ -1,41 +1,28 @@
-"""Agents, reward specs and labels: what people set up and judge."""
+"""Agents and their versions: what people set up."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from django.db import transaction
 from django.db.models import Max
 
 from decisions.agents.actions import check_schema
-from decisions.agents.current import space_of
 from decisions.agents.kinds import FIVE, KINDS, action_schema, state_schema
 from decisions.agents.prompts import template_fields
-from decisions.errors import Erased, InvalidRewardSpec, InvalidTemplate
-from decisions.ingest.feedback import record_feedback
-from decisions.ingest.schemas import FeedbackIn
+from decisions.errors import InvalidTemplate
 from decisions.models import (
     ActionSpaceKind,
     Agent,
     AgentKind,
     AgentVersion,
-    Decision,
-    Feedback,
-    Label,
-    RewardSpec,
-    Verdict,
 )
-from decisions.models.tombstones import ERASED_HASH
-from decisions.rewards.calculate import SQL_COMPONENTS
-from decisions.rewards.components import COMPONENTS
+from decisions.rewards.specs import DEFAULT_COMPONENTS, create_reward_spec
 from models_registry.services import register_model
 from workspaces.actors import Actor
-from workspaces.errors import Conflict, FieldFault, InvalidInput
+from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 from workspaces.services import record_audit
 
@@ -53,18 +40,6 @@ class AgentSetup:
     max_completion_tokens: int = 16
     temperature: float = 1.0
     epsilon: float = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class ComponentSetup:
-    name: str
-    weight: float = 1.0
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-
-# Weights that keep sums and products far from the ends of a float8.
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
-DEFAULT_COMPONENTS = (ComponentSetup("verdict", 1.0),)
 
 
 def kind_setup(kind: str) -> AgentSetup:
@@ -181,155 +156,3 @@ def create_agent_version(*, by: Actor, agent: Agent, setup: AgentSetup) -> Agent
     )
     record_audit(by=by, action="agent_version.created", target=f"agent_version:{version.id}")
     return version
-
-
-@transaction.atomic
-def create_reward_spec(*, by: Actor, agent: Agent, components: Sequence[ComponentSetup]) -> RewardSpec:
-    """The next reward spec of the agent. Raises InvalidRewardSpec with every fault."""
-    faults = []
-    names = [component.name for component in components]
-    if not components:
-        faults.append(FieldFault("components", "none given", "at least one component"))
-    for index, name in enumerate(names):
-        if name not in COMPONENTS:
-            faults.append(FieldFault(f"components[{index}].name", f"{name!r} is unknown", ", ".join(COMPONENTS)))
-        elif name not in SQL_COMPONENTS:
-            known = ", ".join(SQL_COMPONENTS)
-            faults.append(FieldFault(f"components[{index}].name", f"{name} is for fresh decisions only", known))
-        elif names.index(name) != index:
-            faults.append(FieldFault(f"components[{index}].name", f"{name} stands twice", "each component once"))
-    for index, component in enumerate(components):
-        if component.weight != 0 and not SMALLEST_WEIGHT <= abs(component.weight) <= LARGEST_WEIGHT:
-            faults.append(
-                FieldFault(
-                    f"components[{index}].weight",
-                    f"{component.weight} is out of range",
-                    f"0, or {SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g} up or down",
-                )
-            )
-    if faults:
-        raise InvalidRewardSpec("The reward spec is not usable.", faults=faults)
-    plain = [{"name": c.name, "weight": c.weight, "parameters": dict(c.parameters)} for c in components]
-    Agent.objects.select_for_update().get(id=agent.id)
-    last = agent.reward_specs.aggregate(last=Max("number"))["last"] or 0
-    spec = RewardSpec(workspace=by.workspace, agent=agent, number=last + 1, components=plain)
-    content = msgspec.json.encode([plain, spec.clamp, spec.low, spec.high], order="deterministic")
-    spec.spec_hash = hashlib.sha256(content).hexdigest()
-    spec.save(force_insert=True)
-    record_audit(by=by, action="reward_spec.created", target=f"reward_spec:{spec.id}")
-    return spec
-
-
-def current_reward_spec(agent: Agent) -> RewardSpec:
-    return agent.reward_specs.order_by("-number")[0]
-
-
-@transaction.atomic
-def label_decision(
-    *, by: Actor, decision: Decision, verdict: str, corrected_action: Any = None, note: str = ""
-) -> Label:
-    """A reviewer's judgement, and the feedback that rewards read, in one transaction. Raises InvalidInput, Erased."""
-    if bytes(decision.content_hash) == ERASED_HASH:
-        raise Erased.of([decision.id], field="decision_id")
-    faults = []
-    if verdict not in Verdict.values:
-        faults.append(FieldFault("verdict", f"{verdict!r} is unknown", ", ".join(Verdict.values)))
-    if corrected_action is not None and verdict not in {Verdict.CORRECTED, Verdict.OVERRIDDEN}:
-        faults.append(FieldFault("corrected_action", f"given with {verdict}", "only with corrected or overridden"))
-    space = space_of(decision.agent_version)
-    offered = decision.options if space.kind == ActionSpaceKind.CHOICE else None
-    if corrected_action is not None and offered is not None and corrected_action not in offered:
-        faults.append(FieldFault("corrected_action", f"{corrected_action!r} was not offered", "an offered option"))
-    if corrected_action is not None and space.kind != ActionSpaceKind.CHOICE:
-        faults += [
-            replace(fault, field=fault.field.replace("action", "corrected_action", 1))
-            for fault in space.action_faults(corrected_action, options=decision.options, state=decision.state)
-        ]
-    if corrected_action is not None and corrected_action == decision.action:
-        faults.append(FieldFault("corrected_action", "is what was decided", "another option, or confirm"))
-    if faults:
-        raise InvalidInput("The label is not usable.", faults=faults)
-    label = Label.objects.create(
-        workspace=by.workspace,
-        decision=decision,
-        reviewer=by.user,
-        verdict=verdict,
-        corrected_action=corrected_action,
-        note=note,
-    )
-    outcome = record_feedback(
-        by=by,
-        items=[
-            (
-                0,
-                FeedbackIn(
-                    metric="verdict", value=verdict, decision_id=decision.id, idempotency_key=f"label:{label.id}"
-                ),
-            )
-        ],
-    )
-    assert not outcome.errors, outcome.errors
-    return label
-
-
-@transaction.atomic
-def judge_decision(*, by: Actor, decision: Decision, verdict: str, correction: Any = None) -> Label:
-    """A label from what an app sends: a correction may be the right action, the fields of it that were wrong, or words.
-
-    The same judgement twice makes one label. Raises InvalidInput, with `correction` as the field.
-    """
-    note, corrected = "", correction
-    if isinstance(correction, Mapping) and isinstance(decision.action, Mapping):
-        corrected = {**decision.action, **correction}
-    elif isinstance(correction, str) and not isinstance(decision.action, str):
-        note, corrected = correction, None
-    last = Label.objects.filter(decision=decision).order_by("-id").first()
-    if last is not None and (last.verdict, last.corrected_action, last.note) == (verdict, corrected, note):
-        return last
-    try:
-        return label_decision(by=by, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
-    except InvalidInput as error:
-        names = {"verdict": "feedback", "corrected_action": "correction"}
-        faults = [
-            replace(fault, field=re.sub(r"^\w+", lambda name: names.get(name[0], name[0]), fault.field))
-            for fault in error.faults
-        ]
-        raise InvalidInput(error.message, faults=faults) from error
-
-
-WITHDRAWN = "verdict_withdrawn"
-"""The metric of the feedback that takes a label's verdict back."""
-
-
-@transaction.atomic
-def withdraw_label(*, by: Actor, decision: Decision) -> Label:
-    """Takes back the decision's newest label, which must be the actor's own; what was judged before counts again.
-
-    Feedback is append-only: another one supersedes the label's, so that rewards no longer read it. Raises
-    Conflict, Erased.
-    """
-    if bytes(decision.content_hash) == ERASED_HASH:
-        raise Erased.of([decision.id], field="decision_id")
-    label = Label.objects.select_for_update().filter(decision=decision).order_by("-id").first()
-    if label is None or by.user is None or label.reviewer_id != by.user.pk:
-        raise Conflict("There is no label of yours to take back: it is gone, or someone judged after you.")
-    key = f"label:{label.id}"
-    fed = Feedback.objects.filter(decision=decision, idempotency_key=key).values_list("id", flat=True).get()
-    outcome = record_feedback(
-        by=by,
-        items=[
-            (
-                0,
-                FeedbackIn(
-                    metric=WITHDRAWN,
-                    value=label.verdict,
-                    decision_id=decision.id,
-                    supersedes=fed,
-                    idempotency_key=f"withdrawn:{label.id}",
-                ),
-            )
-        ],
-    )
-    assert not outcome.errors, outcome.errors
-    label.delete()
-    return label

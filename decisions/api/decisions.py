@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from decisions.agents import services
+from decisions.agents.services import AgentSetup, create_agent, kind_setup, kind_unit
 from decisions.api.serializers import (
     ONE_OR_MORE_ANSWERS,
     AgentCreateSerializer,
@@ -32,6 +32,7 @@ from decisions.ingest.decisions import record_decisions
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import MAX_ITEMS, DecideItem, DecisionIn, FeedbackIn
+from decisions.labelling.labels import label_decision
 from decisions.models import Agent, Decision
 from decisions.queries.by_name import find_page_of_unit
 from workspaces.errors import FieldFault, InvalidInput
@@ -68,11 +69,9 @@ def body_of(struct: type[msgspec.Struct], *, most: int = MAX_ITEMS) -> dict[str,
     return {"application/json": struct_schema(struct, most)}
 
 
-def _setup(kind: str, fields: dict[str, Any]) -> services.AgentSetup:
+def _setup(kind: str, fields: dict[str, Any]) -> AgentSetup:
     """As given; what was left out is the kind's own where no prompt template was given."""
-    return (
-        services.AgentSetup(**fields) if "prompt_template" in fields else replace(services.kind_setup(kind), **fields)
-    )
+    return AgentSetup(**fields) if "prompt_template" in fields else replace(kind_setup(kind), **fields)
 
 
 class AgentList(generics.ListCreateAPIView[Agent]):
@@ -90,12 +89,12 @@ class AgentList(generics.ListCreateAPIView[Agent]):
         given.is_valid(raise_exception=True)
         fields = dict(given.validated_data)
         kind = fields.pop("kind")
-        agent = services.create_agent(
+        agent = create_agent(
             by=acting(request),
             slug=fields.pop("slug"),
             name=fields.pop("name"),
             kind=kind,
-            unit=fields.pop("unit", None) or services.kind_unit(kind),
+            unit=fields.pop("unit", None) or kind_unit(kind),
             setup=_setup(kind, fields),
         )
         return Response(AgentSerializer(agent).data, status=201)
@@ -254,7 +253,7 @@ class DecisionLabels(APIView):
         decision = generics.get_object_or_404(Decision.objects.for_workspace(acting(request).workspace), pk=pk)
         given = LabelSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        label = services.label_decision(by=acting(request), decision=decision, **given.validated_data)
+        label = label_decision(by=acting(request), decision=decision, **given.validated_data)
         return Response(LabelSerializer(label).data, status=201)
 
 

@@ -14,13 +14,13 @@ from django.utils import timezone
 from msgspec import UNSET, Meta, UnsetType
 
 from decisions.agents.kinds.expectations import expected_minutes
-from decisions.agents.services import judge_decision
 from decisions.erasure.names import CHANGE, ITEM, find_erased
 from decisions.errors import Erased, IdConflict, IdNotUsable
 from decisions.ingest.batches import Kept, Outcome, check_id, check_moment, content_hash
 from decisions.ingest.decoding import ItemError, fault_of
 from decisions.ingest.item_ends import spread_outcomes
 from decisions.ingest.schemas import Count, Moment, Name, Share, Text
+from decisions.labelling.labels import judge_decision
 from decisions.models import Decision, Item, ItemOutcome, Project, StatusChange, Verdict
 from decisions.models.tombstones import ERASED_HASH
 from workspaces.actors import Actor

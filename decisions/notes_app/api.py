@@ -17,11 +17,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.agents.kinds import FIVE
-from decisions.agents.services import judge_decision
 from decisions.api.export import NDJSON, JsonLines
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.item_ends import Spread, count_waiting, spread_outcomes
 from decisions.labelling.items import judge_status_change
+from decisions.labelling.labels import judge_decision
 from decisions.models import AgentKind, Decision, Verdict
 from decisions.notes_app import ledger as notes_ledger
 from decisions.queries.export import ExportChoice, export_lines

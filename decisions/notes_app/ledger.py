@@ -16,11 +16,11 @@ import msgspec
 from django.db.models import Prefetch
 
 from decisions.agents.kinds import KINDS
-from decisions.agents.services import WITHDRAWN
 from decisions.errors import UnknownAgent
 from decisions.ingest.decisions import record_decisions
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import DecisionIn
+from decisions.labelling.labels import WITHDRAWN
 from decisions.models import Agent, Decision, Item, Label, Project, Reward, StatusChange
 from decisions.queries.export import ExportChoice, export_rows
 from decisions.queries.lineage import UNUSED, Use, find_uses

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from decisions.agents.services import label_decision, withdraw_label
+from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.models import Agent, Decision, Label, Verdict
 from decisions.queries import browse
 from decisions.queries.browse import Filters, parse_filters

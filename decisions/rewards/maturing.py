@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from django.db.models import Count, Exists, OuterRef
 from django.utils import timezone
 
-from decisions.agents.services import current_reward_spec
 from decisions.models import Agent, Decision
 from decisions.rewards.calculate import rewards_as_of
+from decisions.rewards.specs import current_reward_spec
 from models_registry.errors import NoExperiment
 from models_registry.experiments import MaturedUnit, RequestCounts, consume_observations
 from models_registry.guardrails import GuardrailPlan, read_guardrails

@@ -15,14 +15,9 @@ from django.db import connection
 from django.urls import reverse
 from django.utils import timezone
 
-from decisions.agents.services import (
-    ComponentSetup,
-    create_reward_spec,
-    current_reward_spec,
-    label_decision,
-    withdraw_label,
-)
+from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
 from project import attention, ledger_counts, page_urls
 from project.home import Home, Station, read_home
 from project.ledger_counts import Count, count_ledger

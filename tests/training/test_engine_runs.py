@@ -15,9 +15,9 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from decisions.agents.services import current_reward_spec
 from decisions.models import Decision, Feedback
 from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import StaleFence
 from jobs.models import Job, JobState

@@ -8,11 +8,11 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from decisions.agents.services import current_reward_spec
 from decisions.erasure.erasing import Person
 from decisions.models import Decision
 from decisions.models.tombstones import ERASED_HASH
 from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
 from models_registry.artifacts import artifact_path, remove_folder, store_root

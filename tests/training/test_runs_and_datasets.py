@@ -6,9 +6,9 @@ import json
 import pytest
 from django.db import IntegrityError, transaction
 
-from decisions.agents.services import ComponentSetup, create_reward_spec, current_reward_spec
 from decisions.gateway.exploration import acting_policy
 from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
 from jobs.models import Job
 from jobs.runner import claim_job
 from models_registry import artifacts

@@ -14,12 +14,13 @@ from typing import Any
 
 from django.conf import settings
 
-from decisions.agents.services import AgentSetup, create_agent, create_agent_version, current_reward_spec
+from decisions.agents.services import AgentSetup, create_agent, create_agent_version
 from decisions.gateway.decide import decide
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecideItem, FeedbackIn
 from decisions.models import Agent, AgentVersion, Decision
 from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import Defer, JobCancelled, Permanent
 from models_registry.models import ModelVersion

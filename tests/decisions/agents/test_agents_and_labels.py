@@ -2,15 +2,11 @@
 
 import pytest
 
-from decisions.agents.services import (
-    AgentSetup,
-    create_agent_version,
-    current_reward_spec,
-    label_decision,
-    withdraw_label,
-)
+from decisions.agents.services import AgentSetup, create_agent_version
+from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.models import Agent, AgentVersion, Feedback, Label, Reward
 from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.specs import current_reward_spec
 from tests.factories import DecisionFactory
 from workspaces.actors import person
 from workspaces.errors import Conflict, InvalidInput

@@ -16,11 +16,12 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.agents.kinds import KINDS
-from decisions.agents.services import current_reward_spec, label_decision
+from decisions.labelling.labels import label_decision
 from decisions.models import Decision
 from decisions.models.tombstones import ERASED_HASH
 from decisions.queries.export import ExportChoice, ExportReport, export_lines, export_rows
 from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.specs import current_reward_spec
 from tests.factories import (
     AgentFactory,
     AgentVersionFactory,

@@ -5,9 +5,9 @@ import datetime as dt
 import pytest
 from django.utils import timezone
 
-from decisions.agents.services import ComponentSetup, create_reward_spec
 from decisions.rewards import maturing
 from decisions.rewards.maturing import mature_outcomes
+from decisions.rewards.specs import ComponentSetup, create_reward_spec
 from models_registry.experiments import ExperimentPlan, Router, start_experiment
 from models_registry.models import Exposure, Observation, Phase
 from models_registry.promotion import stop_experiment

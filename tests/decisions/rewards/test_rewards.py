@@ -10,13 +10,13 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decisions.agents.services import ComponentSetup, create_reward_spec, current_reward_spec
 from decisions.errors import InvalidRewardSpec
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
 from decisions.models import Feedback, Reward
 from decisions.rewards.calculate import SQL_COMPONENTS, reckon_rewards, rewards_as_of
 from decisions.rewards.components import COMPONENTS, ComponentError, Observed, normalise, total
+from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
 from decisions.tasks import queue_nightly_rewards
 from jobs.models import Job
 from jobs.runner import run_job

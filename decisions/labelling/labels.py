@@ -1,0 +1,136 @@
+"""Labels: a reviewer's judgement of a decision, and the feedback that says the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from django.db import transaction
+
+from decisions.agents.current import space_of
+from decisions.errors import Erased
+from decisions.ingest.feedback import record_feedback
+from decisions.ingest.schemas import FeedbackIn
+from decisions.models import (
+    ActionSpaceKind,
+    Decision,
+    Feedback,
+    Label,
+    Verdict,
+)
+from decisions.models.tombstones import ERASED_HASH
+from workspaces.actors import Actor
+from workspaces.errors import Conflict, FieldFault, InvalidInput
+
+
+@transaction.atomic
+def label_decision(
+    *, by: Actor, decision: Decision, verdict: str, corrected_action: Any = None, note: str = ""
+) -> Label:
+    """A reviewer's judgement, and the feedback that rewards read, in one transaction. Raises InvalidInput, Erased."""
+    if bytes(decision.content_hash) == ERASED_HASH:
+        raise Erased.of([decision.id], field="decision_id")
+    faults = []
+    if verdict not in Verdict.values:
+        faults.append(FieldFault("verdict", f"{verdict!r} is unknown", ", ".join(Verdict.values)))
+    if corrected_action is not None and verdict not in {Verdict.CORRECTED, Verdict.OVERRIDDEN}:
+        faults.append(FieldFault("corrected_action", f"given with {verdict}", "only with corrected or overridden"))
+    space = space_of(decision.agent_version)
+    offered = decision.options if space.kind == ActionSpaceKind.CHOICE else None
+    if corrected_action is not None and offered is not None and corrected_action not in offered:
+        faults.append(FieldFault("corrected_action", f"{corrected_action!r} was not offered", "an offered option"))
+    if corrected_action is not None and space.kind != ActionSpaceKind.CHOICE:
+        faults += [
+            replace(fault, field=fault.field.replace("action", "corrected_action", 1))
+            for fault in space.action_faults(corrected_action, options=decision.options, state=decision.state)
+        ]
+    if corrected_action is not None and corrected_action == decision.action:
+        faults.append(FieldFault("corrected_action", "is what was decided", "another option, or confirm"))
+    if faults:
+        raise InvalidInput("The label is not usable.", faults=faults)
+    label = Label.objects.create(
+        workspace=by.workspace,
+        decision=decision,
+        reviewer=by.user,
+        verdict=verdict,
+        corrected_action=corrected_action,
+        note=note,
+    )
+    outcome = record_feedback(
+        by=by,
+        items=[
+            (
+                0,
+                FeedbackIn(
+                    metric="verdict", value=verdict, decision_id=decision.id, idempotency_key=f"label:{label.id}"
+                ),
+            )
+        ],
+    )
+    assert not outcome.errors, outcome.errors
+    return label
+
+
+@transaction.atomic
+def judge_decision(*, by: Actor, decision: Decision, verdict: str, correction: Any = None) -> Label:
+    """A label from what an app sends: a correction may be the right action, the fields of it that were wrong, or words.
+
+    The same judgement twice makes one label. Raises InvalidInput, with `correction` as the field.
+    """
+    note, corrected = "", correction
+    if isinstance(correction, Mapping) and isinstance(decision.action, Mapping):
+        corrected = {**decision.action, **correction}
+    elif isinstance(correction, str) and not isinstance(decision.action, str):
+        note, corrected = correction, None
+    last = Label.objects.filter(decision=decision).order_by("-id").first()
+    if last is not None and (last.verdict, last.corrected_action, last.note) == (verdict, corrected, note):
+        return last
+    try:
+        return label_decision(by=by, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
+    except InvalidInput as error:
+        names = {"verdict": "feedback", "corrected_action": "correction"}
+        faults = [
+            replace(fault, field=re.sub(r"^\w+", lambda name: names.get(name[0], name[0]), fault.field))
+            for fault in error.faults
+        ]
+        raise InvalidInput(error.message, faults=faults) from error
+
+
+WITHDRAWN = "verdict_withdrawn"
+"""The metric of the feedback that takes a label's verdict back."""
+
+
+@transaction.atomic
+def withdraw_label(*, by: Actor, decision: Decision) -> Label:
+    """Takes back the decision's newest label, which must be the actor's own; what was judged before counts again.
+
+    Feedback is append-only: another one supersedes the label's, so that rewards no longer read it. Raises
+    Conflict, Erased.
+    """
+    if bytes(decision.content_hash) == ERASED_HASH:
+        raise Erased.of([decision.id], field="decision_id")
+    label = Label.objects.select_for_update().filter(decision=decision).order_by("-id").first()
+    if label is None or by.user is None or label.reviewer_id != by.user.pk:
+        raise Conflict("There is no label of yours to take back: it is gone, or someone judged after you.")
+    key = f"label:{label.id}"
+    fed = Feedback.objects.filter(decision=decision, idempotency_key=key).values_list("id", flat=True).get()
+    outcome = record_feedback(
+        by=by,
+        items=[
+            (
+                0,
+                FeedbackIn(
+                    metric=WITHDRAWN,
+                    value=label.verdict,
+                    decision_id=decision.id,
+                    supersedes=fed,
+                    idempotency_key=f"withdrawn:{label.id}",
+                ),
+            )
+        ],
+    )
+    assert not outcome.errors, outcome.errors
+    label.delete()
+    return label
