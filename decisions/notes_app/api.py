@@ -25,15 +25,9 @@ from decisions.labelling.labels import judge_decision
 from decisions.models import AgentKind, Decision, Verdict
 from decisions.notes_app import ledger as notes_ledger
 from decisions.queries.export import ExportChoice, export_lines
-from decisions.queries.readiness import (
-    Reckoned,
-    add_up,
-    as_plain,
-    count_training_stats,
-    count_unreckoned,
-    find_specs,
-    reckon_pending,
-)
+from decisions.queries.readiness import add_up, as_plain, count_training_stats
+from decisions.rewards.pending import Reckoned, count_unreckoned, reckon_pending
+from decisions.rewards.specs import find_specs
 from workspaces.authentication import ApiKeyAuthentication, InternalKeyAuthentication, WorkspaceSessionAuthentication
 from workspaces.errors import FieldFault, InvalidInput, NotFound
 from workspaces.models import Scope

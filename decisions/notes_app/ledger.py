@@ -24,7 +24,8 @@ from decisions.labelling.labels import WITHDRAWN
 from decisions.models import Agent, Decision, Item, Label, Project, Reward, StatusChange
 from decisions.queries.export import ExportChoice, export_rows
 from decisions.queries.lineage import UNUSED, Use, find_uses
-from decisions.queries.readiness import find_specs, reckon_pending
+from decisions.rewards.pending import reckon_pending
+from decisions.rewards.specs import find_specs
 from models_registry.models import ModelVersion
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput

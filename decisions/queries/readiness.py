@@ -1,4 +1,4 @@
-"""Rewards on request, and how far an agent's decisions are from being enough to train on."""
+"""How far an agent's decisions are from being enough to train on."""
 
 from __future__ import annotations
 
@@ -7,23 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
-from django.utils import timezone
 
-from decisions.models import Agent, RewardSpec
-from decisions.rewards.calculate import count_pending, reckon_rewards
+from decisions.models import Agent
+from decisions.rewards.specs import find_specs
 from workspaces.models import Workspace
 
 BLOCK = 100
 """Decisions are counted towards training in blocks of this many."""
 ENOUGH_DECISIONS, ENOUGH_REWARDED = 100, 50
-
-
-@dataclass(frozen=True, slots=True)
-class Reckoned:
-    """`processed` reward versions were written; `errors` of them hold a component that failed, and have no value."""
-
-    processed: int
-    errors: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +31,6 @@ class Stats:
         return self.decisions >= ENOUGH_DECISIONS and self.rewarded >= ENOUGH_REWARDED
 
 
-_FAILED = """
-SELECT count(*) FROM decisions_reward
- WHERE spec_id = %s AND computed_at >= %s AND value IS NULL AND jsonb_path_exists(components, '$.*.error')
-"""
 # Each by one index from end to end, none by a sort of the ledger. A reward counts by its newest version. What the two
 # NOT EXISTS also ask is implied, but not to the planner: few rows are left to set the others against.
 _DECISIONS = "SELECT agent_id, count(*) FROM decisions_decision WHERE agent_id = ANY(%s) GROUP BY agent_id"
@@ -66,32 +53,6 @@ SELECT d.agent_id, count(*)
   JOIN decisions_decision d ON d.id = v.decision_id
  WHERE d.agent_id = ANY(%s) GROUP BY d.agent_id
 """
-
-
-def find_specs(workspace: Workspace, kind: str | None = None) -> list[RewardSpec]:
-    """The current reward spec of each agent, of one kind or of all."""
-    agents = Agent.objects.for_workspace(workspace)
-    if kind is not None:
-        agents = agents.filter(kind=kind)
-    return list(RewardSpec.objects.filter(agent__in=agents).order_by("agent_id", "-number").distinct("agent_id"))
-
-
-def reckon_pending(specs: Iterable[RewardSpec]) -> Reckoned:
-    """Everything that waits, however much; an agent's rewards in one transaction. Again at once: nothing."""
-    processed = errors = 0
-    for spec in specs:
-        started = timezone.now()
-        written = reckon_rewards(spec)
-        processed += written
-        if written:
-            with connection.cursor() as cursor:
-                cursor.execute(_FAILED, [spec.id, started])
-                errors += int(cursor.fetchone()[0])
-    return Reckoned(processed, errors)
-
-
-def count_unreckoned(specs: Iterable[RewardSpec]) -> int:
-    return sum(count_pending(spec) for spec in specs)
 
 
 def count_training_stats(workspace: Workspace, kind: str | None = None) -> dict[str, Stats]:

@@ -20,6 +20,7 @@ from decisions.rewards.calculate import SQL_COMPONENTS
 from decisions.rewards.components import COMPONENTS
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault
+from workspaces.models import Workspace
 from workspaces.services import record_audit
 
 
@@ -74,3 +75,11 @@ def create_reward_spec(*, by: Actor, agent: Agent, components: Sequence[Componen
 
 def current_reward_spec(agent: Agent) -> RewardSpec:
     return agent.reward_specs.order_by("-number")[0]
+
+
+def find_specs(workspace: Workspace, kind: str | None = None) -> list[RewardSpec]:
+    """The current reward spec of each agent, of one kind or of all."""
+    agents = Agent.objects.for_workspace(workspace)
+    if kind is not None:
+        agents = agents.filter(kind=kind)
+    return list(RewardSpec.objects.filter(agent__in=agents).order_by("agent_id", "-number").distinct("agent_id"))

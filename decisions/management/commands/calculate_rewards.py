@@ -10,7 +10,8 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from decisions.ingest.item_ends import spread_outcomes
 from decisions.models import AgentKind
-from decisions.queries.readiness import Reckoned, find_specs, reckon_pending
+from decisions.rewards.pending import Reckoned, reckon_pending
+from decisions.rewards.specs import find_specs
 from workspaces.models import Workspace
 
 EXIT_FAILED_COMPONENTS, EXIT_BAD_INPUT = 1, 2
