@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from decisions.api.decisions import IngestView, body_of
 from decisions.api.serializers import OutcomeSerializer
 from decisions.ingest.decoding import BodyDecoder
-from decisions.labelling.items import StatusChangeIn, record_status_changes
+from decisions.ingest.items import StatusChangeIn, record_status_changes
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import raw_body

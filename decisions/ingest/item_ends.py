@@ -1,6 +1,6 @@
 """An item's end reaches all its decisions: feedback for each of them, written by one statement.
 
-`decisions.labelling.items` spreads a change when it is reported. A decision that comes later marks the change again
+`decisions.ingest.items` spreads a change when it is reported. A decision that comes later marks the change again
 (`mark_late_decisions`, in the transaction that records it), and the next spread, at the latest the nightly one, finds
 it. Spreading twice writes nothing twice: ids and keys follow from change, decision and metric.
 """

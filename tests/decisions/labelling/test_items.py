@@ -10,7 +10,7 @@ from django.utils import timezone
 from decisions.agents.kinds.expectations import METRICS, expected_minutes
 from decisions.erasure.erasing import Person, erase_decisions, find_decisions
 from decisions.ingest.item_ends import count_waiting, spread_outcomes
-from decisions.labelling.items import StatusChangeIn, record_status_changes
+from decisions.ingest.items import StatusChangeIn, record_status_changes
 from decisions.models import Feedback, Item, Project, StatusChange
 from decisions.tasks import RECKON_REWARDS
 from jobs.models import Job
@@ -125,7 +125,7 @@ class TestAnEnd:
         assert StatusChange.objects.count() == 2
 
     def test_it_takes_the_same_statements_for_many_decisions(self, by, agent, django_assert_max_num_queries):
-        from decisions.labelling.items import StatusChangeIn, record_status_changes
+        from decisions.ingest.items import StatusChangeIn, record_status_changes
 
         for number in range(40):
             DecisionFactory(agent=agent, item_ref=f"n{number % 4}")
