@@ -17,9 +17,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from decisions.labelling.labels import label_decision, withdraw_label
+from decisions.labelling.queue import find_unjudged
 from decisions.models import Agent, Decision, Label, Verdict
 from decisions.queries import browse
 from decisions.queries.browse import Filters, parse_filters
+from decisions.queries.chart import count_by_time
 from decisions.queries.decision_shown import Shown, show_decision
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
@@ -97,7 +99,7 @@ def decision_list(request: PageRequest) -> HttpResponse:
         "rows": _show(request, page.ids),
         "filters": filters,
         "chips": _chips(filters, agents, search),
-        "chart": None if before else browse.count_by_time(request.workspace, filters, search=search, found=page),
+        "chart": None if before else count_by_time(request.workspace, filters, search=search, found=page),
         "words": search.words,
         "look": browse.NAMED if search.by else browse.LOOK,
         "agents": agents,
@@ -159,7 +161,7 @@ def _queue(
 ) -> dict[str, Any]:
     """`held`: what the page shows next; `gone`: what it has let go of, whatever the ledger knows of it by now."""
     without = held | gone
-    queue = browse.find_unjudged(request.workspace, filters, size=max(0, AHEAD - len(held)), without=without)
+    queue = find_unjudged(request.workspace, filters, size=max(0, AHEAD - len(held)), without=without)
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     mine = Label.objects.for_workspace(request.workspace).filter(reviewer=request.user, id__gte=uuid7_bound(midnight))
     done = mine.values("decision").distinct().count()

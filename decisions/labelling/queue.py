@@ -1,0 +1,34 @@
+"""What waits for a label, the most uncertain first."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from decisions.models.tombstones import NOT_ERASED
+from decisions.queries.browse import QUEUE_LOOK, UNJUDGED, Filters, Look
+from workspaces.models import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What waits for a label, the most uncertain first. `waiting` counts the whole look; `more`: the ledger goes on."""
+
+    ids: tuple[uuid.UUID, ...]
+    waiting: int
+    more: bool
+
+
+def find_unjudged(workspace: Workspace, filters: Filters, *, size: int, without: Collection[uuid.UUID] = ()) -> Queue:
+    """The next `size` decisions to label, leaving out those that the asker holds already. One statement."""
+    look = Look(workspace, replace(filters, verdict=UNJUDGED), most=QUEUE_LOOK)
+    look.put(NOT_ERASED)
+    look.columns.add("confidence")
+    look.values["limit"] = size + len(without)
+    rows = look.run(
+        "d.id, count(*) OVER ()", "ORDER BY coalesce(d.confidence, 2), d.id DESC LIMIT %(limit)s", judged=True
+    )
+    ids = tuple(row[0] for row in rows if row[0] not in without)[:size]
+    waiting = rows[0][1] if rows else 0
+    return Queue(ids, waiting, more=waiting == QUEUE_LOOK)
