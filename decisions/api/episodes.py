@@ -11,14 +11,14 @@ from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from decisions.api.decisions import IngestListView, body_of
-from decisions.api.episode_serializers import (
+from decisions.api.batches import IngestListView, body_of
+from decisions.api.serializers.batches import OutcomeSerializer
+from decisions.api.serializers.episodes import (
     EpisodeDetailSerializer,
     EpisodeSerializer,
     FoundSerializer,
     StepSerializer,
 )
-from decisions.api.serializers import OutcomeSerializer
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.episode_facts import record_episodes
 from decisions.ingest.episodes import Totals, find_steps, find_totals

@@ -6,8 +6,8 @@ from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 
-from decisions.api.decisions import IngestView, body_of
-from decisions.api.serializers import OutcomeSerializer
+from decisions.api.batches import IngestView, body_of
+from decisions.api.serializers.batches import OutcomeSerializer
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.items import StatusChangeIn, record_status_changes
 from workspaces.models import Scope

@@ -2,13 +2,13 @@
 
 from django.urls import path
 
-from decisions.api import decisions, episodes, export, items
+from decisions.api import agents, decisions, episodes, export, items
 
 urlpatterns = [
     path("decisions", decisions.DecisionList.as_view(), name="api-decisions"),
     path("feedback", decisions.FeedbackCreate.as_view(), name="api-feedback"),
-    path("agents/<slug:slug>/decide", decisions.Decide.as_view(), name="api-decide"),
-    path("agents", decisions.AgentList.as_view(), name="api-agents"),
+    path("agents/<slug:slug>/decide", agents.Decide.as_view(), name="api-decide"),
+    path("agents", agents.AgentList.as_view(), name="api-agents"),
     path("decisions/export", export.DecisionExport.as_view(), name="api-decisions-export"),
     path("decisions/<uuid:pk>", decisions.DecisionDetail.as_view(), name="api-decision"),
     path("decisions/<uuid:pk>/labels", decisions.DecisionLabels.as_view(), name="api-decision-labels"),

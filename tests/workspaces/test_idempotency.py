@@ -77,7 +77,7 @@ class TestRepeats:
 
     def test_a_failure_inside_leaves_neither_effect_nor_answer(self, client, monkeypatch):
         with monkeypatch.context() as broken:
-            broken.setattr("decisions.api.decisions.IngestView.answer", lambda *_: 1 / 0)  # after the row was written
+            broken.setattr("decisions.api.batches.IngestView.answer", lambda *_: 1 / 0)  # after the row was written
             assert client.post("decisions", body(), **KEY).status_code == 500
         assert not Decision.objects.exists()
         assert client.post("decisions", body(), **KEY).status_code == 201
@@ -209,7 +209,7 @@ class TestAtOnce:
         assert client.post("decisions", sent, **KEY).json() == json.loads(kept.pop())
 
     def test_a_second_one_is_refused_while_the_first_is_answered(self, client, monkeypatch):
-        from decisions.api.decisions import IngestView
+        from decisions.api.batches import IngestView
 
         answer, entered, go_on = IngestView.answer, threading.Event(), threading.Event()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from decisions.api.serializers import DecisionSerializer
+from decisions.api.serializers.decisions import DecisionSerializer
 from decisions.models import Episode, Step
 
 

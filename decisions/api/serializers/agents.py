@@ -1,4 +1,4 @@
-"""What the ledger's endpoints answer, for DRF and for OpenAPI."""
+"""What the endpoints of agents answer, for DRF and for OpenAPI."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 from drf_spectacular.utils import PolymorphicProxySerializer
 from rest_framework import serializers
 
-from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion, Decision, Feedback, Label, Reward
-from workspaces.openapi import FaultSerializer
+from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion
 from workspaces.serializers import StrictBody
 
 
@@ -59,103 +58,6 @@ class AgentCreateSerializer(StrictBody):
     max_completion_tokens = serializers.IntegerField(min_value=1, max_value=32_768, required=False)
     temperature = serializers.FloatField(required=False)
     epsilon = serializers.FloatField(required=False)
-
-
-class DecisionSerializer(serializers.ModelSerializer[Decision]):
-    agent = serializers.CharField(source="agent.slug")
-    agent_version = serializers.IntegerField(source="agent_version.number")
-    model_version = serializers.SerializerMethodField()
-    variant = serializers.SerializerMethodField()
-
-    class Meta:
-        model = Decision
-        fields = [
-            "id",
-            "agent",
-            "agent_version",
-            "state",
-            "options",
-            "action",
-            "next_state",
-            "confidence",
-            "completion",
-            "reasoning",
-            "alternatives",
-            "propensity",
-            "temperature",
-            "epsilon",
-            "model_version",
-            "policy_name",
-            "variant",
-            "unit",
-            "episode",
-            "step_number",
-            "external_id",
-            "item_ref",
-            "project_ref",
-            "user_ref",
-            "latency_ms",
-            "tokens_in",
-            "tokens_out",
-            "cost",
-            "observed_at",
-            "recorded_at",
-        ]
-
-    def get_model_version(self, decision: Decision) -> str | None:
-        return str(decision.model_version) if decision.model_version else None
-
-    def get_variant(self, decision: Decision) -> str | None:
-        return decision.exposure.arm if decision.exposure else None
-
-
-class FeedbackSerializer(serializers.ModelSerializer[Feedback]):
-    value = serializers.JSONField()
-
-    class Meta:
-        model = Feedback
-        fields = ["id", "metric", "value", "source", "observed_at", "recorded_at", "supersedes"]
-
-
-class LabelSerializer(serializers.ModelSerializer[Label]):
-    class Meta:
-        model = Label
-        fields = ["id", "verdict", "corrected_action", "note", "created_at"]
-        read_only_fields = ["id", "created_at"]
-
-
-class RewardSerializer(serializers.ModelSerializer[Reward]):
-    spec = serializers.IntegerField(source="spec.number")
-
-    class Meta:
-        model = Reward
-        fields = ["spec", "version", "value", "raw", "components", "computed_at"]
-
-
-class DecisionDetailSerializer(DecisionSerializer):
-    feedback = FeedbackSerializer(many=True)
-    labels = LabelSerializer(many=True)
-    rewards = RewardSerializer(many=True)
-
-    class Meta(DecisionSerializer.Meta):
-        fields = [*DecisionSerializer.Meta.fields, "feedback", "labels", "rewards"]
-
-
-class KeptSerializer(serializers.Serializer[Any]):
-    index = serializers.IntegerField()
-    id = serializers.UUIDField()
-    duplicate = serializers.BooleanField(help_text="True when the same item was recorded before")
-
-
-class ItemErrorSerializer(serializers.Serializer[Any]):
-    index = serializers.IntegerField()
-    code = serializers.CharField()
-    fields = FaultSerializer(many=True)  # type: ignore[assignment]
-
-
-class OutcomeSerializer(serializers.Serializer[Any]):
-    kept = KeptSerializer(many=True)
-    errors = ItemErrorSerializer(many=True)  # type: ignore[assignment]
 
 
 class AnswerSerializer(serializers.Serializer[Any]):

@@ -1,0 +1,87 @@
+"""What the endpoints of decisions answer, for DRF and for OpenAPI."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from decisions.models import Decision, Feedback, Label, Reward
+
+
+class DecisionSerializer(serializers.ModelSerializer[Decision]):
+    agent = serializers.CharField(source="agent.slug")
+    agent_version = serializers.IntegerField(source="agent_version.number")
+    model_version = serializers.SerializerMethodField()
+    variant = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Decision
+        fields = [
+            "id",
+            "agent",
+            "agent_version",
+            "state",
+            "options",
+            "action",
+            "next_state",
+            "confidence",
+            "completion",
+            "reasoning",
+            "alternatives",
+            "propensity",
+            "temperature",
+            "epsilon",
+            "model_version",
+            "policy_name",
+            "variant",
+            "unit",
+            "episode",
+            "step_number",
+            "external_id",
+            "item_ref",
+            "project_ref",
+            "user_ref",
+            "latency_ms",
+            "tokens_in",
+            "tokens_out",
+            "cost",
+            "observed_at",
+            "recorded_at",
+        ]
+
+    def get_model_version(self, decision: Decision) -> str | None:
+        return str(decision.model_version) if decision.model_version else None
+
+    def get_variant(self, decision: Decision) -> str | None:
+        return decision.exposure.arm if decision.exposure else None
+
+
+class FeedbackSerializer(serializers.ModelSerializer[Feedback]):
+    value = serializers.JSONField()
+
+    class Meta:
+        model = Feedback
+        fields = ["id", "metric", "value", "source", "observed_at", "recorded_at", "supersedes"]
+
+
+class LabelSerializer(serializers.ModelSerializer[Label]):
+    class Meta:
+        model = Label
+        fields = ["id", "verdict", "corrected_action", "note", "created_at"]
+        read_only_fields = ["id", "created_at"]
+
+
+class RewardSerializer(serializers.ModelSerializer[Reward]):
+    spec = serializers.IntegerField(source="spec.number")
+
+    class Meta:
+        model = Reward
+        fields = ["spec", "version", "value", "raw", "components", "computed_at"]
+
+
+class DecisionDetailSerializer(DecisionSerializer):
+    feedback = FeedbackSerializer(many=True)
+    labels = LabelSerializer(many=True)
+    rewards = RewardSerializer(many=True)
+
+    class Meta(DecisionSerializer.Meta):
+        fields = [*DecisionSerializer.Meta.fields, "feedback", "labels", "rewards"]
