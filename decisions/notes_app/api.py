@@ -23,7 +23,7 @@ from decisions.ingest.item_ends import Spread, count_waiting, spread_outcomes
 from decisions.labelling.items import judge_status_change
 from decisions.labelling.labels import judge_decision
 from decisions.models import AgentKind, Decision, Verdict
-from decisions.notes_app import ledger as notes_ledger
+from decisions.notes_app import ledger
 from decisions.queries.export import ExportChoice, export_lines
 from decisions.queries.readiness import add_up, as_plain, count_training_stats
 from decisions.rewards.pending import Reckoned, count_unreckoned, reckon_pending
@@ -141,14 +141,14 @@ class Record(NotesView):
     )
     def post(self, request: Request) -> Response:
         try:
-            given = msgspec.convert(body_of(request), notes_ledger.NotesDecision)
+            given = msgspec.convert(body_of(request), ledger.NotesDecision)
         except msgspec.ValidationError as error:
             raise InvalidInput("The decision is not usable.", faults=[fault_of(error)]) from error
         if given.agent_type not in AgentKind.values:
             fault = FieldFault("agentType", f"{given.agent_type[:100]!r} is unknown", "one of " + ", ".join(FIVE))
             raise InvalidInput("The kind of agent is unknown.", faults=[fault])
-        decision = notes_ledger.record_notes_decision(by=acting(request), given=given)
-        return Response(notes_ledger.describe_decisions(decision.workspace, [decision.id])[0], status=201)
+        decision = ledger.record_notes_decision(by=acting(request), given=given)
+        return Response(ledger.describe_decisions(decision.workspace, [decision.id])[0], status=201)
 
 
 class Decisions(NotesView):
@@ -169,7 +169,7 @@ class Decisions(NotesView):
     def get(self, request: Request) -> Response:
         chosen = read_choice(request, most=LIST_LIMIT)
         workspace = acting(request).workspace
-        return Response(notes_ledger.list_notes_decisions(workspace=workspace, chosen=chosen))
+        return Response(ledger.list_notes_decisions(workspace=workspace, chosen=chosen))
 
     @extend_schema(
         operation_id="notes_reward_decisions",
@@ -178,7 +178,7 @@ class Decisions(NotesView):
         responses={200: JSON},
     )
     def post(self, request: Request) -> Response:
-        rewarded = notes_ledger.reward_decisions(by=acting(request), ids=_ids(body_of(request).get("decisionIds")))
+        rewarded = ledger.reward_decisions(by=acting(request), ids=_ids(body_of(request).get("decisionIds")))
         return Response(
             {
                 "updated": len(rewarded),
@@ -413,7 +413,7 @@ class DecisionFeedback(NotesView):
         if decision is None or (given.user_id and decision.user_ref and given.user_id != decision.user_ref):
             raise NotFound("There is no such decision here.")
         judge_decision(by=by, decision=decision, verdict=verdict, correction=given.correction)
-        return Response(notes_ledger.describe_decisions(by.workspace, [decision.id])[0])
+        return Response(ledger.describe_decisions(by.workspace, [decision.id])[0])
 
 
 class StatusChangeFeedback(NotesView):
@@ -430,8 +430,8 @@ class StatusChangeFeedback(NotesView):
     def patch(self, request: Request, id: str) -> Response:
         by = acting(request)
         given, verdict = _judgement(request)
-        change = notes_ledger.find_change(by.workspace, id)
+        change = ledger.find_change(by.workspace, id)
         if change is None:
             raise NotFound("There is no such change of status here.")
         changed = judge_status_change(by=by, change=change, verdict=verdict, correction=given.correction)
-        return Response(notes_ledger.describe_change(changed))
+        return Response(ledger.describe_change(changed))
