@@ -1,10 +1,17 @@
-"""Job kinds: the upper floors register handlers here, so that this floor need not know them."""
+"""Job kinds: the upper floors register handlers here, so that this floor need not know them.
+
+The module `tasks` of every app does that. It is imported by whoever first asks for a kind, in every process that
+enqueues or runs jobs; a command that does neither never loads what jobs need.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from django.utils.module_loading import autodiscover_modules
 
 if TYPE_CHECKING:
     from jobs.context import JobContext
@@ -22,7 +29,18 @@ class Kind:
     on_end: Callable[[Any], None] | None
 
 
-KINDS: dict[str, Kind] = {}
+_KINDS: dict[str, Kind] = {}
+
+
+def list_kinds() -> dict[str, Kind]:
+    """Every kind by its name."""
+    _load_tasks()
+    return _KINDS
+
+
+@cache
+def _load_tasks() -> None:
+    autodiscover_modules("tasks")
 
 
 def job_kind(
@@ -31,9 +49,9 @@ def job_kind(
     """Decorator. The handler takes a JobContext and returns the job's result (a JSON object or None)."""
 
     def register(handler: Handler) -> Handler:
-        if name in KINDS:
+        if name in _KINDS:
             raise ValueError(f"job kind {name} is registered twice")
-        KINDS[name] = Kind(name, handler, queue, on_end)
+        _KINDS[name] = Kind(name, handler, queue, on_end)
         return handler
 
     return register

@@ -15,7 +15,7 @@ from jobs.context import JobContext
 from jobs.errors import Defer, JobCancelled, Permanent, StaleFence
 from jobs.hints import send_hint
 from jobs.models import Job, JobState
-from jobs.registry import KINDS
+from jobs.registry import list_kinds
 from jobs.services import notify_end
 
 logger = structlog.get_logger(__name__)
@@ -46,7 +46,7 @@ def run_job(job_id: uuid.UUID) -> JobState | None:
     if job is None:
         return None
     context = JobContext(job)
-    kind = KINDS.get(job.kind)
+    kind = list_kinds().get(job.kind)
     with structlog.contextvars.bound_contextvars(job_id=str(job.id), kind=job.kind, fence=job.fence):
         try:
             if kind is None:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from jobs import hints
 from jobs.errors import AlreadyFinished
 from jobs.models import TERMINAL, Job, JobState, Outbox
-from jobs.registry import KINDS
+from jobs.registry import list_kinds
 from workspaces.models import Workspace
 
 
@@ -31,7 +31,7 @@ def enqueue_job(
 
     With a `dedupe_key` that was used before, returns the job that is there. Raises KeyError for an unknown kind.
     """
-    queue = KINDS[kind].queue
+    queue = list_kinds()[kind].queue
     job = Job(
         kind=kind,
         workspace=workspace,
@@ -70,6 +70,6 @@ def request_cancel(*, job_id: uuid.UUID) -> Job:
 
 def notify_end(job: Job) -> None:
     """Tells the job's kind, inside the ending transaction, that it ended without success."""
-    kind = KINDS.get(job.kind)
+    kind = list_kinds().get(job.kind)
     if kind is not None and kind.on_end is not None:
         kind.on_end(job)

@@ -6,7 +6,4 @@ class ProjectConfig(AppConfig):
 
     def ready(self) -> None:
         # Every process that enqueues must know the broker: without an application Celery would ask a default one.
-        import project.celery
-
-        # Job kinds register themselves; whoever enqueues needs them known, not only the worker.
-        import project.tasks  # noqa: F401
+        import project.celery  # noqa: F401

@@ -6,11 +6,14 @@ import os
 from django.core.wsgi import get_wsgi_application
 from django.urls import get_resolver
 
+from jobs.registry import list_kinds
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 application = get_wsgi_application()
 # What is loaded now stays for the life of the process. A batch makes so many objects that the collector would go
 # through all of it several times for each, which took more CPU than recording the batch.
 get_resolver().url_patterns  # noqa: B018 - loads every view
+list_kinds()  # and what jobs need, which whoever enqueues asks for
 gc.collect()
 gc.freeze()
 # And it looks for cycles after ten thousand new objects instead of seven hundred: an answered request leaves few.

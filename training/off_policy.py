@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from models_registry.statistics.intervals import Interval, clustered_mean
 
@@ -291,7 +291,7 @@ def _count_errors(weight: Floats, labels: NDArray[np.int64]) -> float:
     away = abs(found.mean - 1.0)
     if found.clusters < 2 or away < _ROUNDING:
         return 0.0
-    error = (found.high - found.mean) / float(t.ppf(0.975, found.clusters - 1))
+    error = (found.high - found.mean) / float(stdtrit(found.clusters - 1, 0.975))
     return away / error if error > 0.0 else math.inf
 
 

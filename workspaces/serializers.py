@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Any
 
 from django.utils import timezone
 from rest_framework import serializers
 
 from workspaces.models import ApiKey, Scope
-from workspaces.services import MAX_OVERLAP, is_live
-
-MAX_LIFE = dt.timedelta(days=3652)
+from workspaces.services import MAX_LIFE, MAX_OVERLAP, is_live
 
 
 class StrictBody(serializers.Serializer[Any]):

@@ -22,6 +22,7 @@ from workspaces.row_cache import STAMP, RowCache
 
 PREFIX_BYTES = 6
 SECRET_BYTES = 32  # 256 bits
+MAX_LIFE = dt.timedelta(days=3652)
 MAX_OVERLAP = dt.timedelta(days=30)
 LAST_USED_GRAIN = dt.timedelta(minutes=1)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 
 DISPLAY_MIN_UNITS_PER_ARM = 50
 DISPLAY_PLAN = 5000
@@ -52,7 +52,7 @@ def clustered_mean(values: ArrayLike, clusters: ArrayLike, confidence: float = 0
         return Interval(mean, -math.inf, math.inf, value.size, count)
     sums = np.bincount(group, weights=value - mean, minlength=count)
     error = math.sqrt(count / (count - 1) * float((sums**2).sum())) / value.size
-    reach = float(t.ppf(0.5 + confidence / 2.0, count - 1)) * error
+    reach = float(stdtrit(count - 1, 0.5 + confidence / 2.0)) * error
     return Interval(mean, mean - reach, mean + reach, value.size, count)
 
 
@@ -79,7 +79,7 @@ def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interva
     _check_confidence(confidence)
     if n == 0:
         return Interval(math.nan, 0.0, 1.0, 0, 0)
-    z = float(norm.ppf(0.5 + confidence / 2.0))
+    z = float(ndtri(0.5 + confidence / 2.0))
     centre = (successes + z * z / 2.0) / (n + z * z)
     reach = z / (n + z * z) * math.sqrt(successes * (n - successes) / n + z * z / 4.0)
     mean = successes / n

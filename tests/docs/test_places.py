@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.registry import KINDS
+from jobs.registry import list_kinds
 from project.celery import app
 from tests.docs.blocks import DOCS, PAGES, ROOT, code_words
 
@@ -50,7 +50,7 @@ def missing_place(word: str) -> str | None:
 def missing_name(word: str) -> str | None:
     """Why this dotted name leads nowhere; None when it does, or when the word is none of ours."""
     named = DOTTED.match(word)
-    if named is None or named[1] in KINDS or named[1] in app.tasks or re.search(r"\.(?:py|md|html)$", named[1]):
+    if named is None or named[1] in list_kinds() or named[1] in app.tasks or re.search(r"\.(?:py|md|html)$", named[1]):
         return None
     parts = named[1].split(".")
     for end in range(len(parts), 0, -1):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.registry import KINDS, job_kind
+from jobs.registry import job_kind, list_kinds
 from project.celery import app
 
 
@@ -24,7 +24,7 @@ def kind() -> Iterator[Callable[..., str]]:
 
     yield register
     for name in made:
-        del KINDS[name]
+        del list_kinds()[name]
 
 
 @pytest.fixture

@@ -6,18 +6,19 @@ import json
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from decisions.ingest.item_ends import spread_outcomes
 from decisions.models import AgentKind
 from decisions.rewards.pending import Reckoned, reckon_pending
 from decisions.rewards.specs import find_specs
+from workspaces.commands import UncheckedCommand
 from workspaces.models import Workspace
 
 EXIT_FAILED_COMPONENTS, EXIT_BAD_INPUT = 1, 2
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Reckons every reward that waits. Exit codes: 0 done, 1 some rewards hold a component that failed, "
         "2 the workspace is unknown or has no such agent."

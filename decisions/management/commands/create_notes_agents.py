@@ -6,18 +6,19 @@ import json
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from decisions.agents.kinds import FIVE
 from decisions.agents.services import create_notes_agents
 from decisions.models import Agent
 from workspaces.actors import system
+from workspaces.commands import UncheckedCommand
 from workspaces.models import Workspace
 
 EXIT_BAD_INPUT = 2
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = "Makes the notes app's five agents where they are missing. Exit codes: 0 made, 2 the workspace is unknown."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -8,16 +8,17 @@ from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import OperationalError
 from django.utils import timezone
 
 from decisions.partitions.retention import drop_old_months
+from workspaces.commands import UncheckedCommand
 
 EXIT_BUSY, EXIT_BAD_INPUT = 1, 2
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Drops whole old months of the ledger, of all workspaces. "
         "Exit codes: 0 done, 1 the tables are in use, try again, 2 no number of months."

@@ -8,17 +8,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from decisions.models import Agent, AgentKind
 from decisions.queries.export import FORMATS, ExportChoice, ExportReport, export_lines
+from workspaces.commands import UncheckedCommand
 from workspaces.models import Workspace
 
 EXIT_NOTHING, EXIT_BAD_INPUT = 1, 2
 PROGRESS_EVERY = 10_000
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Writes rewarded decisions as JSON lines, newest first. "
         "Exit codes: 0 written, 1 nothing matched (no file is written), 2 the input is not usable."

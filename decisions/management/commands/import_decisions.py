@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -21,6 +21,7 @@ from decisions.importers.reading import UnusableFile, find_files
 from decisions.importers.records import Refusal, Refused, parse_moment
 from decisions.importers.running import Order, Report, Unusable, Watch, import_decisions
 from workspaces.actors import system
+from workspaces.commands import UncheckedCommand
 from workspaces.models import Workspace
 
 EXIT_SOME_REFUSED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
@@ -35,7 +36,7 @@ def moment(text: str) -> dt.datetime:
         raise argparse.ArgumentTypeError(error.reason) from error
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Imports decisions with their episodes, steps and feedback. The same file again changes nothing; an import "
         "that was cut off goes on. Exit codes: 0 all is in, 1 some records were refused (each is named with its "

@@ -6,16 +6,17 @@ import json
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from decisions.models import AgentKind
 from decisions.queries.readiness import ENOUGH_DECISIONS, ENOUGH_REWARDED, add_up, as_plain, count_training_stats
+from workspaces.commands import UncheckedCommand
 from workspaces.models import Workspace
 
 EXIT_NOT_READY, EXIT_BAD_INPUT = 1, 2
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Counts a kind of agent's decisions, verdicts and rewards. "
         "Exit codes: 0 enough to train on, 1 not yet, 2 the workspace is unknown or has no such agent."

@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import transaction
 
 from decisions.models import Decision
@@ -15,12 +15,13 @@ from jobs.sweeper import resume_alone
 from project.demo.loop import KIND
 from project.demo.start import WorkspaceInUse, start_demo
 from workspaces.actors import system
+from workspaces.commands import UncheckedCommand
 from workspaces.models import Membership, Role, User, Workspace
 from workspaces.passwords import FIRST_ADMIN, keep_one_time_password
 from workspaces.services import create_workspace
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Makes the first admin (with a one-time password, printed once) and a workspace if there are none, and starts "
         "the demo world if the ledger is empty. Running it again changes nothing."

@@ -6,13 +6,14 @@ import json
 import sys
 from typing import Any, NoReturn
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from rich.console import Console
 
 from jobs.following import EXIT_INTERRUPTED, follow_job, result_console
 from jobs.models import Job, JobState
 from project.demo.loop import KIND
 from project.demo.report import print_report
+from workspaces.commands import UncheckedCommand
 from workspaces.models import User
 from workspaces.passwords import FIRST_ADMIN, one_time_file
 
@@ -20,7 +21,7 @@ EXIT_NOT_BETTER = 1
 EXIT_NO_RESULT = 2
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Follows the demo world's loop. Exit codes: 0 the trained model is better, 1 it is not, "
         "2 the loop did not end with a result, 130 interrupted: the loop goes on."

@@ -5,25 +5,24 @@ import os
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from project.embedded.errors import EmbeddedError, PortTakenError
 from project.embedded.instance import run_instance
 from project.embedded.layout import Layout, locate_var
 from project.embedded.programs import Plan, plan_instance
 from project.embedded.valkey import is_port_free, pick_port
+from workspaces.commands import UncheckedCommand
 
 DEFAULT_PORT = 8000
 PORTS_TO_TRY = 20
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Starts databases, migrations, web, workers and model server; stays until Ctrl-C or SIGTERM stops them all. "
         "Exit codes: 0 stopped; 1 a part failed; 2 the port is taken; 3 already running; with --once the demo's own."
     )
-    # The checks need the database, which is not there before we have started it.
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--once", action="store_true", help="run the demo to its end, print its result, and stop")

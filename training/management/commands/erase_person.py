@@ -8,12 +8,13 @@ import time
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from jobs.runner import run_job
 from training.erasure import preview_erasure, read_person, start_erasure
 from training.models import Erasure
 from workspaces.actors import system
+from workspaces.commands import UncheckedCommand
 from workspaces.errors import InvalidInput
 from workspaces.models import Workspace
 
@@ -21,7 +22,7 @@ EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 LOOK_SECONDS = 0.5
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Erases a person from the ledger and marks what was made of their data (docs/erasure.md). "
         "Exit codes: 0 erased or counted, 1 it did not end well, 2 the input is not usable."

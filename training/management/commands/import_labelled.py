@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from msgspec import Meta
 
 from decisions.models import Agent
 from training.datasets import import_labelled
 from workspaces.actors import system
+from workspaces.commands import UncheckedCommand
 
 EXIT_BAD_INPUT = 2
 SHOWN = 20
@@ -31,7 +32,7 @@ class Row(msgspec.Struct, forbid_unknown_fields=True):
     group: str | None = None
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Imports JSON lines {id, prompt, options, answer, group?} as a labelled dataset. "
         "Exit codes: 0 imported, 2 the file or the agent is not usable (every fault is named, nothing is written)."

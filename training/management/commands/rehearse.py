@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from rich.console import Console
 
 from jobs.errors import AlreadyFinished
@@ -19,12 +19,13 @@ from training.rehearsal.services import cancel_rehearsal, start_rehearsal
 from training.rehearsal.source import Source, SourceError, read_source
 from training.rehearsal.text import print_report, print_split
 from workspaces.actors import system
+from workspaces.commands import UncheckedCommand
 from workspaces.models import Role, User
 
 EXIT_NOT_BETTER, EXIT_BAD_INPUT, EXIT_NO_RESULT = 1, 2, 3
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Rehearses the loop on labelled texts: a base taught from a few labels decides, learns from feedback on its "
         "own decisions alone, and is compared with what every label would have given. Kept in a workspace of its own. "

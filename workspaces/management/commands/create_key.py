@@ -7,19 +7,19 @@ import json
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from workspaces.actors import system
+from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 from workspaces.models import Scope, Workspace
-from workspaces.serializers import MAX_LIFE
-from workspaces.services import create_api_key
+from workspaces.services import MAX_LIFE, create_api_key
 
 EXIT_BAD_INPUT = 2
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = (
         "Makes an API key and prints it once. Exit codes: 0 made, 2 the workspace, a scope or the time is not usable."
     )

@@ -7,9 +7,10 @@ import json
 import sys
 from typing import Any, NoReturn
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from workspaces.actors import Actor, system
+from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 from workspaces.models import ApiKey, Workspace
 from workspaces.serializers import KeySerializer
@@ -18,7 +19,7 @@ from workspaces.services import revoke_api_key, rotate_api_key
 EXIT_BAD_INPUT = 2
 
 
-class Command(BaseCommand):
+class Command(UncheckedCommand):
     help = "Lists, rotates or revokes API keys. Exit codes: 0 done, 2 the workspace or the key is unknown or not live."
 
     def add_arguments(self, parser: CommandParser) -> None:
