@@ -460,13 +460,20 @@ class FeedbackFactory(DjangoModelFactory[Feedback]):
 
 
 class LabelFactory(DjangoModelFactory[Label]):
+    """With the feedback that says the same."""
+
     class Meta:
         model = Label
+        skip_postgeneration_save = True
 
     decision = factory.SubFactory(DecisionFactory)
     workspace = factory.SelfAttribute("decision.workspace")
     reviewer = factory.SubFactory(UserFactory)
     verdict = Verdict.CONFIRMED
+
+    @factory.post_generation
+    def fed_back(self, create: bool, extracted: Any, **more: Any) -> None:
+        FeedbackFactory(decision=self.decision, value=str(self.verdict), idempotency_key=f"label:{self.id}")
 
 
 class RewardFactory(DjangoModelFactory[Reward]):

@@ -13,6 +13,7 @@ from decisions.agents.current import space_of
 from decisions.errors import Erased
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
+from decisions.labelling.verdicts import VERDICT, WITHDRAWN, find_verdict, label_key, label_of
 from decisions.models import (
     ActionSpaceKind,
     Decision,
@@ -29,7 +30,9 @@ from workspaces.errors import Conflict, FieldFault, InvalidInput
 def label_decision(
     *, by: Actor, decision: Decision, verdict: str, corrected_action: Any = None, note: str = ""
 ) -> Label:
-    """A reviewer's judgement, and the feedback that rewards read, in one transaction. Raises InvalidInput, Erased."""
+    """A reviewer's judgement, and the feedback that says the same, in one transaction. Said again by the same reviewer
+    while it counts, it is the same label. Raises InvalidInput, Erased.
+    """
     if bytes(decision.content_hash) == ERASED_HASH:
         raise Erased.of([decision.id], field="decision_id")
     faults = []
@@ -50,6 +53,12 @@ def label_decision(
         faults.append(FieldFault("corrected_action", "is what was decided", "another option, or confirm"))
     if faults:
         raise InvalidInput("The label is not usable.", faults=faults)
+    # Two presses of one key come at the same moment: the second waits here and finds the first one's label.
+    Decision.objects.select_for_update(no_key=True).only("id").get(id=decision.id)
+    if (last := _said_last(decision)) is not None:
+        same = (last.reviewer_id, last.verdict, last.corrected_action, last.note)
+        if same == (by.user.pk if by.user else None, verdict, corrected_action, note):
+            return last
     label = Label.objects.create(
         workspace=by.workspace,
         decision=decision,
@@ -63,9 +72,7 @@ def label_decision(
         items=[
             (
                 0,
-                FeedbackIn(
-                    metric="verdict", value=verdict, decision_id=decision.id, idempotency_key=f"label:{label.id}"
-                ),
+                FeedbackIn(metric=VERDICT, value=verdict, decision_id=decision.id, idempotency_key=label_key(label)),
             )
         ],
     )
@@ -73,20 +80,23 @@ def label_decision(
     return label
 
 
+def _said_last(decision: Decision) -> Label | None:
+    """The label that wrote the verdict that counts. Asks the ledger anew."""
+    fresh = Decision.objects.only("id", "workspace_id").prefetch_related("feedback", "labels").get(id=decision.id)
+    return label_of(find_verdict(fresh), fresh.labels.all())
+
+
 @transaction.atomic
 def judge_decision(*, by: Actor, decision: Decision, verdict: str, correction: Any = None) -> Label:
     """A label from what an app sends: a correction may be the right action, the fields of it that were wrong, or words.
 
-    The same judgement twice makes one label. Raises InvalidInput, with `correction` as the field.
+    Raises InvalidInput, with `correction` as the field.
     """
     note, corrected = "", correction
     if isinstance(correction, Mapping) and isinstance(decision.action, Mapping):
         corrected = {**decision.action, **correction}
     elif isinstance(correction, str) and not isinstance(decision.action, str):
         note, corrected = correction, None
-    last = Label.objects.filter(decision=decision).order_by("-id").first()
-    if last is not None and (last.verdict, last.corrected_action, last.note) == (verdict, corrected, note):
-        return last
     try:
         return label_decision(by=by, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
     except InvalidInput as error:
@@ -96,10 +106,6 @@ def judge_decision(*, by: Actor, decision: Decision, verdict: str, correction: A
             for fault in error.faults
         ]
         raise InvalidInput(error.message, faults=faults) from error
-
-
-WITHDRAWN = "verdict_withdrawn"
-"""The metric of the feedback that takes a label's verdict back."""
 
 
 @transaction.atomic
@@ -114,8 +120,7 @@ def withdraw_label(*, by: Actor, decision: Decision) -> Label:
     label = Label.objects.select_for_update().filter(decision=decision).order_by("-id").first()
     if label is None or by.user is None or label.reviewer_id != by.user.pk:
         raise Conflict("There is no label of yours to take back: it is gone, or someone judged after you.")
-    key = f"label:{label.id}"
-    fed = Feedback.objects.filter(decision=decision, idempotency_key=key).values_list("id", flat=True).get()
+    fed = Feedback.objects.get(decision=decision, idempotency_key=label_key(label)).id
     outcome = record_feedback(
         by=by,
         items=[

@@ -20,8 +20,15 @@ from decisions.errors import UnknownAgent
 from decisions.ingest.decisions import record_decisions
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import DecisionIn
-from decisions.labelling.labels import WITHDRAWN
-from decisions.models import Agent, Decision, Item, Label, Project, Reward, StatusChange
+from decisions.labelling.verdicts import (
+    VERDICT,
+    WITHDRAWN,
+    find_verdict,
+    given_at,
+    label_of,
+    list_standing,
+)
+from decisions.models import Agent, Decision, Item, Project, Reward, StatusChange
 from decisions.queries.export import ExportChoice, export_rows
 from decisions.queries.lineage import UNUSED, Use, find_uses
 from decisions.rewards.pending import reckon_pending
@@ -150,7 +157,7 @@ def describe_decisions(workspace: Workspace, ids: Sequence[uuid.UUID]) -> list[d
         .defer("content_hash", "token_ids", "logprobs")
         .prefetch_related(
             "feedback",
-            Prefetch("labels", Label.objects.order_by("-id"), "newest_labels"),
+            "labels",
             Prefetch("rewards", Reward.objects.filter(spec__in=specs).order_by("-version"), "newest_rewards"),
         )
     }
@@ -166,12 +173,9 @@ def _by_ref(rows: Any, refs: set[str | None]) -> dict[str, Any]:
 
 
 def _describe(decision: Any, items: Mapping[str, Item], projects: Mapping[str, Project], use: Use) -> dict[str, Any]:
-    heard = sorted(decision.feedback.all(), key=lambda row: (row.observed_at, row.id))
-    gone = {row.supersedes for row in heard}
-    heard = [row for row in heard if row.id not in gone]
-    verdicts = [row for row in heard if row.metric == "verdict"]
-    measured = [row for row in heard if row.metric not in {"verdict", WITHDRAWN}]
-    label = next((one for one in decision.newest_labels if one.corrected_action is not None or one.note), None)
+    verdict = find_verdict(decision)
+    label = label_of(verdict, decision.labels.all())
+    measured = [row for row in reversed(list_standing(decision)) if row.metric not in {VERDICT, WITHDRAWN}]
     reward = next(iter(decision.newest_rewards), None)
     setup = KINDS.get(decision.agent.kind)
     return {
@@ -187,11 +191,11 @@ def _describe(decision: Any, items: Mapping[str, Item], projects: Mapping[str, P
         "confidence": decision.confidence,
         "reasoning": decision.reasoning,
         "alternativeActions": decision.alternatives,
-        "userFeedback": verdicts[-1].value.upper() if verdicts else None,
-        "userCorrection": (label.corrected_action or label.note) if label is not None else None,
-        "feedbackAt": verdicts[-1].observed_at if verdicts else None,
+        "userFeedback": verdict.value.upper() if verdict is not None else None,
+        "userCorrection": (label.corrected_action or label.note or None) if label is not None else None,
+        "feedbackAt": given_at(verdict) if verdict is not None else None,
         "outcomeMetrics": {row.metric: row.value for row in measured} or None,
-        "outcomeObservedAt": measured[-1].observed_at if measured else None,
+        "outcomeObservedAt": given_at(measured[-1]) if measured else None,
         "reward": reward.raw if reward is not None else None,
         "rewardComponents": plain_components(reward.components) if reward is not None else None,
         "rewardComputedAt": reward.computed_at if reward is not None else None,

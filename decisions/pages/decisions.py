@@ -17,12 +17,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from decisions.labelling.labels import label_decision, withdraw_label
-from decisions.labelling.queue import find_unjudged
 from decisions.models import Agent, Decision, Label, Verdict
 from decisions.queries import browse
 from decisions.queries.browse import Filters, parse_filters
 from decisions.queries.chart import count_by_time
 from decisions.queries.decision_shown import Shown, show_decision
+from decisions.queries.queue import find_unjudged
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7_bound
@@ -189,10 +189,8 @@ def decision_label(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         raise InvalidInput(
             "The note is too long.", faults=[FieldFault("note", f"{len(note)} characters", f"at most {LONGEST_NOTE}")]
         )
-    # A key pressed twice is one judgement, not two.
-    if not _said_before(request, decision, verdict, corrected, note):
-        label_decision(by=request.actor, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
-        decision = _get_decision(request, pk)
+    label_decision(by=request.actor, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
+    decision = _get_decision(request, pk)
     return _answer(request, decision, f"Recorded as {verdict}.")
 
 
@@ -232,15 +230,3 @@ def _option(decision: Decision, given: str) -> Any:
             "The label is not usable.", faults=[FieldFault("option", f"{given!r} was not offered", "an option's place")]
         )
     return options[int(given)]
-
-
-def _said_before(request: PageRequest, decision: Decision, verdict: str, corrected: Any, note: str) -> bool:
-    labels = show_decision(decision).labels
-    return bool(
-        labels
-        and labels[0].reviewer_id == request.user.pk
-        and labels[0].verdict == verdict
-        and labels[0].corrected_action == corrected
-        and labels[0].note == note
-        and verdict in Verdict.values
-    )

@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 from django.db import connection
 from django.utils import timezone
 
+from decisions.labelling.verdicts import THAT_COUNTS
 from decisions.models import Agent, Decision, Verdict
 from decisions.queries.by_name import FIRST, LAST, find_named
 from models_registry.models import Arm, ModelVersion
@@ -128,16 +129,7 @@ class Page:
     go_on: uuid.UUID | None = None
 
 
-# The newest label's verdict, else the newest verdict fed back that no other feedback supersedes, else nothing.
-_VERDICT = """
-CROSS JOIN LATERAL (SELECT coalesce(
-  (SELECT l.verdict FROM decisions_label l WHERE l.decision_id = d.id ORDER BY l.id DESC LIMIT 1),
-  (SELECT f.value #>> '{}' FROM decisions_feedback f
-    WHERE f.decision_id = d.id AND f.metric = 'verdict'
-      AND NOT EXISTS (SELECT 1 FROM decisions_feedback s WHERE s.decision_id = d.id AND s.supersedes = f.id)
-    ORDER BY f.observed_at DESC, f.recorded_at DESC, f.id DESC LIMIT 1),
-  'unjudged') AS verdict) judged
-"""
+_VERDICT = f"CROSS JOIN LATERAL (SELECT coalesce({THAT_COUNTS}, '{UNJUDGED}') AS verdict) judged"
 
 
 class Look:
@@ -204,8 +196,9 @@ class Look:
 
     def run(self, select: str, rest: str, *, judged: bool = False) -> list[tuple[Any, ...]]:
         judged = judged or any("judged." in condition for condition in self.among)
+        columns = self.columns | ({"workspace_id"} if judged else set())
         statement = f"""
-            SELECT {select} FROM ({self.walk(", ".join(sorted(self.columns)))}) d {_VERDICT if judged else ""}
+            SELECT {select} FROM ({self.walk(", ".join(sorted(columns)))}) d {_VERDICT if judged else ""}
             {"WHERE " + " AND ".join(self.among) if self.among else ""} {rest}
         """  # noqa: S608 - the parts are this module's own; what a person gave stands in values
         with connection.cursor() as cursor:

@@ -10,6 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from decisions.agents.prompts import as_text
+from decisions.labelling.verdicts import find_verdict, label_key, label_of
 from decisions.models import Decision, Feedback, Label, Reward
 
 MAX_KEYS = 9
@@ -76,7 +77,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A decision with what came of it. `verdict` is the newest label's, else the newest feedback's, else empty."""
+    """A decision with what came of it. `verdict` is the one that counts, or empty; `labels` are newest first."""
 
     decision: Decision
     choices: tuple[Choice, ...]
@@ -140,7 +141,7 @@ class Shown:
     @property
     def events(self) -> tuple[Event, ...]:
         """Labels, feedback and rewards, newest first. A label's own feedback is not said twice."""
-        labels = {f"label:{label.id}" for label in self.labels}
+        labels = {label_key(label) for label in self.labels}
         found = [
             Event(
                 label.created_at,
@@ -180,11 +181,10 @@ def show_decision(decision: Decision) -> Shown:
     """Reads prefetched labels, feedback and rewards only."""
     labels = sorted(decision.labels.all(), key=lambda label: label.id, reverse=True)
     feedback = sorted(decision.feedback.all(), key=lambda entry: entry.id, reverse=True)
-    superseded = {entry.supersedes for entry in feedback}
-    verdicts = [entry for entry in feedback if entry.metric == "verdict" and entry.id not in superseded]
-    verdicts.sort(key=lambda entry: (entry.observed_at, entry.recorded_at, entry.id), reverse=True)
-    verdict = labels[0].verdict if labels else str(verdicts[0].value) if verdicts else ""
-    corrected = labels[0].corrected_action if labels else None
+    counts = find_verdict(decision)
+    verdict = str(counts.value) if counts is not None else ""
+    label = label_of(counts, labels)
+    corrected = label.corrected_action if label is not None else None
     rewards = sorted(decision.rewards.all(), key=lambda reward: (reward.spec.number, reward.version), reverse=True)
     return Shown(
         decision, _choices(decision, corrected), tuple(labels), tuple(feedback), verdict, corrected, tuple(rewards)

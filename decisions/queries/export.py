@@ -19,6 +19,7 @@ from psycopg import sql
 
 from decisions.agents.kinds import KINDS
 from decisions.agents.prompts import PromptError, render_prompt
+from decisions.labelling.verdicts import GIVEN_AT, LATEST_FIRST, STANDS, VERDICT, WITHDRAWN
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.models.tombstones import NOT_ERASED
 from workspaces.errors import FieldFault, InvalidInput
@@ -97,12 +98,12 @@ class ExportReport:
 # The page is picked first, by key alone: whatever the filters, the planner walks one index and never sorts the ledger.
 # What a filter drops is dropped as soon as it is known and never leaves the database; the first two columns say where
 # the walk ended and how many it passed, also where nothing is left.
-_PAGE = """
+_PAGE = f"""
 WITH page AS MATERIALIZED (
   SELECT d.id, d.agent_id, d.agent_version_id, d.item_ref, d.project_ref, d.state, d.options, d.action, d.reasoning,
          d.confidence, d.observed_at
     FROM decisions_decision d
-   WHERE {scope} AND d.id < %(before)s{conditions}
+   WHERE {{scope}} AND d.id < %(before)s{{conditions}}
    ORDER BY d.id DESC LIMIT %(page)s
 ), rewarded AS MATERIALIZED (
   SELECT p.*, r.raw, r.computed_at
@@ -116,32 +117,32 @@ WITH page AS MATERIALIZED (
      AND (r.raw IS NULL OR %(min_reward)s::float8 IS NULL OR r.raw >= %(min_reward)s::float8)
      AND (r.raw IS NULL OR %(max_reward)s::float8 IS NULL OR r.raw <= %(max_reward)s::float8)
 ), judged AS MATERIALIZED (
-  SELECT p.*, f.verdict, f.metrics
+  SELECT p.*, f.verdict, f.key, f.metrics
     FROM rewarded p
     LEFT JOIN LATERAL (
-      SELECT (array_agg(b.value #>> '{{}}' ORDER BY b.observed_at DESC, b.id DESC)
-                FILTER (WHERE b.metric = 'verdict'))[1] AS verdict,
-             jsonb_object_agg(b.metric, b.value ORDER BY b.observed_at, b.id)
-                FILTER (WHERE b.metric NOT IN ('verdict', 'verdict_withdrawn')) AS metrics
+      SELECT (array_agg(b.value #>> '{{{{}}}}' ORDER BY {LATEST_FIRST.format("b")})
+                FILTER (WHERE b.metric = '{VERDICT}'))[1] AS verdict,
+             (array_agg(b.idempotency_key ORDER BY {LATEST_FIRST.format("b")})
+                FILTER (WHERE b.metric = '{VERDICT}'))[1] AS key,
+             jsonb_object_agg(b.metric, b.value ORDER BY {GIVEN_AT.format("b")}, b.id)
+                FILTER (WHERE b.metric NOT IN ('{VERDICT}', '{WITHDRAWN}')) AS metrics
         FROM decisions_feedback b
        WHERE b.decision_id = p.id AND b.workspace_id = %(workspace)s
-         AND NOT EXISTS (SELECT 1 FROM decisions_feedback s
-                          WHERE s.decision_id = p.id AND s.workspace_id = %(workspace)s AND s.supersedes = b.id)
+         AND {STANDS.format("b", "")}
     ) f ON true
    WHERE f.verdict IS NOT NULL OR NOT %(require_feedback)s
 ), found AS (
   SELECT p.*, l.corrected_action
     FROM judged p
     LEFT JOIN LATERAL (
-      SELECT corrected_action FROM decisions_label
-       WHERE decision_id = p.id AND corrected_action IS NOT NULL ORDER BY id DESC LIMIT 1
+      SELECT corrected_action FROM decisions_label WHERE decision_id = p.id AND 'label:' || id = p.key
     ) l ON true
 )
 SELECT (SELECT id FROM page ORDER BY id LIMIT 1), (SELECT count(*) FROM page), f.id, f.agent_id, f.agent_version_id,
        f.item_ref, f.project_ref, f.state, f.options, f.action, f.reasoning, f.confidence, f.observed_at, f.raw,
        f.computed_at, f.verdict, f.corrected_action, f.metrics
   FROM (VALUES (1)) one LEFT JOIN found f ON true ORDER BY f.id DESC
-"""
+"""  # noqa: S608 - our own names
 
 # What may be among the chosen, as PostgreSQL's text of an array, or NULL where it is too much: newer versions and facts
 # that supersede are asked for by the page itself.

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import connection
 
+from decisions.labelling.verdicts import STANDS, VERDICT
 from decisions.models import Agent
 from decisions.rewards.specs import find_specs
 from workspaces.models import Workspace
@@ -43,16 +44,14 @@ SELECT s.agent_id, count(*), avg(r.raw)
                       AND n.version > 1)
  GROUP BY s.agent_id
 """
-_JUDGED = """
+_JUDGED = f"""
 SELECT d.agent_id, count(*)
   FROM (SELECT DISTINCT decision_id FROM decisions_feedback f
-         WHERE workspace_id = %s AND metric = 'verdict' AND decision_id IS NOT NULL
-           AND NOT EXISTS (SELECT 1 FROM decisions_feedback s
-                            WHERE s.decision_id = f.decision_id AND s.supersedes = f.id
-                              AND s.supersedes IS NOT NULL)) v
+         WHERE workspace_id = %s AND metric = '{VERDICT}' AND decision_id IS NOT NULL
+           AND {STANDS.format("f", " AND later.supersedes IS NOT NULL")}) v
   JOIN decisions_decision d ON d.id = v.decision_id
  WHERE d.agent_id = ANY(%s) GROUP BY d.agent_id
-"""
+"""  # noqa: S608 - our own names
 
 
 def count_training_stats(workspace: Workspace, kind: str | None = None) -> dict[str, Stats]:

@@ -15,6 +15,7 @@ from typing import Any
 from django.db import connection, transaction
 from psycopg import sql
 
+from decisions.labelling.verdicts import LATEST_FIRST, STANDS, VERDICT
 from decisions.models import RewardSpec
 from decisions.rewards.components import VERDICT_VALUES
 
@@ -47,35 +48,31 @@ SQL_COMPONENTS: Mapping[str, SqlComponent] = {
     ),
 }
 
-# Feedback that a later one supersedes does not count. The latest verdict by the client's clock wins, whatever the
-# order of arrival; the id breaks ties, so that every order of arrival gives one result.
-_RECKON = """
+_RECKON = f"""
 WITH due AS (
-  {due}
+  {{due}}
 ), known AS (
   SELECT d.id, d.confidence, f.verdict, f.feedback_until
     FROM due
     JOIN decisions_decision d ON d.id = due.id AND d.agent_id = %(agent)s
     CROSS JOIN LATERAL (
-      SELECT (array_agg(b.value #>> '{{}}' ORDER BY b.observed_at DESC, b.id DESC)
-                FILTER (WHERE b.metric = 'verdict'))[1] AS verdict,
+      SELECT (array_agg(b.value #>> '{{{{}}}}' ORDER BY {LATEST_FIRST.format("b")})
+                FILTER (WHERE b.metric = '{VERDICT}'))[1] AS verdict,
              max(b.recorded_at) AS feedback_until
         FROM decisions_feedback b
        WHERE b.decision_id = d.id AND b.workspace_id = d.workspace_id
          AND b.recorded_at <= due.as_of
-         AND NOT EXISTS (SELECT 1 FROM decisions_feedback s
-                          WHERE s.decision_id = d.id AND s.workspace_id = d.workspace_id
-                            AND s.supersedes = b.id AND s.recorded_at <= due.as_of)
+         AND {STANDS.format("b", " AND later.recorded_at <= due.as_of")}
     ) f
    WHERE f.feedback_until IS NOT NULL
 ), valued AS (
-  SELECT id, feedback_until, {columns} FROM known
+  SELECT id, feedback_until, {{columns}} FROM known
 ), summed AS (
   SELECT id, feedback_until,
-         jsonb_strip_nulls(jsonb_build_object({objects})) AS components,
-         ({any_error}) AS failed,
-         CASE WHEN NOT ({any_error}) AND ({any_value})
-              THEN greatest(-%(clamp)s::float8, least(%(clamp)s::float8, {weighted})) END AS raw
+         jsonb_strip_nulls(jsonb_build_object({{objects}})) AS components,
+         ({{any_error}}) AS failed,
+         CASE WHEN NOT ({{any_error}}) AND ({{any_value}})
+              THEN greatest(-%(clamp)s::float8, least(%(clamp)s::float8, {{weighted}})) END AS raw
     FROM valued
 ), finished AS (
   SELECT id, feedback_until, components, raw,
@@ -84,7 +81,7 @@ WITH due AS (
               THEN greatest(0, least(1, (raw - %(low)s::float8) / (%(high)s::float8 - %(low)s::float8))) END AS value
     FROM summed
 )
-"""
+"""  # noqa: S608 - our own names
 _DUE = """
   SELECT DISTINCT f.decision_id AS id, 'infinity'::timestamptz AS as_of
     FROM decisions_feedback f

@@ -48,13 +48,13 @@ def in_another_connection(work: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def judged(agent: Any) -> Callable[..., Any]:
-    """`judged("confirmed", …, minutes=0, **decision)`: a decision with one verdict a minute from `minutes` ago on."""
+    """`judged("confirmed", …, minutes=0, **decision)`: a decision with its verdicts in this order, of `minutes` ago."""
 
     def make(*verdicts: str, minutes: float = 0, **fields: Any) -> Any:
         moment = timezone.now() - dt.timedelta(minutes=minutes)
         decision = DecisionFactory(agent=agent, observed_at=moment, **fields)
         for number, value in enumerate(verdicts):
-            FeedbackFactory(decision=decision, value=value, observed_at=moment + dt.timedelta(minutes=number))
+            FeedbackFactory(decision=decision, value=value, observed_at=moment + dt.timedelta(microseconds=number))
         return decision
 
     return make

@@ -9,10 +9,10 @@ from django.db import DatabaseError, connection, transaction
 
 from decisions.erasure.counts import count_person
 from decisions.erasure.erasing import Person, count_decisions, erase_decisions, erase_rest, find_decisions
-from decisions.labelling.queue import find_unjudged
 from decisions.models import Decision, Episode, Feedback, Item, Label, Project, Reward, StatusChange, Step
 from decisions.models.tombstones import ERASED_HASH, ERASED_STATE
 from decisions.queries.browse import Filters
+from decisions.queries.queue import find_unjudged
 from decisions.rewards.calculate import reckon_rewards
 from decisions.rewards.specs import current_reward_spec
 from models_registry.models import Exposure, Observation
@@ -128,7 +128,7 @@ class TestTombstones:
         counts = erase(workspace)
         assert dict(counts) == {
             "decisions": 2,
-            "feedback": 5,
+            "feedback": 6,
             "labels": 1,
             "steps": 2,
             "episodes": 1,
