@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from training.rehearsal.source import Example, Source
+from training.loops.labelled import Example
+from training.rehearsal.source import Source
 
 MOST_DECISIONS = 10_000
 HELDOUT_SHARE, MOST_HELDOUT = 0.15, 3_000

@@ -31,7 +31,6 @@ from training.rehearsal.loop import (
     round_name,
 )
 from training.rehearsal.outlook import needed_decisions, needed_units
-from training.rehearsal.person import expected_feedback
 
 SHARES = (0.90, 0.95, 0.97)
 
@@ -81,14 +80,14 @@ def report_seed(loop: SeedLoop) -> dict[str, Any]:
             for entry in needed
         ],
         "experiment_units": needed_units(
-            expected_feedback(loop.plan, base["mean"]), expected_feedback(loop.plan, reached), seed=loop.seed
+            loop.person.expected_feedback(base["mean"]), loop.person.expected_feedback(reached), seed=loop.seed
         ),
         "training_seconds": sum(entry["training_seconds"] for entry in rounds) + _seconds(base_run),
     }
 
 
 def _finished(loop: SeedLoop, dataset: str) -> TrainingRun:
-    run = loop.run(dataset)
+    run = loop.run_on(dataset)
     assert run is not None and run.is_terminal
     return run
 
@@ -142,7 +141,7 @@ def _off_policy(loop: SeedLoop) -> dict[str, Any]:
     ]
     chosen = [row["options"].index(row["action"]) for row in rows]
     # How the model itself expects feedback to come out: it has seen none of this log.
-    guess = [expected_feedback(loop.plan, 1.0) * policy + loop.plan.noise * (1 - policy) for policy in policies]
+    guess = [loop.person.expected_feedback(1.0) * policy + loop.plan.noise * (1 - policy) for policy in policies]
     log = Log(
         reward=np.array([row["reward"] for row in rows]),
         propensity=np.array([row["propensity"] for row in rows]),
@@ -153,7 +152,7 @@ def _off_policy(loop: SeedLoop) -> dict[str, Any]:
     )
     gate = judge_gate(log)
     right = [policy[row["options"].index(answer_of[row["id"]])] for row, policy in zip(rows, policies, strict=True)]
-    truth = float(np.mean([expected_feedback(loop.plan, float(p)) for p in right]))
+    truth = float(np.mean([loop.person.expected_feedback(float(p)) for p in right]))
     estimates = gate.estimates
     return {
         "rows": len(rows),

@@ -24,11 +24,12 @@ from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
 from models_registry.services import store_artifact
 from training.errors import RehearsalUnderWay, RunOver
+from training.loops.labelled import Example
 from training.models import Rehearsal, TrainingRun
 from training.rehearsal.loop import SeedLoop
 from training.rehearsal.plan import Plan, check_plan
 from training.rehearsal.report import report_all, report_seed
-from training.rehearsal.source import Example, Source
+from training.rehearsal.source import Source
 from training.run_states import TERMINAL_STATES
 from training.runs import cancel_run
 from workspaces.actors import Actor, system

@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from training.loops.labelled import Example
+
 FEWEST_LABELS, MOST_LABELS = 2, 200
 FEWEST_ROWS = 200
 LONGEST_TEXT = 20_000
@@ -26,17 +28,10 @@ FORMATS = ("csv", "jsonl", "json")
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """`id` says where it stood in the file: `row-17` is the 17th record, counted from 1."""
-
-    id: str
-    text: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
 class Source:
     """What a file holds once it is cleaned. `labels` are sorted; the other numbers say what was left out.
+
+    An example's id says where it stood in the file: `row-17` is the 17th record, counted from 1.
 
     `unusable`: records without a text or without a label. `repeated`: the text stood before, with the same label;
     `contradicted`: with another label, and the first one is kept.

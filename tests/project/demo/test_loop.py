@@ -15,10 +15,11 @@ from models_registry.models import Experiment, GateVerdict, Observation
 from models_registry.services import get_champion
 from project.demo import loop
 from project.demo.passages import Passage, World
-from project.demo.reader import react
 from tests.model_server import running_model_server
 from tests.training.engine.engine_world import OPTIONS, labelled
 from tests.work import work_until_over
+from training.loops import recipes
+from training.loops.person import Person
 from training.models import ExportJob
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -38,11 +39,10 @@ def world(monkeypatch, settings, store) -> Any:
     small = World(train=passages(1400, 1), heldout=passages(300, 2), topics=OPTIONS)
     monkeypatch.setattr(loop, "load_world", lambda folder, seed: small)
     settings.DEMO_SEED_LABELS, settings.DEMO_DECISIONS, settings.DEMO_EXPERIMENT_UNITS = 120, 700, 580
-    monkeypatch.setattr(loop, "COMMON", {"max_prompt_tokens": 32, "threads": 1, "evaluate": {"free_rows": 30}})
-    optimiser = {"learning_rate": 3e-3, "epochs": 10, "batch_size": 32}
-    monkeypatch.setattr(
-        loop, "TINY", loop.Recipe(pretrain={"optimiser": optimiser}, posterior={"optimiser": optimiser})
-    )
+    monkeypatch.setattr(loop, "MAX_PROMPT_TOKENS", 32)
+    monkeypatch.setattr(recipes, "FREE_ROWS", 30)
+    told = {"threads": 1, "optimiser": {"learning_rate": 3e-3, "epochs": 10, "batch_size": 32}}
+    monkeypatch.setattr(recipes, "for_tiny", lambda *_, **__: told)
     windows = {"attribution_window_seconds": 1, "exposure_window_seconds": 0, "min_seconds": 0}
     monkeypatch.setattr(loop, "EXPERIMENT_PLAN", ExperimentPlan(**windows, min_units_per_arm=60, guardrails=()))
     with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
@@ -67,9 +67,10 @@ def test_the_loop_goes_round_and_holds_its_promises(world, workspace):
     first = Decision.objects.order_by("id").first()
     assert set(first.state) == {"text"} and 0 < first.propensity <= 1
     assert (first.temperature, first.epsilon) == (loop.TEMPERATURE, loop.EPSILON)
-    # The reader was prompt, late or silent, as it is made to be; what came late changed no observation.
+    # The person was prompt, late or silent, as it is made to be; what came late changed no observation.
     topics = {passage.id: passage.topic for passage in world.train}
-    reactions = [react(SEED, d.external_id, topics[d.external_id], d.action) for d in Decision.objects.all()]
+    person = Person(SEED, missing=loop.MISSING, late=loop.LATE, noise=loop.NOISE)
+    reactions = [person.react(d.external_id, right=d.action == topics[d.external_id]) for d in Decision.objects.all()]
     assert Feedback.objects.count() == sum(reaction.when != "never" for reaction in reactions)
     assert Reward.objects.filter(value__isnull=False).count() == Feedback.objects.count()
     silent = Observation.objects.filter(outcome__isnull=True).count()
@@ -81,7 +82,8 @@ def test_the_loop_goes_round_and_holds_its_promises(world, workspace):
 
 def test_a_model_that_is_not_shown_to_be_better_meets_no_traffic(world, workspace, monkeypatch):
     standing_still = {"optimiser": {"learning_rate": 1e-9, "epochs": 1}}
-    monkeypatch.setattr(loop, "TINY", loop.Recipe(pretrain=loop.TINY.pretrain, posterior=standing_still))
+    taught = recipes.for_tiny()
+    monkeypatch.setattr(recipes, "for_tiny", lambda *_, **told: standing_still if "epochs" in told else taught)
     job = work_until_over(enqueue_job(kind=loop.KIND, workspace=workspace, payload={"seed": SEED}))
     assert job.state == JobState.SUCCEEDED, job.error
     assert not job.result["better"] and job.result["experiment"] is None

@@ -6,10 +6,9 @@ from collections import Counter
 
 import pytest
 
-from training.rehearsal.person import react
+from training.loops.labelled import Example
 from training.rehearsal.plan import Plan, PlanError, check_plan, split_rows
-from training.rehearsal.recipe import base_settings, ceiling_settings, prompt_tokens, round_settings
-from training.rehearsal.source import Example, Source
+from training.rehearsal.source import Source
 
 
 def source(rows: int = 1000, labels: int = 4) -> Source:
@@ -48,30 +47,3 @@ def test_every_fault_of_a_plan_is_told() -> None:
 def test_more_than_the_file_holds_is_refused(plan: Plan, told: str) -> None:
     with pytest.raises(PlanError, match=told):
         check_plan(plan, source())
-
-
-def test_the_person_is_late_silent_and_wrong_as_often_as_asked() -> None:
-    plan = Plan(noise=0.1, late=0.2, missing=0.3)
-    said = [react(plan, 1, f"row-{n}", right=True) for n in range(5000)]
-    shares = {when: count / 5000 for when, count in Counter(reaction.when for reaction in said).items()}
-    assert shares["never"] == pytest.approx(0.3, abs=0.03)
-    assert shares["late"] == pytest.approx(0.7 * 0.2, abs=0.03)
-    assert sum(reaction.verdict == "corrected" for reaction in said) / 5000 == pytest.approx(0.1, abs=0.02)
-    assert all(react(Plan(), 1, f"row-{n}", right=n % 2 == 0).when == "at_once" for n in range(100))
-
-
-def test_the_ceiling_is_trained_as_the_last_round_is() -> None:
-    last, ceiling = round_settings("tiny", 10_500), ceiling_settings("tiny", 10_500)
-    assert ceiling["optimiser"] == last["optimiser"] and ceiling["pretrain"]["calibration_share"] == 0
-    passes = [round_settings("tiny", rows)["optimiser"]["epochs"] for rows in (1000, 3000, 5000)]
-    assert passes == [12, 6, 3]
-    assert [base_settings("tiny", rows)["optimiser"]["epochs"] for rows in (50, 500, 1800)] == [40, 12, 8]
-    assert "lora" in round_settings("a/real-model", 100)
-    assert "lora" not in ceiling_settings("a/real-model", 100)
-
-
-def test_prompts_get_room_for_nearly_all_texts() -> None:
-    short = [Example("row-1", "two words", "a")] * 100
-    assert prompt_tokens(short) == 40
-    assert prompt_tokens([Example("row-1", "word " * 60, "a")] * 100) == 96
-    assert prompt_tokens([Example("row-1", "word " * 900, "a")] * 100) == 160

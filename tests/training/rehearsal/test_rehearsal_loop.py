@@ -22,8 +22,9 @@ from models_registry.services import get_champion
 from tests.model_server import running_model_server
 from tests.training.engine.engine_world import labelled
 from tests.work import work_until_over
+from training.loops import recipes
 from training.models import Rehearsal, TrainingRun
-from training.rehearsal import recipe, services
+from training.rehearsal import services
 from training.rehearsal.loop import GATE_LOG, HELDOUT, SeedLoop, round_name
 from training.rehearsal.plan import Plan, split_rows
 from training.rehearsal.services import cancel_rehearsal, read_stored_source, start_rehearsal
@@ -58,8 +59,8 @@ def served(settings: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def passes(*_: Any) -> dict[str, Any]:
         return {"optimiser": {"learning_rate": 3e-3, "epochs": 8, "batch_size": 32}, "threads": 1}
 
-    monkeypatch.setattr(recipe, "base_settings", passes)
-    monkeypatch.setattr(recipe, "round_settings", passes)
+    monkeypatch.setattr(recipes, "base_settings", passes)
+    monkeypatch.setattr(recipes, "round_settings", passes)
     with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
         settings.MODEL_SERVER_URL = address
         client.cache_clear()
@@ -155,15 +156,15 @@ def test_a_run_that_fails_ends_the_rehearsal_with_its_reason(
 ) -> None:
     monkeypatch.setattr(services, "SeedLoop", BrokenBase)
     job = work_until_over(start(source).job)
-    assert job.state == JobState.DEAD and "seed 0: the pretrain run" in job.error
+    assert job.state == JobState.DEAD and "seed 0: teaching the base: the pretrain run" in job.error
     assert Rehearsal.objects.get().report is None
 
 
 class BrokenBase(SeedLoop):
     """Its first run is told to start from a folder that is not there."""
 
-    def _start(self, plan: Any) -> TrainingRun:
-        return super()._start(replace(plan, base_model="/nowhere"))
+    def start(self, **plan: Any) -> TrainingRun:
+        return super().start(**{**plan, "base_model": "/nowhere"})
 
 
 def test_another_plan_or_file_is_another_rehearsal(source: Source, store: Path) -> None:

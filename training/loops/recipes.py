@@ -1,4 +1,4 @@
-"""How the engine is told to train in a rehearsal: settings of its spec. PURE. Measured in docs/results.md.
+"""How loops tell the engine to train: settings of its spec. PURE. Measured in docs/results.md.
 
 The tiny model is taught from scratch and trained in full; a real base is nudged and then gets an adapter.
 """
@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from training.rehearsal.source import Example
+from training.loops.labelled import Example
 
 TINY = "tiny"
 SHORTEST_PROMPT, LONGEST_PROMPT = 40, 160
@@ -47,3 +47,8 @@ def ceiling_settings(base_model: str, rows: int) -> Mapping[str, Any]:
     same = dict(round_settings(base_model, rows))
     same.pop("lora", None)  # labelled training is in full
     return {**same, "pretrain": {"calibration_share": 0.0}, "text_weight": 0.3}
+
+
+def for_tiny(settings: Mapping[str, Any], base_model: str, **optimiser: float) -> Mapping[str, Any]:
+    """The same, with the tiny model's optimiser changed where a loop has measured something better for its texts."""
+    return {**settings, "optimiser": {**settings["optimiser"], **optimiser}} if base_model == TINY else settings

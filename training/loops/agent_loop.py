@@ -1,0 +1,189 @@
+"""What every loop does with its agent, through the product's own paths: gateway, ledger, rewards, datasets, runs.
+
+Everything that is made has a name or an id that follows from the loop's input, so doing it again finds it. The labels
+stay with the simulated person: decisions carry only what a live system would know.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from django.conf import settings
+
+from decisions.agents.services import AgentSetup, create_agent
+from decisions.gateway.decide import decide
+from decisions.ingest.feedback import record_feedback
+from decisions.ingest.schemas import DecideItem, FeedbackIn
+from decisions.models import Agent, AgentVersion, Decision
+from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.specs import current_reward_spec
+from jobs.context import JobContext
+from training.datasets import import_labelled, snapshot_ledger
+from training.loops import recipes
+from training.loops.labelled import Example, labelled_row
+from training.loops.person import Person, When
+from training.loops.stages import Progress
+from training.models import DatasetSnapshot, TrainingRun
+from training.run_states import RunState
+from training.runs import RunPlan, start_run
+from workspaces.actors import Actor
+from workspaces.ids import uuid7_of
+
+CHUNK = 256
+SEED_LABELS, HELDOUT = "seed labels", "held-out rows"
+
+
+class AgentLoop:
+    """One agent, the examples it decides on (`stream`, in this order) and the person who answers.
+
+    `labels` are the options. `heldout` is only ever measured on. `seed_rows` are the labels that warm the base.
+    """
+
+    def __init__(
+        self,
+        context: JobContext,
+        *,
+        by: Actor,
+        slug: str,
+        name: str,
+        unit: str,
+        kind: str,
+        setup: AgentSetup,
+        labels: Sequence[str],
+        seed_rows: Sequence[Example],
+        stream: Sequence[Example],
+        heldout: Sequence[Example],
+        person: Person,
+    ) -> None:
+        self.context = context
+        self.by = by
+        self.labels = labels
+        self.seed_rows = seed_rows
+        self.heldout = heldout
+        self.person = person
+        self.seed = person.seed
+        self.label_of = {example.id: example.label for example in stream}
+        self._place_of = {example.id: place for place, example in enumerate(stream)}
+        self.prompt_tokens = setup.max_prompt_tokens
+        self.acting = {"temperature": setup.temperature, "epsilon": setup.epsilon}
+        found = Agent.objects.for_workspace(by.workspace).filter(slug=slug).first()
+        self.agent = found or create_agent(by=by, slug=slug, name=name, kind=kind, unit=unit, setup=setup)
+
+    # Datasets and runs, found by the dataset's name.
+
+    def dataset(self, name: str) -> DatasetSnapshot | None:
+        return DatasetSnapshot.objects.filter(agent=self.agent, name=name).order_by("id").first()
+
+    def labelled(self, name: str, rows: Sequence[Example]) -> DatasetSnapshot:
+        plain = (labelled_row(row, self.labels) for row in rows)
+        return self.dataset(name) or import_labelled(by=self.by, agent=self.agent, name=name, rows=plain)
+
+    def logged(self, name: str, agent_version: AgentVersion | None = None) -> DatasetSnapshot:
+        """Every rewarded decision so far, as a dataset of this name."""
+        found = self.dataset(name)
+        if found is not None:
+            return found
+        with self.context.fenced():
+            return snapshot_ledger(by=self.by, agent=self.agent, name=name, agent_version=agent_version)
+
+    def run_on(self, dataset: str) -> TrainingRun | None:
+        """The run on the dataset of this name; one that was cancelled with its loop does not count."""
+        runs = TrainingRun.objects.filter(agent=self.agent, dataset__name=dataset)
+        runs = runs.exclude(state=RunState.CANCELLED).select_related("produced_version__artifact", "evaluation")
+        return runs.order_by("-id").first()
+
+    def start(
+        self,
+        *,
+        method: str,
+        dataset: DatasetSnapshot,
+        recipe: Mapping[str, Any],
+        free_rows: int = 0,
+        **plan: Any,
+    ) -> TrainingRun:
+        """A run on the dataset, measured on the held-out examples; `plan` are further fields of the RunPlan."""
+        told = {
+            "seed": self.seed,
+            "max_prompt_tokens": self.prompt_tokens,
+            "serving": self.acting,
+            "evaluate": {"free_rows": free_rows},
+            **recipe,
+        }
+        heldout = self.labelled(HELDOUT, self.heldout)
+        plan = {"method": method, "dataset": dataset, "heldout": heldout, "settings": told, **plan}
+        return start_run(by=self.by, agent=self.agent, plan=RunPlan(**plan))
+
+    def base_run(self, recipe: Mapping[str, Any] | None = None, free_rows: int = 0) -> TrainingRun:
+        """The run that teaches the base from the seed labels."""
+        found = self.run_on(SEED_LABELS)
+        if found is not None:
+            return found
+        rows = self.labelled(SEED_LABELS, self.seed_rows)
+        recipe = recipe or recipes.base_settings(settings.BASE_MODEL, rows.rows)
+        return self.start(
+            method="pretrain", dataset=rows, recipe=recipe, free_rows=free_rows, base_model=settings.BASE_MODEL
+        )
+
+    # Deciding, and what the person says of it.
+
+    def decision_id(self, example: Example) -> uuid.UUID:
+        """Follows from the agent and the example: asking again gives the recorded decision back."""
+        place = dt.timedelta(milliseconds=self._place_of[example.id])
+        return uuid7_of(self.agent.created_at + place, f"{self.agent.id}/{example.id}".encode())
+
+    def undecided(self, examples: Sequence[Example], chunk: int = CHUNK) -> Iterator[tuple[int, Sequence[Example]]]:
+        """Chunks that are not recorded yet, each with the place where it begins.
+
+        A chunk is recorded whole or not at all, so its draws follow from the seed whatever was cut off.
+        """
+        ids = [self.decision_id(example) for example in examples]
+        known = set(Decision.objects.filter(id__in=ids).values_list("id", flat=True))
+        for begin in range(0, len(examples), chunk):
+            if not known.issuperset(ids[begin : begin + chunk]):
+                yield begin, examples[begin : begin + chunk]
+
+    def decide(self, examples: Sequence[Example], draws: str) -> None:
+        """One request to the gateway. `draws` names the stream of random numbers, together with the seed."""
+        items = [
+            DecideItem(
+                id=self.decision_id(example), state={"text": example.text}, unit=example.id, external_id=example.id
+            )
+            for example in examples
+        ]
+        rng = random.Random(f"{self.seed}/{draws}")  # noqa: S311 - reproducible draws
+        decide(by=self.by, agent=self.agent.slug, items=items, rng=rng)
+
+    def decide_all(self, examples: Sequence[Example], what: str, progress: Progress) -> None:
+        """Decides on what is not decided yet, chunk by chunk: the first half of a stage. Raises JobCancelled."""
+        for begin, chunk in self.undecided(examples):
+            self.decide(chunk, f"{what}/{begin}")
+            reached = begin + len(chunk)
+            progress.report(f"{what}: {reached} of {len(examples)} decisions", done=0.5 * reached / len(examples))
+
+    def give_feedback(self, examples: Sequence[Example], when: When) -> None:
+        """The person's verdicts that are due; the key makes a repeated send harmless."""
+        for begin in range(0, len(examples), CHUNK):
+            of = {self.decision_id(example): example for example in examples[begin : begin + CHUNK]}
+            items = []
+            for decision_id, action in Decision.objects.filter(id__in=of).values_list("id", "action"):
+                example = of[decision_id]
+                reaction = self.person.react(example.id, right=action == example.label)
+                if reaction.when == when:
+                    key = f"person:{decision_id}"
+                    items.append(
+                        FeedbackIn(
+                            metric="verdict", value=reaction.verdict, decision_id=decision_id, idempotency_key=key
+                        )
+                    )
+            if items:
+                outcome = record_feedback(by=self.by, items=list(enumerate(items)))
+                if outcome.errors:
+                    raise RuntimeError(f"the person's feedback was refused: {outcome.errors[0]}")
+
+    def calculate_rewards(self) -> None:
+        with self.context.fenced():
+            reckon_rewards(current_reward_spec(self.agent))
