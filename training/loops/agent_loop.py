@@ -71,7 +71,7 @@ class AgentLoop:
         self.prompt_tokens = setup.max_prompt_tokens
         self.acting = {"temperature": setup.temperature, "epsilon": setup.epsilon}
         found = Agent.objects.for_workspace(by.workspace).filter(slug=slug).first()
-        self.agent = found or create_agent(by=by, slug=slug, name=name, kind=kind, unit=unit, setup=setup)
+        self.agent: Agent = found or create_agent(by=by, slug=slug, name=name, kind=kind, unit=unit, setup=setup)
 
     # Datasets and runs, found by the dataset's name.
 
