@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ConfigurationError", "FieldFault", "ReckonerError", "Refusal", "Refused", "Unavailable"]
+import msgspec
 
 
 class ReckonerError(Exception):
@@ -20,13 +20,12 @@ class Unavailable(ReckonerError):
     """No usable answer came in time. Nothing is known about the call; the same call with the same id is harmless."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldFault:
+class FieldFault(msgspec.Struct, frozen=True):
     """What is wrong with one field, as the API says it."""
 
-    field: str
-    reason: str
-    expected: str
+    field: str = ""
+    reason: str = ""
+    expected: str = ""
 
 
 class Refused(ReckonerError):
@@ -37,11 +36,7 @@ class Refused(ReckonerError):
     ) -> None:
         faults = "; ".join(f"{fault.field}: {fault.reason}" for fault in fields)
         super().__init__(f"{status} {code}: {message}" + (f" ({faults})" if faults else ""))
-        self.status = status
-        self.code = code
-        self.message = message
-        self.fields = fields
-        self.request_id = request_id
+        self.status, self.code, self.message, self.fields, self.request_id = status, code, message, fields, request_id
 
 
 @dataclass(frozen=True, slots=True)

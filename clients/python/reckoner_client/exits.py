@@ -6,24 +6,10 @@ import atexit
 import os
 import sys
 import weakref
-from typing import Protocol
+from typing import Any
 
-__all__ = ["add_sender", "register_exit"]
-
-
-class _Sender(Protocol):
-    def close_at_exit(self) -> None: ...
-
-    def after_fork(self) -> None: ...
-
-
-_senders: weakref.WeakSet[_Sender] = weakref.WeakSet()
+senders: weakref.WeakSet[Any] = weakref.WeakSet()  # are told of both, by `close_at_exit` and `after_fork`
 _exit_registered_in: int | None = None
-
-
-def add_sender(sender: _Sender) -> None:
-    """To be told of both; not kept alive for it."""
-    _senders.add(sender)
 
 
 def register_exit() -> None:
@@ -41,12 +27,12 @@ def register_exit() -> None:
 
 
 def _close_all() -> None:
-    for sender in list(_senders):
+    for sender in list(senders):
         sender.close_at_exit()
 
 
 def _forget_all() -> None:
-    for sender in list(_senders):
+    for sender in list(senders):
         sender.after_fork()
 
 

@@ -1,39 +1,29 @@
-"""`hook_into_agent`: records the runs of an agent object, and its tools' calls, without changing what it does.
+"""`hook_into_agent`: records the runs of an agent object, and its tools' calls, without changing what they do.
 
-Wrappers take the same, return the same and raise the same; `reckoner_client.replacing` puts them in. Each outermost run
-becomes a recording; tool calls are noted in the run that they belong to.
+A plain hook: wrappers among the object's own attributes and in its `tools`, which `unhook` takes away. Each outermost
+run becomes a recording; tool calls are noted in the run that they belong to.
 """
 
 from __future__ import annotations
 
-import contextvars
+import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from reckoner_client import wire
 from reckoner_client.errors import ConfigurationError
-from reckoner_client.recording import Recording, current_recording
-from reckoner_client.replacing import Replacements, as_callable_tool, is_marked, mark
-from reckoner_client.runs import Run, follow
-from reckoner_client.wrapping import RecordedRun, make_state, record_calls
+from reckoner_client.following import Call, Function, follow, make_state, record_calls, recorded_call
+from reckoner_client.recorder import Recorder
+from reckoner_client.recording import Recording, current_recording, scope
+from reckoner_client.wire import shorten
 
-if TYPE_CHECKING:
-    from reckoner_client.client import Reckoner
-
-__all__ = ["DISPATCHERS", "RUN_METHODS", "Hook", "hook_into_agent"]
-
-RUN_METHODS = (
-    "run", "a_run", "arun", "run_async", "invoke", "ainvoke", "execute", "aexecute", "chat", "achat",
-    "stream", "astream",
-)  # fmt: skip
+RUN_METHODS = ("run", "a_run", "arun", "invoke", "ainvoke", "execute", "aexecute", "chat", "achat", "stream", "astream")
 # Methods that call a tool by its name, which is their first argument.
 DISPATCHERS = ("arun_function", "run_function", "call_tool", "acall_tool", "execute_tool", "use_tool")
-# What a tool object is called by, in this order.
+# What a tool object is called by.
 TOOL_METHODS = ("run", "arun", "invoke", "ainvoke", "execute", "forward", "func", "fn")
-# Hooks whose agents are at work around this code.
-_running: contextvars.ContextVar[tuple[Hook, ...]] = contextvars.ContextVar("reckoner_hooks", default=())
 
 
 class Hook:
@@ -42,22 +32,18 @@ class Hook:
     `runs` and `tools` name what is recorded.
     """
 
-    def __init__(self, client: Reckoner, agent: str, make_state: Any, make_action: Any, fields: dict[str, Any]) -> None:
+    def __init__(self) -> None:
         self.runs: tuple[str, ...] = ()
         self.tools: tuple[str, ...] = ()
-        self._client = client
-        self._agent = agent
-        self._make_state = make_state
-        self._make_action = make_action
-        self._fields = fields
-        self._replaced = Replacements()
-        # Runs under way. Without a lock, which a fork from another thread could leave held for ever in the child: one
-        # append, one remove and one copy of a list are whole by themselves.
-        self._active: list[Recording] = []
+        # Without a lock, which a fork from another thread could leave held for ever in the child: one append, one
+        # remove and one copy of a list are whole by themselves.
+        self._under_way: list[Any] = []
+        self._undo: list[Callable[[], None]] = []
 
     def unhook(self) -> None:
         """Puts everything back as it was. A second call does nothing."""
-        self._replaced.undo()
+        while self._undo:
+            self._undo.pop()()
 
     def __enter__(self) -> Self:
         return self
@@ -65,56 +51,56 @@ class Hook:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.unhook()
 
-    # Runs
-
-    def current(self) -> Recording | None:
+    def _current(self) -> Recording | None:
         """The run that this code belongs to. Pools of threads do not inherit it: there it is the only one under way."""
-        if (recording := current_recording()) is not None:
-            return recording
-        active = tuple(self._active)
-        return active[0] if len(active) == 1 else None
+        under_way = set(self._under_way.copy())
+        return current_recording() or (under_way.pop() if len(under_way) == 1 else None)
 
-    def record_runs(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """`method` with its calls recorded: the outermost, those inside it are part of it."""
+    def _wrap(self, owner: Any, name: str, wrap: Callable[[Function], Function]) -> bool:
+        """Wraps `owner.name`, on this object alone; False where there is none, it is wrapped, or cannot be set."""
+        method = getattr(owner, name, None)
+        if not callable(method) or hasattr(method, "__reckoner__"):
+            return False
+        # A bound method again: deep copies and pickles bind it to themselves.
+        bound = inspect.ismethod(method) and method.__self__ is owner
+        wrapper = _mark(wrap(method.__func__ if bound else method))
+        own = vars(owner).get(name) if hasattr(owner, "__dict__") else None
+        put, drop = object.__setattr__, object.__delattr__  # frozen dataclasses and pydantic's models have others
+        try:
+            put(owner, name, types.MethodType(wrapper, owner) if bound else wrapper)
+        except (AttributeError, TypeError):
+            return False
+        self._undo.append(lambda: drop(owner, name) if own is None else put(owner, name, own))
+        return True
 
-        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
-            if self in _running.get():
-                return Run()
-            state = make_state(self._client, self._make_state, method, args, kwargs)
-            query = next((text for text in state.values() if isinstance(text, str)), None)
-            return _AgentRun(self, Recording(self._client, self._agent, state, {"query": query} | self._fields))
+    def _wrap_tools(self, tools: Any) -> Iterator[str]:
+        """What lies in a mapping or a list: a tool object by its methods, any other callable in its place."""
+        if not isinstance(tools, MutableMapping | list):
+            return
+        for key, entry in list(tools.items() if isinstance(tools, MutableMapping) else enumerate(tools)):
+            known = key if isinstance(key, str) else getattr(entry, "name", None) or getattr(entry, "__name__", None)
+            name = str(known or type(entry).__name__)
+            if isinstance(entry, type):
+                continue
+            methods = () if inspect.isroutine(entry) or hasattr(entry, "__reckoner__") else TOOL_METHODS
+            wrapped = [self._wrap(entry, method, self._tool(name)) for method in methods]
+            if callable(entry) and not any(wrapped) and not hasattr(entry, "__reckoner__"):
+                tools[key] = _mark(self._tool(name)(entry))
+                self._undo.append(functools.partial(tools.__setitem__, key, entry))
+            if callable(entry) or any(wrapped):
+                yield name
 
-        return follow(method, begin)
-
-
-class _AgentRun(RecordedRun):
-    """One run of a hooked agent."""
-
-    def __init__(self, hook: Hook, recording: Recording) -> None:
-        super().__init__(recording, hook._client, hook._make_action, {_running: (*_running.get(), hook)})
-        self._hook = hook
-
-    def __enter__(self) -> Self:
-        self._hook._active.append(self.recording)
-        return super().__enter__()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        super().__exit__(kind, error, at)
-        self._hook._active.remove(self.recording)
-
-    def act(self, result: object) -> None:
-        self.recording.act(self.action_of(result), response=result if isinstance(result, str) else None)
+    def _tool(self, name: str) -> Callable[[Function], Function]:
+        return lambda call: record_calls(call, name, self._current)
 
 
 def hook_into_agent(
     agent: Any,
-    client: Reckoner,
+    client: Recorder,
     *,
     name: str | None = None,
     run_methods: Iterable[str] = RUN_METHODS,
     tools: Iterable[str] = (),
-    containers: Iterable[str] = ("tools",),
-    dispatchers: Iterable[str] = DISPATCHERS,
     state: Callable[..., Mapping[str, Any]] | None = None,
     action: Callable[[Any], Any] | None = None,
     **fields: Any,
@@ -123,101 +109,47 @@ def hook_into_agent(
 
     name: the agent's slug in Reckoner; by default its `name`, else its class's name, in lower case.
     run_methods: those of them that the object has; the outermost call is one recording.
-    tools: names of the object's own methods that are tools. Besides, what lies in its `containers` (a mapping by name,
-    or a list of functions or tool objects) is recorded, and what its `dispatchers` call by name.
+    tools: names of the object's own methods that are tools. Besides, what lies in its `tools` (a mapping by name, or a
+    list of functions or tool objects) is recorded, and what a dispatcher such as `arun_function` calls by name.
     state, action: make the state from a run's arguments and the action from its result; else they are these.
     fields: `record_decision`'s, for every run; `policy_name` is the agent's class by default.
 
-    Raises ConfigurationError when there is nothing to record, or the object lets nothing be replaced; then nothing was.
+    Raises ConfigurationError when there is nothing to record, or a method cannot be replaced; then nothing was.
     """
+    kind = type(agent).__qualname__
     slug = name or str(getattr(agent, "name", None) or type(agent).__name__).lower().replace(" ", "-")
-    known = {"policy_name": wire.shorten(type(agent).__qualname__, 200)} | fields
-    hook = Hook(client, slug, state, action, known)
+    known = {"policy_name": shorten(kind, 200)} | fields
+    hook = Hook()
+
+    def record_runs(method: Function) -> Function:
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+            if scope.get().under_way is hook._under_way:
+                return Call()  # runs that call each other are one
+            given = args[1:] if state is not None and args and args[0] is agent else args
+            told = make_state(client, state, method, given, kwargs)
+            query = next((text for text in told.values() if isinstance(text, str)), None)
+            return recorded_call(Recording(client, slug, told, {"query": query} | known), action, hook._under_way)
+
+        return follow(method, begin)
+
     try:
-        hook.runs = tuple(_hook_runs(hook, agent, run_methods))
+        hook.runs = tuple([method for method in run_methods if hook._wrap(agent, method, record_runs)])
         if not hook.runs:
-            raise ConfigurationError(
-                f"{type(agent).__name__} has none of {', '.join(run_methods)}: name its run_methods."
-            )
-        found = [*_hook_methods(hook, agent, tools), *_hook_dispatchers(hook, agent, dispatchers)]
-        for container in containers:
-            found += _hook_container(hook, agent, container)
-        hook.tools = tuple(found)
+            raise ConfigurationError(f"No method of {kind} can be hooked: name its run_methods.")
+        found = []
+        for method in tools:
+            if not hook._wrap(agent, method, hook._tool(method)):
+                raise ConfigurationError(f"{kind} has no tool {method} that can be hooked.")
+            found.append(method)
+        found += [method for method in DISPATCHERS if hook._wrap(agent, method, hook._tool(""))]
+        hook.tools = (*found, *hook._wrap_tools(getattr(agent, "tools", None)))
     except BaseException:
         hook.unhook()
         raise
     return hook
 
 
-def _hook_runs(hook: Hook, agent: Any, names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        method = getattr(agent, name, None)
-        if not callable(method) or is_marked(method):
-            continue
-        hook._replaced.set_method(agent, name, mark(hook.record_runs(method)))
-        yield name
-
-
-def _hook_methods(hook: Hook, agent: Any, names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        method = getattr(agent, name, None)
-        if not callable(method):
-            raise ConfigurationError(f"{type(agent).__name__} has no tool {name}.")
-        if not is_marked(method):
-            hook._replaced.set_method(agent, name, mark(record_calls(method, name, hook.current)))
-        yield name
-
-
-def _hook_dispatchers(hook: Hook, agent: Any, names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        method = getattr(agent, name, None)
-        if callable(method) and not is_marked(method):
-            hook._replaced.set_method(agent, name, mark(record_calls(method, _called_name, hook.current)))
-            yield name
-
-
-def _called_name(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """The tool that a dispatcher is asked for: its first argument."""
-    return str(args[0] if args else next(iter(kwargs.values()), ""))
-
-
-def _hook_container(hook: Hook, agent: Any, name: str) -> Iterator[str]:
-    """Functions and tool objects in a mapping or a sequence of the agent."""
-    tools = getattr(agent, name, None)
-    held = list(tools) if isinstance(tools, tuple) else tools
-    if isinstance(held, MutableMapping):
-        entries = list(held.items())
-    elif isinstance(held, MutableSequence):
-        entries = list(enumerate(held))
-    else:
-        return
-    for key, entry in entries:
-        called = key if isinstance(key, str) else _tool_name(entry)
-        if _hook_tool(hook, held, key, entry, called):
-            yield called
-    if held is not tools:
-        hook._replaced.set_attribute(agent, name, tuple(held))
-
-
-def _tool_name(entry: Any) -> str:
-    return str(getattr(entry, "name", None) or getattr(entry, "__name__", None) or type(entry).__name__)
-
-
-def _hook_tool(hook: Hook, tools: Any, key: Any, entry: Any, name: str) -> bool:
-    """One entry of the agent's tools: a function is replaced there, a tool object has its methods replaced."""
-    if is_marked(entry):
-        return True
-    if isinstance(entry, type):
-        return False
-    recorded = mark(record_calls(entry, name, hook.current)) if callable(entry) else None
-    if inspect.isroutine(entry):
-        hook._replaced.set_item(tools, key, recorded)
-        return True
-    methods = [method for method in TOOL_METHODS if callable(getattr(entry, method, None))]
-    for method in methods:
-        if not is_marked(getattr(entry, method)):
-            wrapper = mark(record_calls(getattr(entry, method), name, hook.current))
-            hook._replaced.set_method(entry, method, wrapper)
-    if recorded is not None:
-        hook._replaced.set_item(tools, key, as_callable_tool(entry, recorded))
-    return bool(methods) or recorded is not None
+def _mark(wrapper: Any) -> Any:
+    """Says of a wrapper that it records, so that it is not wrapped again."""
+    wrapper.__reckoner__ = True
+    return wrapper

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-__all__ = ["MAX_ITEM_BYTES", "Sending", "Stats"]
+from dataclasses import astuple, dataclass
 
 MAX_ITEM_BYTES = 9 * 1024 * 1024
 
@@ -18,7 +16,7 @@ class Sending:
     queue_items, queue_bytes: what may wait in memory, with what is under way. What comes on top is dropped.
     first_pause_seconds, longest_pause_seconds: before try n+1 passes a random time up to first · 2ⁿ, at most longest;
     at least what `Retry-After` says.
-    faulty_tries: how often a batch is sent to a server that answers 500 before its items are tried one by one.
+    faulty_tries: how often a batch is sent to a server that answers 500 before its halves are tried.
     request_seconds: to wait for an answer.
     exit_seconds: what the process's end may wait for the queue; 0 forgets it.
     """
@@ -37,23 +35,13 @@ class Sending:
     def __post_init__(self) -> None:
         if not 1 <= self.batch_items <= 1000 or not 1 <= self.batch_bytes <= MAX_ITEM_BYTES:
             raise ValueError(f"a batch has 1 to 1,000 items and at most {MAX_ITEM_BYTES} bytes")
-        if self.queue_items < 1 or self.queue_bytes < 1 or self.faulty_tries < 1 or self.request_seconds <= 0:
-            raise ValueError("queue_items, queue_bytes, faulty_tries and request_seconds are positive")
-        pauses = (self.linger_seconds, self.first_pause_seconds, self.longest_pause_seconds, self.exit_seconds)
-        if min(pauses) < 0:
-            raise ValueError("no time is negative")
+        if min(astuple(self)) < 0:
+            raise ValueError("no number and no time is negative")
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts of this process so far: recorded = acknowledged + refused + lost + pending.
-
-    recorded: taken into the queue. acknowledged: the API said it keeps them (or has kept them before). refused: it said
-    it does not. lost: still waiting when the client was closed. pending: waiting or under way; held: those of them that
-    wait because the key (or the address) is refused. dropped: what this client gave up on: never taken, as the queue
-    was full or closed, or lost. retries: requests sent again. key_refusals: requests whose key or address was refused.
-    faults: items that could not even be made.
-    """
+    """Counts of this process so far: recorded = acknowledged + refused + lost + pending. See docs/clients.md."""
 
     recorded: int = 0
     acknowledged: int = 0

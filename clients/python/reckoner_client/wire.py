@@ -1,4 +1,4 @@
-"""Anything that a host may hand over, as JSON that the API takes.
+"""Anything that a host may hand over, as JSON that the API takes, and ids for it.
 
 Done at once in the host's thread: what the host changes afterwards does not change what was recorded, and the queue
 knows its size in bytes.
@@ -6,19 +6,29 @@ knows its size in bytes.
 
 from __future__ import annotations
 
+import os
 import re
+import time
+import uuid
 from collections.abc import Mapping, Set
 from typing import Any
 
 import msgspec
 
-__all__ = ["DEEPEST", "encode", "shorten", "shown"]
-
-# The API takes 32 levels, of which a batch, an item and a step use some.
-DEEPEST = 24
-LONGEST_SHOWN = 2_000
+DEEPEST = 24  # The API takes 32 levels, of which a batch, an item and a step use some.
+LONGEST_REPR = 2_000
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _INTEGERS = range(-(2**63), 2**63)
+
+
+def uuid7() -> uuid.UUID:
+    """A fresh id: milliseconds since 1970, 12 bits of the millisecond's fraction, 62 random bits (RFC 9562, 6.2).
+
+    Random bits come from the operating system: a generator of the process would repeat itself after a fork.
+    """
+    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
+    drawn = int.from_bytes(os.urandom(8), "big") >> 2
+    return uuid.UUID(int=milliseconds << 80 | 7 << 76 | (rest << 12) // 1_000_000 << 64 | 2 << 62 | drawn)
 
 
 def encode(value: Any) -> bytes:
@@ -36,7 +46,7 @@ def encode(value: Any) -> bytes:
     try:
         return _encoder.encode(_plain(value, 0))
     except Exception:  # noqa: BLE001 - the same, in a container of its own making
-        return _encoder.encode(shown(value))
+        return _encoder.encode(_repr(value))
 
 
 def shorten(text: str, longest: int) -> str:
@@ -44,57 +54,57 @@ def shorten(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def shown(value: object) -> str:
-    """Its repr, at most `LONGEST_SHOWN` characters; the name of its class when that fails."""
+def error_text(error: BaseException) -> str:
+    """Its class and what it says."""
     try:
-        return shorten(_text(repr(value)), LONGEST_SHOWN)
+        text = str(error)
+    except Exception:  # noqa: BLE001 - somebody else's __str__
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _repr(value: object) -> str:
+    try:
+        return shorten(_NOT_TEXT.sub("\ufffd", repr(value)), LONGEST_REPR)
     except Exception:  # noqa: BLE001 - somebody else's __repr__
         return f"<{type(value).__name__}>"
-
-
-def _text(text: str) -> str:
-    return _NOT_TEXT.sub("\ufffd", text)
 
 
 def _known(value: object) -> Any:
     """For msgspec: an object it does not know as one that it does."""
     dump = getattr(value, "model_dump", None)  # pydantic's
-    if callable(dump):
-        dumped = dump()
-        if isinstance(dumped, dict | list):
-            return dumped
+    if callable(dump) and isinstance(dumped := dump(), dict | list):
+        return dumped
     if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}"
+        return error_text(value)
     if isinstance(value, Mapping):
         return dict(value)
     if getattr(value, "shape", None) == ():  # a number of numpy's or torch's
         number = value.item()  # type: ignore[attr-defined]
         if isinstance(number, bool | int | float | str):
             return number
-    return shown(value)
+    return _repr(value)
 
 
 def _plain(value: Any, depth: int) -> Any:
     """Only what JSON has, within the API's limits. Slow, and never raises for anything but a lack of memory."""
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, bool | float):
         return value
-    if isinstance(value, float):
-        return float(value)
     if isinstance(value, int):
         return int(value) if int(value) in _INTEGERS else str(int(value))
     if isinstance(value, str):
-        return _text(value)
+        return _NOT_TEXT.sub("\ufffd", value)
     if depth >= DEEPEST:
-        return shown(value)
+        return _repr(value)
     if isinstance(value, Mapping):
-        return {_text(str(key)): _plain(inner, depth + 1) for key, inner in list(value.items())}
+        return {_NOT_TEXT.sub("\ufffd", str(key)): _plain(inner, depth + 1) for key, inner in list(value.items())}
     if isinstance(value, list | tuple | Set):
         return [_plain(inner, depth + 1) for inner in list(value)]
     try:
         built = msgspec.to_builtins(value, enc_hook=_known, str_keys=True)
     except Exception:  # noqa: BLE001 - a strange object's own methods may raise anything
-        return shown(value)
-    return shown(value) if built is value else _plain(built, depth + 1)
+        return _repr(value)
+    return _repr(value) if built is value else _plain(built, depth + 1)
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_known)

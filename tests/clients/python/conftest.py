@@ -59,12 +59,14 @@ def refusals() -> list[Refusal]:
 
 
 @pytest.fixture
-def make_client(live_server: Any, key: str, agent: Any, refusals: list[Refusal]) -> Iterator[Callable[..., Reckoner]]:
+def make_client(
+    live_server: Any, key: str, agent: Any, refusals: list[Refusal], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Reckoner]]:
     """`make_client(url=…, queue_items=…)`: settings of `Sending` by name, the rest is the client's."""
     made: list[Reckoner] = []
+    monkeypatch.setenv("NO_PROXY", "*")  # whatever this machine's environment says
 
     def make(url: str | None = None, key_: str | None = None, **given: Any) -> Reckoner:
-        given.setdefault("proxy", "")  # whatever this machine's environment says
         sending = {name: given.pop(name) for name in list(given) if name in Sending.__dataclass_fields__}
         client = Reckoner(
             url or live_server.url, key_ or key, on_refused=refusals.append, sending=Sending(**QUICK | sending), **given

@@ -1,5 +1,7 @@
 """A small gateway in front of a Reckoner, as there is in most places: it forwards, or does what gateways do.
 
+Asked for a whole address, it is a proxy.
+
 What it shall do with the next requests is put into `plan`: a status to answer by itself, with headers; `"lose the
 answer"` to forward and then break the connection; `"break"` to break it at once. An empty plan forwards.
 """
@@ -7,7 +9,6 @@ answer"` to forward and then break the connection; `"break"` to break it at once
 from __future__ import annotations
 
 import contextlib
-import ssl
 import threading
 import time
 from collections import deque
@@ -22,16 +23,17 @@ Planned = str | tuple[int, dict[str, str]]
 
 @dataclass
 class Gateway:
-    """`seen` holds (moment of the monotonic clock, path, body) of every request."""
+    """`seen` holds (moment of the monotonic clock, path, body) of every request, `logins` a proxy's passwords."""
 
     url: str = ""
     plan: deque[Planned] = field(default_factory=deque)
     seen: list[tuple[float, str, bytes]] = field(default_factory=list)
+    logins: list[str | None] = field(default_factory=list)
 
 
 @contextlib.contextmanager
-def running_gateway(behind: str, tls: ssl.SSLContext | None = None) -> Iterator[Gateway]:
-    """Forwards to `behind`, an address without a path; speaks TLS where a context is given."""
+def running_gateway(behind: str) -> Iterator[Gateway]:
+    """Forwards to `behind`, an address without a path."""
     gateway = Gateway()
     pool = urllib3.PoolManager(retries=False)
 
@@ -48,8 +50,12 @@ def running_gateway(behind: str, tls: ssl.SSLContext | None = None) -> Iterator[
             if isinstance(planned, tuple):
                 self.answer(planned[0], b"<html>the gateway's own page</html>", planned[1])
                 return
-            headers = {name: value for name, value in self.headers.items() if name != "Host"}
-            reply = pool.request(self.command, behind + self.path, body=body or None, headers=headers)
+            gateway.logins.append(self.headers.get("Proxy-Authorization"))
+            headers = {
+                name: value for name, value in self.headers.items() if name not in {"Host", "Proxy-Authorization"}
+            }
+            address = self.path if self.path.startswith("http") else behind + self.path
+            reply = pool.request(self.command, address, body=body or None, headers=headers)
             if planned == "lose the answer":
                 self.close_connection = True
                 return
@@ -71,9 +77,7 @@ def running_gateway(behind: str, tls: ssl.SSLContext | None = None) -> Iterator[
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    gateway.url = f"{'https' if tls is not None else 'http'}://127.0.0.1:{server.server_address[1]}"
+    gateway.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

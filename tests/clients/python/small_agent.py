@@ -6,7 +6,7 @@ No model is asked: which tools it calls is written in its query, `add 2 3; look 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,12 +18,10 @@ class UnknownPlace(LookupError):
 
 
 def add(first: float, second: float) -> float:
-    """Adds."""
     return first + second
 
 
 async def look_up(place: str) -> str:
-    """The country of a place."""
     await asyncio.sleep(0)
     if place not in PLACES:
         raise UnknownPlace(place)
@@ -34,7 +32,6 @@ class Shout:
     """A tool that is an object."""
 
     name = "shout"
-    description = "In capitals"
 
     def __init__(self) -> None:
         self.calls = 0
@@ -48,7 +45,7 @@ class Shout:
 
 
 class SmallAgent:
-    """`run` and `a_run` answer a query; tools lie in `tools`, and are called by name through `arun_function`."""
+    """`run`, `a_run` and the streams answer a query; tools lie in `tools`, called by name through `arun_function`."""
 
     def __init__(self) -> None:
         self.name = "Assistant"
@@ -82,13 +79,18 @@ class SmallAgent:
     def run(self, query: str, *, loud: bool = False) -> str:
         return asyncio.run(self.a_run(query, loud=loud))
 
-
-class ThreadedAgent:
-    """Calls its tools in a pool of threads, which know nothing of the run that they work for."""
-
-    def __init__(self, tools: list[Callable[..., Any]]) -> None:
-        self.tools = tools
-
-    def run(self, numbers: list[float]) -> float:
+    def execute(self, numbers: list[float]) -> str:
+        """Calls its tools in a pool of threads, which know nothing of the run that they work for."""
         with ThreadPoolExecutor(2) as pool:
-            return sum(pool.map(lambda number: self.tools[0](number, 1.0), numbers))
+            return f"{sum(pool.map(lambda number: self.tools['add'](number, 1.0), numbers)):g}"
+
+    def stream(self, query: str) -> Iterator[str]:
+        for word in query.split():
+            yield self.tools["shout"](word)
+
+    async def astream(self, query: str) -> AsyncIterator[str]:
+        for word in self.stream(query):
+            yield word
+
+    def invoke(self, query: str) -> Any:
+        return self.stream(query)

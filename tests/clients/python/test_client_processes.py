@@ -40,19 +40,8 @@ def test_importing_the_client_loads_neither_django_nor_torch_nor_anything_of_our
 @pytest.mark.django_db(transaction=True)
 class TestHosts:
     def test_the_end_of_a_program_sends_what_waits(self, run_host: RunHost) -> None:
-        """Whatever way it ends: here by sys.exit in the middle of the linger."""
-        run_host(
-            RECORD
-            + """
-client = Reckoner(sending=Sending(linger_seconds=60, exit_seconds=60))
-for number in range(5):
-    record(f"text {number}")
-sys.exit(0)
-"""
-        )
-        assert stored_texts() == [f"text {number}" for number in range(5)]
-
-    def test_so_does_the_end_of_an_event_loop_and_of_other_threads(self, run_host: RunHost) -> None:
+        """By sys.exit in the middle of the linger, with an event loop and threads, and a handler that runs before the
+        client's own, when a thread may no longer be had (Python 3.12 and later)."""
         run_host(
             RECORD
             + """
@@ -60,28 +49,16 @@ import asyncio, atexit, threading
 client = Reckoner(sending=Sending(linger_seconds=60, exit_seconds=60))
 async def main():
     record("in a loop")
-    await asyncio.gather(*(asyncio.to_thread(record, f"thread {n}") for n in range(3)))
-    return asyncio.create_task(asyncio.sleep(0))
+    await asyncio.gather(*(asyncio.to_thread(record, f"thread {n}") for n in range(2)))
 asyncio.run(main())
 thread = threading.Thread(target=record, args=("in a thread",))
 thread.start()
 thread.join()
-"""
-        )
-        assert stored_texts() == ["in a loop", "in a thread", "thread 0", "thread 1", "thread 2"]
-
-    def test_what_is_recorded_while_it_ends_is_sent_too(self, run_host: RunHost) -> None:
-        """The handler runs before the client's own, when a thread may no longer be had (Python 3.12 and later)."""
-        run_host(
-            RECORD
-            + """
-import atexit
-client = Reckoner(sending=Sending(linger_seconds=60, exit_seconds=60))
-record("before")
 atexit.register(record, "at the end")
+sys.exit(0)
 """
         )
-        assert stored_texts() == ["at the end", "before"]
+        assert stored_texts() == ["at the end", "in a loop", "in a thread", "thread 0", "thread 1"]
 
     def test_an_exception_of_the_host_is_its_own_and_what_waits_is_sent(self, run_host: RunHost) -> None:
         run_host(
@@ -163,7 +140,7 @@ def busy():
 threads = [threading.Thread(target=busy, daemon=True) for _ in range(3)]
 for thread in threads:
     thread.start()
-for fork in range(10):
+for fork in range(5):
     child = os.fork()
     if child == 0:
         signal.alarm(30)  # instead of hanging it is killed, and its status tells
@@ -180,10 +157,10 @@ print(client.stats().acknowledged)
             PYTHONWARNINGS="error,ignore:This process:DeprecationWarning",
         )
         children = [text for text in stored_texts() if text.startswith("child")]
-        assert children == [f"child {fork}" for fork in range(10)]
-        assert Decision.objects.count() == int(done.stdout) + 10
+        assert children == [f"child {fork}" for fork in range(5)]
+        assert Decision.objects.count() == int(done.stdout) + 5
 
-    @pytest.mark.parametrize("answered", [200, 401, None])
+    @pytest.mark.parametrize("answered", [200, None])
     def test_sending_imports_nothing(self, answered: int | None, run_host: RunHost, live_server: Any, key: str) -> None:
         """A module's lock that the thread holds at a fork is held in the child for ever."""
         with socket.socket() as taken:
@@ -195,13 +172,13 @@ print(client.stats().acknowledged)
 client = Reckoner(sending=Sending(linger_seconds=0, first_pause_seconds=0.01))
 before = set(sys.modules)
 record("text")
-done = client.flush(60 if os.environ["ANSWERED"] == "200" else 1)
+done = client.flush(60 if os.environ["ANSWERED"] == "200" else 0.3)
 print([done, sorted(set(sys.modules) - before)], flush=True)
 os._exit(0)
 """,
                 url=url,
                 ANSWERED=str(answered),
-                RECKONER_KEY=key if answered == 200 else "rk_nobodys",
+                RECKONER_KEY=key,
             )
         assert done.stdout.split("\n")[0] == f"[{answered == 200}, []]"
 
@@ -265,7 +242,7 @@ def on_alarm(*_):
 signal.signal(signal.SIGALRM, on_alarm)
 signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
 number = 0
-while handled < 200:
+while handled < 50:
     record("outside")
     number += 1
 signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,0 +1,85 @@
+"""What an answer of the API says: of a whole request, and of each item of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from reckoner_client.errors import FieldFault, Refused, Unavailable
+
+# The server, or something in front of it, cannot take it now; the same will do later.
+LATER = frozenset({408, 425, 429, 502, 503, 504, 507})
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer. `retry_after`: seconds that the server asked to wait, 0 to 300."""
+
+    status: int
+    body: bytes
+    retry_after: float = 0.0
+
+
+class _Error(msgspec.Struct):
+    code: str = "unknown"
+    message: str = ""
+    fields: tuple[FieldFault, ...] = ()
+    request_id: str | None = None
+
+
+class _Envelope(msgspec.Struct):
+    error: _Error
+
+
+class ItemError(msgspec.Struct):
+    """Why the item at `index` of a batch was not kept."""
+
+    index: int
+    code: str
+    fields: tuple[FieldFault, ...] = ()
+
+
+class Outcome(msgspec.Struct):
+    """A batch's answer. `kept` must be there: whatever else may answer 201 acknowledges nothing."""
+
+    kept: list[msgspec.Raw]
+    errors: list[ItemError] = []
+
+
+def refused(reply: Reply) -> Refused:
+    """The API's error envelope as an exception; of an answer without one, its beginning."""
+    try:
+        error = decode(reply.body, _Envelope).error
+    except Unavailable:
+        error = _Error(message=f"an answer that is not Reckoner's: {reply.body[:200].decode('utf-8', 'replace')}")
+    return Refused(reply.status, error.code, error.message, error.fields, error.request_id)
+
+
+def read_outcome(reply: Reply, count: int) -> Outcome | None:
+    """What became of `count` items; None when the answer does not account for each of them."""
+    try:
+        outcome: Outcome = decode(reply.body if reply.status in {201, 207} else b"", Outcome)
+    except Unavailable:
+        return None
+    complete = len(outcome.kept) + len(outcome.errors) == count
+    return outcome if complete and all(0 <= error.index < count for error in outcome.errors) else None
+
+
+def says_nothing(reply: Reply) -> bool:
+    """Whether an answer without an outcome is about the key or the address: other items would get the same.
+
+    A refused key (401, 403), a path that is none (404, a redirect), somebody's page (200, 400 without our envelope).
+    """
+    if reply.status == 400:
+        return refused(reply).code == "unknown"
+    return reply.status < 500 and reply.status not in {409, 413, 422} | LATER
+
+
+def decode(body: bytes, kind: Any) -> Any:
+    """JSON as `kind`. Raises Unavailable: an answer that cannot be read is none."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"The answer is not what the API answers: {error}") from error
