@@ -92,6 +92,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "workspaces.form_values.FormValuesMiddleware",
     "workspaces.idempotency.IdempotencyMiddleware",
 ]
 ROOT_URLCONF = "project.urls"

@@ -18,8 +18,9 @@ from models_registry.models import ArtifactKind, ModelVersion
 from training.engine.spec import LEARNS_ONLINE, Lora, Online, Optimiser
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.runs import METHODS, RunPlan
-from workspaces.errors import FieldFault
+from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
+from workspaces.parsing import check_body
 
 TINY = "tiny"
 DATASETS, VERSIONS = 200, 200
@@ -114,7 +115,10 @@ class RunForm(forms.Form):
         if not text:
             return {}
         try:
+            check_body(text.encode())
             found = json.loads(text)
+        except InvalidInput as error:
+            raise forms.ValidationError(error.message.replace("The body", "It")) from error
         except ValueError as error:
             raise forms.ValidationError(f"This is not JSON: {error}.") from error
         if not isinstance(found, dict):

@@ -82,6 +82,7 @@ def wants_part(request: PageRequest) -> bool:
 def safe_next(request: HttpRequest, fallback: str) -> str:
     """The `next` of a form when it leads to this site, else `fallback`."""
     wanted = request.POST.get("next", "")
-    if url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
-        return wanted
-    return fallback
+    hosts = {request.get_host()}
+    safe = url_has_allowed_host_and_scheme(wanted, allowed_hosts=hosts, require_https=request.is_secure())
+    # Django takes what has no slash for the name of a view.
+    return wanted if safe and "/" in wanted else fallback

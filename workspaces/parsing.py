@@ -10,7 +10,7 @@ import msgspec
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
-from workspaces.errors import FieldFault, InvalidInput, TooLarge, UnsupportedEncoding
+from workspaces.errors import InvalidInput, TooLarge, UnsupportedEncoding
 
 MAX_BODY = 1024 * 1024
 MAX_BATCH = 10 * 1024 * 1024
@@ -192,8 +192,5 @@ def raw_body(request: Request) -> bytes:
 
 
 def text_parameter(request: Request, name: str) -> str | None:
-    """One text of the query string; None where it is missing or empty. Raises InvalidInput for a NUL."""
-    value = request.query_params.get(name)
-    if value is not None and "\x00" in value:
-        raise InvalidInput("The query is not usable.", faults=[FieldFault(name, "holds a NUL character", "text")])
-    return value or None
+    """One text of the query string; None where it is missing or empty. It holds no NUL (workspaces.form_values)."""
+    return request.query_params.get(name) or None

@@ -25,6 +25,7 @@ from decisions.queries.decision_shown import Shown, show_decision
 from decisions.queries.queue import find_unjudged
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.form_values import find_value_faults
 from workspaces.ids import uuid7_bound
 from workspaces.models import Role
 from workspaces.pages import PageRequest, safe_next, wants_part, workspace_page
@@ -181,7 +182,7 @@ def _queue(
 @workspace_page(role=Role.LABELLER)
 def decision_label(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """Confirms, corrects or passes over. `option` is the right option's place in the decision and means corrected."""
-    decision = _get_decision(request, pk)
+    decision, back = _get_decision(request, pk), _read_back(request)
     corrected = _option(decision, request.POST.get("option", ""))
     verdict = request.POST.get("verdict") or (Verdict.CORRECTED if corrected is not None else "")
     note = request.POST.get("note", "").strip()
@@ -191,30 +192,47 @@ def decision_label(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         )
     label_decision(by=request.actor, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
     decision = _get_decision(request, pk)
-    return _answer(request, decision, f"Recorded as {verdict}.")
+    return _answer(request, decision, back, f"Recorded as {verdict}.")
 
 
 @require_POST
 @workspace_page(role=Role.LABELLER)
 def decision_unlabel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """Takes the reader's own newest label back."""
+    back = _read_back(request)
     withdraw_label(by=request.actor, decision=_get_decision(request, pk))
-    return _answer(request, _get_decision(request, pk), "Your label is taken back.")
+    return _answer(request, _get_decision(request, pk), back, "Your label is taken back.")
 
 
-def _answer(request: PageRequest, decision: Decision, says: str) -> HttpResponse:
+@dataclass(frozen=True, slots=True)
+class _Back:
+    """What the form says of the page that it stands on."""
+
+    filters: Filters
+    held: frozenset[uuid.UUID]
+    sent: frozenset[uuid.UUID]
+
+
+def _read_back(request: PageRequest) -> _Back:
+    """Before anything is changed. Raises InvalidInput."""
+    query = QueryDict(request.POST.get("query", ""))
+    if faults := find_value_faults(query):
+        raise InvalidInput("The filter is not usable.", faults=faults)
+    held, sent = (
+        frozenset(_id(name, given) for given in request.POST.getlist(name)[:MOST_HELD]) for name in ("have", "sent")
+    )
+    return _Back(parse_filters(query), held, sent)
+
+
+def _answer(request: PageRequest, decision: Decision, back: _Back, says: str) -> HttpResponse:
     """The part that `view` names: `row` inside a list, `queue` while labelling, else the judgement of the page."""
-    view = request.POST.get("view", "")
-    filters = parse_filters(QueryDict(request.POST.get("query", "")))
+    view, filters = request.POST.get("view", ""), back.filters
     if not wants_part(request):
         messages.success(request, says)
         return redirect(safe_next(request, reverse("pages:decision", args=[request.workspace.slug, decision.pk])))
     if view == "queue":
-        held, sent = (
-            frozenset(_id(name, given) for given in request.POST.getlist(name)[:MOST_HELD]) for name in ("have", "sent")
-        )
-        gone = sent | {decision.pk}
-        return render(request, "decisions/_queue.html", _queue(request, filters, held=held, gone=gone))
+        gone = back.sent | {decision.pk}
+        return render(request, "decisions/_queue.html", _queue(request, filters, held=back.held, gone=gone))
     part = "decisions/_row.html" if view == "row" else "decisions/_judged.html"
     context = {"shown": show_decision(decision), "filters": filters, "query": filters.query}
     return render(request, part, {**context, "next": safe_next(request, request.path)})

@@ -79,9 +79,6 @@ def parse_filters(given: Mapping[str, str]) -> Filters:
         for name, values in allowed.items()
         if getattr(filters, name) and getattr(filters, name) not in values
     ]
-    faults += [
-        FieldFault(name, "holds a NUL character", "text") for name in FILTERS if "\x00" in getattr(filters, name)
-    ]
     if faults:
         raise InvalidInput("The filter is not usable.", faults=faults)
     return filters

@@ -1,0 +1,116 @@
+"""Whatever stands in a query or a form, the answer is no 5xx: NUL, numbers of 5,000 digits, numbers out of range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from tests.architecture.test_api_matrix import CALLS, build, state_of_everything
+
+pytestmark = pytest.mark.django_db
+
+REFUSED = ("a\x00b", "filer:" + "9" * 5000)
+ODD = ("-" + "9" * 40, "1e400", "nan", "[" * 2000, '{"a": "\\u0000"}', "²")
+QUERIES = {
+    "decisions": ("q", "agent", "verdict", "version", "arm", "since", "order", "before"),
+    "label": ("q", "agent", "version"),
+    "episodes": ("q", "agent", "since", "state", "session", "before"),
+    "runs": ("agent", "method", "state", "before", "compare"),
+    "run-start": ("like",),
+    "run-curves": ("after",),
+    "rehearsals": ("before",),
+    "rehearsal-start": ("agent",),
+    "models": ("agent",),
+    "version-try": ("like",),
+    "overview": ("x",),
+}
+FORMS = {
+    "decision-label": ("verdict", "option", "note", "view", "query", "have", "next"),
+    "run-start": ("agent", "dataset", "learning_rate", "epochs", "batch_size", "steps", "lora_r", "seed", "more"),
+    "version-try": (
+        *("name", "treatment_share", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds"),
+        *("exposure_window_seconds", "attribution_window_seconds", "error_rate", "latency", "budget_ms"),
+        *("missing_feedback", "guardrail_e", "max_excess_failures", "min_requests_for_failures"),
+    ),
+    "key-make": ("name", "agent", "slug", "kind", "options", "scopes"),
+    "erasures": ("kind", "name"),
+    "rehearsal-start": ("text_field", "label_field", "seed_share", "decisions", "rounds", "seeds", "noise"),
+}
+GIVEN = {
+    "decision-label": {"verdict": "confirmed"},
+    "key-make": {"name": "app", "agent": "", "slug": "new", "kind": "CUSTOM", "options": "a\nb", "scopes": "admin"},
+    "erasures": {"kind": "unit", "name": "somebody"},
+}
+OBJECT = {"decision-label": "decision", "run-curves": "run", "version-try": "version"}
+
+
+@pytest.fixture
+def world(workspace: Any) -> Any:
+    return build(workspace, "filer")
+
+
+def address(name: str, world: Any) -> str:
+    of = [world.agent.workspace.slug]
+    return reverse(f"pages:{name}", args=[*of, getattr(world, OBJECT[name]).pk] if name in OBJECT else of)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_is_answered_or_refused(world: Any, admin: Any, page_client: Any, name: str) -> None:
+    client, path = page_client(admin), address(name, world)
+    for field in QUERIES[name]:
+        for value in REFUSED:
+            answer = client.get(path, {field: value})
+            assert answer.status_code == 400, (field, value[:20])
+            assert f"<code>{field}</code> holds a N".lower() in answer.content.decode().lower()
+        for value in ODD:
+            assert client.get(path, {field: value}).status_code < 500, (field, value[:20])
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_is_answered_or_refused(world: Any, admin: Any, page_client: Any, name: str) -> None:
+    client, path = page_client(admin), address(name, world)
+    client.get("/")
+    before = state_of_everything()
+    for field in FORMS[name]:
+        for value in REFUSED:
+            answer = client.post(path, GIVEN.get(name, {}) | {field: value})
+            assert answer.status_code == 400, (field, value[:20])
+            assert f"<code>{field}</code> holds a" in answer.content.decode()
+    if name == "decision-label":  # a query inside of a field
+        assert client.post(path, GIVEN[name] | {"query": "q=a%00b"}).status_code == 400
+    assert state_of_everything() == before
+    for field in FORMS[name]:
+        for value in ODD:
+            answer = client.post(path, GIVEN.get(name, {}) | {field: value})
+            assert answer.status_code < 500, (field, value[:20])
+
+
+def test_the_log_in_is_answered_or_refused(viewer: Any) -> None:
+    for field in ("username", "password", "next"):
+        for value in REFUSED:
+            given = {"username": viewer.email, "password": "x"} | {field: value}
+            answer = Client().post("/log-in", given)
+            assert (answer.status_code, b"Not done" in answer.content) == (400, True), field
+        for value in ODD:
+            assert (
+                Client().post("/log-in", {"username": viewer.email, "password": "x"} | {field: value}).status_code < 500
+            )
+
+
+def test_the_api_s_queries_are_answered_or_refused(world: Any, api: Any) -> None:
+    client = api()
+    for path in ("decisions", "/api/training/decisions", "/api/v1/nothing-here"):
+        for value in ("%00", "9" * 5000):
+            answer = client.get(f"{path}?agent={value}")
+            assert answer.status_code in {400, 404}, path
+            if answer.status_code == 400:
+                assert answer.json()["error"]["fields"][0]["field"] == "agent"
+    names = ("item", "limit", "cursor", "since", "metric", "agentType", "after", "format")
+    for call in (call for calls in CALLS.values() for call in calls if call.method == "GET"):
+        path = world.fill(call.path) + ("&" if "?" in call.path else "?")
+        for value in ("9" * 40, "-1e400", "nan"):
+            query = "&".join(f"{name}={value}" for name in names)
+            assert client.get(f"{path}{query}").status_code < 500, (call.path, value)
