@@ -10,6 +10,7 @@ from typing import Any
 
 from decisions.agents.prompts import as_text
 from decisions.ingest.episodes import Totals, in_order
+from decisions.ingest.schemas import LONGEST_MS
 from decisions.models import Decision, Episode, Feedback, Step, StepKind
 from decisions.queries.decision_shown import Node, show_value
 
@@ -105,7 +106,7 @@ class Story:
 def duration_of(episode: Episode, totals: Totals) -> float | None:
     """Milliseconds: as reported, else from the first start to the last end that are known."""
     if episode.duration_ms is not None:
-        return episode.duration_ms
+        return min(episode.duration_ms, LONGEST_MS)
     start = totals.started_at or episode.started_at
     end = episode.ended_at or totals.ended_at
     return max((end - start).total_seconds() * 1000, 0.0) if end is not None else None
@@ -142,7 +143,9 @@ def _start(entry: Step | Decision) -> dt.datetime:
 
 def _duration(entry: Step | Decision) -> float | None:
     # A decision is observed when it has been made: its latency lies before that moment.
-    return entry.duration_ms if isinstance(entry, Step) else None
+    if not isinstance(entry, Step) or entry.duration_ms is None:
+        return None
+    return min(entry.duration_ms, LONGEST_MS)  # what was recorded before there was a limit
 
 
 def _nested(entries: Sequence[Step | Decision]) -> list[tuple[Step | Decision, int]]:

@@ -88,6 +88,23 @@ def test_an_episode_without_anything_says_so(page_client: Any, viewer: Any, agen
     assert b"Nothing has been recorded of it so far." in page_client(viewer).get(page("episode", row, row.pk)).content
 
 
+def test_a_time_that_no_clock_holds_is_refused_and_what_is_there_already_is_shown(
+    page_client: Any, viewer: Any, agent: Any, api: Any
+) -> None:
+    step = {"kind": "span", "agent": "filer", "episode": "e", "duration_ms": 1e308}
+    decision = {"agent": "filer", "state": {}, "action": "travel", "policy_name": "x", "latency_ms": 1e13}
+    for path, sent, field in (("steps", step, "duration_ms"), ("decisions", decision, "latency_ms")):
+        answer = api().post(path, sent)
+        assert (answer.status_code, answer.json()["error"]["fields"][0]["field"]) == (400, field)
+    assert api().post("episodes", {"agent": "filer", "episode": "e", "duration_ms": 1e300}).status_code == 400
+    row = EpisodeFactory(agent=agent)
+    StepFactory(episode=row, duration_ms=1e308)
+    for episode in (row, EpisodeFactory(agent=agent, duration_ms=1e308)):
+        assert page_client(viewer).get(page("episode", episode, episode.pk)).status_code == 200
+        assert api().get(f"episodes/{episode.pk}").status_code == 200
+    assert page_client(viewer).get(page("episodes", row)).status_code == 200
+
+
 def test_what_agents_said_is_text(page_client: Any, viewer: Any, agent: Any) -> None:
     hostile = "<script>alert(1)</script>"
     row = EpisodeFactory(agent=agent, query=hostile, final_response=hostile, session=hostile, external_id=hostile)
