@@ -34,8 +34,8 @@ fix: $(VENV)/dev-$(TORCH).stamp ## Formats and mends what can be mended by itsel
 
 .PHONY: docs
 docs: $(VENV)/dev-$(TORCH).stamp browser ## Writes docs/api, draws the loop and takes the README's screenshots again, into docs/pictures
-	$(BIN)/python -m tests.docs.reference
-	$(BIN)/python -m docs.pictures $(ARGS)
+	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.pictures $(ARGS)
 
 accept: $(VENV)/dev-$(TORCH).stamp ## Runs all that an issue must show: make accept PART=loop
 	$(BIN)/python -m benchmarks.accept.$(PART) $(ARGS)

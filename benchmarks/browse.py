@@ -223,7 +223,7 @@ class Asker:
     def __init__(self, slug: str) -> None:
         from django.test import Client
 
-        from tests.factories import MembershipFactory, UserFactory
+        from tools.factories import MembershipFactory, UserFactory
         from workspaces.actors import system
         from workspaces.models import Workspace
         from workspaces.services import create_api_key

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.big_model import SHAPES, Task, make_base, write_rows
+from tools.big_model import SHAPES, Task, make_base, write_rows
 from training.engine.__main__ import main as engine
 from training.engine.actions import ActionScorer
 from training.engine.hardware import choose_device

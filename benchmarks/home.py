@@ -67,7 +67,7 @@ def fill(rows: int, now: Any) -> Any:
 
     from decisions.partitions.partitioning import ensure_partitions, month_start
     from decisions.rewards.specs import current_reward_spec
-    from tests.factories import (
+    from tools.factories import (
         AgentFactory,
         AgentVersionFactory,
         AliasFactory,
@@ -145,7 +145,7 @@ def measure(rows: int) -> dict[str, Any]:
     from django.urls import reverse
     from django.utils import timezone
 
-    from tests.factories import MembershipFactory, UserFactory
+    from tools.factories import MembershipFactory, UserFactory
 
     now = timezone.now()
     workspace = fill(rows, now)

@@ -45,7 +45,7 @@ import psutil
 import psycopg
 import uuid_utils.compat
 
-from benchmarks.accept.instance import ROOT, Instance
+from tools.instance import ROOT, Instance
 
 BATCH = 1000
 CLIENTS = 4

@@ -210,7 +210,7 @@ def fill(rows: int, now: dt.datetime) -> None:
 
 
 def _make_agents(cursor: Any, place: int, slug: str) -> None:
-    from tests.factories import (
+    from tools.factories import (
         AgentFactory,
         AgentVersionFactory,
         AliasFactory,
@@ -233,7 +233,7 @@ def _make_agents(cursor: Any, place: int, slug: str) -> None:
 
 def _experiment(now: dt.datetime) -> dict[str, Any]:
     from decisions.models import Agent
-    from tests.factories import PhaseFactory
+    from tools.factories import PhaseFactory
 
     agent = Agent.objects.get(workspace__slug=SLUG, slug="filer")
     phase = PhaseFactory(experiment__registered_model=agent.registered_model)

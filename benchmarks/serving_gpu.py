@@ -29,7 +29,7 @@ from typing import Any
 import httpx
 import torch
 
-from benchmarks.big_model import SHAPES, Task, make_adapter, make_base
+from tools.big_model import SHAPES, Task, make_adapter, make_base
 from training.engine.actions import ActionScorer
 from training.engine.hardware import choose_device
 from training.engine.models import attach_adapter, load_model, load_tokenizer, quieten

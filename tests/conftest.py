@@ -24,10 +24,10 @@ from django.db import connection, transaction
 from django.test import Client
 
 from project.embedded.testing import SESSION
-from tests import factories
 from tests.api_client import ApiMaker
 from tests.engine_task import base_version, tiny_run
 from tests.template_database import ensure_template
+from tools import factories
 
 __all__ = ["base_version", "tiny_run"]
 

@@ -14,7 +14,7 @@ import pytest
 
 from models_registry.models import ModelVersion
 from models_registry.services import NewVersion, register_version, store_artifact
-from tests.factories import OPTIONS
+from tools.factories import OPTIONS
 from training.launcher import engine_environment
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from tests.model_server import running_model_server
 from tests.training.engine.engine_world import OPTIONS, labelled
+from tools.model_server import running_model_server
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "walkthrough.md"

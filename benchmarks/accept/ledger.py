@@ -15,12 +15,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from benchmarks.accept.instance import ROOT, Instance
 from benchmarks.accept.ledger_browse import browse_rows
 from benchmarks.accept.ledger_docs import docs_rows
-from benchmarks.accept.ledger_ingest import generated_rows, kill_rows, run_on_instance, speed_rows
+from benchmarks.accept.ledger_ingest import generated_rows, kill_rows, speed_rows
 from benchmarks.accept.ledger_openapi import openapi_rows
-from benchmarks.accept.report import Report, log
+from tools.instance import ROOT, Instance
+from tools.killing import run_on_instance
+from tools.report import Report, log
 
 SHOWN = {
     "traces by the real SDK exporter and a real instrumentation package": ["tests/decisions/traces"],

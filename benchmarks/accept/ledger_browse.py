@@ -15,10 +15,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accept.instance import ROOT
-from benchmarks.accept.report import Report, log
 from benchmarks.browse import BOUND_MS
 from benchmarks.export import GROWTH_MB
+from tools.instance import ROOT
+from tools.report import Report, log
 
 
 def run_benchmark(name: str, *arguments: str) -> dict[str, Any] | None:

@@ -22,8 +22,8 @@ from pathlib import Path
 import httpx
 import uuid_utils.compat
 
-from benchmarks.accept.instance import ROOT, Instance, marked_processes
-from benchmarks.accept.report import Report, log
+from tools.instance import ROOT, Instance, marked_processes
+from tools.report import Report, log
 
 LOOP_SECONDS = 240
 FROM_NOTHING_SECONDS = 420

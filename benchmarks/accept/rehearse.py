@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accept import compose
-from benchmarks.accept.instance import ROOT, Instance
-from benchmarks.accept.report import Report, log
+from tools import compose
+from tools.instance import ROOT, Instance
+from tools.report import Report, log
 
 SEEDS, DECISIONS = 5, 10_000
 NOISE, MISSING = "0.05", "0.15"

@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from tests.api_client import ApiClient, ApiMaker
-from tests.factories import (
+from tools.factories import (
     OPTIONS,
     AgentFactory,
     AgentVersionFactory,

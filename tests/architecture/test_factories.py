@@ -3,7 +3,7 @@
 import pytest
 from django.apps import apps
 
-from tests.factories import MODEL_FACTORIES
+from tools.factories import MODEL_FACTORIES
 
 OUR_APPS = ("workspaces", "jobs", "models_registry", "decisions", "training")
 OUR_MODELS = [model for app in OUR_APPS for model in apps.get_app_config(app).get_models()]

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 
-from benchmarks.accept.generated import is_fault, make_known, send_generated
+from tools.generated import is_fault, make_known, send_generated
 
 EACH = 3
 

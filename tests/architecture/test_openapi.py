@@ -10,21 +10,13 @@ from urllib.parse import urlencode
 import pytest
 from django.test import Client
 
-from benchmarks.accept.ledger_openapi import (
-    document_faults,
-    example_faults,
-    missing_examples,
-    operations,
-    schema_faults,
-    shown,
-)
 from decisions.agents.services import create_notes_agents
 from decisions.api import examples as ledger
 from decisions.models import Agent, Step
 from decisions.notes_app import examples as notes_app
 from models_registry import examples as registry
 from project.openapi import EXAMPLES
-from tests.factories import (
+from tools.factories import (
     AgentFactory,
     AliasFactory,
     ApiKeyFactory,
@@ -48,6 +40,7 @@ from tests.factories import (
     VariantFactory,
     uuid7,
 )
+from tools.openapi import document_faults, example_faults, missing_examples, operations, schema_faults, shown
 from training import examples as training
 from training.datasets import snapshot_ledger
 from workspaces import examples as workspaces_examples

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.big_model import SHAPES, Task, make_adapter, make_base
+from tools.big_model import SHAPES, Task, make_adapter, make_base
 from training.engine.actions import ActionScorer
 from training.engine.adapters import BASE, adapters_by_row
 from training.engine.checkpoints import newest_checkpoint, write_checkpoint

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.browser.scenes import LAUNCH, Scene, find_chromium, make_busy_job, make_scene
-from tests.factories import PASSWORD
+from tools.factories import PASSWORD
+from tools.scenes import LAUNCH, Scene, find_chromium, make_busy_job, make_scene
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from decisions.models import Feedback, Label
 from tests.browser.accessibility import axe_findings, keyboard_findings
-from tests.factories import DecisionFactory, LabelFactory, MembershipFactory, WorkspaceFactory
+from tools.factories import DecisionFactory, LabelFactory, MembershipFactory, WorkspaceFactory
 
 SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"

@@ -16,7 +16,7 @@ from decisions.models import Episode
 from decisions.traces.recording import record_spans
 from tests.browser.accessibility import axe_findings, keyboard_findings
 from tests.decisions.traces.spans_made import make_span
-from tests.factories import DecisionFactory, EpisodeFactory, StepFactory
+from tools.factories import DecisionFactory, EpisodeFactory, StepFactory
 
 SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from decisions.models import Decision
 from jobs.runner import run_job
 from tests.browser.accessibility import axe_findings, keyboard_findings
-from tests.factories import (
+from tools.factories import (
     DecisionFactory,
     FeedbackFactory,
     ItemFactory,

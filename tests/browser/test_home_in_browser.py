@@ -19,8 +19,8 @@ from playwright.sync_api import expect
 
 from decisions.models import Decision, Feedback
 from jobs.models import Job
-from tests import factories
 from tests.browser.accessibility import axe_findings, keyboard_findings
+from tools import factories
 
 SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from decisions.models import Feedback, Label
 from tests.browser.accessibility import axe_findings, keyboard_findings
-from tests.factories import PASSWORD, RunMetricFactory
+from tools.factories import PASSWORD, RunMetricFactory
 
 SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"

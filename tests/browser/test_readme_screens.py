@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from docs.pictures.screens import WIDTH, screens, take_screen
+from tools.pictures.screens import WIDTH, screens, take_screen
 
 
 def test_every_screen_of_the_readme_can_be_taken(

@@ -13,9 +13,9 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from jobs.models import Job, JobState
-from tests import factories
 from tests.browser.accessibility import axe_findings, keyboard_findings
-from tests.rehearsals import make_rehearsal, read_report
+from tools import factories
+from tools.rehearsals import make_rehearsal, read_report
 from training.models import Rehearsal, TrainingRun
 from training.rehearsal.loop import SEED_LABELS, round_name
 from training.rehearsal.services import KIND

@@ -14,9 +14,9 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from models_registry.models import Experiment
-from tests import factories
 from tests.browser.accessibility import axe_findings, keyboard_findings
-from tests.browser.scenes import TOPICS
+from tools import factories
+from tools.scenes import TOPICS
 from training.models import RunMetric, TrainingRun
 
 SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from tests.factories import DecisionFactory, FeedbackFactory
+from tools.factories import DecisionFactory, FeedbackFactory
 
 
 def body(**fields: Any) -> dict[str, Any]:

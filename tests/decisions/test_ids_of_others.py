@@ -8,7 +8,7 @@ import pytest
 
 from decisions.models import Decision, StatusChange, Step
 from tests.decisions.conftest import body
-from tests.factories import AgentFactory, AgentVersionFactory, AliasFactory, ModelVersionFactory
+from tools.factories import AgentFactory, AgentVersionFactory, AliasFactory, ModelVersionFactory
 from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db

@@ -27,7 +27,7 @@ from django.db import DatabaseError, connection
 
 from project.demo.passages import TOPICS
 from tests.docs.blocks import PAGES, ROOT, Block, blocks
-from tests.model_server import running_model_server
+from tools.model_server import running_model_server
 from training.engine.data import Labelled, Logged
 from training.engine.spec import RunSpec
 

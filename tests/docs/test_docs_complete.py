@@ -12,14 +12,14 @@ import pytest
 from django.core.management import BaseCommand, get_commands, load_command_class
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from benchmarks.accept.ledger_docs import importer_faults, operation_faults, places
-from benchmarks.accept.ledger_openapi import operations
 from decisions.importers.formats import FORMATS
 from decisions.rewards.components import COMPONENTS
 from models_registry.experiments import ExperimentPlan
 from models_registry.models import ExperimentState
 from project.demo.loop import EXPERIMENT_PLAN
-from tests.docs import reference
+from tools import reference
+from tools.documented import importer_faults, operation_faults, places
+from tools.openapi import operations
 from training.engine import spec as engine
 from training.run_states import TERMINAL_STATES, TRANSITIONS
 from workspaces.actors import ROLE_SCOPES
@@ -141,7 +141,7 @@ def document() -> dict[str, Any]:
 
 
 def test_the_pages_of_the_operations_are_written_from_the_document(document: dict[str, Any]) -> None:
-    """`python -m tests.docs.reference` (or `make docs`) writes them again."""
+    """`python -m tools.reference` (or `make docs`) writes them again."""
     there = {path.name: path.read_text(encoding="utf-8") for path in reference.FOLDER.glob("*.md")}
     wanted = reference.pages(document)
     assert set(there) == set(wanted)

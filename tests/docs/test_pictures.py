@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docs.pictures.loop import FLOORS, MOST_CHARACTERS, PLACES, STATIONS, draw_loop
-from docs.pictures.screens import FOLDER, screens
+from tools.pictures.loop import FLOORS, MOST_CHARACTERS, PLACES, STATIONS, draw_loop
+from tools.pictures.screens import FOLDER, screens
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -14,7 +14,7 @@ from project.celery import app
 from tests.docs.blocks import DOCS, PAGES, ROOT, code_words
 
 FLOORS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces")
-PROGRAMS = ("tests", "benchmarks", "docs")
+PROGRAMS = ("tests", "benchmarks", "tools")
 # `decisions/gateway/decide.py`, `decisions/gateway/decide.py::decide`, `templates/decisions/`, `docs/adr/*.md`
 PLACE = re.compile(r"^((?:[\w.*-]+/)+(?:[\w.*-]+\.(?:py|md|html|css|js|toml|yml|yaml|sh|ts))?)(?:::(\w+))?$")
 DOTTED = re.compile(rf"^((?:{'|'.join((*FLOORS, *PROGRAMS))})(?:\.\w+)+)(?:\(.*\))?$")

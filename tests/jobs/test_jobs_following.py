@@ -17,7 +17,7 @@ from rich.console import Console
 from jobs.following import follow_job
 from jobs.models import Job
 from project.demo.loop import KIND
-from tests.factories import JobFactory
+from tools.factories import JobFactory
 
 # Following closes connections that are too old, which inside a test's own transaction would end the test.
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -15,7 +15,7 @@ from jobs.services import enqueue_job
 from jobs.sweeper import sweep
 from jobs.tasks import run
 from project.celery import app
-from tests.factories import JobFactory, OutboxFactory
+from tools.factories import JobFactory, OutboxFactory
 
 
 def nothing(context):

@@ -14,7 +14,7 @@ from jobs.models import Job, JobState, Outbox
 from jobs.runner import claim_job, run_job
 from jobs.services import enqueue_job, request_cancel
 from jobs.sweeper import sweep
-from tests.factories import JobFactory, OutboxFactory
+from tools.factories import JobFactory, OutboxFactory
 from workspaces.models import AuditEntry, Workspace
 
 pytestmark = pytest.mark.django_db

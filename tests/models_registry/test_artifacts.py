@@ -15,7 +15,7 @@ from models_registry import artifacts
 from models_registry.errors import ArtifactCorrupt
 from models_registry.models import Artifact
 from models_registry.services import store_artifact
-from tests.factories import put_files
+from tools.factories import put_files
 
 ROOT = Path(__file__).resolve().parents[2]
 # A writer that kills itself at its n-th step on the disk, as a power cut would.

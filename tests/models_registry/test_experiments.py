@@ -20,7 +20,7 @@ from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Alias, Arm, Experiment, Exposure, Observation, Phase
 from models_registry.promotion import stop_experiment
 from models_registry.services import drop_alias, get_champion
-from tests.factories import AliasFactory, GateVerdictFactory, ModelVersionFactory, RegisteredModelFactory
+from tools.factories import AliasFactory, GateVerdictFactory, ModelVersionFactory, RegisteredModelFactory
 from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry
 

@@ -20,7 +20,7 @@ from models_registry.experiments import (
 from models_registry.forms import DurationField, write_duration
 from models_registry.models import Alias, Experiment, Observation
 from models_registry.services import NewVersion, register_version
-from tests.factories import (
+from tools.factories import (
     ArtifactFactory,
     ExposureFactory,
     GateVerdictFactory,

@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 from models_registry.errors import NoChampion
 from models_registry.models import Alias, AliasName, ModelVersion
 from models_registry.services import NewVersion, get_champion, move_alias, register_model, register_version
-from tests.factories import (
+from tools.factories import (
     AliasFactory,
     ArtifactFactory,
     ExperimentFactory,

@@ -20,7 +20,14 @@ import pytest
 import redis
 import yaml
 
-from benchmarks.accept.compose import (
+from project.embedded.layout import PROJECT_ROOT, Layout
+from project.embedded.postgres import DURABLE, Postgres
+from project.embedded.programs import Program, plan_instance
+from project.embedded.valkey import find_server, pick_port
+from project.placeholders import PLACEHOLDER
+from tests.project.embedded.waiting import wait_for
+from tests.servers import serve
+from tools.compose import (
     COMPOSE_FILE,
     ENV_EXAMPLE,
     OURS,
@@ -34,14 +41,7 @@ from benchmarks.accept.compose import (
     read_environments,
     rows,
 )
-from project.embedded.layout import PROJECT_ROOT, Layout
-from project.embedded.postgres import DURABLE, Postgres
-from project.embedded.programs import Program, plan_instance
-from project.embedded.valkey import find_server, pick_port
-from project.placeholders import PLACEHOLDER
-from tests.model_server import running_model_server
-from tests.project.embedded.waiting import wait_for
-from tests.servers import serve
+from tools.model_server import running_model_server
 
 COMPOSE = load_compose()
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]

@@ -16,8 +16,8 @@ from decisions.models import Agent, Decision, Feedback
 from models_registry.backends import model_server
 from models_registry.services import NewVersion, register_version, store_artifact
 from project.connect import Connection, NewAgent, connect_app, example_state, write_snippets
-from tests.factories import OPTIONS, AgentFactory, ApiKeyFactory, DecisionFactory
-from tests.model_server import running_model_server
+from tools.factories import OPTIONS, AgentFactory, ApiKeyFactory, DecisionFactory
+from tools.model_server import running_model_server
 from workspaces.errors import InvalidInput
 from workspaces.models import ApiKey, AuditEntry
 from workspaces.services import find_key

@@ -21,7 +21,7 @@ from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_
 from project import attention, ledger_counts, page_urls
 from project.home import Home, Station, read_home
 from project.ledger_counts import Count, count_ledger
-from tests.factories import (
+from tools.factories import (
     AgentFactory,
     AliasFactory,
     ApiKeyFactory,

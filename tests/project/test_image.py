@@ -8,8 +8,8 @@ from fnmatch import fnmatch
 
 import pytest
 
-from benchmarks.accept.compose import load_compose
 from project.embedded.layout import PROJECT_ROOT
+from tools.compose import load_compose
 
 
 def dockerfile() -> list[list[str]]:

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from jobs.models import Job
 from project.demo.start import WorkspaceInUse, start_demo
-from tests.factories import (
+from tools.factories import (
     AgentFactory,
     AliasFactory,
     DecisionFactory,

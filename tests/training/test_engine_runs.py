@@ -26,7 +26,7 @@ from models_registry import artifacts
 from models_registry.models import GateVerdict, ModelVersion
 from models_registry.services import get_champion
 from tests.engine_task import TINY, labelled
-from tests.factories import OPTIONS, AgentVersionFactory, DecisionFactory, FeedbackFactory
+from tools.factories import OPTIONS, AgentVersionFactory, DecisionFactory, FeedbackFactory
 from training.datasets import import_labelled, snapshot_ledger
 from training.engine.spec import RunResult
 from training.exports import start_export

@@ -19,7 +19,7 @@ from models_registry.artifacts import artifact_path, remove_folder, store_root
 from models_registry.models import Artifact, ModelVersion
 from tests.architecture.test_api_matrix import state_of_everything
 from tests.decisions.erasure.test_erased_decisions import texts_of
-from tests.factories import (
+from tools.factories import (
     DatasetSnapshotFactory,
     DecisionFactory,
     FeedbackFactory,

@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 
 from models_registry.experiments import ExperimentPlan, start_experiment
-from tests.factories import (
+from tools.factories import (
     AliasFactory,
     DatasetSnapshotFactory,
     EvaluationFactory,

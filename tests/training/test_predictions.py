@@ -10,7 +10,7 @@ import pytest
 from django.urls import reverse
 
 from models_registry.statistics.intervals import wilson_interval
-from tests.factories import TrainingRunFactory
+from tools.factories import TrainingRunFactory
 from training.predictions import OPTIONS, reckon_confusion, reckon_reliability
 
 ANSWERS = {"1": "graphs", "2": "graphs", "3": "tables"}

@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 
 from jobs.models import Job
-from tests.factories import DatasetSnapshotFactory, ModelVersionFactory, RewardSpecFactory, TrainingRunFactory
+from tools.factories import DatasetSnapshotFactory, ModelVersionFactory, RewardSpecFactory, TrainingRunFactory
 from training.models import TrainingRun
 from workspaces.models import AuditEntry
 

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from jobs.models import Job
-from tests.factories import (
+from tools.factories import (
     AliasFactory,
     DatasetSnapshotFactory,
     EvaluationFactory,

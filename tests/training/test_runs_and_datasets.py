@@ -13,7 +13,7 @@ from jobs.models import Job
 from jobs.runner import claim_job
 from models_registry import artifacts
 from tests.engine_task import labelled
-from tests.factories import (
+from tools.factories import (
     AgentFactory,
     ArtifactFactory,
     DatasetItemFactory,

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from tests.api_client import ApiClient
-from tests.factories import AuditEntryFactory, MembershipFactory, UserFactory, WorkspaceFactory
+from tools.factories import AuditEntryFactory, MembershipFactory, UserFactory, WorkspaceFactory
 from workspaces.actors import system
 from workspaces.errors import InvalidInput
 from workspaces.models import ApiKey, AuditEntry, Membership, User

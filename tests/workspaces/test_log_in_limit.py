@@ -6,7 +6,7 @@ import pytest
 from django.core.cache import caches
 from django.test import Client
 
-from tests.factories import PASSWORD, UserFactory
+from tools.factories import PASSWORD, UserFactory
 from workspaces import log_in
 from workspaces.models import AuditEntry
 

@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from tests.factories import PASSWORD, MembershipFactory, UserFactory
+from tools.factories import PASSWORD, MembershipFactory, UserFactory
 from workspaces.models import User
 
 PAGES = ("overview", "loop", "decisions", "runs", "models", "experiments")

@@ -19,8 +19,8 @@ from decisions.ingest.schemas import DecideItem, DecisionIn, FeedbackIn
 from decisions.models import Decision
 from models_registry.backends import model_server
 from tests.clients.python.gateway import Gateway
-from tests.factories import OPTIONS
-from tests.model_server import running_model_server
+from tools.factories import OPTIONS
+from tools.model_server import running_model_server
 
 
 @pytest.mark.parametrize(

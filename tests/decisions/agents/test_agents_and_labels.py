@@ -7,7 +7,7 @@ from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.models import Agent, AgentVersion, Feedback, Label, Reward
 from decisions.rewards.calculate import reckon_rewards
 from decisions.rewards.specs import current_reward_spec
-from tests.factories import DecisionFactory
+from tools.factories import DecisionFactory
 from workspaces.actors import person
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import AuditEntry

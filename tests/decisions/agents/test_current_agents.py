@@ -6,7 +6,7 @@ from decisions.agents.current import find_agents
 from decisions.agents.services import AgentSetup, create_agent_version
 from decisions.models import Decision
 from tests.decisions.conftest import body
-from tests.factories import AgentFactory, AgentVersionFactory
+from tools.factories import AgentFactory, AgentVersionFactory
 from workspaces.actors import program, system
 from workspaces.models import Scope
 from workspaces.services import create_api_key, find_key

@@ -11,7 +11,7 @@ from decisions.agents.kinds import FIVE, KINDS, action_schema, state_schema
 from decisions.agents.prompts import PromptError, render_prompt, template_fields
 from decisions.agents.services import AgentSetup, create_agent, create_notes_agents
 from decisions.models import Agent, Decision
-from tests.factories import WorkspaceFactory
+from tools.factories import WorkspaceFactory
 from workspaces.errors import InvalidInput
 
 STATES = {

@@ -17,7 +17,7 @@ from decisions.rewards.calculate import reckon_rewards
 from decisions.rewards.specs import current_reward_spec
 from models_registry.models import Exposure, Observation
 from tests.decisions.conftest import body, verdict
-from tests.factories import (
+from tools.factories import (
     AgentFactory,
     AgentVersionFactory,
     DecisionFactory,

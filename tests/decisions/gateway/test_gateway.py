@@ -19,8 +19,8 @@ from models_registry.experiments import ExperimentPlan, start_experiment
 from models_registry.models import Experiment, Exposure
 from models_registry.services import NewVersion, get_champion, move_alias, register_version, store_artifact
 from tests.engine_task import labelled
-from tests.factories import OPTIONS
-from tests.model_server import running_model_server
+from tools.factories import OPTIONS
+from tools.model_server import running_model_server
 from workspaces.ids import uuid7
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]

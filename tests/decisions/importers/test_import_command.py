@@ -11,7 +11,7 @@ from decisions.erasure.erasing import Person, erase_decisions, find_decisions
 from decisions.importers import running
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from tests.decisions.importers.conftest import counts
-from tests.factories import WorkspaceFactory
+from tools.factories import WorkspaceFactory
 from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ import pytest
 from decisions.erasure.erasing import Person, erase_decisions, find_decisions
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from tests.decisions.importers.conftest import counts
-from tests.factories import uuid7_at
+from tools.factories import uuid7_at
 
 pytestmark = pytest.mark.django_db
 FLAGS = ("--format", "tensorzero", "--create-agents")

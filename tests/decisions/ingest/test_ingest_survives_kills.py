@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.accept.ledger_ingest import POSTGRES, WEB, kill_while_sending, run_on_instance, stored
+from tools.killing import POSTGRES, WEB, kill_while_sending, run_on_instance, stored
 
 
 @pytest.mark.slow

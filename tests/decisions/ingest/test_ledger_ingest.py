@@ -10,7 +10,7 @@ from django.utils import timezone
 from decisions.ingest.schemas import DecisionIn
 from decisions.models import Decision, Episode, Feedback
 from tests.decisions.conftest import body, verdict
-from tests.factories import DecisionFactory, EpisodeFactory, ModelVersionFactory, RegisteredModelFactory, uuid7_at
+from tools.factories import DecisionFactory, EpisodeFactory, ModelVersionFactory, RegisteredModelFactory, uuid7_at
 from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db

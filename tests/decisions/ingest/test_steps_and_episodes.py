@@ -12,7 +12,7 @@ from django.utils import timezone
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.models import Episode, Step
 from tests.decisions.conftest import body
-from tests.factories import DecisionFactory, EpisodeFactory, StepFactory, uuid7_at
+from tools.factories import DecisionFactory, EpisodeFactory, StepFactory, uuid7_at
 from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db

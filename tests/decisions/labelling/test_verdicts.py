@@ -17,7 +17,7 @@ from decisions.queries.readiness import count_training_stats
 from decisions.rewards.calculate import reckon_rewards
 from decisions.rewards.components import VERDICT_VALUES
 from decisions.rewards.specs import current_reward_spec
-from tests.factories import DecisionFactory, FeedbackFactory
+from tools.factories import DecisionFactory, FeedbackFactory
 from workspaces.actors import Actor, person
 from workspaces.ids import uuid7
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from decisions.models import Decision, Feedback, Reward, Step
 from decisions.partitions.partitioning import PARTITIONED, ensure_partitions, month_start, partition_name
-from tests.factories import (
+from tools.factories import (
     AgentFactory,
     AgentVersionFactory,
     DecisionFactory,

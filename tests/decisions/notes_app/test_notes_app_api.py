@@ -14,7 +14,7 @@ from decisions.models import Agent, Decision, Feedback, Item, Label, Reward, Sta
 from decisions.notes_app import examples as example
 from decisions.notes_app import urls
 from models_registry.services import register_model
-from tests.factories import (
+from tools.factories import (
     AgentFactory,
     DatasetItemFactory,
     DatasetSnapshotFactory,

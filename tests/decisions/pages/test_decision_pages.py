@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from decisions.models import Decision, Feedback, Label
-from tests.factories import (
+from tools.factories import (
     OPTIONS,
     AgentFactory,
     DecisionFactory,

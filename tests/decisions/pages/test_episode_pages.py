@@ -10,7 +10,7 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from tests.factories import DecisionFactory, EpisodeFactory, FeedbackFactory, StepFactory
+from tools.factories import DecisionFactory, EpisodeFactory, FeedbackFactory, StepFactory
 
 pytestmark = pytest.mark.django_db
 START = timezone.now().replace(microsecond=0) - dt.timedelta(minutes=3)

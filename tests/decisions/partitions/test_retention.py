@@ -16,7 +16,7 @@ from decisions.partitions.partitioning import PARTITIONED, ensure_partitions, mo
 from jobs.models import Job
 from models_registry.models import Observation
 from tests.decisions.conftest import body
-from tests.factories import (
+from tools.factories import (
     AgentVersionFactory,
     DatasetItemFactory,
     DecisionFactory,

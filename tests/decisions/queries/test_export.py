@@ -22,7 +22,7 @@ from decisions.models.tombstones import ERASED_HASH
 from decisions.queries.export import ExportChoice, ExportReport, export_lines, export_rows
 from decisions.rewards.calculate import reckon_rewards
 from decisions.rewards.specs import current_reward_spec
-from tests.factories import (
+from tools.factories import (
     AgentFactory,
     AgentVersionFactory,
     DecisionFactory,

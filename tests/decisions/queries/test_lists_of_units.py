@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from decisions.models import Decision
 from decisions.queries.by_name import FIRST, HOUR, LAST, SPANS, find_named, find_page_of_unit
-from tests.factories import AgentFactory, DecisionFactory, uuid7_at
+from tools.factories import AgentFactory, DecisionFactory, uuid7_at
 from workspaces.ids import uuid7_bound
 
 pytestmark = pytest.mark.django_db

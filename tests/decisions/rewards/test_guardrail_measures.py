@@ -19,7 +19,7 @@ from models_registry.experiments import ExperimentPlan, Router, start_experiment
 from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Exposure, Observation
 from models_registry.services import get_champion
-from tests.factories import AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
+from tools.factories import AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()

@@ -11,7 +11,7 @@ from decisions.rewards.specs import ComponentSetup, create_reward_spec
 from models_registry.experiments import ExperimentPlan, Router, start_experiment
 from models_registry.models import Exposure, Observation, Phase
 from models_registry.promotion import stop_experiment
-from tests.factories import AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
+from tools.factories import AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()

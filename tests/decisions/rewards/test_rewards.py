@@ -20,7 +20,7 @@ from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_
 from decisions.tasks import queue_nightly_rewards
 from jobs.models import Job
 from jobs.runner import run_job
-from tests.factories import DecisionFactory, FeedbackFactory
+from tools.factories import DecisionFactory, FeedbackFactory
 from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db

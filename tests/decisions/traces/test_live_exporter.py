@@ -22,7 +22,7 @@ from opentelemetry.trace import Status, StatusCode, format_trace_id
 
 from decisions.models import Decision, Episode, Feedback, Step
 from models_registry.services import store_artifact
-from tests.model_server import running_model_server
+from tools.model_server import running_model_server
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TOKEN = "for-this-test"

@@ -16,7 +16,7 @@ from decisions.models import Agent, Decision, Episode, Feedback, Step
 from decisions.traces.recording import record_spans
 from tests.decisions.conftest import in_another_connection, wait_for_a_waiter
 from tests.decisions.traces.spans_made import NEW_GENAI, TRACE, make_span
-from tests.factories import OPTIONS
+from tools.factories import OPTIONS
 from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db

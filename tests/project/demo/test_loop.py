@@ -15,9 +15,9 @@ from models_registry.models import Experiment, GateVerdict, Observation
 from models_registry.services import get_champion
 from project.demo import loop
 from project.demo.passages import Passage, World
-from tests.model_server import running_model_server
 from tests.training.engine.engine_world import OPTIONS, labelled
 from tests.work import work_until_over
+from tools.model_server import running_model_server
 from training.loops import recipes
 from training.loops.person import Person
 from training.models import ExportJob

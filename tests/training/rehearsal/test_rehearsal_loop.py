@@ -19,9 +19,9 @@ from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry.backends.model_server import client
 from models_registry.services import get_champion
-from tests.model_server import running_model_server
 from tests.training.engine.engine_world import labelled
 from tests.work import work_until_over
+from tools.model_server import running_model_server
 from training.loops import recipes
 from training.models import Rehearsal, TrainingRun
 from training.rehearsal import services

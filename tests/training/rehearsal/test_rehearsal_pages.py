@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from jobs.models import Job, JobState
 from models_registry.backends.model_server import client
-from tests import factories
-from tests.model_server import running_model_server
-from tests.rehearsals import REFUSAL, make_rehearsal, read_report
+from tools import factories
+from tools.model_server import running_model_server
+from tools.rehearsals import REFUSAL, make_rehearsal, read_report
 from training.errors import RehearsalUnderWay
 from training.models import Rehearsal, TrainingRun
 from training.rehearsal import forms

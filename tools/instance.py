@@ -17,7 +17,7 @@ import psutil
 import psycopg
 import redis
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 MARK = "RECKONER_INSTANCE"
 
 

@@ -1,4 +1,4 @@
-"""The README's screenshots: the real pages over a seeded database, in Chromium. `python -m docs.pictures` takes them.
+"""The README's screenshots: the real pages over a seeded database, in Chromium. `python -m tools.pictures` takes them.
 
 Rows come from the browser tests' own scene, so that a picture shows what the tests look at. The database is one of the
 tests' PostgreSQL, made for this and dropped afterwards; nobody's own instance is touched.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 WIDTH, HEIGHT = 1280, 800
 QUALITY = 82
 
@@ -67,9 +67,9 @@ def seeded_site() -> Iterator[tuple[str, Any, Any]]:
         stack.callback(shutil.rmtree, SESSION_VAR, ignore_errors=True)
         before = setup_databases(verbosity=0, interactive=False)
         stack.callback(teardown_databases, before, verbosity=0)
-        from tests import factories
-        from tests.browser.scenes import make_busy_job, make_scene
-        from tests.model_server import running_model_server
+        from tools import factories
+        from tools.model_server import running_model_server
+        from tools.scenes import make_busy_job, make_scene
         from workspaces.actors import system
 
         workspace: Any = factories.WorkspaceFactory(slug="notes", name="Notes")
@@ -95,8 +95,8 @@ def take_screens(folder: Path = FOLDER) -> list[Path]:
     from playwright.sync_api import sync_playwright
 
     with seeded_site() as (address, person, scene):
-        from tests.browser.scenes import LAUNCH, find_chromium
-        from tests.factories import PASSWORD
+        from tools.factories import PASSWORD
+        from tools.scenes import LAUNCH, find_chromium
 
         found = find_chromium()
         if found is None:

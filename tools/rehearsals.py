@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.factories import RehearsalFactory
+from tools.factories import RehearsalFactory
 from training.rehearsal.report import report_all
 
-REPORT = Path(__file__).parent / "training" / "rehearsal" / "report.json"
+REPORT = Path(__file__).with_name("rehearsal.json")
 REFUSAL = "The effective sample size is 31, fewer than 50."
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from tests import factories
-from tests.factories import uuid7_at
-from tests.rehearsals import make_rehearsal
+from tools import factories
+from tools.factories import uuid7_at
+from tools.rehearsals import make_rehearsal
 from training.models import RunMetric
 
 LAUNCH = [

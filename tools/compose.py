@@ -1,6 +1,6 @@
 """docker-compose.yml: valid by every validator that is there, and its environment is .env.example's.
 
-`rows` is one part of an acceptance run; `python -m benchmarks.accept.compose` prints it alone. No container is started.
+`rows` is one part of an acceptance run; `python -m tools.compose` prints it alone. No container is started.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 
 import yaml
 
-from benchmarks.accept.report import Report, Row
+from tools.report import Report, Row
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 ENV_EXAMPLE = ROOT / ".env.example"
 # Has everything from .env; every other service names the few variables that it is given.

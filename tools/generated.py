@@ -41,9 +41,9 @@ def is_fault(request: requests.PreparedRequest, status: int) -> bool:
 
 def make_known(agent: Any) -> dict[str, str]:
     """One of everything beside the agent, in its workspace: the ids by their place in the API. Call with Django set up;
-    `tests.factories` makes them."""
+    `tools.factories` makes them."""
     from decisions.agents.services import create_agent
-    from tests import factories as made
+    from tools import factories as made
     from workspaces.actors import system
 
     workspace, model = agent.workspace, agent.registered_model

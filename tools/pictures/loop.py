@@ -1,4 +1,4 @@
-"""The picture of the loop: its stations, and the SVG that draws them. `python -m docs.pictures` writes it.
+"""The picture of the loop: its stations, and the SVG that draws them. `python -m tools.pictures` writes it.
 
 The stations stand here and nowhere else. A test holds their names to the walkthrough's headings, their files to the
 code, and the committed `loop.svg` to what this module draws.

@@ -1,6 +1,6 @@
 """The pages of `docs/api/`: every operation of the OpenAPI document with its place, written from the document itself.
 
-`python -m tests.docs.reference` writes them (`make docs` does it too). A test compares, so that nobody edits them by
+`python -m tools.reference` writes them (`make docs` does it too). A test compares, so that nobody edits them by
 hand: what is to be told of an operation belongs to its view, its schema, or its floor's `examples.py`.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 __all__ = ["FOLDER", "PAGES", "Operation", "document", "operations", "pages", "place_of"]
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "api"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "api"
 WIDTH = 120
 DEEPEST = 3
 
@@ -119,7 +119,7 @@ def _index(found: list[Operation], made: Mapping[str, Any]) -> str:
         "# Every operation of the API",
         "",
         *_wrapped(
-            "Written from the OpenAPI document by `python -m tests.docs.reference`; do not edit. What holds for all of "
+            "Written from the OpenAPI document by `python -m tools.reference`; do not edit. What holds for all of "
             "them (keys, idempotency, lists, limits) is told in [api.md](../api.md)."
         ),
         "",
@@ -160,7 +160,7 @@ def _page(page: Page, found: list[Operation], made: Mapping[str, Any]) -> str:
         f"# {page.title}",
         "",
         *_wrapped(
-            "Written from the OpenAPI document by `python -m tests.docs.reference`; do not edit. "
+            "Written from the OpenAPI document by `python -m tools.reference`; do not edit. "
             f"In words: {page.told}. [All operations](README.md)."
         ),
     ]

@@ -1,0 +1,1 @@
+"""What tests, benchmarks and the documentation share, so that none of them imports another."""
