@@ -1,5 +1,6 @@
 """The floors: who may import whom, whose rows may point at whose, and what web and worker never load."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from django.core.management import call_command
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("workspaces", "jobs", "models_registry", "decisions", "training", "project")  # lowest first
+PROGRAMS = ("tests", "benchmarks", "docs", "tools")
 HEAVY = ("torch", "transformers", "peft", "trl", "accelerate")
 # What a web process and a worker load: settings, apps, every URL, the Celery application and all its tasks.
 LOAD_EVERYTHING = f"""
@@ -37,6 +39,24 @@ def test_import_contracts_hold():
         text=True,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def imported(path: Path) -> set[str]:
+    """The first names of what a file imports, inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("room", PROGRAMS)
+def test_tests_benchmarks_and_docs_share_tools_and_import_none_of_each_other(room):
+    others = set(PROGRAMS) - {room, "tools"}
+    across = {str(path.relative_to(ROOT)): imported(path) & others for path in (ROOT / room).rglob("*.py")}
+    assert {path: names for path, names in across.items() if names} == {}
 
 
 def test_relations_point_down_the_floors_or_stay():
