@@ -286,6 +286,8 @@ MODEL_SERVER_URL = env("RECKONER_MODEL_SERVER_URL", embedded_url("MODEL_SERVER_U
 MODEL_SERVER_TOKEN = load_secret("model_server_token", "RECKONER_MODEL_SERVER_TOKEN")
 MODEL_SERVER_TIMEOUT_SECONDS = float(env("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS", "20"))
 BASE_MODEL = env("RECKONER_BASE_MODEL", "tiny")
+# What else a run may begin with: hub ids, and folders (absolute) whose subfolders are models.
+BASE_MODELS = env_list("RECKONER_BASE_MODELS", "Qwen/Qwen2.5-0.5B-Instruct,HuggingFaceTB/SmolLM2-135M-Instruct")
 
 LOGGING = project_logging.LOGGING
 

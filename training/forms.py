@@ -15,6 +15,7 @@ from django.conf import settings
 
 from decisions.models import Agent
 from models_registry.models import ArtifactKind, ModelVersion
+from training.base_models import TINY, hub_ids, is_allowed_base
 from training.engine.spec import LEARNS_ONLINE, Lora, Online, Optimiser
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.runs import METHODS, RunPlan
@@ -22,7 +23,6 @@ from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 from workspaces.parsing import check_body
 
-TINY = "tiny"
 DATASETS, VERSIONS = 200, 200
 """The newest so many can be chosen on the page; the API takes any."""
 WHAT_METHODS_DO = {
@@ -94,9 +94,10 @@ class RunForm(forms.Form):
         self._choose("dataset", _by_agent(list(self.datasets.values())))
         self._choose("heldout", [("", "nothing"), *_by_agent(labelled)])
         self._choose("replay", [("", "nothing"), *_by_agent(labelled)])
-        # Folders and hub ids that runs of this workspace have begun with; the API takes new ones.
-        known = TrainingRun.objects.for_workspace(workspace).exclude(base_model__in=("", TINY))
-        elsewhere = sorted(set(known.order_by("base_model").values_list("base_model", flat=True).distinct()))
+        # Folders that runs of this workspace have begun with; the API takes others that are allowed, too.
+        known = TrainingRun.objects.for_workspace(workspace).filter(base_model__startswith="/").order_by("base_model")
+        folders = filter(is_allowed_base, known.values_list("base_model", flat=True).distinct())
+        elsewhere = list(dict.fromkeys([*hub_ids(), *folders]))
         self._choose(
             "base",
             [

@@ -16,6 +16,7 @@ from decisions.models import Agent
 from jobs.errors import AlreadyFinished
 from jobs.services import enqueue_job, request_cancel
 from models_registry.models import ArtifactKind, ModelVersion
+from training.base_models import TINY, hub_ids, is_allowed_base
 from training.engine.spec import LEARNS_FROM_LABELS, LEARNS_FROM_LOGS, RunSpec
 from training.errors import InvalidRun, RunOver
 from training.models import DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
@@ -76,8 +77,11 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
         faults.append(FieldFault("method", f"{plan.method!r} is unknown", ", ".join(METHODS)))
     if (plan.base_version is None) == (plan.base_model == ""):
         faults.append(FieldFault("base_version", "give exactly one of base_version and base_model", "what to train"))
-    if plan.base_model == "tiny" and plan.method not in LEARNS_FROM_LABELS:
+    if plan.base_model == TINY and plan.method not in LEARNS_FROM_LABELS:
         faults.append(FieldFault("base_model", f"{plan.method} cannot begin with a new model", "a version"))
+    if plan.base_model and not is_allowed_base(plan.base_model):
+        allowed = ", ".join([TINY, *hub_ids()])
+        faults.append(FieldFault("base_model", "is not allowed here", f"{allowed}, or what RECKONER_BASE_MODELS names"))
     if plan.base_version is not None and plan.base_version.artifact.kind != ArtifactKind.MODEL:
         faults.append(
             FieldFault("base_version", f"{plan.base_version} is an adapter", "full weights: export it merged")
@@ -134,7 +138,7 @@ class EnginePaths:
 
 def _paths_to_check(plan: RunPlan) -> EnginePaths:
     return EnginePaths(
-        base="base",
+        base="/base",
         train="data/train.jsonl",
         heldout="data/heldout.jsonl" if plan.heldout is not None else None,
         replay="data/replay.jsonl" if plan.replay is not None else None,
@@ -145,7 +149,7 @@ def engine_spec(
     spec: Mapping[str, Any], source: RunPlan | TrainingRun, *, run_id: str, paths: EnginePaths
 ) -> dict[str, Any]:
     """The engine's spec.json: the stored spec with its id and paths filled in."""
-    tiny = source.base_model == "tiny" and spec["method"] in LEARNS_FROM_LABELS
+    tiny = source.base_model == TINY and spec["method"] in LEARNS_FROM_LABELS
     full = {
         **spec,
         "run_id": run_id,

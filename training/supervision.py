@@ -14,9 +14,11 @@ from django.conf import settings
 
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
+from jobs.errors import Permanent
 from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
 from models_registry.services import NewVersion, register_version, store_artifact
+from training.base_models import is_allowed_base
 from training.datasets import ROWS_FILE
 from training.engine.spec import RunSpec
 from training.evaluation import Scored, gate_version, score_predictions
@@ -31,7 +33,8 @@ from workspaces.actors import system
 def supervise_run(context: JobContext) -> dict[str, Any] | None:
     """Idempotent: a run that is over is left alone; one that was lost resumes from its newest checkpoint.
 
-    Raises Permanent for a dataset of which rows were erased since the run was queued.
+    Raises Permanent for a dataset of which rows were erased since the run was queued, and for a base model that is not
+    allowed any more.
     """
     run = TrainingRun.objects.select_related("agent__registered_model", "base_version__artifact", "workspace").get(
         id=context.payload["run_id"]
@@ -39,6 +42,8 @@ def supervise_run(context: JobContext) -> dict[str, Any] | None:
     if run.is_terminal:
         return {"state": run.state}
     refuse_marked(run)
+    if run.base_model and not is_allowed_base(run.base_model):
+        raise Permanent(f"{run.base_model} is no longer among the allowed base models")
     run_dir = settings.RUNS / str(run.id)
     prepare_folder(run, run_dir)
     with context.fenced():

@@ -86,7 +86,7 @@ def test_a_gpu_scores_as_the_cpu_does(base: Path, tmp_path: Path, dtype: torch.d
 
 @needs_cuda
 def test_a_gpus_checkpoint_is_read_into_the_computers_memory(tmp_path: Path) -> None:
-    spec = RunSpec(run_id="x", method="pretrain", base=ModelSource(path="."), data=Data(train="rows"))
+    spec = RunSpec(run_id="x", method="pretrain", base=ModelSource(path="/base"), data=Data(train="rows"))
     state = {"weights": torch.arange(5.0, device=CUDA)}
     write_checkpoint(tmp_path / "1" / "checkpoints", 3, state, spec)
     events = Events(tmp_path / "events.jsonl")

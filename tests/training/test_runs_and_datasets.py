@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 from django.db import IntegrityError, transaction
@@ -10,7 +11,7 @@ from decisions.gateway.exploration import acting_policy
 from decisions.rewards.calculate import reckon_rewards
 from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
 from jobs.models import Job
-from jobs.runner import claim_job
+from jobs.runner import claim_job, run_job
 from models_registry import artifacts
 from tests.engine_task import labelled
 from tools.factories import (
@@ -198,6 +199,26 @@ class TestStarting:
         with pytest.raises(InvalidRun) as refused:
             check_plan(agent, plan(**fields))
         assert field in {fault.field for fault in refused.value.faults}
+
+    def test_only_allowed_models_are_begun_with(self, agent, plan, settings, tmp_path, by):
+        root, link = tmp_path / "models", tmp_path / "models" / "link"
+        for folder in (root / "small", tmp_path / "modelsx", settings.VAR / "models", Path(settings.ARTIFACTS)):
+            folder.mkdir(parents=True, exist_ok=True)
+        link.symlink_to("/etc")
+        settings.BASE_MODELS = [str(root), "some/model", str(settings.VAR), str(Path(settings.ARTIFACTS).parent)]
+        for name in (str(root / "small"), "some/model", "tiny"):
+            assert check_plan(agent, plan(base_model=name))
+        own = (f"{settings.VAR}/models", f"{settings.ARTIFACTS}/sha256/ab")
+        outside = ("/etc", f"{root}/../modelsx", f"{tmp_path}/modelsx", str(link))
+        for name in (*own, *outside, "models/small", "other/model", "../x", "some/model/../.."):
+            with pytest.raises(InvalidRun) as refused:
+                start_run(by=by, agent=agent, plan=plan(base_model=name))
+            assert refused.value.faults[0].field == "base_model", name
+        assert not TrainingRun.objects.exists()
+        run = start_run(by=by, agent=agent, plan=plan(base_model="some/model"))
+        settings.BASE_MODELS = []
+        assert run_job(run.job_id) == "dead"  # before an engine is started
+        assert "no longer among the allowed" in Job.objects.get(id=run.job_id).error
 
     def test_an_adapter_is_no_base(self, agent, plan):
         adapter = ModelVersionFactory(

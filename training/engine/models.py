@@ -113,8 +113,11 @@ def load_tokenizer(path: str | Path) -> Any:
 
 
 def load_model(path: str | Path, device: torch.device, dtype: torch.dtype | None = None) -> Any:
-    """A causal language model in eval mode, in `dtype` or what suits frozen weights on this device."""
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype or frozen_dtype(device))
+    """A causal language model in eval mode, in `dtype` or what suits frozen weights on this device. Safetensors only:
+    other weights are pickles, which run what is in them. Raises OSError where there are none."""
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        path, dtype=dtype or frozen_dtype(device), use_safetensors=True, trust_remote_code=False
+    )
     return model.to(device).eval()
 
 
@@ -122,8 +125,10 @@ def attach_adapter(model: Any, path: str | Path, name: str, *, trainable: bool =
     """Adds the adapter in `path` as `name` and returns the peft model, which holds the base's own weights.
 
     The first call wraps the base (and changes its layers in place), later ones add to the wrapper. Names
-    must not contain a dot.
+    must not contain a dot. Raises FileNotFoundError without safetensors, as peft would take a pickle then.
     """
+    if not (Path(path) / "adapter_model.safetensors").is_file():
+        raise FileNotFoundError(f"{path} holds no adapter_model.safetensors")
     if isinstance(model, PeftModel):
         model.load_adapter(str(path), adapter_name=name, is_trainable=trainable)
         return model

@@ -7,12 +7,14 @@ which has no Django. It therefore imports neither.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 SCHEMA_VERSION = 1
+HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
 Method = Literal["pretrain", "posterior", "reward_weighted", "grpo", "ppo", "merge", "evaluate"]
 LEARNS_FROM_LABELS = frozenset({"pretrain"})
@@ -54,7 +56,8 @@ class TinyShape(Strict):
 class ModelSource(Strict):
     """Where weights come from: a folder or hub id, optionally with a LoRA adapter on top, or a tiny shape.
 
-    Exactly one of `path` and `tiny`. `adapter` is a folder that peft can load over `path`.
+    Exactly one of `path` and `tiny`. `adapter` is a folder that peft can load over `path`. Folders are absolute, so
+    that they mean the same to the engine and to who wrote the spec.
     """
 
     path: str | None = None
@@ -67,6 +70,10 @@ class ModelSource(Strict):
             raise ValueError("give exactly one of path and tiny")
         if self.adapter is not None and self.path is None:
             raise ValueError("an adapter needs the path of its base")
+        if self.path is not None and not self.path.startswith("/") and not HUB_ID.fullmatch(self.path):
+            raise ValueError("path is neither an absolute folder nor a hub id (owner/name)")
+        if self.adapter is not None and not self.adapter.startswith("/"):
+            raise ValueError("adapter is no absolute folder")
         return self
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from training.engine.models import (
     save,
     weights_sha256,
 )
-from training.engine.spec import TinyShape
+from training.engine.spec import ModelSource, TinyShape
 
 CPU = torch.device("cpu")
 
@@ -36,6 +37,31 @@ def test_the_hash_is_of_the_weights_not_of_the_files(base_folder: Path, tmp_path
         model.model.norm.weight[0] += 1e-4
     save(Loaded(model, load_tokenizer(base_folder)), tmp_path / "changed")
     assert weights_sha256(tmp_path / "changed") != weights_sha256(base_folder)
+
+
+def test_pickled_weights_are_not_loaded(base_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "pickled"
+    shutil.copytree(base_folder, folder)
+    weights = load_model(base_folder, CPU).state_dict()
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    with pytest.raises(OSError, match="safetensors"):
+        load_model(folder, CPU)
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    torch.save({}, adapter / "adapter_model.bin")
+    with pytest.raises(FileNotFoundError, match="holds no adapter_model"):
+        attach_adapter(load_model(base_folder, CPU), adapter, ADAPTER)
+
+
+@pytest.mark.parametrize("path", ["relative", "../up", "a/b/c", "owner/../x", ".hidden/x"])
+def test_a_source_is_a_hub_id_or_an_absolute_folder(path: str) -> None:
+    if path == "relative":  # a hub id of old, without an owner
+        assert ModelSource(path=path).path == path
+    else:
+        with pytest.raises(ValueError, match="absolute folder"):
+            ModelSource(path=path)
 
 
 def test_a_merged_model_has_the_adapters_logits(tmp_path: Path, world: World) -> None:

@@ -152,8 +152,9 @@ def test_a_cancelled_rehearsal_goes_on_where_it_was(served: str, source: Source)
 
 
 def test_a_run_that_fails_ends_the_rehearsal_with_its_reason(
-    served: str, source: Source, monkeypatch: pytest.MonkeyPatch
+    served: str, source: Source, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
+    settings.BASE_MODELS = ["/nowhere"]
     monkeypatch.setattr(services, "SeedLoop", BrokenBase)
     job = work_until_over(start(source).job)
     assert job.state == JobState.DEAD and "seed 0: teaching the base: the pretrain run" in job.error

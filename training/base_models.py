@@ -1,0 +1,31 @@
+"""Which models a run may begin with besides the workspace's own versions: `tiny`, and what the instance's owner allows.
+
+Whoever may start a run would otherwise have the engine load any folder that it can read, another workspace's weights
+and what a stranger has put on a hub among them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.conf import settings
+
+TINY = "tiny"
+
+
+def hub_ids() -> list[str]:
+    """What can be chosen by name: allowed hub ids, and the instance's own base whatever it is."""
+    own = [] if settings.BASE_MODEL == TINY else [settings.BASE_MODEL]
+    return [*own, *(name for name in settings.BASE_MODELS if name not in own and not name.startswith("/"))]
+
+
+def is_allowed_base(name: str) -> bool:
+    """A folder is allowed inside an allowed root, links followed; never inside the instance's own directories."""
+    if name == TINY or name in hub_ids():
+        return True
+    if not name.startswith("/") or "\x00" in name:
+        return False
+    folder = Path(name).resolve()
+    own = [Path(place).resolve() for place in (settings.VAR, settings.ARTIFACTS, settings.RUNS)]
+    roots = [Path(root).resolve() for root in settings.BASE_MODELS if root.startswith("/")]
+    return any(map(folder.is_relative_to, roots)) and not any(map(folder.is_relative_to, own))
