@@ -17,7 +17,7 @@ from decisions.rewards.maturing import mature_outcomes
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.registry import job_kind
-from jobs.services import enqueue_job
+from jobs.services import enqueue_daily, enqueue_job
 
 RECKON_REWARDS = "decisions.reckon_rewards"
 MATURE_OUTCOMES = "decisions.mature_outcomes"
@@ -60,9 +60,13 @@ def drop_old(context: JobContext) -> dict[str, Any]:
     return {"months": len(dropped), "rows": sum(sum(one.rows.values()) for one in dropped)}
 
 
+# Beat asks for the daily ones every hour: from its hour on a job is made once, and again when it died. So what a short
+# fault kills, or an instance that slept at that hour misses, is made up within the hour.
+
+
 @shared_task(name="decisions.queue_nightly_rewards")
 def queue_nightly_rewards() -> None:
-    enqueue_job(kind=RECKON_REWARDS, dedupe_key=f"nightly:{timezone.now():%Y-%m-%d}")
+    enqueue_daily(kind=RECKON_REWARDS, hour=settings.REWARDS_HOUR_UTC)
 
 
 @shared_task(name="decisions.queue_outcomes")
@@ -73,10 +77,10 @@ def queue_outcomes() -> None:
 
 @shared_task(name="decisions.queue_partitions")
 def queue_partitions() -> None:
-    enqueue_job(kind=MAKE_PARTITIONS, dedupe_key=f"{timezone.now():%Y-%m-%d}")
+    enqueue_daily(kind=MAKE_PARTITIONS, hour=1)
 
 
 @shared_task(name="decisions.queue_retention")
 def queue_retention() -> None:
     if settings.KEEP_MONTHS > 0:
-        enqueue_job(kind=DROP_OLD_MONTHS, dedupe_key=f"{timezone.now():%Y-%m-%d}")
+        enqueue_daily(kind=DROP_OLD_MONTHS, hour=3)

@@ -29,3 +29,7 @@ class Defer(Exception):
 
 class AlreadyFinished(Conflict):
     code = "already_finished"
+
+
+class NotRetryable(Exception):
+    """A job that cannot be tried again, and why."""

@@ -26,7 +26,8 @@ class Job(models.Model):
     """One piece of work with an effect that happens once.
 
     `fence` grows with every claim; a write that carries an older fence loses. `lease_until` is by the database's
-    clock. `dedupe_key` makes (kind, key) unique for ever: two beats make one job a date.
+    clock. `dedupe_key` makes (kind, key) unique among jobs that are not dead: two beats make one job a day, and
+    whoever asks after it died makes another.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -70,7 +71,9 @@ class Job(models.Model):
                 condition=Q(attempts__lte=models.F("max_attempts")), name="job_attempts_within_bounds"
             ),
             models.UniqueConstraint(
-                fields=["kind", "dedupe_key"], condition=Q(dedupe_key__isnull=False), name="job_once_per_key"
+                fields=["kind", "dedupe_key"],
+                condition=Q(dedupe_key__isnull=False) & ~Q(state=JobState.DEAD),
+                name="job_once_per_key",
             ),
         ]
         indexes = [

@@ -88,8 +88,9 @@ def _end(context: JobContext, state: JobState, reason: str) -> JobState | None:
 
 
 def _retry(context: JobContext, reason: str) -> JobState | None:
-    """Back to the queue, later each time."""
-    return _requeue(context, settings.JOB_RETRY_SECONDS * 2 ** (context.attempt - 1), {"error": reason})
+    """Back to the queue, later each time: what is away for some minutes must not use up all attempts."""
+    wait = settings.JOB_RETRY_SECONDS * settings.JOB_RETRY_FACTOR ** (context.attempt - 1)
+    return _requeue(context, wait, {"error": reason})
 
 
 def _defer(context: JobContext, later: Defer) -> JobState | None:

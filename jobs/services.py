@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from jobs import hints
-from jobs.errors import AlreadyFinished
+from jobs.errors import AlreadyFinished, NotRetryable
 from jobs.models import TERMINAL, Job, JobState, Outbox
 from jobs.registry import list_kinds
 from workspaces.models import Workspace
@@ -29,7 +29,8 @@ def enqueue_job(
 ) -> Job:
     """Writes the job and its hint in the caller's transaction; the hint leaves on commit.
 
-    With a `dedupe_key` that was used before, returns the job that is there. Raises KeyError for an unknown kind.
+    With a `dedupe_key` that was used before, returns the job that is there, unless that one is dead: then this asks
+    again. Raises KeyError for an unknown kind.
     """
     queue = list_kinds()[kind].queue
     job = Job(
@@ -44,12 +45,46 @@ def enqueue_job(
     if dedupe_key is None:
         job.save(force_insert=True)
     else:
-        Job.objects.bulk_create([job], ignore_conflicts=True)
-        existing = Job.objects.get(kind=kind, dedupe_key=dedupe_key)
+        existing = _insert_once(job)
         if existing.id != job.id:
             return existing
     Outbox.objects.create(job=job)
     transaction.on_commit(lambda: hints.send_hint(job.id, queue, run_after=job.run_after))
+    return job
+
+
+def _insert_once(job: Job) -> Job:
+    """`job`, or the one that has its key already and is not dead."""
+    while True:
+        Job.objects.bulk_create([job], ignore_conflicts=True)
+        found = Job.objects.filter(kind=job.kind, dedupe_key=job.dedupe_key).exclude(state=JobState.DEAD).first()
+        if found is not None:  # else it died between the two statements
+            return found
+
+
+def enqueue_daily(*, kind: str, hour: int, now: dt.datetime | None = None) -> Job:
+    """The job of the day that began at `hour` (UTC): asked for every hour, made once, and again after it died."""
+    day = (now or timezone.now()) - dt.timedelta(hours=hour)
+    return enqueue_job(kind=kind, dedupe_key=f"{day:%Y-%m-%d}")
+
+
+@transaction.atomic
+def retry_job(*, job_id: uuid.UUID) -> Job:
+    """A dead job is due again, with all its attempts. Raises NotRetryable."""
+    job = Job.objects.select_for_update().get(id=job_id)
+    kind = list_kinds().get(job.kind)
+    if job.state != JobState.DEAD:
+        raise NotRetryable(f"it is {job.state}, and only a dead job can be tried again.")
+    if kind is None or kind.on_end is not None:
+        raise NotRetryable("start again what it worked for: that has ended with it.")
+    job.state, job.attempts, job.run_after, job.finished_at = JobState.QUEUED, 0, timezone.now(), None
+    try:
+        with transaction.atomic():
+            job.save(update_fields=["state", "attempts", "run_after", "finished_at"])
+    except IntegrityError as error:
+        raise NotRetryable("another job has been asked for in its place.") from error
+    Outbox.objects.update_or_create(job=job, defaults={"sent_at": None})
+    transaction.on_commit(lambda: hints.send_hint(job.id, job.queue))
     return job
 
 

@@ -23,11 +23,8 @@ def schedule(sender: Celery, **_: object) -> None:
     sender.conf.beat_schedule = {
         "sweep": {"task": "jobs.sweep", "schedule": settings.JOB_SWEEP_SECONDS},
         "outcomes": {"task": "decisions.queue_outcomes", "schedule": settings.OUTCOME_SECONDS},
-        "nightly-rewards": {
-            "task": "decisions.queue_nightly_rewards",
-            "schedule": crontab(hour=settings.REWARDS_HOUR_UTC, minute=0),
-        },
+        "nightly-rewards": {"task": "decisions.queue_nightly_rewards", "schedule": crontab(minute=0)},
         "tidy": {"task": "workspaces.tidy", "schedule": crontab(minute=20)},
-        "partitions": {"task": "decisions.queue_partitions", "schedule": crontab(hour=1, minute=0)},
-        "retention": {"task": "decisions.queue_retention", "schedule": crontab(hour=3, minute=30)},
+        "partitions": {"task": "decisions.queue_partitions", "schedule": crontab(minute=10)},
+        "retention": {"task": "decisions.queue_retention", "schedule": crontab(minute=30)},
     }

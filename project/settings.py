@@ -271,7 +271,9 @@ CELERY_TIMEZONE = TIME_ZONE
 
 JOB_LEASE_SECONDS = float(env("RECKONER_JOB_LEASE_SECONDS", "60"))
 JOB_SWEEP_SECONDS = float(env("RECKONER_JOB_SWEEP_SECONDS", "30"))
-JOB_RETRY_SECONDS = float(env("RECKONER_JOB_RETRY_SECONDS", "5"))
+# The second attempt comes after this, the third after the factor times this: 1 and 10 minutes.
+JOB_RETRY_SECONDS = float(env("RECKONER_JOB_RETRY_SECONDS", "60"))
+JOB_RETRY_FACTOR = float(env("RECKONER_JOB_RETRY_FACTOR", "10"))
 OUTCOME_SECONDS = float(env("RECKONER_OUTCOME_SECONDS", "60"))
 REWARDS_HOUR_UTC = int(env("RECKONER_REWARDS_HOUR_UTC", "2"))
 # Whole months that the ledger keeps besides the running one; 0: everything stays.

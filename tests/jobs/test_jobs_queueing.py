@@ -11,7 +11,7 @@ from kombu.exceptions import OperationalError
 from jobs import hints as hints_module
 from jobs.models import Job, JobState, Outbox
 from jobs.runner import run_job
-from jobs.services import enqueue_job
+from jobs.services import enqueue_daily, enqueue_job
 from jobs.sweeper import sweep
 from jobs.tasks import run
 from project.celery import app
@@ -54,6 +54,33 @@ class TestCommitted:
         assert run_job(job.id) is JobState.SUCCEEDED
         assert enqueue_job(kind=name, dedupe_key="once").id == job.id
         assert run_job(job.id) is None
+
+    def test_a_dead_job_is_replaced_by_the_next_that_asks(self, kind, hints, at_once):
+        failing = [True]
+
+        def handler(context):
+            if failing:
+                raise ValueError("the disk is full")
+
+        name = kind(handler)
+        dead = enqueue_job(kind=name, dedupe_key="nightly", max_attempts=1)
+        assert run_job(dead.id) is JobState.DEAD
+        again = set(at_once(4, lambda: enqueue_job(kind=name, dedupe_key="nightly").id))
+        assert len(again) == 1
+        assert again != {dead.id}
+        failing.clear()
+        assert run_job(again.pop()) is JobState.SUCCEEDED
+        assert sorted(Job.objects.values_list("state", flat=True)) == ["dead", "succeeded"]
+
+    def test_a_daily_job_is_asked_for_once_from_its_hour_on(self, kind, hints):
+        name = kind(nothing)
+        day = dt.datetime(2026, 3, 4, tzinfo=dt.UTC)
+        asked = [
+            enqueue_daily(kind=name, hour=2, now=day + dt.timedelta(hours=hours)).id for hours in (1, 2, 3, 25, 26)
+        ]
+        before, first, later, still, next_day = asked
+        assert first == later == still
+        assert len({before, first, next_day}) == 3
 
     def test_a_dead_broker_loses_no_job(self, kind, monkeypatch):
         sent = []

@@ -1,10 +1,14 @@
 """One attempt: claimed by one, fenced, renewed; and every way in which it can end."""
 
 import datetime as dt
+import io
+import json
 import threading
 import time
+import uuid
 
 import pytest
+from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -95,6 +99,64 @@ def test_three_failures_and_the_job_is_dead_with_its_reason(kind, hints):
     assert job.error == "ValueError: attempt 3 of poison"
     assert ended == [(job.id, "dead", job.error)]
     assert len(hints) == 0  # nothing was committed in this test's transaction
+
+
+def test_attempts_are_spread_over_minutes(kind, hints, settings):
+    settings.JOB_RETRY_SECONDS, settings.JOB_RETRY_FACTOR = 60.0, 10.0
+
+    def handler(context):
+        raise ValueError("the database is away")
+
+    job = enqueue_job(kind=kind(handler))
+    for wait in (60, 600):
+        before = timezone.now()
+        assert run_job(job.id) is JobState.QUEUED
+        job.refresh_from_db()
+        assert before <= job.run_after - dt.timedelta(seconds=wait) <= timezone.now()
+        assert run_job(job.id) is None  # not due
+        Job.objects.filter(id=job.id).update(run_after=before)
+    assert run_job(job.id) is JobState.DEAD
+
+
+def test_a_dead_job_can_be_tried_again_by_a_command(kind, hints):
+    failing = [True]
+
+    def handler(context):
+        if failing:
+            raise ValueError("the disk is full")
+        return {}
+
+    def give_up(context):
+        raise Permanent("its run failed")
+
+    name, bound = kind(handler), kind(give_up, on_end=lambda job: None)
+    job, other = enqueue_job(kind=name, dedupe_key="nightly", max_attempts=1), enqueue_job(kind=bound)
+    assert [run_job(one.id) for one in (job, other)] == [JobState.DEAD, JobState.DEAD]
+
+    def retry(*arguments):
+        out, err = io.StringIO(), io.StringIO()
+        try:
+            call_command("retry_jobs", *arguments, stdout=out, stderr=err)
+        except SystemExit as left:
+            return left.code, err.getvalue()
+        return 0, out.getvalue()
+
+    before = list(Job.objects.order_by("id").values())
+    assert retry(str(other.id)) == (
+        1,
+        f"{other.id} ({bound}): start again what it worked for: that has ended with it.\n",
+    )
+    assert retry(str(uuid.uuid4()))[0] == 2
+    assert retry("--kind", "tests.unheard_of")[0] == 2
+    assert list(Job.objects.order_by("id").values()) == before
+
+    failing.clear()
+    assert retry("--kind", name, "--json") == (0, json.dumps({"retried": [str(job.id)], "refused": {}}) + "\n")
+    job.refresh_from_db()
+    assert (job.state, job.attempts, job.finished_at, job.error) == ("queued", 0, None, "ValueError: the disk is full")
+    assert enqueue_job(kind=name, dedupe_key="nightly").id == job.id
+    assert run_job(job.id) is JobState.SUCCEEDED
+    assert retry(str(job.id))[0] == 1  # it is over
 
 
 def test_a_job_of_an_unknown_kind_dies_at_once():
