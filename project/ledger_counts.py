@@ -18,7 +18,7 @@ from django.core.cache import cache
 from django.db import connection
 from django.utils import timezone
 
-from decisions.labelling.verdicts import WITHDRAWN
+from decisions.models.verdicts import WITHDRAWN
 from decisions.tasks import RECKON_REWARDS
 from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace

@@ -10,8 +10,8 @@ import dj_database_url
 from csp.constants import NONCE, NONE, SELF
 
 from project import logging as project_logging
+from project.embedded.secrets import load_secret
 from project.placeholders import refuse_placeholders
-from project.secrets import load_secret
 
 
 def env(name: str, default: str) -> str:

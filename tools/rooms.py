@@ -65,7 +65,7 @@ def read_sheet(floor: str) -> Sheet:
         (name, other.rpartition(".")[2])
         for name, module in rooms.items()
         for other in graph.find_modules_directly_imported_by(module)
-        if other in rooms.values()
+        if other in rooms.values() and other != module
     )
     reach = {room: _reach(room, arrows) for room in rooms}
     together = {room: frozenset({room, *(other for other in reach[room] if room in reach[other])}) for room in rooms}

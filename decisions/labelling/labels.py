@@ -13,7 +13,6 @@ from decisions.agents.current import space_of
 from decisions.errors import Erased
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
-from decisions.labelling.verdicts import VERDICT, WITHDRAWN, find_verdict, label_key, label_of
 from decisions.models import (
     ActionSpaceKind,
     Decision,
@@ -22,6 +21,7 @@ from decisions.models import (
     Verdict,
 )
 from decisions.models.tombstones import ERASED_HASH
+from decisions.models.verdicts import VERDICT, WITHDRAWN, find_verdict, label_key, label_of
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 

@@ -20,7 +20,8 @@ from decisions.errors import UnknownAgent
 from decisions.ingest.decisions import record_decisions
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import DecisionIn
-from decisions.labelling.verdicts import (
+from decisions.models import Agent, Decision, Item, Project, Reward, StatusChange
+from decisions.models.verdicts import (
     VERDICT,
     WITHDRAWN,
     find_verdict,
@@ -28,7 +29,6 @@ from decisions.labelling.verdicts import (
     label_of,
     list_standing,
 )
-from decisions.models import Agent, Decision, Item, Project, Reward, StatusChange
 from decisions.queries.export import ExportChoice, export_rows
 from decisions.queries.lineage import UNUSED, Use, find_uses
 from decisions.rewards.pending import reckon_pending

@@ -20,8 +20,8 @@ from urllib.parse import urlencode
 from django.db import connection
 from django.utils import timezone
 
-from decisions.labelling.verdicts import THAT_COUNTS
 from decisions.models import Agent, Decision, Verdict
+from decisions.models.verdicts import THAT_COUNTS
 from decisions.queries.by_name import FIRST, LAST, find_named
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput

@@ -10,8 +10,8 @@ from typing import Any
 from django.utils import timezone
 
 from decisions.agents.prompts import as_text
-from decisions.labelling.verdicts import find_verdict, label_key, label_of
 from decisions.models import Decision, Feedback, Label, Reward
+from decisions.models.verdicts import find_verdict, label_key, label_of
 
 MAX_KEYS = 9
 """Digits 1 to 9 choose an option. With more options than digits, the likeliest come first."""

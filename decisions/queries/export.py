@@ -19,9 +19,9 @@ from psycopg import sql
 
 from decisions.agents.kinds import KINDS
 from decisions.agents.prompts import PromptError, render_prompt
-from decisions.labelling.verdicts import GIVEN_AT, LATEST_FIRST, STANDS, VERDICT, WITHDRAWN
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.models.tombstones import NOT_ERASED
+from decisions.models.verdicts import GIVEN_AT, LATEST_FIRST, STANDS, VERDICT, WITHDRAWN
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 

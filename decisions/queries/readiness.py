@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db import connection
 
-from decisions.labelling.verdicts import STANDS, VERDICT
 from decisions.models import Agent
+from decisions.models.verdicts import STANDS, VERDICT
 from decisions.rewards.specs import find_specs
 from workspaces.models import Workspace
 

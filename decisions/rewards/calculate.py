@@ -15,8 +15,8 @@ from typing import Any
 from django.db import connection, transaction
 from psycopg import sql
 
-from decisions.labelling.verdicts import LATEST_FIRST, STANDS, VERDICT
 from decisions.models import RewardSpec
+from decisions.models.verdicts import LATEST_FIRST, STANDS, VERDICT
 from decisions.rewards.components import VERDICT_VALUES
 
 # A transaction that began earlier may commit later: look back further than any of ours lasts.

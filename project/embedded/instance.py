@@ -25,8 +25,8 @@ from project.embedded.errors import AlreadyRunningError, EmbeddedError
 from project.embedded.layout import PROJECT_ROOT, Layout, make_private, write_private
 from project.embedded.postgres import Postgres, find_owner
 from project.embedded.programs import PRIORITIES, Plan, Program, render_config
+from project.embedded.secrets import load_secret
 from project.embedded.valkey import Valkey, pick_port
-from project.secrets import load_secret
 
 Say = Callable[[str], None]
 

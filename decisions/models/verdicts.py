@@ -5,7 +5,7 @@ client's to say, up to the moment it arrived: what is dated later counts from th
 hold for ever. The larger id breaks ties, so that every order of arrival gives one result. A reviewer's label is one of
 them, by the feedback that it wrote; what it says beside the verdict counts as long as that does.
 
-SQL and Python stand side by side; `tests/decisions/labelling/test_verdicts.py` holds every reader to them.
+SQL and Python stand side by side; `tests/decisions/models/test_verdicts.py` holds every reader to them.
 """
 
 from __future__ import annotations

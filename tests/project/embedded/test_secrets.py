@@ -8,7 +8,7 @@ import pytest
 
 from project.embedded.errors import EmbeddedError
 from project.embedded.layout import PROJECT_ROOT
-from project.secrets import load_secret
+from project.embedded.secrets import load_secret
 
 
 def test_made_once_with_mode_0600(tmp_path):
@@ -35,7 +35,7 @@ def test_lives_in_reckoner_var(tmp_path, monkeypatch):
 
 
 def test_processes_that_start_at_once_agree(tmp_path):
-    code = "import sys; from project.secrets import load_secret; print(load_secret('k', 'NONE'), end='')"
+    code = "import sys; from project.embedded.secrets import load_secret; print(load_secret('k', 'NONE'), end='')"
     starts = [
         subprocess.Popen(
             [sys.executable, "-c", code], cwd=PROJECT_ROOT, env={"RECKONER_VAR": str(tmp_path)}, stdout=subprocess.PIPE
