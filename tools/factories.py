@@ -32,6 +32,7 @@ from decisions.models import (
     Project,
     Reward,
     RewardSpec,
+    Skip,
     StatusChange,
     Step,
     Verdict,
@@ -474,6 +475,15 @@ class LabelFactory(DjangoModelFactory[Label]):
     @factory.post_generation
     def fed_back(self, create: bool, extracted: Any, **more: Any) -> None:
         FeedbackFactory(decision=self.decision, value=str(self.verdict), idempotency_key=f"label:{self.id}")
+
+
+class SkipFactory(DjangoModelFactory[Skip]):
+    class Meta:
+        model = Skip
+
+    decision = factory.SubFactory(DecisionFactory)
+    workspace = factory.SelfAttribute("decision.workspace")
+    reviewer = factory.SubFactory(UserFactory)
 
 
 class RewardFactory(DjangoModelFactory[Reward]):

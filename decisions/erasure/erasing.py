@@ -102,6 +102,8 @@ _LABELS = """
 UPDATE decisions_label SET note = '', corrected_action = NULL
  WHERE decision_id = ANY(%(ids)s) AND (note <> '' OR corrected_action IS NOT NULL)
 """
+# A skip says nothing that is worth keeping, and its note may.
+_SKIPS = "DELETE FROM decisions_skip WHERE decision_id = ANY(%(ids)s)"
 # Components are numbers but for the reasons of failures, which may quote what could not be computed.
 _REWARDS = """
 UPDATE decisions_reward r SET components = s.components
@@ -219,7 +221,8 @@ SELECT d.id FROM decisions_decision d
    AND (EXISTS (SELECT 1 FROM decisions_feedback f WHERE f.decision_id = d.id AND f.{NOT_ERASED})
         OR EXISTS (SELECT 1 FROM decisions_step s WHERE s.decision_id = d.id AND s.{NOT_ERASED})
         OR EXISTS (SELECT 1 FROM decisions_label l
-                    WHERE l.decision_id = d.id AND (l.note <> '' OR l.corrected_action IS NOT NULL)))
+                    WHERE l.decision_id = d.id AND (l.note <> '' OR l.corrected_action IS NOT NULL))
+        OR EXISTS (SELECT 1 FROM decisions_skip k WHERE k.decision_id = d.id))
 """  # noqa: S608
 _KINDS_OF_UNIT = """
 SELECT DISTINCT a.unit FROM decisions_decision d JOIN decisions_agent a ON a.id = d.agent_id
@@ -327,11 +330,12 @@ def erase_decisions(*, workspace: Workspace, ids: Iterable[uuid.UUID], secret: b
 
 
 def _erase_what_hangs_on(cursor: Any, known: dict[str, Any]) -> Counter[str]:
-    """Feedback on these decisions, their labels and rewards."""
+    """Feedback on these decisions, their labels, skips and rewards."""
     counts: Counter[str] = Counter()
     feedback = _FEEDBACK.format(which="decision_id = ANY(%(ids)s)", unit="unit", left=NOT_ERASED)
     counts["feedback"] = _run(cursor, feedback, known)
     counts["labels"] = _run(cursor, _LABELS, known)
+    cursor.execute(_SKIPS, known)
     counts["rewards"] = _run(cursor, _REWARDS, known)
     return counts
 

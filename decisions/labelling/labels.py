@@ -18,9 +18,9 @@ from decisions.models import (
     Decision,
     Feedback,
     Label,
+    Skip,
     Verdict,
 )
-from decisions.models.tombstones import ERASED_HASH
 from decisions.models.verdicts import VERDICT, WITHDRAWN, find_verdict, label_key, label_of
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
@@ -33,7 +33,7 @@ def label_decision(
     """A reviewer's judgement, and the feedback that says the same, in one transaction. Said again by the same reviewer
     while it counts, it is the same label. Raises InvalidInput, Erased.
     """
-    if bytes(decision.content_hash) == ERASED_HASH:
+    if decision.is_erased:
         raise Erased.of([decision.id], field="decision_id")
     faults = []
     if verdict not in Verdict.values:
@@ -59,6 +59,7 @@ def label_decision(
         same = (last.reviewer_id, last.verdict, last.corrected_action, last.note)
         if same == (by.user.pk if by.user else None, verdict, corrected_action, note):
             return last
+    Skip.objects.filter(decision_id=decision.id, reviewer=by.user).delete()  # who judges skips no more
     label = Label.objects.create(
         workspace=by.workspace,
         decision=decision,
@@ -115,7 +116,7 @@ def withdraw_label(*, by: Actor, decision: Decision) -> Label:
     Feedback is append-only: another one supersedes the label's, so that rewards no longer read it. Raises
     Conflict, Erased.
     """
-    if bytes(decision.content_hash) == ERASED_HASH:
+    if decision.is_erased:
         raise Erased.of([decision.id], field="decision_id")
     label = Label.objects.select_for_update().filter(decision=decision).order_by("-id").first()
     if label is None or by.user is None or label.reviewer_id != by.user.pk:

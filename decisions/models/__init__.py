@@ -4,7 +4,7 @@ from decisions.models.agent import ActionSpaceKind, Agent, AgentKind, AgentVersi
 from decisions.models.decision import Decision
 from decisions.models.episode import Episode
 from decisions.models.erased_name import ErasedName
-from decisions.models.feedback import Feedback, FeedbackSource, Label, Verdict
+from decisions.models.feedback import Feedback, FeedbackSource, Label, Skip, Verdict
 from decisions.models.item import Item, ItemOutcome, Project, StatusChange
 from decisions.models.reward import Reward, RewardSpec
 from decisions.models.step import Step, StepKind
@@ -25,6 +25,7 @@ __all__ = [
     "Project",
     "Reward",
     "RewardSpec",
+    "Skip",
     "StatusChange",
     "Step",
     "StepKind",

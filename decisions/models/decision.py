@@ -10,6 +10,7 @@ from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 
+from decisions.models.tombstones import ERASED_HASH
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
@@ -121,3 +122,8 @@ class Decision(WorkspaceOwned):
 
     def __str__(self) -> str:
         return str(self.id)
+
+    @property
+    def is_erased(self) -> bool:
+        """What it was about is gone, and nobody judges it any more."""
+        return bytes(self.content_hash) == ERASED_HASH

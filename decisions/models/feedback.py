@@ -104,3 +104,21 @@ class Label(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.verdict} by {self.reviewer}"
+
+
+class Skip(WorkspaceOwned):
+    """A reviewer passed over a decision while labelling: no verdict. Only their own queue leaves it out."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    decision = models.ForeignKey(
+        "decisions.Decision", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="skips"
+    )
+    reviewer = models.ForeignKey("workspaces.User", on_delete=models.CASCADE, related_name="skips")
+    note = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["decision", "reviewer"], name="skip_once")]
+
+    def __str__(self) -> str:
+        return f"skipped by {self.reviewer}"

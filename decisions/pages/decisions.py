@@ -17,6 +17,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from decisions.labelling.labels import label_decision, withdraw_label
+from decisions.labelling.skips import skip_decision, take_skip_back
 from decisions.models import Agent, Decision, Label, Verdict
 from decisions.queries import browse
 from decisions.queries.browse import Filters, parse_filters
@@ -36,7 +37,7 @@ AHEAD = 4
 MOST_HELD = 50
 LONGEST_NOTE = 2_000
 MOST_VERSIONS = 50
-HIDDEN = ("content_hash", "token_ids", "logprobs")
+HIDDEN = ("token_ids", "logprobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,8 @@ def _queue(
 ) -> dict[str, Any]:
     """`held`: what the page shows next; `gone`: what it has let go of, whatever the ledger knows of it by now."""
     without = held | gone
-    queue = find_unjudged(request.workspace, filters, size=max(0, AHEAD - len(held)), without=without)
+    size = max(0, AHEAD - len(held))
+    queue = find_unjudged(request.workspace, filters, size=size, without=without, reviewer=request.user.pk)
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     mine = Label.objects.for_workspace(request.workspace).filter(reviewer=request.user, id__gte=uuid7_bound(midnight))
     done = mine.values("decision").distinct().count()
@@ -181,7 +183,7 @@ def _queue(
 @require_POST
 @workspace_page(role=Role.LABELLER)
 def decision_label(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """Confirms, corrects or passes over. `option` is the right option's place in the decision and means corrected."""
+    """Confirms, corrects, or skips. `option` is the right option's place in the decision and means corrected."""
     decision, back = _get_decision(request, pk), _read_back(request)
     corrected = _option(decision, request.POST.get("option", ""))
     verdict = request.POST.get("verdict") or (Verdict.CORRECTED if corrected is not None else "")
@@ -190,6 +192,9 @@ def decision_label(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         raise InvalidInput(
             "The note is too long.", faults=[FieldFault("note", f"{len(note)} characters", f"at most {LONGEST_NOTE}")]
         )
+    if "skip" in request.POST:
+        skip_decision(by=request.actor, decision=decision, note=note)
+        return _answer(request, decision, back, "Skipped.")
     label_decision(by=request.actor, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
     decision = _get_decision(request, pk)
     return _answer(request, decision, back, f"Recorded as {verdict}.")
@@ -198,9 +203,11 @@ def decision_label(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @require_POST
 @workspace_page(role=Role.LABELLER)
 def decision_unlabel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """Takes the reader's own newest label back."""
-    back = _read_back(request)
-    withdraw_label(by=request.actor, decision=_get_decision(request, pk))
+    """Takes the reader's own skip back, else their newest label."""
+    decision, back = _get_decision(request, pk), _read_back(request)
+    if take_skip_back(by=request.actor, decision=decision):
+        return _answer(request, decision, back, "Your skip is taken back.")
+    withdraw_label(by=request.actor, decision=decision)
     return _answer(request, _get_decision(request, pk), back, "Your label is taken back.")
 
 

@@ -1,9 +1,9 @@
 """Whole old months leave the ledger by dropping their partitions; an audit row in each workspace says what went.
 
 A month goes with everything that is partitioned like it (feedback, rewards, steps), in one transaction. What of that
-time lies in the default partitions (imported, or sent after its month was dropped) and the labels of dropped decisions
-are deleted with it. Datasets stay as they were frozen, with the ids of their decisions; observations of experiments are
-rows of their own; episodes, and feedback on an episode or a unit, have no month and stay.
+time lies in the default partitions (imported, or sent after its month was dropped) and the labels and skips of dropped
+decisions are deleted with it. Datasets stay as they were frozen, with the ids of their decisions; observations of
+experiments are rows of their own; episodes, and feedback on an episode or a unit, have no month and stay.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ EARLIER = "earlier"
 LOCK_MILLISECONDS = 200
 LOCK_TRIES = 40
 LOCK_PAUSE_SECONDS = 0.5
-LABELS = "decisions_label"
+WITHOUT_MONTH = ("decisions_label", "decisions_skip")
+"""Tables of what hangs on a decision and is not partitioned like it."""
 Counts = dict[uuid.UUID, Counter[str]]
 _MONTH = re.compile(r"_(\d{4})_(\d{2})$")
 
@@ -116,10 +117,10 @@ def _drop(tables: dict[str, str], month: str, counts: Counts) -> None:
 
 
 def _delete_strays(border: dt.datetime, dry_run: bool) -> Dropped:
-    """Rows before `border` in the default partitions, and labels of decisions before it."""
+    """Rows before `border` in the default partitions, and labels and skips of decisions before it."""
     bound = uuid7_bound(border)
     places = {table: (f"{table}_default", key) for table, key in PARTITIONED.items()}
-    places[LABELS] = (LABELS, "decision_id")
+    places |= {table: (table, "decision_id") for table in WITHOUT_MONTH}
     with transaction.atomic(), connection.cursor() as cursor:
         counts: Counts = defaultdict(Counter)
         for table, (name, key) in places.items():

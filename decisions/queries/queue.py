@@ -20,11 +20,22 @@ class Queue:
     more: bool
 
 
-def find_unjudged(workspace: Workspace, filters: Filters, *, size: int, without: Collection[uuid.UUID] = ()) -> Queue:
-    """The next `size` decisions to label, leaving out those that the asker holds already. One statement."""
+def find_unjudged(
+    workspace: Workspace,
+    filters: Filters,
+    *,
+    size: int,
+    without: Collection[uuid.UUID] = (),
+    reviewer: int | None = None,
+) -> Queue:
+    """The next `size` decisions to label, leaving out those that the asker holds already, and what this reviewer has
+    skipped. One statement."""
     look = Look(workspace, replace(filters, verdict=UNJUDGED), most=QUEUE_LOOK)
     look.put(NOT_ERASED)
     look.columns.add("confidence")
+    if reviewer is not None:
+        skipped = "SELECT 1 FROM decisions_skip s WHERE s.decision_id = d.id AND s.reviewer_id = %(reviewer)s"
+        look.ask(f"NOT EXISTS ({skipped})", reviewer=reviewer)
     look.values["limit"] = size + len(without)
     rows = look.run(
         "d.id, count(*) OVER ()", "ORDER BY coalesce(d.confidence, 2), d.id DESC LIMIT %(limit)s", judged=True

@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from decisions.models import Feedback, Label
+from decisions.models import Feedback, Label, Skip
 from tests.browser.accessibility import axe_findings, keyboard_findings
 from tools.factories import DecisionFactory, LabelFactory, MembershipFactory, WorkspaceFactory
 
@@ -85,16 +85,16 @@ def test_labelling_goes_from_one_decision_to_the_next_by_keys(
     tab.keyboard.press("Escape")
     tab.keyboard.press("s")
     expect(card(tab)).to_have_attribute("data-card", str(waiting[3].id))
-    expect(tab.locator("[data-progress]")).to_contain_text("3 labelled by you today, 18 waiting")
+    expect(tab.locator("[data-progress]")).to_contain_text("2 labelled by you today, 18 waiting")
     assert labels() == [
         (waiting[0].id, "confirmed", None),
         (waiting[1].id, "corrected", waiting[1].options[right]),
-        (waiting[2].id, "ignored", None),
     ]
-    assert Label.objects.get(verdict="ignored").note == "cannot tell"
+    assert Skip.objects.values_list("decision", "note").get() == (waiting[2].id, "cannot tell")
     tab.keyboard.press("u")
     expect(card(tab)).to_have_attribute("data-card", str(waiting[2].id))
     expect(tab.locator("[data-progress]")).to_contain_text("2 labelled by you today, 19 waiting")
+    assert not Skip.objects.exists()
     assert [label[0] for label in labels()] == [waiting[0].id, waiting[1].id]
 
 

@@ -28,6 +28,7 @@ from tools.factories import (
     LabelFactory,
     ObservationFactory,
     ProjectFactory,
+    SkipFactory,
     StatusChangeFactory,
     StepFactory,
     uuid7,
@@ -74,6 +75,7 @@ def ann(agent, judged):
     FeedbackFactory(decision=decision, metric="minutes", value=3.5)
     FeedbackFactory(decision=decision, metric="remark", value="Ann liked it", idempotency_key="ann-click")
     FeedbackFactory(decision=None, workspace=agent.workspace, unit="ann", metric="mood", value="Ann is well")
+    SkipFactory(decision=decision, note="Is that Ann?")
     LabelFactory(decision=decision, note="Ann again", corrected_action="Ann's", verdict="corrected")
     StepFactory(decision=decision, episode=episode, arguments={"q": "Ann"}, error="no Ann", success=False)
     StepFactory(episode=episode, result={"found": "Ann"}, content="Ann?", parent="ann", external_id="ann-2")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.urls import reverse
 from django.utils import timezone
 
-from decisions.models import Decision, Feedback, Label
+from decisions.labelling.labels import label_decision
+from decisions.models import Decision, Feedback, Label, Reward, Skip
+from decisions.models.tombstones import ERASED_HASH
+from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.specs import current_reward_spec
 from tools.factories import (
     OPTIONS,
     AgentFactory,
@@ -443,6 +449,20 @@ class TestLabel:
         away = client.post(path, {"verdict": "confirmed", "next": "//example.com"})
         assert away["Location"] == at("decision", decision)
 
+    def test_an_erased_decision_asks_for_no_judgement(
+        self, decision: Decision, labeller: Any, page_client: Any
+    ) -> None:
+        client, path = page_client(labeller), at("decision-label", decision)
+        for name in ("decision", "decisions-list"):
+            assert path in client.get(at(name, decision)).content.decode()
+        Decision.objects.filter(id=decision.id).update(content_hash=ERASED_HASH)
+        assert "was erased" in client.get(at("decision", decision)).content.decode()
+        for name in ("decision", "decisions-list"):
+            assert path not in client.get(at(name, decision)).content.decode()
+        for form in ({"verdict": "confirmed"}, {"skip": "1"}):
+            assert client.post(path, form).status_code == 410
+        assert judged(decision) == ([], []) and not Skip.objects.exists()
+
     def test_labels_take_a_post(self, decision: Decision, labeller: Any, page_client: Any) -> None:
         assert page_client(labeller).get(at("decision-label", decision)).status_code == 405
         assert judged(decision) == ([], [])
@@ -483,14 +503,56 @@ class TestQueue:
         client = page_client(labeller)
         form = {
             "view": "queue",
-            "verdict": "ignored",
+            "verdict": "confirmed",
             "have": [str(decision.id) for decision in made[1:4]],
             "query": "agent=filer",
         }
         answer = client.post(at("decision-label", made[0]), form, headers=HTMX)
         assert [card.decision.id for card in answer.context["cards"]] == [made[4].id]
         assert answer.context["done"] == 1 and answer.context["waiting"] == 6
-        assert judged(made[0])[0] == [("ignored", None, labeller.email)]
+        assert judged(made[0])[0] == [("confirmed", None, labeller.email)]
+
+    def test_a_skip_is_no_verdict_and_leaves_one_s_own_queue(
+        self, agent: Any, labeller: Any, admin: Any, path: str, page_client: Any
+    ) -> None:
+        doubtful, other = (DecisionFactory(agent=agent, confidence=share) for share in (0.1, 0.2))
+        client = page_client(labeller)
+        for note in ("cannot tell", "still cannot"):
+            answer = client.post(
+                at("decision-label", doubtful), {"skip": "1", "note": note, "view": "queue"}, headers=HTMX
+            )
+        assert [card.decision.id for card in answer.context["cards"]] == [other.id]
+        assert (answer.context["done"], answer.context["waiting"]) == (0, 1)
+        assert judged(doubtful) == ([], [])
+        assert Skip.objects.values_list("decision", "reviewer", "note").get() == (doubtful.id, labeller.pk, note)
+        assert reckon_rewards(current_reward_spec(agent)) == 0
+        others = page_client(admin).get(path).context
+        assert [card.decision.id for card in others["cards"]] == [doubtful.id, other.id]
+        client.post(at("decision-unlabel", doubtful), {"view": "queue"}, headers=HTMX)
+        assert client.get(path).context["waiting"] == 2 and not Skip.objects.exists()
+        client.post(at("decision-label", doubtful), {"skip": "1"})
+        client.post(at("decision-label", doubtful), {"verdict": "confirmed"})
+        assert judged(doubtful)[0] == [("confirmed", None, labeller.email)] and not Skip.objects.exists()
+
+    def test_skips_that_were_written_as_verdicts_are_withdrawn(self, agent: Any, labeller: Any, by: Any) -> None:
+        spec = current_reward_spec(agent)
+        skipped, sent, earlier = DecisionFactory.create_batch(3, agent=agent)
+        FeedbackFactory(decision=earlier, value="corrected")
+        for decision in (skipped, earlier):
+            LabelFactory(decision=decision, reviewer=labeller, verdict="ignored", note="cannot tell")
+        label_decision(by=by, decision=sent, verdict="ignored")
+        reckon_rewards(spec)
+        assert {row.value for row in Reward.objects.all()} == {0.5}
+        migration = import_module("decisions.migrations.0016_withdraw_skips_that_were_verdicts")
+        for _ in range(2):
+            migration.withdraw_skips(apps, None)
+        assert set(Skip.objects.values_list("decision", "reviewer", "note")) == {
+            (decision.id, labeller.pk, "cannot tell") for decision in (skipped, earlier)
+        }
+        assert [label.decision for label in Label.objects.all()] == [sent]
+        assert reckon_rewards(spec) == 2
+        newest = {row.decision_id: row.value for row in Reward.objects.order_by("version")}
+        assert newest == {skipped.id: None, sent.id: 0.5, earlier.id: 0.375}
 
     def test_an_option_alone_corrects(self, decision: Decision, labeller: Any, page_client: Any) -> None:
         page_client(labeller).post(at("decision-label", decision), {"option": "0"})

@@ -10,7 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions import tasks
-from decisions.models import Decision, Episode, Feedback, Label, Reward, Step
+from decisions.models import Decision, Episode, Feedback, Label, Reward, Skip, Step
 from decisions.partitions import retention
 from decisions.partitions.partitioning import PARTITIONED, ensure_partitions, month_start, partition_name
 from jobs.models import Job
@@ -24,6 +24,7 @@ from tools.factories import (
     LabelFactory,
     ObservationFactory,
     RewardFactory,
+    SkipFactory,
     StepFactory,
     uuid7_at,
 )
@@ -50,15 +51,15 @@ def tables():
 def one_of_everything(agent, moment):
     """A decision of that moment with all that is said of it."""
     decision = DecisionFactory(id=uuid7_at(moment), agent=agent)
-    FeedbackFactory(decision=decision)
     RewardFactory(decision=decision)
-    LabelFactory(decision=decision)
+    LabelFactory(decision=decision)  # with its feedback
+    SkipFactory(decision=decision)
     StepFactory(id=uuid7_at(moment), decision=decision, episode=None, workspace=agent.workspace)
     return decision
 
 
 def counts():
-    return {model.__name__: model.objects.count() for model in (Decision, Feedback, Reward, Label, Step)}
+    return {model.__name__: model.objects.count() for model in (Decision, Feedback, Reward, Label, Skip, Step)}
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_old_months_go_with_everything_of_them_and_the_others_stay(old, now, wor
     by_month = {one.month: one.rows for one in dropped}
     one_each = dict.fromkeys(PARTITIONED, 1)
     assert by_month[f"{month_start(now, -4):%Y-%m}"] == one_each
-    assert by_month["earlier"] == one_each | {"decisions_label": 2}
+    assert by_month["earlier"] == one_each | {"decisions_label": 2, "decisions_skip": 2}
     assert by_month[f"{month_start(now, -3):%Y-%m}"] == dict.fromkeys(PARTITIONED, 0)
 
 
