@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,13 +97,26 @@ def create_agent(
 
 @transaction.atomic
 def create_notes_agents(*, by: Actor) -> list[Agent]:
-    """The five agents of the notes app, by their kind's own set-up. Those that are there stay as they are."""
-    there = set(Agent.objects.for_workspace(by.workspace).filter(kind__in=FIVE).values_list("kind", flat=True))
+    """The five agents of the notes app, by their kind's own set-up. Those that are there stay as they are.
+
+    Where an agent of another kind has the kind's name, `notes-filer` is made: the app asks for kinds, not for names.
+    """
+    Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)  # as create_agent does
+    agents = Agent.objects.for_workspace(by.workspace)
+    there = set(agents.filter(kind__in=FIVE).values_list("kind", flat=True))
+    taken = set(agents.values_list("slug", flat=True))
     return [
-        create_agent(by=by, slug=kind.lower(), name=AgentKind(kind).label, kind=kind, unit=kind_unit(kind))
+        create_agent(
+            by=by, slug=_free_slug(kind.lower(), taken), name=AgentKind(kind).label, kind=kind, unit=kind_unit(kind)
+        )
         for kind in FIVE
         if kind not in there
     ]
+
+
+def _free_slug(wanted: str, taken: Collection[str]) -> str:
+    more = (f"notes-{wanted}-{number}" for number in itertools.count(2))
+    return next(slug for slug in itertools.chain([wanted, f"notes-{wanted}"], more) if slug not in taken)
 
 
 def check_setup(setup: AgentSetup) -> None:

@@ -11,6 +11,7 @@ from decisions.agents.kinds import FIVE, KINDS, action_schema, state_schema
 from decisions.agents.prompts import PromptError, render_prompt, template_fields
 from decisions.agents.services import AgentSetup, create_agent, create_notes_agents
 from decisions.models import Agent, Decision
+from decisions.notes_app.ledger import agent_of_kind
 from tools.factories import WorkspaceFactory
 from workspaces.errors import InvalidInput
 
@@ -128,6 +129,17 @@ class TestMaking:
         out = StringIO()
         call_command("create_notes_agents", "--workspace", workspace.slug, stdout=out)
         assert "FILER: filer (was there)" in out.getvalue()
+
+    def test_a_name_that_another_agent_has_is_left_to_it(self, by):
+        setup = AgentSetup(prompt_template="{{ text }}", options=["a", "b"])
+        for slug in ("filer", "storer", "notes-storer"):
+            create_agent(by=by, slug=slug, name=slug, setup=setup)
+        out = StringIO()
+        call_command("create_notes_agents", "--json", stdout=out)
+        agents = json.loads(out.getvalue())["agents"]
+        assert (agents["FILER"], agents["STORER"]) == ("notes-filer", "notes-storer-2")
+        assert agent_of_kind(by, "FILER").slug == "notes-filer"
+        assert Agent.objects.get(slug="filer").kind == "CUSTOM"
 
     def test_the_command_refuses_a_workspace_that_is_not_named(self, workspace):
         WorkspaceFactory()
