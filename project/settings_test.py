@@ -4,8 +4,13 @@ With DATABASE_URL and REDIS_URL set, the same tests run against servers reached 
 """
 
 import os
+import sys
 import tempfile
 from pathlib import Path
+
+# Where bytecode is forbidden, each of the many processes of a test session would compile every module again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 PROJECT = Path(__file__).resolve().parent.parent
 TEST_VAR = Path(os.environ.get("RECKONER_TEST_VAR") or PROJECT / "var" / "test")

@@ -6,15 +6,16 @@ import pytest
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 
-from tools.generated import is_fault, make_known, send_generated
-
 EACH = 3
 
 
 @pytest.mark.django_db
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::Warning:schemathesis.*")
 @pytest.mark.filterwarnings("ignore::Warning:hypothesis.*")
 def test_no_generated_request_is_a_server_error_and_every_status_is_stated(api, agent, store):
+    from tools.generated import is_fault, make_known, send_generated  # schemathesis: seconds of imports
+
     document = SchemaGenerator().get_schema(request=None, public=True)
     token = api().token
     client = Client(raise_request_exception=False)
