@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -167,6 +168,7 @@ def pages(report: Report, instance: Instance, options: argparse.Namespace) -> No
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "tests/browser", "-q", "-p", "no:cacheprovider"],
         cwd=ROOT,
+        env={**os.environ, "RECKONER_SCREENSHOTS": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -1,25 +1,45 @@
-"""What every page is held to: WCAG 2.2 AA by axe-core, and a keyboard that reaches every control and shows where it is.
+"""What every page is held to: WCAG 2.2 AA by axe-core, a width without overflow, and a keyboard that reaches every
+control, shows where it is, and keeps its place when a part of the page is refreshed.
 
-`axe_findings(tab)` and `keyboard_findings(tab)` return lines that a person can read; an empty list is a pass.
+`look_at(tab, name)` looks at the page as it stands, wide and narrow, light and dark; `axe_findings(tab)` and
+`keyboard_findings(tab)` at one look. They return lines that a person can read; an empty list is a pass. With
+RECKONER_SCREENSHOTS=1 each look is also photographed, into var/screenshots.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from playwright.sync_api import expect
+
 AXE = Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js"
-TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
+TAGS = {
+    "type": "tag",
+    "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+}
+CONTRAST = {"type": "rule", "values": ["color-contrast"]}
+"""All that another theme can change."""
+LOOKS = (
+    ("wide", 1280, "light", TAGS),
+    ("dark", 1280, "dark", CONTRAST),
+    ("narrow-dark", 360, "dark", CONTRAST),
+    ("narrow", 360, "light", TAGS),
+)
 GRAVE = {"serious", "critical"}
 NODES = 3
 """Of a rule that fails; more of them say nothing new."""
 MOST_TABS = 400
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
-RUN = """async (tags) => {
+RUN = """async (runOnly) => {
   const found = await axe.run(document, {
-    runOnly: { type: "tag", values: tags },
-    rules: { "target-size": { enabled: true } },
+    runOnly,
+    rules: runOnly.type === "tag" ? { "target-size": { enabled: true } } : {},
     resultTypes: ["violations"],
   });
   const why = (node) => (node.any[0] ?? node.all[0] ?? node.none[0])?.message ?? "";
@@ -27,31 +47,36 @@ RUN = """async (tags) => {
   return found.violations.map(({ id, impact, help, nodes }) => ({ id, impact, help, nodes: nodes.map(node) }));
 }"""
 
-# Controls that can be seen and used now, each with how it looks while it has no focus.
+# Controls that can be seen and used now, by their id, or by their place where they have none: a refresh puts new
+# elements in the place of the old ones. Then every focus is noted: on which control, and whether anything shows it.
 CONTROLS = """() => {
   const kinds = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex]";
   const usable = (one) => one.tabIndex >= 0 && !one.disabled && !one.classList.contains("skip")
     && one.checkVisibility({ visibilityProperty: true });
-  const all = [...document.querySelectorAll(kinds)].filter(usable);
-  const name = (one) => (one.getAttribute("aria-label") || one.textContent || one.name || "").trim().slice(0, 40);
+  const path = (one) => one === document.body ? "" : one.id ? `#${one.id}`
+    : `${path(one.parentElement)}>${[...one.parentElement.children].indexOf(one)}`;
+  const name = (one) => `${one.tagName.toLowerCase()} "` +
+    (one.getAttribute("aria-label") || one.textContent || one.name || "").trim().slice(0, 40) + '"';
   const look = (one) => {
     const style = getComputedStyle(one);
     return style.outlineStyle + style.boxShadow + style.backgroundColor;
   };
-  window.resting = (one) => look(one.closest("li") ?? one) + look(one);
-  window.controls = new Map(all.map((one) => [one, window.resting(one)]));
-  return all.map((one) => `${one.tagName.toLowerCase()} "${name(one)}"`);
-}"""
-
-# The number of the control with the focus (-1 when it is none of them), and whether anything shows it.
-FOCUSED = """() => {
-  const one = document.activeElement;
-  const at = [...window.controls.keys()].indexOf(one);
-  if (at < 0) return [at, true];
-  const style = getComputedStyle(one);
-  const outlined = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1;
-  const changed = window.resting(one) !== window.controls.get(one);
-  return [at, outlined || changed];
+  const resting = (one) => look(one.closest("li") ?? one) + look(one);
+  const all = [...document.querySelectorAll(kinds)].filter(usable);
+  const looks = new Map(all.map((one) => [path(one), resting(one)]));
+  window.focuses = [];
+  window.noting?.abort();
+  window.noting = new AbortController();
+  document.addEventListener("focusin", ({ target }) => {
+    const style = getComputedStyle(target);
+    const outlined = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1;
+    window.focuses.push([path(target), outlined || resting(target) !== looks.get(path(target))]);
+  }, { signal: window.noting.signal });
+  document.activeElement?.blur();
+  document.querySelector(".skip").focus();
+  window.focuses = [];
+  const refreshed = all.filter((one) => !one.id && one.closest("[hx-trigger^=every]"));
+  return [all.map((one) => [path(one), name(one)]), refreshed.map(name)];
 }"""
 
 
@@ -60,30 +85,53 @@ def _axe() -> str:
     return AXE.read_text(encoding="utf-8")
 
 
-def axe_findings(tab: Any) -> list[str]:
+def axe_findings(tab: Any, run_only: dict[str, Any] = TAGS) -> list[str]:
     """Serious and critical findings on the page as it stands, one line a rule: what is wrong, how often, where."""
-    tab.evaluate(_axe())
+    if not tab.evaluate("() => 'axe' in window"):
+        tab.evaluate(_axe())
     return [
         f"{rule['impact']} {rule['id']} ({len(rule['nodes'])} times): {rule['help']}"
         + "".join(f"\n    {node['target']} | {node['why']}" for node in rule["nodes"][:NODES])
-        for rule in tab.evaluate(RUN, TAGS)
+        for rule in tab.evaluate(RUN, run_only)
         if rule["impact"] in GRAVE
     ]
 
 
 def keyboard_findings(tab: Any) -> list[str]:
-    """Tabs once through the page: controls that were not reached, and such that do not show the focus."""
-    names = tab.evaluate(CONTROLS)
-    reached: set[int] = set()
-    unseen: list[str] = []
-    tab.evaluate("() => { document.activeElement?.blur(); document.querySelector('.skip').focus(); }")
-    for _ in range(min(MOST_TABS, len(names) + 10)):
+    """Tabs once through the page: controls that were not reached, such that do not show the focus, and such without
+    an id in a part that refreshes itself, by which htmx gives the focus back."""
+    tab.emulate_media(reduced_motion="reduce")  # a focus that fades in shows itself late
+    controls, refreshed = tab.evaluate(CONTROLS)
+    for _ in range(min(MOST_TABS, len(controls) + 1)):
         tab.keyboard.press("Tab")
-        at, shown = tab.evaluate(FOCUSED)
-        if at in reached:
-            break
-        if at >= 0:
-            reached.add(at)
-            if not shown:
-                unseen.append(f"shows no focus: {names[at]}")
-    return [f"not reached by Tab: {name}" for at, name in enumerate(names) if at not in reached] + unseen
+    shown = dict(reversed(tab.evaluate("() => window.focuses")))
+    return (
+        [f"not reached by Tab: {name}" for place, name in controls if place not in shown]
+        + [f"shows no focus: {name}" for place, name in controls if not shown.get(place, True)]
+        + [f"loses the focus in a refresh, for want of an id: {name}" for name in refreshed]
+    )
+
+
+def look_at(tab: Any, name: str, *, by_keyboard: bool = True, script: str = "") -> list[str]:
+    """What is wrong with the page as it stands, at every look; it is left wide and light.
+
+    `script` is a page's own check: its function returns lines of what is wrong.
+    """
+    lines = []
+    for look, width, colours, rules in LOOKS:
+        tab.set_viewport_size({"width": width, "height": 800})
+        tab.emulate_media(color_scheme=colours, reduced_motion="reduce")
+        tab.evaluate(PAINTED)
+        for box in tab.locator("[data-chart]").all():
+            expect(box).to_have_attribute("data-drawn", "")
+        if os.environ.get("RECKONER_SCREENSHOTS"):
+            SHOTS.mkdir(parents=True, exist_ok=True)
+            tab.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
+        found = axe_findings(tab, rules) + (tab.evaluate(script) if script else [])
+        if look == "wide" and by_keyboard:
+            found += keyboard_findings(tab)
+        if (over := tab.evaluate(OVERFLOW)) > 0:
+            found.append(f"{over} px wider than the window")
+        lines += [f"{name}, {look}: {line}" for line in found]
+    tab.set_viewport_size({"width": 1280, "height": 800})
+    return lines

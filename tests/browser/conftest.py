@@ -1,7 +1,7 @@
 """A real Chromium against a live server. Without Chromium these tests skip, and say so.
 
 tab         a page that fails its test on any console error, content-policy violation or failed request
-log_in(user)  through the form, as a person does
+log_in(tab, user)  by the cookie of a session; the tab stays where it is
 scene       a workspace in the middle of the loop: judged decisions, runs, an experiment, a job under way
 """
 
@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
+from django.test import Client
 
-from tools.factories import PASSWORD
 from tools.scenes import LAUNCH, Scene, find_chromium, make_busy_job, make_scene
 
 
@@ -85,13 +86,14 @@ def tab(open_tab: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-def log_in() -> Callable[..., Any]:
-    def enter(tab: Any, user: Any, password: str = PASSWORD) -> Any:
-        tab.goto("/log-in")
-        tab.get_by_label("Email").fill(user.email)
-        tab.get_by_label("Password").fill(password)
-        tab.get_by_role("button", name="Log in").click()
-        tab.wait_for_url(lambda url: "/log-in" not in url)
+def log_in(live_server: Any) -> Callable[..., Any]:
+    """The form itself is filled in by test_pages_in_browser.py."""
+
+    def enter(tab: Any, user: Any) -> Any:
+        client = Client()
+        client.force_login(user)
+        name = settings.SESSION_COOKIE_NAME
+        tab.context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": live_server.url}])
         return tab
 
     return enter

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +9,9 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from decisions.models import Feedback, Label, Skip
-from tests.browser.accessibility import axe_findings, keyboard_findings
+from tests.browser.accessibility import look_at
 from tools.factories import DecisionFactory, LabelFactory, MembershipFactory, WorkspaceFactory
 
-SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
-OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 INTENTS = [
     f"{what}_{noun}"
     for what in ("block", "cancel", "explain", "find", "open", "order", "pay", "renew", "report", "change")
@@ -197,60 +194,39 @@ def test_filters_act_at_once_stay_in_the_address_and_are_taken_away(
     expect(tab.get_by_label("Agent")).to_have_value("filer")
 
 
-@pytest.mark.parametrize(
-    ("look", "width", "dark"),
-    [("wide", 1440, False), ("wide-dark", 1440, True), ("narrow", 360, False), ("narrow-dark", 360, True)],
-)
-def test_every_look_fits_and_complains_of_nothing(
-    look: str,
-    width: int,
-    dark: bool,
-    open_tab: Any,
-    admin: Any,
-    scene: Any,
-    many: Any,
-    workspace: Any,
-    log_in: Any,
-    complaints: list[str],
+def test_every_page_of_deciding_fits_and_is_accessible(
+    tab: Any, admin: Any, scene: Any, many: Any, workspace: Any, log_in: Any, complaints: list[str]
 ) -> None:
-    SHOTS.mkdir(parents=True, exist_ok=True)
     LabelFactory(decision=scene.decisions[5], reviewer=admin, verdict="confirmed", note="as the client wanted")
-    problems: dict[str, list[str]] = {}
-    tab = open_tab(width=width, dark=dark)
+    found: list[str] = []
 
-    def look_at(name: str, path: str = "", *, keys: str = "") -> None:
-        if path:
-            tab.goto(path)
+    def show(name: str, path: str, *, keys: str = "") -> None:
+        tab.goto(path)
         for key in keys.split():
             tab.keyboard.press(key)
-        tab.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
-        problems[name] = axe_findings(tab)
-        if not keys:
-            problems[name] += keyboard_findings(tab)
-        if (over := tab.evaluate(OVERFLOW)) > 0:
-            problems[name].append(f"{over} px wider than the window")
+        found.extend(look_at(tab, name, by_keyboard=not keys))
 
-    look_at("person-log-in", "/log-in")
+    show("person-log-in", "/log-in")
     log_in(tab, admin)
-    look_at("ledger", page("decisions", workspace))
-    look_at("ledger-correcting", page("decisions", workspace), keys="j j x")
-    look_at("ledger-filtered", page("decisions", workspace, "?agent=filer&verdict=corrected&since=24h"))
-    look_at("ledger-nothing", page("decisions", workspace, "?q=nobody"))
-    look_at("decision-judged", at("decision", scene.decisions[5]))
-    look_at("decision-many", at("decision", many))
-    look_at("label-many", page("label", workspace))
+    show("ledger", page("decisions", workspace))
+    show("ledger-correcting", page("decisions", workspace), keys="j j x")
+    show("ledger-filtered", page("decisions", workspace, "?agent=filer&verdict=corrected&since=24h"))
+    show("ledger-nothing", page("decisions", workspace, "?q=nobody"))
+    show("decision-judged", at("decision", scene.decisions[5]))
+    show("decision-many", at("decision", many))
+    show("label-many", page("label", workspace))
     Label.objects.bulk_create(
         Label(workspace=workspace, decision=one, reviewer=admin, verdict="confirmed") for one in [many]
     )
-    look_at("label", page("label", workspace))
-    look_at("label-nothing-left", page("label", workspace, "?q=nobody"))
+    show("label", page("label", workspace))
+    show("label-nothing-left", page("label", workspace, "?q=nobody"))
     MembershipFactory(
         user=admin, workspace=WorkspaceFactory(name="Northwind Support", slug="northwind"), role="labeller"
     )
-    look_at("person-choose", "/")
-    look_at("person-password", "/change-password")
-    look_at("error-404", "/w/nowhere/")
-    look_at("error-refused", page("decisions", workspace, "?verdict=splendid"))
+    show("person-choose", "/")
+    show("person-password", "/change-password")
+    show("error-404", "/w/nowhere/")
+    show("error-refused", page("decisions", workspace, "?verdict=splendid"))
     complaints[:] = [line for line in complaints if "/w/nowhere/" not in line and "splendid" not in line]
     complaints[:] = [line for line in complaints if "Failed to load resource" not in line]
-    assert {name: found for name, found in problems.items() if found} == {}
+    assert found == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +13,9 @@ from playwright.sync_api import expect
 
 from decisions.models import Episode
 from decisions.traces.recording import record_spans
-from tests.browser.accessibility import axe_findings, keyboard_findings
+from tests.browser.accessibility import look_at
 from tests.decisions.traces.spans_made import make_span
 from tools.factories import DecisionFactory, EpisodeFactory, StepFactory
-
-SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
-OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-LOOKS = [("wide", 1440, False), ("narrow", 360, False), ("dark", 1440, True), ("narrow-dark", 360, True)]
 
 
 def page(name: str, workspace: Any, *args: Any) -> str:
@@ -152,28 +147,21 @@ def test_filters_narrow_the_list_without_leaving_the_page(
     expect(tab.locator("[data-row]")).to_have_count(5)
 
 
-@pytest.mark.parametrize(("look", "width", "dark"), LOOKS, ids=[look for look, *_ in LOOKS])
 def test_every_page_of_episodes_fits_and_is_accessible(
-    look: str, width: int, dark: bool, open_tab: Any, viewer: Any, told: Any, others: Any, workspace: Any, log_in: Any
+    tab: Any, viewer: Any, told: Any, others: Any, workspace: Any, log_in: Any
 ) -> None:
-    SHOTS.mkdir(parents=True, exist_ok=True)
     empty = EpisodeFactory(agent=others[0].agent, query="")
-    tab = log_in(open_tab(width=width, dark=dark), viewer)
+    log_in(tab, viewer)
     pages = {
         "list": page("episodes", workspace),
         "none": page("episodes", workspace) + "?q=nobody",
         "told": page("episode", workspace, told.pk),
         "empty": page("episode", workspace, empty.pk),
     }
-    found: dict[str, Any] = {}
+    found: list[str] = []
     for name, path in pages.items():
         tab.goto(path)
         if name == "told":
             tab.locator(".line", has_text="search_notes").locator("summary").first.click()
-        tab.screenshot(path=SHOTS / f"episode-{name}-{look}.png", full_page=True)
-        findings = axe_findings(tab) + (keyboard_findings(tab) if look == "wide" else [])
-        if (over := tab.evaluate(OVERFLOW)) > 0:
-            findings.append(f"{over} px too wide")
-        if findings:
-            found[name] = findings
-    assert found == {}
+        found += look_at(tab, f"episode-{name}")
+    assert found == []

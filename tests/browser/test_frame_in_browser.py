@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from tests.browser.accessibility import axe_findings
+from tests.browser.accessibility import axe_findings, look_at
 
 BACKGROUND = "() => getComputedStyle(document.body).backgroundColor"
 
@@ -108,6 +108,10 @@ def test_the_menu_of_a_narrow_window_opens_without_scripts(
 
 
 class TestComponents:
+    def test_they_fit_and_are_accessible_at_every_look(self, tab: Any, viewer: Any, log_in: Any) -> None:
+        log_in(tab, viewer).goto(reverse("components"))
+        assert look_at(tab, "components") == []
+
     def test_code_is_copied_in_the_language_that_was_chosen(self, tab: Any, viewer: Any, log_in: Any) -> None:
         tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
         log_in(tab, viewer).goto(reverse("components"))

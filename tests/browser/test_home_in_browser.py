@@ -19,13 +19,9 @@ from playwright.sync_api import expect
 
 from decisions.models import Decision, Feedback
 from jobs.models import Job
-from tests.browser.accessibility import axe_findings, keyboard_findings
+from tests.browser.accessibility import look_at
 from tools import factories
 
-SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
-OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-LOOKS = [("wide", 1280, False), ("narrow", 360, False), ("dark", 1280, True)]
-looks = pytest.mark.parametrize(("look", "width", "dark"), LOOKS, ids=[look for look, _, _ in LOOKS])
 COVERED = """() => {
   const boxes = [...document.querySelectorAll(".station, .hub")].map((one) => [one, one.getBoundingClientRect()]);
   const found = [];
@@ -60,57 +56,35 @@ def model_server(settings: Any) -> Iterator[None]:
     server.server_close()
 
 
-def show(tab: Any, name: str, look: str) -> None:
-    """A picture of the page, which fits its width and is held to WCAG 2.2 AA."""
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    tab.wait_for_timeout(150)
-    tab.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
-    assert tab.evaluate(OVERFLOW) <= 0
-    assert axe_findings(tab) == []
-
-
-@looks
-def test_the_first_run(
-    look: str, width: int, dark: bool, open_tab: Any, admin: Any, workspace: Any, log_in: Any
-) -> None:
-    tab = log_in(open_tab(width=width, dark=dark), admin)
+def test_the_first_run(tab: Any, admin: Any, workspace: Any, log_in: Any) -> None:
+    log_in(tab, admin).goto("/")
     expect(tab.get_by_role("heading", name="Choose how to begin")).to_be_visible()
-    show(tab, "home-first-run", look)
+    assert look_at(tab, "home-first-run") == []
     tab.get_by_role("button", name="Start the demo world").click()
     expect(tab.get_by_text("The demo loop", exact=True)).to_be_visible()
     expect(tab.locator("#loop")).to_have_attribute("hx-trigger", "every 3s")
-    show(tab, "home-demo-starting", look)
+    assert look_at(tab, "home-demo-starting") == []
     assert Job.objects.get().kind == "project.demo_loop"
 
 
-@looks
 def test_a_key_its_program_and_the_first_decision(
-    look: str,
-    width: int,
-    dark: bool,
-    open_tab: Any,
-    admin: Any,
-    workspace: Any,
-    log_in: Any,
-    live_server: Any,
-    tmp_path: Path,
+    tab: Any, admin: Any, workspace: Any, log_in: Any, tmp_path: Path
 ) -> None:
-    tab = log_in(open_tab(width=width, dark=dark), admin)
+    log_in(tab, admin).goto("/")
     tab.get_by_role("link", name="Make a key").click()
     tab.get_by_label("Name of the app").fill("notes-app")
     tab.get_by_label("Name of the new agent").fill("sorter")
     tab.get_by_label("Options, one a line").fill("work\nhome")
-    show(tab, "connect-form", look)
-    assert keyboard_findings(tab) == []
+    assert look_at(tab, "connect-form") == []
     tab.get_by_role("button", name="Make the key").click()
     expect(tab.get_by_text("Waiting for your first decision")).to_be_visible()
     tab.get_by_role("tab", name="Python").click()
-    show(tab, "connect-key", look)
+    assert look_at(tab, "connect-key", by_keyboard=False) == []
     program = tab.locator("#program-2").inner_text()
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     expect(tab.locator("#arrival.arrived")).to_contain_text("sorter chose work")
-    show(tab, "connect-arrived", look)
+    assert look_at(tab, "connect-arrived") == []
     tab.locator("#first-decision").click()
     expect(tab.locator("#decision-id")).to_have_text(str(Decision.objects.get().pk))
     expect(tab.locator("#judgement")).to_contain_text("work")
@@ -127,16 +101,14 @@ def test_a_key_is_revoked_in_the_list(tab: Any, admin: Any, workspace: Any, log_
     assert key.revoked_at is not None
 
 
-@looks
-def test_the_loop_while_it_moves(
-    look: str, width: int, dark: bool, open_tab: Any, admin: Any, scene: Any, busy_job: Any, log_in: Any
-) -> None:
-    tab = log_in(open_tab(width=width, dark=dark), admin)
+def test_the_loop_while_it_moves(tab: Any, admin: Any, scene: Any, busy_job: Any, log_in: Any) -> None:
+    log_in(tab, admin).goto("/")
     for key in ("record", "serve", "train", "experiment"):
         expect(tab.locator(f"#station-{key}")).to_have_class(f"station at-{key} is-moving")
-    assert tab.evaluate(COVERED) == []
-    expect(tab.locator(".track")).to_be_visible() if width > 1000 else expect(tab.locator(".track")).to_be_hidden()
-    show(tab, "home-moving", look)
+    expect(tab.locator(".track")).to_be_visible()
+    assert look_at(tab, "home-moving", script=COVERED) == []
+    tab.set_viewport_size({"width": 360, "height": 800})
+    expect(tab.locator(".track")).to_be_hidden()
 
 
 def stick(workspace: Any, agent: Any) -> None:
@@ -164,44 +136,29 @@ def stick(workspace: Any, agent: Any) -> None:
     )
 
 
-@looks
 def test_the_loop_with_something_stuck(
-    look: str,
-    width: int,
-    dark: bool,
-    open_tab: Any,
-    labeller: Any,
-    scene: Any,
-    workspace: Any,
-    log_in: Any,
-    settings: Any,
+    tab: Any, labeller: Any, scene: Any, workspace: Any, log_in: Any, settings: Any
 ) -> None:
     stick(workspace, scene.agent)
     settings.MODEL_SERVER_URL = "http://127.0.0.1:9"
-    tab = log_in(open_tab(width=width, dark=dark), labeller)
+    log_in(tab, labeller).goto("/")
     for key in ("serve", "reward", "experiment"):
         expect(tab.locator(f"#station-{key}")).to_have_class(f"station at-{key} is-stuck")
     expect(tab.get_by_text("No space left on device")).to_be_visible()
-    assert tab.evaluate(COVERED) == []
-    show(tab, "home-stuck", look)
+    assert look_at(tab, "home-stuck", script=COVERED) == []
     tab.get_by_role("link", name="Judge").click()
     tab.wait_for_url("**/decisions/label")
 
 
-@looks
-def test_the_loop_at_rest(
-    look: str, width: int, dark: bool, open_tab: Any, viewer: Any, agent: Any, log_in: Any
-) -> None:
+def test_the_loop_at_rest(tab: Any, viewer: Any, agent: Any, log_in: Any) -> None:
     old = timezone.now() - dt.timedelta(days=3)
     for number in range(6):
         moment = old + dt.timedelta(hours=8 * number)
         decision = factories.DecisionFactory(agent=agent, id=factories.uuid7_at(moment), observed_at=moment)
         factories.FeedbackFactory(decision=decision, observed_at=moment)
-    tab = log_in(open_tab(width=width, dark=dark), viewer)
+    log_in(tab, viewer).goto("/")
     expect(tab.locator("#loop[hx-trigger]")).to_have_count(0)
-    assert tab.evaluate(COVERED) == []
-    show(tab, "home-rest", look)
-    assert keyboard_findings(tab) == []
+    assert look_at(tab, "home-rest", script=COVERED) == []
 
 
 def test_it_follows_what_moves_keeps_the_focus_and_stops(
@@ -209,7 +166,7 @@ def test_it_follows_what_moves_keeps_the_focus_and_stops(
 ) -> None:
     old = timezone.now() - dt.timedelta(days=3)
     factories.DecisionFactory(agent=agent, id=factories.uuid7_at(old), observed_at=old)
-    log_in(tab, viewer)
+    log_in(tab, viewer).goto("/")
     expect(tab.get_by_role("progressbar")).to_have_attribute("value", "0.4200")
     tab.locator("#go-dataset").focus()
     tab.evaluate("() => { document.querySelector('.track').dataset.first = 'here'; }")
@@ -224,12 +181,34 @@ def test_it_follows_what_moves_keeps_the_focus_and_stops(
     expect(tab.locator("#loop[hx-trigger]")).to_have_count(0)
 
 
+REFRESH = """async () => {
+  const part = document.querySelector("#loop");
+  await htmx.ajax("GET", part.getAttribute("hx-get"), { source: part, target: part, swap: "outerHTML" });
+  return document.activeElement.href ?? null;
+}"""
+
+
+def test_a_refresh_between_two_keys_takes_nobodys_place(
+    tab: Any, admin: Any, scene: Any, busy_job: Any, workspace: Any, log_in: Any
+) -> None:
+    stick(workspace, scene.agent)
+    log_in(tab, admin).goto("/")
+    links = tab.evaluate("() => [...document.querySelectorAll('#loop a')].map((one) => one.href)")
+    assert len(links) > 15
+    tab.locator("#loop a").first.focus()
+    for number, link in enumerate(links):
+        if number % 4 == 0:
+            assert tab.evaluate(REFRESH) == link
+        tab.keyboard.press("Tab")
+
+
 def test_nothing_moves_for_who_wants_no_motion(
     browser: Any, live_server: Any, viewer: Any, scene: Any, log_in: Any
 ) -> None:
     context = browser.new_context(base_url=live_server.url, reduced_motion="reduce")
     try:
         tab = log_in(context.new_page(), viewer)
+        tab.goto("/")
         expect(tab.locator("#station-record.is-moving")).to_be_visible()
         tab.wait_for_timeout(100)
         assert tab.evaluate("() => document.getAnimations().filter((one) => one.playState === 'running').length") == 0
@@ -238,7 +217,7 @@ def test_nothing_moves_for_who_wants_no_motion(
 
 
 def test_a_station_leads_to_its_page(tab: Any, viewer: Any, scene: Any, log_in: Any) -> None:
-    log_in(tab, viewer)
+    log_in(tab, viewer).goto("/")
     tab.locator("#station-train").click(position={"x": 20, "y": 60})
     expect(tab.get_by_role("heading", name="Runs", level=1)).to_be_visible()
     assert tab.url.endswith("/runs/")

@@ -13,16 +13,12 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from jobs.models import Job, JobState
-from tests.browser.accessibility import axe_findings, keyboard_findings
+from tests.browser.accessibility import axe_findings, look_at
 from tools import factories
 from tools.rehearsals import make_rehearsal, read_report
 from training.models import Rehearsal, TrainingRun
 from training.rehearsal.loop import SEED_LABELS, round_name
 from training.rehearsal.services import KIND
-
-SHOTS = Path(__file__).resolve().parents[2] / "var" / "screenshots"
-OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-LOOKS = [("wide", 1280, False), ("narrow", 360, False), ("dark", 1280, True), ("narrow-dark", 360, True)]
 
 
 def at(name: str, row: Any) -> str:
@@ -129,23 +125,12 @@ def test_every_fault_of_a_file_is_read_beside_its_field(
         expect(tab.locator(".field", has=tab.get_by_label(label)).locator(".fault")).to_contain_text(says)
     expect(tab.get_by_label("Label field")).to_have_value("folder")
     assert axe_findings(tab) == [] and not Rehearsal.objects.exists()
-    tab.screenshot(path=SHOTS / "rehearsal-faults-wide.png", full_page=True)
     complaints[:] = [one for one in complaints if "400" not in one]
 
 
-@pytest.mark.parametrize(("look", "width", "dark"), LOOKS, ids=[look for look, *_ in LOOKS])
 def test_every_page_of_rehearsals_fits_and_is_accessible(
-    look: str,
-    width: int,
-    dark: bool,
-    open_tab: Any,
-    admin: Any,
-    scene: Any,
-    working: Any,
-    workspace: Any,
-    log_in: Any,
+    tab: Any, admin: Any, scene: Any, working: Any, workspace: Any, log_in: Any
 ) -> None:
-    SHOTS.mkdir(parents=True, exist_ok=True)
     many = make_rehearsal(workspace=workspace, seeds=3, about={**read_report()["about"], "file": "support tickets.csv"})
     dead = make_rehearsal(
         workspace=working.workspace,
@@ -160,7 +145,7 @@ def test_every_page_of_rehearsals_fits_and_is_accessible(
             error="seed 0: the pretrain run failed: the engine ended with exit code 1",
         ),
     )
-    tab = log_in(open_tab(width=width, dark=dark), admin)
+    log_in(tab, admin)
     pages = {
         "list": page("rehearsals", workspace),
         "form": page("rehearsal-start", workspace),
@@ -169,15 +154,8 @@ def test_every_page_of_rehearsals_fits_and_is_accessible(
         "live": at("rehearsal", working),
         "dead": at("rehearsal", dead),
     }
-    found: dict[str, Any] = {}
+    found: list[str] = []
     for name, path in pages.items():
         tab.goto(path)
-        for box in tab.locator("[data-chart]").all():
-            expect(box).to_have_attribute("data-drawn", "")
-        tab.screenshot(path=SHOTS / f"rehearsal-{name}-{look}.png", full_page=True)
-        findings = axe_findings(tab) + (keyboard_findings(tab) if look == "wide" else [])
-        if (over := tab.evaluate(OVERFLOW)) > 0:
-            findings.append(f"{over} px too wide")
-        if findings:
-            found[name] = findings
-    assert found == {}
+        found += look_at(tab, f"rehearsal-{name}")
+    assert found == []
