@@ -18,6 +18,9 @@ from django.test import Client
 
 from tools.scenes import LAUNCH, Scene, find_chromium, make_busy_job, make_scene
 
+PATIENCE = 60_000
+"""Milliseconds that something may take on a machine with other work; what is there in time is not waited for."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
@@ -31,7 +34,9 @@ def browser() -> Iterator[Any]:
     found = find_chromium()
     if found is None:
         pytest.skip("no Chromium on this machine")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=PATIENCE)
 
     # Playwright's synchronous interface runs a loop in this thread, which Django takes for asynchronous code.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
@@ -70,7 +75,7 @@ def open_tab(browser: Any, live_server: Any, complaints: list[str]) -> Iterator[
             color_scheme="dark" if dark else "light",
             storage_state=storage,
         )
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         return watch(context.new_page())
 
