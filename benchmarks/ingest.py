@@ -162,7 +162,7 @@ class Bench:
         return [json.dumps([make_item(self.rng, n) for n in range(BATCH)]).encode() for _ in range(count)]
 
     def web(self) -> list[psutil.Process]:
-        return self.instance.find("granian", "project.wsgi")
+        return self.instance.find("gunicorn", "project.wsgi")
 
     def servers(self) -> list[psutil.Process]:
         """PostgreSQL with all its backends."""
@@ -333,8 +333,8 @@ def free_port() -> int:
 def serve_plain(bench: Bench) -> Iterator[tuple[str, psutil.Process]]:
     """The plain endpoint under the same server with the same options, on a port of its own."""
     port = free_port()
-    command = bench.instance.find("-m", "granian", "project.wsgi")[0].cmdline()
-    command[command.index("--port") + 1] = str(port)
+    command = bench.instance.find("-m", "gunicorn", "project.wsgi")[0].cmdline()
+    command[command.index("--bind") + 1] = f"127.0.0.1:{port}"
     command[-1] = "benchmarks.plain_endpoint:application"
     with (bench.instance.var / "plain.log").open("w") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=bench.instance.environment, stdout=log, stderr=log)

@@ -3,7 +3,7 @@
 
 It runs under the product's server and middleware, and takes the same keys; what the product made cheaper for its own
 path is left out here: the key is read by the ORM, the database backend and the policy's header are the libraries' own.
-Served by `granian --interface wsgi benchmarks.plain_endpoint:application`.
+Served by `gunicorn benchmarks.plain_endpoint:application`.
 """
 
 from __future__ import annotations

@@ -38,5 +38,11 @@ LOGGING: dict[str, Any] = {
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
     "root": {"handlers": ["stderr"], "level": os.environ.get("RECKONER_LOG_LEVEL") or "INFO"},
-    "loggers": {"httpx": {"level": "WARNING"}, "httpcore": {"level": "WARNING"}},
+    "loggers": {
+        "httpx": {"level": "WARNING"},
+        "httpcore": {"level": "WARNING"},
+        "django.request": {"level": "ERROR"},  # of a refusal, the line of the request says the status
+        "waitress.queue": {"level": "ERROR"},  # a warning for every request that waits for a thread
+        "gunicorn.error": {"handlers": [], "propagate": True},
+    },
 }

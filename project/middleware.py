@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 import structlog
 from csp.constants import HEADER
 from csp.middleware import CSPMiddleware
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from workspaces.api_errors import json_error
-from workspaces.errors import LengthRequired
+from workspaces.errors import LengthRequired, TooLarge
 from workspaces.ids import uuid7
 
 ACCEPTED = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
+UNLOGGED = ("/livez", "/readyz", "/metrics", settings.STATIC_URL)
+LONGEST_PATH = 200
+
+log = structlog.get_logger(__name__)
 
 
 class ReleaseMiddleware:
@@ -39,16 +45,27 @@ def _is_json(response: HttpResponseBase) -> bool:
 
 
 class RequestIdMiddleware:
+    """The id stays with the thread until its next request: Django logs a refusal after every middleware has returned.
+
+    Outermost, so that it writes one line for each request: never a query, a header or a body.
+    """
+
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        began = time.perf_counter()
         given = request.headers.get("X-Request-Id", "")
         request_id = given if ACCEPTED.match(given) else str(uuid7())
         request.request_id = request_id  # type: ignore[attr-defined]
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            response = self.get_response(request)
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        response = self.get_response(request)
         response["X-Request-Id"] = request_id
+        if not request.path.startswith(UNLOGGED):
+            milliseconds = round((time.perf_counter() - began) * 1000, 1)
+            path = request.path[:LONGEST_PATH]
+            log.info("request", method=request.method, path=path, status=response.status_code, ms=milliseconds)
         return response
 
 
@@ -66,12 +83,18 @@ class PolicyMiddleware(CSPMiddleware):
 
 
 class ContentLengthMiddleware:
-    """Refuses chunked bodies by 411: without a length WSGI reads them as empty, and an empty body loses data."""
+    """Refuses what the web process has not read: chunked bodies by 411, since without a length WSGI reads them as
+    empty, and an empty body loses data; and by 413 what is longer than anything that is taken."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.META.get("HTTP_TRANSFER_ENCODING") and not request.META.get("CONTENT_LENGTH"):
+        length = request.META.get("CONTENT_LENGTH") or ""
+        if request.META.get("HTTP_TRANSFER_ENCODING") and not length:
             return json_error(request, LengthRequired("Send a Content-Length; chunked bodies are not taken."))
+        if length.isdecimal() and int(length[:20]) > settings.LARGEST_BODY:
+            return json_error(
+                request, TooLarge(f"The body has {length[:20]} bytes; at most {settings.LARGEST_BODY} are taken.")
+            )
         return self.get_response(request)

@@ -78,14 +78,14 @@ INSTALLED_APPS = [
     "project",
 ]
 MIDDLEWARE = [
+    "project.middleware.RequestIdMiddleware",
     "project.middleware.ReleaseMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "project.middleware.RequestIdMiddleware",
-    "project.middleware.ContentLengthMiddleware",
     "project.middleware.PolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "project.middleware.ContentLengthMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
@@ -193,6 +193,11 @@ CONTENT_SECURITY_POLICY = {
 }
 # One decision may take 1 MB, a batch 10 MB (checked before parsing, see workspaces.parsing).
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
+
+# Nor does the web process read more than this: a file sent by a form, and the form around it.
+LARGEST_BODY = 33 * 1024 * 1024
+# A client that moves less than 1 KB/s for so long, while it owes a request or an answer waits for it, is cut off.
+SLOW_CLIENT_SECONDS = float(env("RECKONER_SLOW_CLIENT_SECONDS", "30"))
 
 # How long the answer to an Idempotency-Key is kept.
 IDEMPOTENCY_HOURS = float(env("RECKONER_IDEMPOTENCY_HOURS", "24"))

@@ -1,4 +1,4 @@
-"""The web process: `granian --interface wsgi project.wsgi:application`."""
+"""The web process: `python -m gunicorn -c python:project.web.server project.wsgi:application`."""
 
 import gc
 import os

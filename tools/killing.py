@@ -26,7 +26,7 @@ from tools.instance import Instance
 from tools.report import log
 
 OPTIONS = ["finance", "travel", "health"]
-WEB = ("granian", "project.wsgi")
+WEB = ("gunicorn", "project.wsgi")
 POSTGRES = ("bin/postgres", "-D")
 
 

@@ -78,16 +78,10 @@ def _list_programs(layout: Layout, host: str, port: int, model_port: int | None)
     python = sys.executable
     celery = (python, "-m", "celery", "-A", "project")
     worker = (*celery, "worker", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
-    web = (python, "-m", "granian", "--interface", "wsgi", "--host", host, "--port", str(port), "--no-ws")
+    web = (python, "-m", "gunicorn", "-c", "python:project.web.server")
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     programs = [
-        Program(
-            "web",
-            # Connections fall on workers by chance: of two, one often had all to do (docs/results.md, "Recording").
-            # A thread that goes takes its database session along, and the next burst waits for both.
-            (*web, "--workers", "4", "--blocking-threads", "4", "--blocking-threads-idle-timeout", "600",
-             "--backpressure", "128", "--respawn-failed-workers", "--workers-kill-timeout", "5",
-             "project.wsgi:application"),
-        ),
+        Program("web", (*web, "--bind", address, "project.wsgi:application")),
         # SIGTERM lets a job end within the time; what is cut off is taken up again when its lease has run out.
         Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default", "-c", "2")),
         # A run takes minutes, so waiting for it is in vain: its engine checkpoints when its supervisor is gone.

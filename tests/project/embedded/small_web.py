@@ -1,4 +1,4 @@
-"""Stands for the web process in the supervisor's tests: answers /readyz from a child process, as granian's workers do.
+"""Stands for the web process in the supervisor's tests: answers /readyz from a child process, as gunicorn's workers do.
 
 usage: small_web.py PORT. With SMALL_WEB_STUBBORN set, the child ignores SIGTERM.
 """

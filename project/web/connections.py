@@ -1,0 +1,162 @@
+"""Connections of the web process: waitress takes a request whole, and keeps an answer until it has been read.
+
+A thread of ours sees complete requests only, and is free again as soon as its answer is made: a client that sends or
+reads a byte every few seconds costs a buffer, not a thread (docs/adr/0011). What waitress lacks is an end of that
+waiting, which `Channel` adds: `settings.SLOW_CLIENT_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from typing import Any
+
+import structlog
+from django.conf import settings
+from gunicorn.workers.base import Worker
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
+from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
+
+LEAST_RATE = 1024
+"""Bytes a second below which a client counts as slow."""
+IDLE_SECONDS = 120
+"""How long a connection is kept between two requests."""
+ADJUSTMENTS: dict[str, Any] = {
+    "ident": "",
+    "recv_bytes": 1 << 16,
+    "inbuf_overflow": 1 << 20,  # from here on a body, and an answer, waits in a temporary file
+    "outbuf_overflow": 1 << 20,
+    "outbuf_high_watermark": 1 << 28,  # a thread that is so much ahead of its reader waits
+    "max_request_header_size": 1 << 16,  # of a body, Parser says how much
+    "connection_limit": 800,  # of each worker, below the 1,024 files that a process may usually open
+    "channel_timeout": IDLE_SECONDS,
+    "cleanup_interval": 1,
+    "clear_untrusted_proxy_headers": False,  # Django reads them where a proxy is trusted, and else ignores them
+    "log_socket_errors": False,
+    "asyncore_use_poll": True,
+}
+AHEAD = 1 << 17
+"""Bytes that the kernel takes ahead of a reader: what waits, waits here, where it is seen."""
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+log = structlog.get_logger(__name__)
+
+
+class Parser(HTTPRequestParser):  # type: ignore[misc]
+    """Ends a request at its head where the body cannot be taken; ContentLengthMiddleware then says why."""
+
+    def parse_header(self, header_plus: bytes) -> None:
+        super().parse_header(header_plus)
+        if self.chunked:
+            # Taking one byte a chunk apart would cost seconds of CPU. WSGI has no name for such a body (docs/api.md).
+            self.headers["TRANSFER_ENCODING"] = "chunked"
+        elif self.content_length <= settings.LARGEST_BODY:
+            return
+        # What follows on this connection is the body: it must not be read as another request.
+        self.headers["CONNECTION"] = "close"
+        self.chunked, self.content_length, self.body_rcv = False, 0, None
+
+
+class Channel(HTTPChannel):  # type: ignore[misc]
+    """A connection that is cut when its client moves less than LEAST_RATE over `settings.SLOW_CLIENT_SECONDS` while we
+    wait for the rest of a request, or while an answer waits for it."""
+
+    parser_class = Parser
+    moved = 0
+    waits_for: object = None
+    since = 0.0
+
+    def recv(self, buffer_size: int) -> bytes:
+        data: bytes = super().recv(buffer_size)
+        self.moved += len(data)
+        return data
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        sent: int = super().send(data, do_close=do_close)
+        self.moved += sent
+        return sent
+
+    def look(self, now: float) -> None:
+        """Called every second in the thread of the sockets; `now` in seconds of the monotonic clock."""
+        waits_for = self._find_what_waits()
+        if waits_for is not self.waits_for:
+            self.waits_for, self.since, self.moved = waits_for, now, 0
+        elif waits_for is not None and now - self.since >= settings.SLOW_CLIENT_SECONDS:
+            if self.moved < LEAST_RATE * settings.SLOW_CLIENT_SECONDS:
+                self._cut()
+            self.since, self.moved = now, 0
+
+    def _find_what_waits(self) -> object:
+        """The request that is not whole yet, or the name of what else waits for the client; None where nothing does."""
+        if self.total_outbufs_len:
+            return "answer"
+        if self.requests:
+            return None  # ours to answer
+        if self.request is None and self.last_activity == self.creation_time:
+            return "first request"
+        return self.request
+
+    def _cut(self) -> None:
+        log.info("cut off a slow client", address=self.addr[0], bytes=self.moved)
+        # By a reset: in an ordinary close the kernel would go on offering what has not been read.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        self.handle_close()
+
+
+class Server(TcpWSGIServer):  # type: ignore[misc]
+    channel_class = Channel
+
+    def set_socket_options(self, conn: socket.socket) -> None:
+        super().set_socket_options(conn)
+        conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, AHEAD)
+
+    def maintenance(self, now: float) -> None:
+        super().maintenance(now)
+        moment = time.monotonic()
+        for channel in list(self.active_channels.values()):
+            channel.look(moment)
+
+
+class WaitressWorker(Worker):  # type: ignore[misc]
+    """gunicorn's worker: one thread for all sockets, `threads` for the requests."""
+
+    def run(self) -> None:
+        threads = ThreadedTaskDispatcher()
+        threads.set_thread_count(self.cfg.threads)
+        sockets: dict[int, Any] = {}
+        servers = [self._listen(listener.sock, sockets, threads) for listener in self.sockets]
+        while self.alive and os.getppid() == self.ppid:
+            self.notify()
+            wasyncore.loop(timeout=0.5, use_poll=True, map=sockets, count=1)
+        for server in servers:
+            wasyncore.dispatcher.close(server)
+        self._finish(servers, sockets)
+
+    def _listen(self, listener: socket.socket, sockets: dict[int, Any], threads: ThreadedTaskDispatcher) -> Server:
+        address = listener.getsockname()
+        return Server(
+            self.wsgi,
+            sockets,
+            _sock=listener,
+            dispatcher=threads,
+            adj=Adjustments(sockets=[listener], threads=self.cfg.threads, **ADJUSTMENTS),
+            sockinfo=(listener.family, listener.type, listener.proto, address),
+            bind_socket=False,
+        )
+
+    def _finish(self, servers: list[Server], sockets: dict[int, Any]) -> None:
+        """Answer what has arrived, within gunicorn's graceful time."""
+        give_up = time.monotonic() + self.cfg.graceful_timeout
+        while time.monotonic() < give_up and any(
+            channel.requests or channel.total_outbufs_len
+            for server in servers
+            for channel in server.active_channels.values()
+        ):
+            self.notify()
+            wasyncore.loop(timeout=0.05, use_poll=True, map=sockets, count=1)

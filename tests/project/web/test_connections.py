@@ -1,0 +1,163 @@
+"""The web process as `make run` starts it, with fewer workers and threads than it meets slow clients."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from project.embedded.layout import PROJECT_ROOT
+from project.embedded.valkey import pick_port
+from tests.project.embedded.waiting import wait_for
+
+BUNDLE = "/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js"
+POST = "POST /api/v1/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+pytestmark = pytest.mark.xdist_group("embedded")
+
+
+class Web:
+    """One worker with two threads; a client that moves less than 1 KB/s for a second is cut off."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = pick_port(folder / "port")
+        self.log = folder / "web.log"
+        environment = os.environ | {
+            "DJANGO_SETTINGS_MODULE": "project.settings", "RECKONER_VAR": str(folder),
+            "RECKONER_SLOW_CLIENT_SECONDS": "1",
+        }  # fmt: skip
+        command = [sys.executable, "-m", "gunicorn", "-c", "python:project.web.server", "project.wsgi:application"]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [*command, "--bind", f"127.0.0.1:{self.port}", "--workers", "1", "--threads", "2"],
+                cwd=PROJECT_ROOT, env=environment, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def lives(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/livez", timeout=20) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def worker(self) -> psutil.Process | None:
+        found = [child for child in psutil.Process(self.process.pid).children() if child.status() != "zombie"]
+        return found[0] if found else None
+
+    def connect(self, sent: str, *, receives: int | None = None) -> socket.socket:
+        connection = socket.socket()
+        if receives:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receives)
+        connection.settimeout(60)
+        connection.connect(("127.0.0.1", self.port))
+        connection.sendall(sent.encode())
+        return connection
+
+    def ask(self, sent: str) -> tuple[int, dict[str, Any]]:
+        """Everything that comes until the server closes: the status and the JSON of one answer."""
+        with self.connect(sent) as connection:
+            head, _, body = read_to_end(connection).partition(b"\r\n\r\n")
+        return int(head.split()[1]), json.loads(body)
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    """What is left, until the other side closes or resets."""
+    found = b""
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(1 << 16):
+            found += part
+    return found
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    web = Web(tmp_path_factory.mktemp("web"))
+    try:
+        wait_for(web.lives)
+        yield web
+    finally:
+        os.killpg(web.process.pid, signal.SIGTERM)
+        ended = web.process.wait(30)
+    assert ended == 0
+
+
+def test_more_slow_clients_than_threads_delay_nobody_and_are_cut_off(web: Web) -> None:
+    asked = f"GET {BUNDLE} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with contextlib.ExitStack() as held:
+        senders = [
+            held.enter_context(web.connect(sent))
+            for sent in ["", "GET /livez HTT", f"{POST}Content-Length: 100000\r\n\r\n["] * 4
+        ]
+        readers = [held.enter_context(web.connect(asked, receives=4096)) for _ in range(6)]
+        assert web.lives()
+        for connection in senders:
+            assert read_to_end(connection) == b""
+        for connection in readers:
+            wait_for(lambda connection=connection: not writes(connection))
+    cut = [line for line in web.lines() if line["event"] == "cut off a slow client"]
+    assert len(cut) == 18
+
+
+def writes(connection: socket.socket) -> bool:
+    try:
+        connection.sendall(b"\r\n")
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_a_byte_now_and_then_does_not_keep_a_connection(web: Web) -> None:
+    with web.connect(f"{POST}Content-Length: 100000\r\n\r\n") as connection:
+
+        def drips_to_its_end() -> bool:
+            time.sleep(0.2)
+            return not writes(connection)
+
+        wait_for(drips_to_its_end)
+
+
+def test_a_body_in_two_parts_is_taken_and_a_long_or_chunked_one_told_why_at_its_head(web: Web) -> None:
+    with web.connect(f"{POST}Content-Length: 4\r\nConnection: close\r\n\r\n[]") as connection:
+        time.sleep(0.3)
+        connection.sendall(b"  ")
+        assert b"401 Unauthorized" in read_to_end(connection)
+    hidden = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    status, answer = web.ask(f"{POST}Transfer-Encoding: chunked\r\n\r\n{hidden}")
+    assert (status, answer["error"]["code"]) == (411, "length_required")
+    status, answer = web.ask(f"{POST}Content-Length: 40000000\r\n\r\n{hidden}")
+    assert (status, answer["error"]["code"]) == (413, "too_large")
+
+
+def test_every_request_leaves_a_line_with_its_id_and_without_its_secrets(web: Web) -> None:
+    key = "Authorization: Bearer hidden.hidden\r\nConnection: close\r\n\r\n"
+    paths = ("/livez", "/nothing?token=hidden", "/api/v1/runs")
+    gets = [f"GET {path} HTTP/1.1\r\nHost: localhost\r\n" for path in paths]
+    for number, start in enumerate([*gets, f"{POST}Content-Length: 0\r\n"]):
+        with web.connect(f"{start}X-Request-Id: mine-{number}\r\n{key}") as connection:
+            read_to_end(connection)
+    lines = [line for line in web.lines() if line.get("request_id", "").startswith("mine-")]
+    told = {line["request_id"]: line["status"] for line in lines if line["event"] == "request"}
+    assert told == {"mine-1": 404, "mine-2": 503, "mine-3": 503}  # no database is here; probes leave no line
+    assert not [line for line in web.lines() if line["logger"].startswith("django") and "request_id" not in line]
+    assert "hidden" not in web.log.read_text()
+
+
+def test_a_worker_that_dies_again_and_again_is_replaced_and_takes_nothing_along(web: Web) -> None:
+    for _ in range(3):
+        dying = wait_for(web.worker)
+        dying.kill()
+        wait_for(lambda dying=dying: (new := web.worker()) and new.pid != dying.pid and web.lives())
+    assert web.process.poll() is None
