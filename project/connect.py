@@ -53,7 +53,7 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What `connect_app` made. `asks`: the agent has a model, so the programs ask it; else they record decisions."""
+    """A key that was just made. `asks`: the agent has a model, so the programs ask it; else they record decisions."""
 
     made: NewKey
     agent: Agent
@@ -72,7 +72,11 @@ def connect_app(
         if new is None:
             raise InvalidInput("No agent was chosen.", faults=[FieldFault("agent", "is missing", "an agent")])
         agent = _make_agent(by, new)
-    made = create_api_key(by=by, name=name.strip(), scopes=scopes)
+    return show_connection(made=create_api_key(by=by, name=name.strip(), scopes=scopes), agent=agent)
+
+
+def show_connection(*, made: NewKey, agent: Agent) -> Connection:
+    """What a page or a terminal says of a key that was just made."""
     asks = is_served(agent)
     return Connection(made, agent, asks, lacking_scopes(made.key.scopes, asks=asks))
 

@@ -6,25 +6,38 @@ import datetime as dt
 import uuid
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import NoReverseMatch, reverse
 from django.utils.cache import add_never_cache_headers
+from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from decisions.models import Agent, AgentKind, Decision
-from project.connect import USUAL_SCOPES, Connection, NewAgent, Snippet, connect_app, is_served, write_snippets
+from project.connect import (
+    USUAL_SCOPES,
+    Connection,
+    NewAgent,
+    Snippet,
+    connect_app,
+    is_served,
+    show_connection,
+    write_snippets,
+)
 from project.demo.start import start_demo
 from workspaces.errors import InvalidInput
 from workspaces.ids import uuid7_bound, uuid7_time
 from workspaces.models import ApiKey, Role, Scope
 from workspaces.pages import STOP_POLLING, PageRequest, may, workspace_page
-from workspaces.services import revoke_api_key
+from workspaces.services import NewKey, revoke_api_key
 
 KEYS = 100
 PLACEHOLDER = "YOUR-KEY"
 NEW_AGENT = ""
+SECRET_COOKIE = "new_key"  # noqa: S105 - a cookie's name
+SECRET_SECONDS = 60
 
 
 def rehearsals_url(request: PageRequest) -> str:
@@ -54,9 +67,10 @@ def connect(request: PageRequest) -> HttpResponse:
 @require_POST
 @workspace_page(role=Role.ADMIN)
 def key_make(request: PageRequest) -> HttpResponse:
-    """The key and its programs, once: nothing keeps the secret, neither the session nor a cache.
+    """Makes the key and leads to its page, so that a reload makes no second one.
 
-    A form that is not usable comes back as it was filled, with its faults and status 400.
+    The secret travels in a signed cookie for that page alone, which ends it: nothing on this side keeps it. A form that
+    is not usable comes back as it was filled, with its faults and status 400.
     """
     post = request.POST
     given: dict[str, Any] = {name: post.get(name, "") for name in ("name", "agent", "slug", "kind", "options")}
@@ -66,14 +80,42 @@ def key_make(request: PageRequest) -> HttpResponse:
     except InvalidInput as error:
         faults = {fault.field: fault.reason for fault in error.faults} or {"form": error.message}
         return render(request, "project/connect.html", {**_context(request, given), "faults": faults}, status=400)
+    key = made.made.key
+    path = reverse("pages:key-made", args=[request.workspace.slug, key.pk])
+    response = redirect(f"{path}?{urlencode({'agent': made.agent.slug})}")
+    response.set_signed_cookie(
+        SECRET_COOKIE,
+        made.made.token,
+        salt=str(key.pk),
+        max_age=SECRET_SECONDS,
+        path=path,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Strict",
+    )
+    return response
+
+
+@require_safe
+@workspace_page(role=Role.ADMIN)
+def key_made(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """The key and its programs, once."""
+    key = get_object_or_404(ApiKey.objects.for_workspace(request.workspace), pk=pk)
+    agent = get_object_or_404(Agent.objects.for_workspace(request.workspace), slug=request.GET.get("agent", ""))
+    token = request.get_signed_cookie(SECRET_COOKIE, default="", salt=str(key.pk), max_age=SECRET_SECONDS)
+    if not token or key.revoked_at is not None:
+        messages.info(request, f"The secret of {key.name} was shown once. A lost key is revoked, and another one made.")
+        return redirect("pages:connect", request.workspace.slug)
+    made = show_connection(made=NewKey(key=key, token=token), agent=agent)
     given = {"scopes": [scope.value for scope in USUAL_SCOPES], "kind": AgentKind.CUSTOM.value}
-    context = _context(request, given, agent=made.agent)
+    context = _context(request, given, agent=agent)
     context |= {
         "made": made,
-        "samples": _samples(write_snippets(url=_url(request), token=made.made.token, agent=made.agent, asks=made.asks)),
-        "arrival": _arrival(request, made.made.key),
+        "samples": _samples(write_snippets(url=_url(request), token=token, agent=agent, asks=made.asks)),
+        "arrival": _arrival(request, key),
     }
-    response = render(request, "project/connect.html", context, status=201)
+    response = render(request, "project/connect.html", context)
+    response.delete_cookie(SECRET_COOKIE, path=request.path, samesite="Strict")
     add_never_cache_headers(response)
     return response
 
@@ -146,9 +188,12 @@ def key_arrival(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @require_POST
 @workspace_page(role=Role.ADMIN)
 def key_revoke(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """Asks first: the list's button brings the question, and the question's the end of the key."""
     key = ApiKey.objects.for_workspace(request.workspace).filter(pk=pk).first()
     if key is None:
         raise Http404("There is no such key.")
+    if not request.POST.get("confirmed"):
+        return render(request, "project/key_revoke.html", {"key": key})
     revoke_api_key(by=request.actor, key=key)
     messages.success(request, f"The key {key.name} is revoked: it opens nothing from now on.")
     return redirect("pages:connect", request.workspace.slug)

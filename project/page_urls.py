@@ -9,6 +9,7 @@ urlpatterns = [
     path("loop", views.loop, name="loop"),
     path("connect", connect_views.connect, name="connect"),
     path("connect/keys", connect_views.key_make, name="key-make"),
+    path("connect/keys/<uuid:pk>", connect_views.key_made, name="key-made"),
     path("connect/keys/<uuid:pk>/arrival", connect_views.key_arrival, name="key-arrival"),
     path("connect/keys/<uuid:pk>/revoke", connect_views.key_revoke, name="key-revoke"),
     path("demo/start", connect_views.demo_start, name="demo-start"),

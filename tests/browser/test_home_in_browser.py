@@ -95,6 +95,8 @@ def test_a_key_is_revoked_in_the_list(tab: Any, admin: Any, workspace: Any, log_
     key = factories.ApiKeyFactory(workspace=workspace, name="old-app")
     log_in(tab, admin).goto(reverse("pages:connect", args=[workspace.slug]))
     tab.get_by_role("button", name="Revoke old-app").click()
+    expect(tab.get_by_role("heading", name="Revoke the key old-app?")).to_be_visible()
+    tab.get_by_role("button", name="Revoke the key").click()
     expect(tab.get_by_text("The key old-app is revoked")).to_be_visible()
     expect(tab.get_by_role("button", name="Revoke old-app")).to_have_count(0)
     key.refresh_from_db()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.urls import reverse
 
 from decisions.models import Agent, Decision, Feedback
@@ -52,21 +53,26 @@ class TestTheForm:
         self, admin: Any, page: str, make: str, page_client: Any, workspace: Any
     ) -> None:
         client = page_client(admin)
-        answer = client.post(make, FORM)
+        sent = client.post(make, FORM)
+        assert sent.status_code == 302 and not sent.content
+        answer = client.get(sent["Location"])
         text = answer.content.decode()
         token = token_of(answer)
-        assert answer.status_code == 201 and "no-store" in answer["Cache-Control"]
+        assert answer.status_code == 200 and "no-store" in answer["Cache-Control"]
         assert text.count(token) == 4  # by itself, and in each program
         key = find_key(token)
         assert key is not None and (key.name, key.scopes, key.workspace) == ("notes-app", sorted(EVERY), workspace)
         agent = Agent.objects.get(workspace=workspace)
         assert (agent.slug, agent.versions.get().options) == ("sorter", ["a", "b"])
         assert token not in client.get(page).content.decode()
+        again = client.get(sent["Location"], follow=True)  # a reload: no second key, and no secret any more
+        assert "was shown once" in again.content.decode() and token not in again.content.decode()
+        assert ApiKey.objects.count() == 1 and token.partition(".")[2] not in str(list(Session.objects.values()))
         assert AuditEntry.objects.filter(action="api_key.created", actor=admin.email).exists()
 
     def test_an_agent_that_is_there_is_taken(self, admin: Any, agent: Any, make: str, page_client: Any) -> None:
-        answer = page_client(admin).post(make, {**FORM, "agent": agent.slug})
-        assert answer.status_code == 201 and Agent.objects.count() == 1
+        answer = page_client(admin).post(make, {**FORM, "agent": agent.slug}, follow=True)
+        assert answer.status_code == 200 and Agent.objects.count() == 1
         assert answer.context["made"].agent == agent and not answer.context["made"].lacking
 
     @pytest.mark.parametrize(
@@ -94,13 +100,13 @@ class TestTheForm:
         assert ApiKey.objects.count() == 0 and Agent.objects.count() == 1
 
     def test_what_the_programs_need_and_the_key_lacks_is_said(self, admin: Any, make: str, page_client: Any) -> None:
-        answer = page_client(admin).post(make, {**FORM, "scopes": ["route:read"]})
+        answer = page_client(admin).post(make, {**FORM, "scopes": ["route:read"]}, follow=True)
         assert answer.context["made"].lacking == ("decisions:write", "feedback:write")
         assert "decisions:write and feedback:write" in answer.content.decode()
 
     def test_text_of_the_form_is_only_text(self, admin: Any, make: str, page_client: Any) -> None:
         form = {**FORM, "name": "<script>alert(1)</script>", "options": "<b>a</b>\nb"}
-        text = page_client(admin).post(make, form).content.decode()
+        text = page_client(admin).post(make, form, follow=True).content.decode()
         assert "<script>alert" not in text and "<b>a</b>" not in text
 
 
@@ -124,6 +130,7 @@ class TestWhoMay:
         assert client.post(make, FORM).status_code == status
         assert client.post(revoke).status_code == status
         assert client.get(arrival).status_code == 404
+        assert client.get(reverse("pages:key-made", args=[workspace.slug, key.pk])).status_code == status
         key.refresh_from_db()
         assert ApiKey.objects.count() == 1 and key.revoked_at is None and Agent.objects.count() == 0
 
@@ -132,7 +139,9 @@ class TestWhoMay:
     ) -> None:
         key = ApiKeyFactory(workspace=other_workspace)
         client = page_client(admin)
-        assert client.post(reverse("pages:key-revoke", args=[workspace.slug, key.pk])).status_code == 404
+        for given in ({}, {"confirmed": "1"}):
+            assert client.post(reverse("pages:key-revoke", args=[workspace.slug, key.pk]), given).status_code == 404
+        assert client.get(reverse("pages:key-made", args=[workspace.slug, key.pk])).status_code == 404
         assert client.get(reverse("pages:key-arrival", args=[workspace.slug, key.pk])).status_code == 404
         key.refresh_from_db()
         assert key.revoked_at is None
@@ -143,9 +152,12 @@ class TestWhoMay:
 
 def test_revoking_closes_the_door(admin: Any, make: str, page_client: Any, workspace: Any) -> None:
     client = page_client(admin)
-    token = token_of(client.post(make, FORM))
+    token = token_of(client.post(make, FORM, follow=True))
     key = ApiKey.objects.get()
-    answer = client.post(reverse("pages:key-revoke", args=[workspace.slug, key.pk]), follow=True)
+    path = reverse("pages:key-revoke", args=[workspace.slug, key.pk])
+    asked = client.post(path)
+    assert "Revoke the key notes-app?" in asked.content.decode() and find_key(token) is not None
+    answer = client.post(path, {"confirmed": "1"}, follow=True)
     assert answer.status_code == 200 and "is revoked" in answer.content.decode()
     assert find_key(token) is None
     arrival = client.get(reverse("pages:key-arrival", args=[workspace.slug, key.pk]))
@@ -156,7 +168,7 @@ def test_the_line_waits_for_a_decision_after_the_key(
     admin: Any, make: str, page_client: Any, workspace: Any, api: Any
 ) -> None:
     client = page_client(admin)
-    assert client.post(make, FORM).status_code == 201
+    assert client.post(make, FORM).status_code == 302
     key = ApiKey.objects.get()
     DecisionFactory(agent=Agent.objects.get(), recorded_at=key.created_at.replace(year=2020))  # it was there before
     path = reverse("pages:key-arrival", args=[workspace.slug, key.pk])
@@ -243,7 +255,9 @@ class TestThePrograms:
         self, language: str, live_server: Any, admin: Any, make: str, page_client: Any, run: Any
     ) -> None:
         form = {**FORM, "options": 'it\'s "urgent" & $HOME\nspäter 😀\nc'}
-        answer = page_client(admin).post(make, form, SERVER_NAME="127.0.0.1", SERVER_PORT=live_server.thread.port)
+        answer = page_client(admin).post(
+            make, form, follow=True, SERVER_NAME="127.0.0.1", SERVER_PORT=live_server.thread.port
+        )
         text = dict(answer.context["samples"])[language]
         assert live_server.url.replace("localhost", "127.0.0.1") in text
         done = run(language, text)
