@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ from project.attention import (
 )
 from project.demo.loop import KIND as DEMO_LOOP
 from project.ledger_counts import DAYS, Count, LedgerCounts, count_ledger, midnight
+from training.measures import find_scores
 from training.models import Evaluation
 from workspaces.models import Workspace
 
@@ -392,21 +394,17 @@ def _measured(champions: Sequence[Alias]) -> tuple[Measured, ...]:
     found = (
         Evaluation.objects.filter(version__registered_model=champion.registered_model_id)
         .order_by("-version__number")
-        .values_list("version_id", "version__number", "against_id", "against__number", "scores")[:CURVE]
+        .values_list("version_id", "version__number", "against_id", "against__number")[:CURVE]
     )
-    measured: dict[int, Measured] = {}
-
-    def keep(version: Any, number: int, scores: Mapping[str, Any]) -> None:
-        if {"accuracy", "reward"} <= scores.keys() and number not in measured:
-            measured[number] = Measured(number, scores["accuracy"], scores["reward"], version == champion.version_id)
-
-    evaluations = list(found)
-    for version, number, _, _, scores in evaluations:
-        keep(version, number, scores.get("trained", {}))
-    for _, _, against, number, scores in evaluations:  # what served before was measured on the same rows
-        if against is not None:
-            keep(against, number, scores.get("base", {}))
-    return tuple(measured[number] for number in sorted(measured))
+    numbers: dict[uuid.UUID, int] = {}
+    for version, number, against, against_number in found:
+        numbers |= {version: number} | ({} if against is None else {against: against_number})
+    scores = find_scores(numbers)
+    return tuple(
+        Measured(number, scores[version]["accuracy"], scores[version]["reward"], version == champion.version_id)
+        for version, number in sorted(numbers.items(), key=lambda pair: pair[1])
+        if {"accuracy", "reward"} <= scores.get(version, {}).keys()
+    )
 
 
 __all__ = ["Event", "Home", "Item", "Measured", "Station", "read_home"]

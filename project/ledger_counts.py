@@ -51,13 +51,21 @@ class Count:
     def up_to(cls, most: int, found: int) -> Count:
         return cls(min(found, most), more=found > most)
 
+    def at_least(self, known: int) -> Count:
+        """With what was counted of it: an estimate that is written as less is taken for that, or more."""
+        return Count(known, more=True) if self.approximate and self._rounded < known else self
+
+    @property
+    def _rounded(self) -> int:
+        return round(self.value, min(0, 2 - len(str(self.value))))
+
     def __bool__(self) -> bool:
         return self.value > 0
 
     def __str__(self) -> str:
         """As a page writes it: 1,234, 5,000+, or two significant digits of an estimate: ≈ 1,200,000."""
         if self.approximate:
-            return f"≈ {round(self.value, min(0, 2 - len(str(self.value)))):,}"
+            return f"≈ {self._rounded:,}"
         return f"{self.value:,}{'+' if self.more else ''}"
 
 
@@ -111,10 +119,12 @@ def count_ledger(workspace: Workspace, now: dt.datetime | None = None) -> Ledger
         served = Count(served_today)
     read, unreckoned, orphans, orphan_since, last_feedback = _row(_UNRECKONED, known)
     rewards_today, more_today, unfrozen, more_unfrozen, last_reward = _row(_REWARDED, known)
+    decision_series = (*_past_days(_DECISION, workspace.id, today), decisions_today.value)
+    feedback_series = (*_past_days(_FEEDBACK, workspace.id, today), feedback_today.value)
     return LedgerCounts(
-        decisions=totals[_DECISION],
-        feedback=totals[_FEEDBACK],
-        rewards=totals[_REWARD],
+        decisions=totals[_DECISION].at_least(sum(filter(None, decision_series))),
+        feedback=totals[_FEEDBACK].at_least(sum(filter(None, feedback_series))),
+        rewards=totals[_REWARD].at_least(rewards_today),
         decisions_today=decisions_today,
         served_today=served,
         feedback_today=feedback_today,
@@ -129,8 +139,8 @@ def count_ledger(workspace: Workspace, now: dt.datetime | None = None) -> Ledger
         last_served=bool(last_served),
         last_feedback=last_feedback,
         last_reward=last_reward,
-        decision_series=(*_past_days(_DECISION, workspace.id, today), decisions_today.value),
-        feedback_series=(*_past_days(_FEEDBACK, workspace.id, today), feedback_today.value),
+        decision_series=decision_series,
+        feedback_series=feedback_series,
     )
 
 

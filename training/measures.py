@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from django.db.models import Q
 
 from training.models import Evaluation
 
 MEASURES = (
-    ("accuracy", "Accuracy", "share"),
-    ("reward", "Reward", "number"),
+    ("accuracy", "Held-out accuracy", "share"),
+    ("reward", "Held-out reward", "number"),
     ("valid_share", "Valid actions", "share"),
 )
 MARGIN = 1.15
@@ -64,3 +67,19 @@ def tone_of(difference: Mapping[str, float] | None) -> str:
     if not difference:
         return ""
     return "ok" if difference["low"] > 0 else "bad" if difference["high"] < 0 else ""
+
+
+def find_scores(versions: Collection[uuid.UUID]) -> dict[uuid.UUID, Mapping[str, Any]]:
+    """{accuracy, reward, valid_share: interval} of each version that was measured: what every page shows of it.
+
+    The newest evaluation of its own counts; a version without one has the scores that it got as the base of the newest.
+    """
+    found: dict[uuid.UUID, Mapping[str, Any]] = {}
+    own: set[uuid.UUID] = set()
+    for one in Evaluation.objects.filter(Q(version__in=versions) | Q(against__in=versions)).order_by("-id"):
+        if one.version_id not in own:
+            own.add(one.version_id)
+            found[one.version_id] = one.scores.get("trained", {})
+        if one.against_id is not None:
+            found.setdefault(one.against_id, one.scores.get("base", {}))
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from decisions.models import Agent
 from models_registry.models import Arm, Experiment, ExperimentState, GateVerdict, ModelVersion, RegisteredModel
 from training.exports import start_export
-from training.measures import find_reach, measure_evaluation, tone_of
+from training.measures import find_reach, find_scores, measure_evaluation, tone_of
 from training.models import Evaluation, ExportJob, TrainingRun
 from training.models.export import ExportState
 from workspaces.models import Role
@@ -57,21 +57,21 @@ def model_list(request: PageRequest) -> HttpResponse:
         )
         .order_by("name")[:MODELS]
     )
-    context = {"sheets": [_sheet(model) for model in models], "models": models, "versions_shown": VERSIONS}
+    found = find_scores([version.id for model in models for version in model.newest])
+    context = {"sheets": [_sheet(model, found) for model in models], "models": models, "versions_shown": VERSIONS}
     return render(request, "training/models.html", context)
 
 
-def _sheet(model: Any) -> dict[str, Any]:
-    """A model's aliases, a line for each version, and the figure of accuracy over versions."""
+def _sheet(model: Any, found: Mapping[uuid.UUID, Mapping[str, Any]]) -> dict[str, Any]:
+    """A model's aliases, a line for each version, and the figure of accuracy over versions. `found`: their scores."""
     evaluations = {version.id: version.measured[0] for version in model.newest if version.measured}
     differences = [one.differences.get("accuracy") for one in evaluations.values()]
-    as_base = {one.against_id: one.scores.get("base", {}) for one in evaluations.values()}
     reach = find_reach(*differences)
     lines = []
     for version in model.newest:
         evaluation = evaluations.get(version.id)
         difference = evaluation.differences.get("accuracy") if evaluation else None
-        scores = evaluation.scores.get("trained", {}) if evaluation else as_base.get(version.id, {})
+        scores = found.get(version.id, {})
         lines.append(
             {
                 "version": version,

@@ -485,6 +485,22 @@ class TestLargeTables:
         assert total.approximate and estimated.approximate and 30 <= total.value <= 120
         assert str(Count(1_234_567, approximate=True)) == "≈ 1,200,000"
 
+    def test_a_total_is_never_smaller_than_what_was_counted_of_it(
+        self, agent: Any, other_workspace: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Until statistics are gathered again the planner expects next to nothing of a workspace that is new."""
+        DecisionFactory.create_batch(50, agent__workspace=other_workspace)
+        monkeypatch.setattr(ledger_counts, "QUICK_ROWS", 5)
+        monkeypatch.setattr(ledger_counts, "QUICK_BYTES", -1)
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE decisions_decision, decisions_feedback, decisions_reward")
+        for _ in range(12):
+            FeedbackFactory(decision=decide(agent, NOW - MINUTE), observed_at=NOW - MINUTE)
+        home = read_home(agent.workspace, NOW)
+        assert [str(at(home, name).total) for name in ("record", "feedback")] == ["12+", "12+"]
+        assert Count(1_249, approximate=True).at_least(1_240) == Count(1_240, more=True)
+        assert Count(1_249, approximate=True).at_least(1_100) == Count(1_249, approximate=True)
+
     def test_today_beyond_the_look_is_the_look_s_share(self, agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         version = ModelVersionFactory(registered_model=agent.registered_model)
         monkeypatch.setattr(ledger_counts, "LOOK", 4)

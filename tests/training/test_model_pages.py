@@ -30,7 +30,10 @@ def measure(version: Any, against: Any, dataset: Any, base: float, trained: floa
         version=version,
         against=against,
         dataset=dataset,
-        scores={"base": {"accuracy": score(base)}, "trained": {"accuracy": score(trained)}},
+        scores={
+            name: {"accuracy": score(value), "reward": score(value)}
+            for name, value in (("base", base), ("trained", trained))
+        },
         differences={"accuracy": score(trained - base)},
     )
 
@@ -77,6 +80,22 @@ def test_the_chart_is_the_evaluations_of_the_database_a_series_for_each_dataset(
     assert chart["series"][0]["low"][0] == pytest.approx(0.48)
     shown = {line["version"].number: line["score"]["mean"] for line in sheet["lines"]}
     assert shown == {1: 0.5, 2: 0.7, 3: 0.65}  # the first was only ever a base
+
+
+def test_every_page_shows_the_same_figure_of_a_version(
+    agent: Any, versions: list[Any], viewer: Any, path: str, page_client: Any
+) -> None:
+    """Also of one that was only ever a base, and scored otherwise on other rows each time."""
+    second, third = versions[1], ModelVersionFactory(registered_model=agent.registered_model)
+    measure(third, versions[0], DatasetSnapshotFactory(agent=agent), 0.533, 0.7)
+    measure(second, versions[0], DatasetSnapshotFactory(agent=agent), 0.556, 0.6)
+    measure(third, second, DatasetSnapshotFactory(agent=agent), 0.65, 0.75)
+    client = page_client(viewer)
+    (sheet,) = client.get(path).context["sheets"]
+    shown = {line["version"].number: line["reward"]["mean"] for line in sheet["lines"]}
+    assert shown == {1: 0.556, 2: 0.6, 3: 0.75}
+    home = client.get(reverse("pages:overview", args=[agent.workspace.slug])).context["home"]
+    assert {one.number: one.reward["mean"] for one in home.measured} == shown
 
 
 def test_an_empty_registry_says_what_to_do(viewer: Any, workspace: Any, path: str, page_client: Any) -> None:
