@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
 from project.connect_views import rehearsals_url
-from project.home import read_home
+from project.home.overview import read_home
 from workspaces.api_errors import json_error
 from workspaces.errors import InvalidInput, NotAllowed, NotFound, ReckonerError
 from workspaces.pages import STOP_POLLING, PageRequest, workspace_page

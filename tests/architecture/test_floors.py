@@ -1,7 +1,9 @@
 """The floors: who may import whom, whose rows may point at whose, and what web and worker never load."""
 
 import ast
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +14,13 @@ from celery import current_app
 from django.apps import apps
 from django.core.management import call_command
 
+from jobs.registry import list_kinds
+
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("workspaces", "jobs", "models_registry", "decisions", "training", "project")  # lowest first
 PROGRAMS = ("tests", "benchmarks", "docs", "tools")
+SOURCES = {".py", ".html"}
+AUDITED = {"decisions.dropped"}  # an entry of the audit log whose name begins like a floor's
 HEAVY = ("torch", "transformers", "peft", "trl", "accelerate")
 # What a web process and a worker load: settings, apps, every URL, the Celery application and all its tasks.
 LOAD_EVERYTHING = f"""
@@ -57,6 +63,19 @@ def test_tests_benchmarks_and_docs_share_tools_and_import_none_of_each_other(roo
     others = set(PROGRAMS) - {room, "tools"}
     across = {str(path.relative_to(ROOT)): imported(path) & others for path in (ROOT / room).rglob("*.py")}
     assert {path: names for path, names in across.items() if names} == {}
+
+
+def test_every_job_kind_and_module_that_is_named_in_quotes_is_there():
+    quoted = re.compile(rf"""["']((?:{"|".join(FLOORS)})\.[a-z_]+)["']""")
+    files = [path for room in (*FLOORS, "templates") for path in (ROOT / room).rglob("*.*") if path.suffix in SOURCES]
+    named = {
+        (name, str(path.relative_to(ROOT)))
+        for path in files
+        if "migrations" not in path.parts
+        for name in quoted.findall(path.read_text(encoding="utf-8"))
+    }
+    known = {*list_kinds(), *current_app.tasks, *AUDITED}
+    assert [one for one in sorted(named) if one[0] not in known and importlib.util.find_spec(one[0]) is None] == []
 
 
 def test_relations_point_down_the_floors_or_stay():

@@ -18,9 +18,12 @@ from django.utils import timezone
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.rewards.calculate import reckon_rewards
 from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
-from project import attention, ledger_counts, page_urls
-from project.home import Home, Station, read_home
-from project.ledger_counts import Count, count_ledger
+from project import page_urls
+from project.home import counts as ledger_counts
+from project.home.counts import Count, count_ledger
+from project.home.moved import TOLD
+from project.home.overview import Home, read_home
+from project.home.stations import Station
 from tools.factories import (
     AgentFactory,
     AliasFactory,
@@ -45,6 +48,7 @@ from tools.factories import (
     VariantFactory,
     uuid7_at,
 )
+from training.exports import EXPORT
 from training.models import TrainingRun
 from workspaces.actors import person
 from workspaces.models import Role
@@ -233,6 +237,11 @@ def make_dead_job(agent: Any) -> Any:
     return JobFactory(workspace=agent.workspace, kind="decisions.mature_outcomes", id=uuid7_at(NOW - HOUR), **ended)
 
 
+def make_dead_export(agent: Any) -> Any:
+    ended = {"state": "dead", "finished_at": NOW - HOUR, "error": "OSError: disk full"}
+    return JobFactory(workspace=agent.workspace, kind=EXPORT, id=uuid7_at(NOW - HOUR), **ended)
+
+
 def make_lost_job(agent: Any) -> Any:
     return JobFactory(workspace=agent.workspace, kind="k", state="running", attempts=1, lease_until=NOW - MINUTE)
 
@@ -283,6 +292,7 @@ STUCK: list[tuple[Callable[[Any], Any], str, str, str]] = [
     (make_failed_run, "train", "failed", "ValueError: no rows"),
     (make_still_run, "train", "does not move", "No word from its engine."),
     (make_dead_job, "experiment", "decisions.mature_outcomes is dead", "KeyError: 'x'"),
+    (make_dead_export, "register", f"The job {EXPORT} is dead", "disk full"),
     (make_lost_job, "record", "lost its worker", "attempt 1 of 3"),
     (make_retried_job, "record", "is being retried", "disk full"),
     (make_waiting_job, "record", "waits", "No worker has taken it."),
@@ -451,11 +461,11 @@ def test_moved_today_tells_in_order_and_of_today_only(agent: Any, by: Any, other
 
 
 def test_every_told_action_can_be_told(workspace: Any, by: Any) -> None:
-    for action in attention.TOLD:
+    for action in TOLD:
         record_audit(by=by, action=action, target="model:1")
     create_api_key(by=by, name="app", scopes=["admin"])
     home = read_home(workspace, timezone.now())
-    assert len(home.moved) == len(attention.TOLD) + 1
+    assert len(home.moved) == len(TOLD) + 1
 
 
 def test_the_champion_s_curve_is_of_its_model_and_in_order(agent: Any) -> None:
@@ -545,7 +555,7 @@ class TestLargeTables:
 
 
 def test_the_documentation_names_every_station_and_page(workspace: Any) -> None:
-    text = (Path(__file__).resolve().parents[2] / "docs" / "home.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[3] / "docs" / "home.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1].strip() for line in text.split("## Stuck")[0].splitlines() if line.startswith("| ")]
     assert rows[1:] == [station.title for station in read_home(workspace, NOW).stations]
     assert [route.name for route in page_urls.urlpatterns if f"`{route.name}`" not in text] == []

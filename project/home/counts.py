@@ -226,14 +226,12 @@ _UNRECKONED = f"""
 )
 SELECT count(*),
        count(*) FILTER (WHERE d.id IS NOT NULL AND (mark.until IS NULL OR fresh.recorded_at > mark.until)),
-       count(*) FILTER (WHERE fresh.decision_id IS NOT NULL AND d.id IS NULL
-                          AND fresh.recorded_at < %(now)s::timestamptz - interval '{EARLY.total_seconds()} seconds'),
-       min(fresh.recorded_at) FILTER (WHERE fresh.decision_id IS NOT NULL AND d.id IS NULL
-                          AND fresh.recorded_at < %(now)s::timestamptz - interval '{EARLY.total_seconds()} seconds'),
-       max(fresh.recorded_at)
+       count(*) FILTER (WHERE orphan), min(fresh.recorded_at) FILTER (WHERE orphan), max(fresh.recorded_at)
   FROM fresh
   LEFT JOIN LATERAL (SELECT d.id, d.agent_id FROM decisions_decision d WHERE d.id = fresh.decision_id LIMIT 1) d ON true
   LEFT JOIN mark ON mark.agent_id = d.agent_id
+ CROSS JOIN LATERAL (SELECT fresh.decision_id IS NOT NULL AND d.id IS NULL AND fresh.recorded_at
+                            < %(now)s::timestamptz - interval '{EARLY.total_seconds()} seconds' AS orphan) early
 """  # noqa: S608 - numbers and names of this module
 # The newest rewards of each spec, by the feedback they know: those reckoned last are among the first.
 _REWARDED = f"""

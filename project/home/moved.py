@@ -1,0 +1,70 @@
+"""What moved today, the newest first: audit entries, runs and experiments that ended, rewards."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from models_registry.models import ExperimentState
+from project.home.counts import LedgerCounts
+from project.home.items import Event, page_of
+from project.home.rows import MOST, Rows
+from training.run_states import RunState
+from workspaces.ids import uuid7_bound
+from workspaces.models import AuditEntry, Workspace
+
+TOLD: dict[str, tuple[str, str]] = {
+    "agent.created": ("Agent {slug} made", ""),
+    "api_key.created": ("An API key made", ""),
+    "api_key.revoked": ("An API key revoked", ""),
+    "alias.champion": ("{name} is champion", "ok"),
+    "dataset.created": ("A dataset of {rows} decisions frozen", ""),
+    "dataset.imported": ("A labelled dataset imported", ""),
+    "demo.started": ("The demo world started", ""),
+    "experiment.started": ("An experiment started", ""),
+    "experiment.stopped": ("An experiment stopped", ""),
+    "rehearsal.started": ("A rehearsal started", ""),
+    "run.started": ("A run started", ""),
+    "version.registered": ("{name} registered", "ok"),
+}
+"""Audit entries that are told, in words, with their tone; the others are details of these."""
+PAGE_OF_TARGET = {"model_version": "version", "experiment": "experiment", "run": "run", "training_run": "run"}
+TONES = {
+    RunState.SUCCEEDED: "ok",
+    RunState.FAILED: "bad",
+    ExperimentState.PROMOTED: "ok",
+    ExperimentState.ROLLED_BACK: "bad",
+}
+
+
+def find_moved(workspace: Workspace, rows: Rows, ledger: LedgerCounts, today: dt.datetime) -> list[Event]:
+    """One statement."""
+    entries = AuditEntry.objects.for_workspace(workspace).filter(id__gte=uuid7_bound(today), action__in=TOLD)
+    events = [_told(workspace, entry) for entry in entries.order_by("-id")[:MOST]]
+    for run in rows.runs:
+        if run.finished_at is not None and run.finished_at >= today:
+            made = f": {run.produced_version}" if run.produced_version else ""
+            url, tone = page_of(workspace, "run", run.pk), TONES.get(run.state, "")
+            events.append(Event(run.finished_at, f"The {run} {run.state}{made}", url=url, tone=tone))
+    for experiment in rows.experiments:
+        # One that a person stopped stands among the audit entries.
+        if experiment.state in (ExperimentState.PROMOTED, ExperimentState.ROLLED_BACK) and experiment.ended_at >= today:
+            what = f"{experiment.name}: {experiment.get_state_display().lower()}"
+            url, tone = page_of(workspace, "experiment", experiment.pk), TONES[experiment.state]
+            events.append(Event(experiment.ended_at, what, url=url, tone=tone))
+    if ledger.rewards_today and ledger.last_reward is not None:
+        events.append(Event(ledger.last_reward, f"{ledger.rewards_today} rewards reckoned"))
+    return sorted(events, key=lambda event: event.at, reverse=True)
+
+
+def _told(workspace: Workspace, entry: AuditEntry) -> Event:
+    words, tone = TOLD[entry.action]
+    kind, _, pk = entry.target.partition(":")
+    page = PAGE_OF_TARGET.get(kind)
+    details = {name: str(entry.details.get(name, "?")) for name in ("slug", "name", "rows")}
+    return Event(
+        entry.at,
+        words.format_map(details),
+        by=entry.actor if entry.actor != "system" else "",
+        url=page_of(workspace, page, pk) if page else "",
+        tone=tone,
+    )

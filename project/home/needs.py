@@ -1,0 +1,68 @@
+"""What a person should do, the most valuable first."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from django.db.models import Q
+
+from models_registry.models import ExperimentState
+from project.home.counts import LedgerCounts
+from project.home.items import Item, page_of
+from project.home.rows import Rows
+from workspaces.models import ApiKey, Membership, Role, Workspace
+
+LONG_UNDECIDED = 4
+"""An experiment with this many times the units and the age it needs, and no verdict, wants a person's decision."""
+MOST_MEMBERS = 5
+
+
+def find_needs(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.datetime) -> list[Item]:
+    """Two statements."""
+    found = [*_gates_passed(workspace, rows), *_experiments(workspace, rows, now)]
+    if ledger.unanswered:
+        among = f" of the newest {ledger.looked_at:,}" if ledger.look_ended else ""
+        what = f"{ledger.unanswered:,}{among} decision{'' if ledger.unanswered == 1 and not among else 's'} to judge"
+        why = "Nothing has said yet whether they were right. The least certain one comes first: c confirms, x corrects."
+        found.append(Item("feedback", what, why, None, "Judge", page_of(workspace, "label"), Role.LABELLER))
+    valid = Q(expires_at=None) | Q(expires_at__gt=now)
+    if not ApiKey.objects.for_workspace(workspace).filter(valid, revoked_at=None).exists():
+        why = "Without a key no app can ask an agent or send feedback."
+        url = page_of(workspace, "connect")
+        found.append(Item("serve", "No app is connected", why, None, "Connect an app", url, Role.ADMIN))
+    waiting = Membership.objects.filter(
+        workspace=workspace, user__must_change_password=True, user__is_active=True
+    ).select_related("user")
+    for member in waiting.order_by("created_at")[:MOST_MEMBERS]:
+        why = "Whoever knows the password can log in. It is worthless once an own one is set at the first log-in."
+        found.append(Item("serve", f"{member.user} still has a one-time password", why, member.user.created_at))
+    return found
+
+
+def _gates_passed(workspace: Workspace, rows: Rows) -> list[Item]:
+    found = []
+    for version in rows.untried:
+        gained = f"{version.gained * 100:+.1f}".replace("-", "−")
+        why = f"{gained} points of accuracy on held-out inputs, its whole interval above 0."
+        what, url = f"{version} passed its gate: try it on live traffic", page_of(workspace, "version-try", version.pk)
+        found.append(Item("register", what, why, version.gated_at, "Start an experiment", url, Role.ADMIN))
+    return found
+
+
+def _experiments(workspace: Workspace, rows: Rows, now: dt.datetime) -> list[Item]:
+    found = []
+    for experiment in rows.experiments:
+        url = page_of(workspace, "experiment", experiment.pk)
+        if experiment.state == ExperimentState.PROMOTED:
+            why = experiment.verdict or "The treatment was better."
+            what = f"{experiment.name} is decided: promoted"
+            found.append(Item("experiment", what, why, experiment.ended_at, "Read the evidence", url))
+        elif experiment.state == ExperimentState.RUNNING:
+            units = min(experiment.units_control, experiment.units_treatment)
+            age = (now - experiment.started_at).total_seconds()
+            enough = units >= LONG_UNDECIDED * experiment.min_units_per_arm
+            if enough and age >= LONG_UNDECIDED * experiment.min_seconds:
+                why = f"{units:,} units an arm and no verdict: the difference is small. Stop it, or let it go on."
+                what = f"{experiment.name} stays undecided"
+                found.append(Item("experiment", what, why, experiment.started_at, "Look", url, Role.ADMIN))
+    return found
