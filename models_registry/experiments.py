@@ -10,13 +10,13 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from django.db import transaction
 from django.db.models import Count, Max, Q
 from django.utils import timezone
 
 from models_registry import routing
 from models_registry.errors import ExperimentRunning, GateNotPassed, NoExperiment
+from models_registry.evidence import UNIT_COLUMNS, RewardedUnit, run_tests
 from models_registry.guardrails import (
     DEFAULT_GUARDRAILS,
     GuardrailPlan,
@@ -33,15 +33,16 @@ from models_registry.models import (
     ExperimentState,
     Exposure,
     GateVerdict,
+    MissingPolicy,
     ModelVersion,
     Observation,
     Phase,
     RegisteredModel,
     Variant,
 )
+from models_registry.outcome_range import find_range
 from models_registry.promotion import end_experiment, get_treatment, prepare_to_serve
 from models_registry.services import get_champion, move_alias
-from models_registry.statistics.e_process import run_e_process
 from models_registry.statistics.intervals import display_interval
 from models_registry.statistics.promotion import Bounds, Evidence, Verdict, decide
 from models_registry.statistics.sample_ratio import PhaseCount, check_sample_ratio
@@ -71,14 +72,17 @@ class ExperimentPlan:
     guardrail_e: float = 20.0
     max_excess_failures: float = 0.05
     min_requests_for_failures: int = 100
+    conditioned: bool = True
+    rescaled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Who answers one unit: the version, and why. `phase` is None outside experiments."""
+    """Who answers one unit: the version, and why. `other`, the version of the arm that the unit was not assigned, and
+    `phase` are None outside experiments."""
 
     version: ModelVersion
-    fallback: ModelVersion | None = None
+    other: ModelVersion | None = None
     phase: Phase | None = None
     arm: str | None = None
     assignment_probability: float | None = None
@@ -150,14 +154,21 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str) 
             "guardrail_e",
             "max_excess_failures",
             "min_requests_for_failures",
+            "conditioned",
+            "rescaled",
         )
     }
+    low, high = find_range(model) if plan.rescaled else (0.0, 1.0)
+    if plan.missing == MissingPolicy.ZERO:
+        low = 0.0
     experiment = Experiment.objects.create(
         workspace=by.workspace,
         registered_model=model,
         name=name or f"{treatment} against {control}",
         salt=routing.new_salt(),
         guardrails=[guardrail.as_stored() for guardrail in plan.guardrails],
+        outcome_low=low,
+        outcome_high=high,
         **bounds,
     )
     Phase.objects.create(
@@ -199,9 +210,8 @@ class Router:
             return Route(version=self.champion)
         experiment = self.phase.experiment
         given = routing.assign(experiment.salt, str(experiment.id), unit, self.phase.treatment_share)
-        version = self.versions[given.arm]
-        fallback = self.versions[Arm.CONTROL] if given.arm == "treatment" else None
-        return Route(version, fallback, self.phase, given.arm, given.probability)
+        other = Arm.CONTROL if given.arm == Arm.TREATMENT else Arm.TREATMENT
+        return Route(self.versions[given.arm], self.versions[other], self.phase, given.arm, given.probability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,17 +219,19 @@ class MaturedUnit:
     """A unit whose windows have passed, with its mean reward in [0, 1] or None where nothing came back.
 
     `guardrails`: its measures by name, in [0, 1], higher is worse; those that are not known are left out.
+    `log_l`: log L0 and log L1 of its actions (`statistics.e_process.compute_posteriors`), None where one is not known.
     """
 
     exposure: Exposure
     outcome: float | None
     matured_at: dt.datetime
     guardrails: Mapping[str, float] = field(default_factory=dict)
+    log_l: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCounts:
-    """Decisions of an experiment's units since its start, by the arm assigned, and those that it could not serve."""
+    """Requests of an experiment's units since its start, by the arm assigned, and those that it could not serve."""
 
     control: int = 0
     failed_control: int = 0
@@ -260,6 +272,8 @@ def consume_observations(
                 position=position,
                 outcome=_outcome(locked, unit),
                 guardrails=dict(unit.guardrails),
+                log_l_control=unit.log_l[0] if unit.log_l else None,
+                log_l_treatment=unit.log_l[1] if unit.log_l else None,
                 matured_at=unit.matured_at,
             )
         )
@@ -285,13 +299,14 @@ def _outcome(experiment: Experiment, unit: MaturedUnit) -> float | None:
 def _reckon(experiment: Experiment, fresh: list[Observation]) -> Verdict:
     """Runs the e-processes over earlier and fresh observations, stores them, and applies the promotion rule."""
     earlier = list(
-        Observation.objects.filter(experiment=experiment)
-        .order_by("position")
-        .values_list("outcome", "exposure__arm", "exposure__phase__treatment_share", "guardrails")
+        Observation.objects.filter(experiment=experiment).order_by("position").values_list(*UNIT_COLUMNS, "guardrails")
     )
-    rows = earlier + [(o.outcome, o.exposure.arm, o.exposure.phase.treatment_share, o.guardrails) for o in fresh]
-    _reckon_reward(experiment, [row[:3] for row in rows if row[0] is not None], fresh)
-    units = [MeasuredUnit(arm == Arm.TREATMENT, share, measures) for _, arm, share, measures in rows]
+    rows = earlier + [
+        (o.outcome, o.exposure.arm, o.exposure.phase.treatment_share, o.log_l_control, o.log_l_treatment, o.guardrails)
+        for o in fresh
+    ]
+    _reckon_reward(experiment, [RewardedUnit(*row[:-1]) for row in rows if row[0] is not None], fresh)
+    units = [MeasuredUnit(row[1] == Arm.TREATMENT, row[2], row[-1]) for row in rows]
     experiment.guardrail_evidence = reckon_guardrails(read_guardrails(experiment.guardrails), units)
     Observation.objects.bulk_create(fresh, batch_size=1000)
     experiment.sample_ratio_mismatch = check_sample_ratio(count_exposures(experiment)).mismatch
@@ -301,25 +316,30 @@ def _reckon(experiment: Experiment, fresh: list[Observation]) -> Verdict:
     return verdict
 
 
-def _reckon_reward(
-    experiment: Experiment, rows: Sequence[tuple[float, str, float]], fresh: Sequence[Observation]
-) -> None:
-    """The decision test over `rows` of (outcome, arm, P(treatment)), those of `fresh` last."""
-    if not rows:
+def _reckon_reward(experiment: Experiment, units: Sequence[RewardedUnit], fresh: Sequence[Observation]) -> None:
+    """The decision test over `units`, those of `fresh` last."""
+    if not units:
         return
-    arms = np.array([arm == Arm.TREATMENT for _, arm, _ in rows], dtype=float)
-    process = run_e_process(arms, [share for _, _, share in rows], [outcome for outcome, _, _ in rows])
+    tests = run_tests(experiment, units)
+    deciding, plain = tests.deciding, tests.plain
     counted = [observation for observation in fresh if observation.outcome is not None]
-    start = len(rows) - len(counted)
-    for observation, plus, minus in zip(counted, process.log_e_plus[start:], process.log_e_minus[start:], strict=True):
+    start = len(units) - len(counted)
+    for observation, plus, minus in zip(
+        counted, deciding.log_e_plus[start:], deciding.log_e_minus[start:], strict=True
+    ):
         observation.log_e_plus, observation.log_e_minus = float(plus), float(minus)
-    experiment.log_e_plus = float(process.log_e_plus[-1])
-    experiment.log_e_minus = float(process.log_e_minus[-1])
-    experiment.units_treatment = int(arms.sum())
-    experiment.units_control = len(rows) - experiment.units_treatment
-    interval = display_interval(process.contrasts, arms)
-    if interval is not None:  # hidden while either arm is small
+    experiment.log_e_plus, experiment.log_e_minus = float(deciding.log_e_plus[-1]), float(deciding.log_e_minus[-1])
+    experiment.plain_log_e_plus = float(plain.log_e_plus[-1])
+    experiment.plain_log_e_minus = float(plain.log_e_minus[-1])
+    experiment.units_treatment = int(tests.arms.sum())
+    experiment.units_control = len(units) - experiment.units_treatment
+    experiment.units_conditioned = tests.conditioned
+    interval = display_interval(deciding.contrasts * tests.scale, tests.arms)
+    beside = display_interval(plain.contrasts, tests.arms)
+    if interval is not None and beside is not None:  # hidden while either arm is small
         experiment.estimate, experiment.low, experiment.high = interval.mean, interval.low, interval.high
+        experiment.plain_estimate = beside.mean
+        experiment.plain_low, experiment.plain_high = beside.low, beside.high
 
 
 def _judge(experiment: Experiment) -> Verdict:

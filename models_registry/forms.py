@@ -22,6 +22,15 @@ _plan = ExperimentPlan()
 _defaults = {one.measure: one for one in DEFAULT_GUARDRAILS}
 
 
+CONTRASTS = {
+    "conditioned rescaled": "Conditioned and rescaled",
+    "conditioned": "Conditioned",
+    "rescaled": "Rescaled",
+    "plain": "Plain",
+}
+"""How units are compared (docs/experiments.md): the fields of the plan that are on."""
+
+
 class DurationField(forms.CharField):
     """A length of time as people write it, `90 s`, `15 min`, `24 h` or `7 d`; cleaned to seconds."""
 
@@ -85,6 +94,12 @@ class ExperimentForm(forms.Form):
         initial=write_duration(_plan.attribution_window_seconds),
         help_text="How long their feedback is waited for.",
     )
+    contrast = forms.ChoiceField(
+        choices=list(CONTRASTS.items()),
+        required=False,
+        help_text="Conditioned: both versions are asked about every decision; about a quarter of the units will do. "
+        "The plain contrast stands beside it.",
+    )
     missing = forms.ChoiceField(label="Units without a reward", choices=MissingPolicy.choices, initial=_plan.missing)
     error_rate = forms.FloatField(
         label="Error rate, worse by at most",
@@ -135,7 +150,7 @@ class ExperimentForm(forms.Form):
         """The fields as the page shows them, under their headings."""
         return [
             ("Traffic and rule", [self[name] for name in ("name", *self.RULE)]),
-            ("What counts", [self[name] for name in self.WINDOWS]),
+            ("What counts", [self[name] for name in (*self.WINDOWS, "contrast")]),
             ("Guardrails", [self[name] for name in self.GUARDRAILS]),
             ("Failures", [self[name] for name in self.FAILURES]),
         ]
@@ -144,6 +159,8 @@ class ExperimentForm(forms.Form):
         """Of a valid form."""
         given = self.cleaned_data
         bounds = {name: given[name] for name in (*self.RULE, *self.WINDOWS, *self.FAILURES, "guardrail_e")}
+        contrast = (given["contrast"] or next(iter(CONTRASTS))).split()
+        bounds |= {name: name in contrast for name in ("conditioned", "rescaled")}
         return ExperimentPlan(guardrails=self._guardrails(), **bounds)
 
     def _guardrails(self) -> tuple[GuardrailPlan, ...]:

@@ -95,13 +95,23 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
             "guardrail_e",
             "max_excess_failures",
             "min_requests_for_failures",
+            "conditioned",
+            "rescaled",
+            "outcome_low",
+            "outcome_high",
             "units_control",
             "units_treatment",
+            "units_conditioned",
             "log_e_plus",
             "log_e_minus",
             "estimate",
             "low",
             "high",
+            "plain_log_e_plus",
+            "plain_log_e_minus",
+            "plain_estimate",
+            "plain_low",
+            "plain_high",
             "sample_ratio_mismatch",
             "requests_control",
             "failed_control",
@@ -139,3 +149,9 @@ class ExperimentStartSerializer(StrictBody):
     guardrail_e = serializers.FloatField(required=False)
     max_excess_failures = serializers.FloatField(required=False)
     min_requests_for_failures = serializers.IntegerField(required=False)
+    conditioned = serializers.BooleanField(
+        required=False, help_text="Ask both arms about every decision and condition the contrast; on by default"
+    )
+    rescaled = serializers.BooleanField(
+        required=False, help_text="Measure outcomes against what the reward spec can give; on by default"
+    )

@@ -47,6 +47,7 @@ from models_registry.models import (
     ArtifactKind,
     Experiment,
     Exposure,
+    FailedRequest,
     GateVerdict,
     ModelVersion,
     Observation,
@@ -305,6 +306,15 @@ class ExposureFactory(DjangoModelFactory[Exposure]):
         ModelVersionFactory, registered_model=factory.SelfAttribute("..experiment.registered_model")
     )
     exposed_at = factory.LazyFunction(timezone.now)
+
+
+class FailedRequestFactory(DjangoModelFactory[FailedRequest]):
+    class Meta:
+        model = FailedRequest
+
+    exposure = factory.SubFactory(ExposureFactory)
+    workspace = factory.SelfAttribute("exposure.workspace")
+    failed_at = factory.LazyFunction(timezone.now)
 
 
 class ObservationFactory(DjangoModelFactory[Observation]):

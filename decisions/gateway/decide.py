@@ -3,7 +3,9 @@
     request → room (agent, version) → Router (experiment or champion) → prompt → model server's probabilities
             → acting policy (temperature, ε) → drawn action with its propensity → exposure + decision, one transaction
 
-When the treatment of an experiment cannot answer, its unit is served by the control and the exposure says so.
+When the treatment of an experiment cannot answer, its unit is served by the control and the exposure says so. When
+nobody can, the failure is recorded by the arm assigned, and the caller gets an error (`decisions.gateway.arms`,
+`decisions.gateway.exposures`).
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import random
-import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,9 @@ from msgspec import UNSET
 from decisions.agents.current import AgentRoom, get_agent_room
 from decisions.agents.prompts import PromptError, render_prompt
 from decisions.errors import Erased, IdConflict, IdNotUsable
+from decisions.gateway.arms import Question, Scored, score_questions
 from decisions.gateway.exploration import acting_policy, draw_action
+from decisions.gateway.exposures import expose, record_failures
 from decisions.ingest.batches import check_id, content_hash, resolve_episodes
 from decisions.ingest.decisions import DECISION_TABLE
 from decisions.ingest.item_ends import mark_late_decisions
@@ -31,10 +34,9 @@ from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of, write_within
 from decisions.models import ActionSpaceKind, Decision
 from decisions.models.tombstones import ERASED_HASH
-from models_registry.backends.model_server import Score, ScoreItem, score
-from models_registry.errors import BackendRefused, BackendUnavailable
-from models_registry.experiments import Route, Router
-from models_registry.models import Arm, Exposure, ModelVersion
+from models_registry.errors import BackendUnavailable
+from models_registry.experiments import Router
+from models_registry.models import ModelVersion
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7
@@ -62,21 +64,6 @@ class Answer:
     fallback: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """One item on its way: who answers it, and what is asked. `path` is where its faults are, "" or "items[3]."."""
-
-    id: uuid.UUID
-    path: str
-    item: DecideItem
-    unit: str
-    options: tuple[str, ...]
-    prompt: str
-    route: Route
-    served: ModelVersion
-    fallback: bool = False
-
-
 def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Random | None = None) -> list[Answer]:
     """Answers in order of `items`; all are recorded, or none.
 
@@ -97,16 +84,16 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
         row_id: (path, item) for row_id, path, item in zip(ids, paths, items, strict=True) if row_id not in answers
     }
     questions = _ask(room, router, asked, now)
-    started = time.perf_counter()
-    questions, scores = _score_with_fallback(room, questions)
-    latency_ms = (time.perf_counter() - started) * 1000
-    scored = list(zip(questions, scores, strict=True))
+    scored = score_questions(room, questions)
+    if unanswered := [one for one in scored if one.probabilities is None]:
+        record_failures(by, [one.question for one in unanswered], now)
+        raise BackendUnavailable(f"The model server could not answer: {unanswered[0].error}")
     while True:
         try:
-            recorded = _record(by, room, scored, now, latency_ms, rng or _RNG)
+            recorded = _record(by, room, scored, now, rng or _RNG)
         except _AnsweredMeanwhile as met:
             answers |= _find_repeats(by, room, {row_id: given[row_id] for row_id in met.ids})
-            scored = [(question, found) for question, found in scored if question.id not in met.ids]
+            scored = [one for one in scored if one.question.id not in met.ids]
         else:
             answers |= {answer.decision_id: answer for answer in recorded}
             return [answers[row_id] for row_id in ids]
@@ -134,7 +121,7 @@ def _by_id(items: Sequence[DecideItem]) -> dict[uuid.UUID, DecideItem]:
 
 def _ask(
     room: AgentRoom, router: Router, asked: Mapping[uuid.UUID, tuple[str, DecideItem]], now: dt.datetime
-) -> list[_Question]:
+) -> list[Question]:
     """Gathers the faults of every item before anything is asked. Raises InvalidInput."""
     if room.version.action_space != ActionSpaceKind.CHOICE:
         raise InvalidInput(f"This agent's action space is {room.version.action_space}; the gateway decides choices.")
@@ -161,76 +148,43 @@ def _ask(
         # A unit that nobody named is the decision itself.
         unit = item.unit or str(decision_id)
         route = router.route(unit)
-        questions.append(_Question(decision_id, path, item, unit, tuple(options), prompt, route, route.version))
+        questions.append(Question(decision_id, path, item, unit, tuple(options), prompt, route, route.version))
     if faults:
         raise InvalidInput("The agent cannot be asked like this.", faults=faults)
     return questions
 
 
-def _score_with_fallback(room: AgentRoom, questions: list[_Question]) -> tuple[list[_Question], list[Score]]:
-    """One request for all; those whose treatment failed go to the control in a second one."""
-    scores = score([_score_item(room, question) for question in questions])
-    refused = [
-        FieldFault(question.path.rstrip("."), answer.error or "", "a question that fits the model")
-        for question, answer in zip(questions, scores, strict=True)
-        if answer.refused
-    ]
-    if refused:
-        raise BackendRefused("The model server cannot score this.", faults=refused)
-    failed = [
-        index
-        for index, (question, answer) in enumerate(zip(questions, scores, strict=True))
-        if answer.probabilities is None and question.route.fallback is not None
-    ]
-    for index in failed:
-        control = questions[index].route.fallback
-        assert control is not None
-        questions[index] = replace(questions[index], served=control, fallback=True)
-    if failed:
-        for index, answer in zip(failed, score([_score_item(room, questions[i]) for i in failed]), strict=True):
-            scores[index] = answer
-    for answer in scores:
-        if answer.probabilities is None:
-            raise BackendUnavailable(f"The model server could not answer: {answer.error}")
-    return questions, scores
-
-
-def _score_item(room: AgentRoom, question: _Question) -> ScoreItem:
-    return ScoreItem(question.served.artifact.digest, question.prompt, question.options, room.version.max_prompt_tokens)
-
-
 def _record(
     by: Actor,
     room: AgentRoom,
-    scored: Sequence[tuple[_Question, Score]],
+    scored: Sequence[Scored],
     now: dt.datetime,
-    latency_ms: float,
     rng: random.Random,
 ) -> list[Answer]:
     """One transaction. Raises _AnsweredMeanwhile, IdConflict, Erased."""
     answers: list[Answer] = []
     rows: list[Row] = []
     with transaction.atomic():
-        exposures = _expose(by, [question for question, _ in scored], now)
-        for question, answer in scored:
-            assert answer.probabilities is not None
-            policy = acting_policy(
-                answer.probabilities, temperature=room.version.temperature, epsilon=room.version.epsilon
-            )
+        exposures = expose(by, [one.question for one in scored], now)
+        for one in scored:
+            question = one.question
+            assert one.probabilities is not None
+            policy = _policy(room, one.probabilities)
             draw = draw_action(policy, rng)
             action = question.options[draw.index]
             rows.append(
                 _decision_row(by, room, question, now)
                 | {
                     "action": action,
-                    "confidence": min(1.0, answer.probabilities[draw.index]),
+                    "confidence": min(1.0, one.probabilities[draw.index]),
                     "alternatives": [
                         {"action": option, "probability": probability}
                         for option, probability in zip(question.options, policy, strict=True)
                     ],
                     "propensity": draw.propensity,
+                    "other_arm_propensity": _policy(room, one.other)[draw.index] if one.other else None,
                     "exposure_id": exposures.get(question.unit),
-                    "latency_ms": latency_ms,
+                    "latency_ms": one.latency_ms,
                 }
             )
             answers.append(
@@ -240,7 +194,7 @@ def _record(
                     options=question.options,
                     probabilities=policy,
                     propensity=draw.propensity,
-                    confidence=min(1.0, answer.probabilities[draw.index]),
+                    confidence=min(1.0, one.probabilities[draw.index]),
                     model_version=question.served,
                     arm=question.route.arm,
                     assignment_probability=question.route.assignment_probability,
@@ -259,7 +213,11 @@ def _record(
     return answers
 
 
-def _decision_row(by: Actor, room: AgentRoom, question: _Question, now: dt.datetime) -> Row:
+def _policy(room: AgentRoom, probabilities: Sequence[float]) -> tuple[float, ...]:
+    return acting_policy(probabilities, temperature=room.version.temperature, epsilon=room.version.epsilon)
+
+
+def _decision_row(by: Actor, room: AgentRoom, question: Question, now: dt.datetime) -> Row:
     item = question.item
     return {
         "id": question.id,
@@ -294,38 +252,6 @@ def _decision_row(by: Actor, room: AgentRoom, question: _Question, now: dt.datet
 def _request_hash(item: DecideItem) -> bytes:
     """A drawn action is the server's; a retry is recognised by what was asked."""
     return hashlib.sha256(b"decide" + content_hash(item)).digest()
-
-
-def _expose(by: Actor, questions: list[_Question], now: dt.datetime) -> dict[str, uuid.UUID]:
-    """The exposure of each unit in the running phase, made by its first decision: two queries for a batch."""
-    exposed = {question.unit: question for question in reversed(questions) if question.route.phase is not None}
-    if not exposed:
-        return {}
-    phase = next(iter(exposed.values())).route.phase
-    assert phase is not None
-    # In one order everywhere: two batches with the same units would otherwise wait for each other.
-    rows = [_exposure(by, exposed[unit], now) for unit in sorted(exposed)]
-    Exposure.objects.bulk_create(rows, ignore_conflicts=True)
-    return dict(Exposure.objects.filter(phase=phase, unit__in=exposed).values_list("unit", "id"))
-
-
-def _exposure(by: Actor, question: _Question, now: dt.datetime) -> Exposure:
-    route = question.route
-    assert route.phase is not None
-    assert route.arm is not None
-    assert route.assignment_probability is not None
-    return Exposure(
-        workspace=by.workspace,
-        experiment_id=route.phase.experiment_id,
-        phase=route.phase,
-        unit=question.unit,
-        arm=route.arm,
-        assignment_probability=route.assignment_probability,
-        version=question.served,
-        served_arm=Arm.CONTROL if question.fallback else route.arm,
-        fallback=question.fallback,
-        exposed_at=now,
-    )
 
 
 def _conflict(row_id: uuid.UUID, message: str = "") -> IdConflict:

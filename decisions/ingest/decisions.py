@@ -55,6 +55,7 @@ DECISION_TABLE = Table(
         "reasoning": "text",
         "alternatives": "jsonb",
         "propensity": "float8",
+        "other_arm_propensity": "float8",
         "temperature": "float8",
         "epsilon": "float8",
         "model_version_id": "uuid",
@@ -142,6 +143,7 @@ def _prepare_decisions(
             None if number is None else versions[room.agent.registered_model_id, number] for room, number in acted
         ],
         "exposure_id": [None] * len(items),
+        "other_arm_propensity": [None] * len(items),
         "cost": [as_cost(cost) for cost in given["cost"]],
         "observed_at": [now if moment is UNSET else moment for moment in given["observed_at"]],
         "recorded_at": [now] * len(items),

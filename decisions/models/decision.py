@@ -19,7 +19,9 @@ class Decision(WorkspaceOwned):
     """State, options, and the action chosen.
 
     `propensity` = P(action | state) under the policy that acted, after `temperature` and `epsilon`; null where it is
-    unknown, and then no off-policy claim is made. Exactly one of `model_version` and `policy_name` says who acted.
+    unknown, and then no off-policy claim is made. `other_arm_propensity` is the same under the policy of the arm that
+    the decision's unit was not assigned; null outside experiments, and where that arm could not be asked.
+    Exactly one of `model_version` and `policy_name` says who acted.
     `content_hash` tells a repeated id with the same content from a conflict.
     """
 
@@ -49,6 +51,7 @@ class Decision(WorkspaceOwned):
     reasoning = models.TextField(null=True, blank=True)  # noqa: DJ001
     alternatives = models.JSONField(null=True, blank=True)
     propensity = models.FloatField(null=True, blank=True)
+    other_arm_propensity = models.FloatField(null=True, blank=True)
     temperature = models.FloatField(null=True, blank=True)
     epsilon = models.FloatField(null=True, blank=True)
     model_version = models.ForeignKey(
@@ -83,6 +86,11 @@ class Decision(WorkspaceOwned):
             models.CheckConstraint(
                 condition=Q(propensity__isnull=True) | Q(propensity__gt=0, propensity__lte=1),
                 name="decision_propensity_in_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(other_arm_propensity__isnull=True)
+                | Q(other_arm_propensity__gte=0, other_arm_propensity__lte=1),
+                name="decision_other_arm_propensity_in_range",
             ),
             models.CheckConstraint(
                 condition=Q(confidence__isnull=True) | Q(confidence__gte=0, confidence__lte=1),

@@ -44,12 +44,17 @@ class ComponentFunction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One row of the table. `function` returns the value before weighting, or None while nothing is known."""
+    """One row of the table. `function` returns the value before weighting, or None while nothing is known.
+
+    low, high: the values it can have, by its default parameters.
+    """
 
     name: str
     horizon: Horizon
     function: ComponentFunction
     summary: str
+    low: float
+    high: float
 
 
 def verdict_value(observed: Observed, parameters: Parameters) -> float | None:
@@ -86,9 +91,18 @@ def matches_answer(observed: Observed, parameters: Parameters) -> float | None:
 COMPONENTS: Mapping[str, Component] = {
     component.name: component
     for component in (
-        Component("verdict", "immediate", verdict_value, "what a person said of the decision"),
-        Component("calibration", "immediate", calibration, "how far stated confidence was from being right"),
-        Component("matches_answer", "immediate", matches_answer, "equality with a known answer, on fresh decisions"),
+        Component(
+            "verdict",
+            "immediate",
+            verdict_value,
+            "what a person said of the decision",
+            min(VERDICT_VALUES.values()),
+            max(VERDICT_VALUES.values()),
+        ),
+        Component("calibration", "immediate", calibration, "how far stated confidence was from being right", -1.0, 0.0),
+        Component(
+            "matches_answer", "immediate", matches_answer, "equality with a known answer, on fresh decisions", 0.0, 1.0
+        ),
     )
 }
 
@@ -105,3 +119,18 @@ def total(values: Mapping[str, float], weights: Mapping[str, float], *, clamp: f
 def normalise(raw: float, *, low: float = -2.0, high: float = 2.0) -> float:
     """Maps [low, high] linearly to [0, 1] and clamps (docs/learning.md)."""
     return max(0.0, min(1.0, (raw - low) / (high - low)))
+
+
+def attainable_range(weights: Mapping[str, float], *, clamp: float, low: float, high: float) -> tuple[float, float]:
+    """The rewards in [0, 1] between which every reward of these components lies, after clamping and `normalise`.
+
+    One component has always a value where there is a reward; of several each may be missing, which adds nothing.
+    With the verdict alone at weight 1 it is [0.3, 0.75] of the default scale. Raises KeyError for unknown names.
+    """
+    ends = [sorted((weight * COMPONENTS[name].low, weight * COMPONENTS[name].high)) for name, weight in weights.items()]
+    if len(ends) > 1:
+        ends = [[min(0.0, least), max(0.0, most)] for least, most in ends]
+    lowest, highest = sum(least for least, _ in ends), sum(most for _, most in ends)
+    clamped = (max(-clamp, min(clamp, raw)) for raw in (lowest, highest))
+    first, last = (normalise(raw, low=low, high=high) for raw in clamped)
+    return first, last

@@ -4,18 +4,22 @@ A unit matures when its exposure window and its phase's attribution window have 
 outcome is the mean reward of its decisions in the exposure window, by the feedback recorded until it matured: later
 feedback goes to training and rewrites nothing here. Its guardrail measures are shares of the same decisions.
 
-Failed requests are counted over every decision of the experiment so far, matured or not: a treatment that cannot
-answer is rolled back at the next look.
+Where the experiment conditions its contrast, the probabilities with which either arm would have taken the unit's
+actions are multiplied here, too (`_log_likelihoods`).
+
+Failed requests are counted over everything of the experiment so far, matured or not: a treatment that cannot answer is
+rolled back at the next look.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.db import connection
 from django.db.models import Count, Exists, OuterRef
 from django.utils import timezone
 
@@ -25,9 +29,29 @@ from decisions.rewards.specs import current_reward_spec
 from models_registry.errors import NoExperiment
 from models_registry.experiments import MaturedUnit, RequestCounts, consume_observations
 from models_registry.guardrails import GuardrailPlan, read_guardrails
-from models_registry.models import Arm, Experiment, ExperimentState, Exposure, GuardrailMeasure, Observation, Variant
+from models_registry.models import (
+    Arm,
+    Experiment,
+    ExperimentState,
+    Exposure,
+    FailedRequest,
+    GuardrailMeasure,
+    Observation,
+    Variant,
+)
 
 BATCH = 5000
+# A probability of 0, which only the other arm can have given, has no logarithm: this is as good as never.
+_LOG_LIKELIHOODS = """
+SELECT e.id, e.arm, sum(ln(d.propensity)), sum(ln(greatest(d.other_arm_propensity, 1e-300)))
+  FROM unnest(%(exposures)s::uuid[], %(moments)s::timestamptz[]) AS ripe(id, matures_at)
+  JOIN models_registry_exposure e ON e.id = ripe.id
+  JOIN decisions_decision d ON d.exposure_id = e.id AND d.recorded_at <= ripe.matures_at
+ WHERE NOT EXISTS (SELECT 1 FROM models_registry_failedrequest f
+                    WHERE f.exposure_id = e.id AND f.failed_at <= ripe.matures_at)
+ GROUP BY e.id, e.arm
+HAVING count(*) = count(d.other_arm_propensity) AND count(*) = count(d.propensity)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +71,16 @@ class _Decided:
     agent_id: uuid.UUID
     version_id: uuid.UUID | None
     latency_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What guardrails measure: a unit's decisions, its requests that nobody answered, and the version that answers when
+    the arm assigned cannot."""
+
+    decided: Sequence[_Decided]
+    failures: int
+    substitute: uuid.UUID | None
 
 
 def mature_outcomes(now: dt.datetime | None = None) -> list[Matured]:
@@ -79,6 +113,8 @@ def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
         ripe.append((exposure, matures_at))
     decided = _decisions_in_window(ripe, window)
     outcomes = _mean_rewards(ripe, decided)
+    failures = _failures_in_window(ripe, window)
+    log_l = _log_likelihoods(ripe) if experiment.conditioned else {}
     substitutes = _substitutes(experiment)
     guardrails = read_guardrails(experiment.guardrails)
     units = [
@@ -86,7 +122,12 @@ def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
             exposure,
             outcomes.get(exposure.id),
             matures_at,
-            _measure(guardrails, decided.get(exposure.id, []), substitutes.get(exposure.arm), exposure.id in outcomes),
+            _measure(
+                guardrails,
+                _Unit(decided.get(exposure.id, []), failures[exposure.id], substitutes.get(exposure.arm)),
+                rewarded=exposure.id in outcomes,
+            ),
+            log_l.get(exposure.id),
         )
         for exposure, matures_at in ripe
     ]
@@ -137,27 +178,48 @@ def _substitutes(experiment: Experiment) -> dict[str, uuid.UUID]:
     return {arm: version[other[arm]] for arm in version if other[arm] in version}
 
 
-def _measure(
-    guardrails: Sequence[GuardrailPlan], decided: Sequence[_Decided], substitute: uuid.UUID | None, rewarded: bool
-) -> dict[str, float]:
-    """The unit's guardrail measures in [0, 1], higher is worse; one that no decision tells is left out."""
+def _failures_in_window(ripe: list[tuple[Exposure, dt.datetime]], window: dt.timedelta) -> Counter[uuid.UUID]:
+    """Requests of each exposure's window that nobody could answer."""
+    closes = {exposure.id: exposure.exposed_at + window for exposure, _ in ripe}
+    rows = FailedRequest.objects.filter(exposure__in=closes).values_list("exposure_id", "failed_at")
+    return Counter(exposure_id for exposure_id, failed_at in rows if failed_at <= closes[exposure_id])
+
+
+def _log_likelihoods(ripe: list[tuple[Exposure, dt.datetime]]) -> dict[uuid.UUID, tuple[float, float]]:
+    """log L0 and log L1 by exposure, control first, in one query. Exposures that miss a probability are left out, and
+    those with a request that failed: by it the arm may have reached the outcome otherwise than by its actions.
+
+    Over every decision until the unit matured and not only those of its window: what came later may have touched the
+    feedback on what came before, and conditioning on more than is needed is never wrong.
+    """
+    matures = {exposure.id: matures_at for exposure, matures_at in ripe}
+    with connection.cursor() as cursor:
+        cursor.execute(_LOG_LIKELIHOODS, {"exposures": list(matures), "moments": list(matures.values())})
+        found = cursor.fetchall()
+    # `other` is of the arm that was not assigned: the treatment's in the control.
+    return {row[0]: (row[2], row[3]) if row[1] == Arm.CONTROL else (row[3], row[2]) for row in found}
+
+
+def _measure(guardrails: Sequence[GuardrailPlan], unit: _Unit, *, rewarded: bool) -> dict[str, float]:
+    """The unit's guardrail measures in [0, 1], higher is worse; one that no request tells is left out."""
     measures = {}
     for guardrail in guardrails:
         if guardrail.measure == GuardrailMeasure.ERROR_RATE:
-            bad = [substitute is not None and decision.version_id == substitute for decision in decided]
+            fell_back = [unit.substitute is not None and one.version_id == unit.substitute for one in unit.decided]
+            bad = [*fell_back, *[True] * unit.failures]
         elif guardrail.measure == GuardrailMeasure.MISSING_FEEDBACK:
-            bad = [not rewarded] if decided else []
+            bad = [not rewarded] if unit.decided or unit.failures else []
         else:
             budget = guardrail.budget_ms
             assert budget is not None  # `check_plan` refuses latency without a budget
-            bad = [decision.latency_ms > budget for decision in decided if decision.latency_ms is not None]
+            bad = [one.latency_ms > budget for one in unit.decided if one.latency_ms is not None]
         if bad:
             measures[guardrail.measure] = sum(bad) / len(bad)
     return measures
 
 
 def _count_requests(experiment: Experiment, substitutes: dict[str, uuid.UUID]) -> RequestCounts:
-    """Every decision of the experiment by the arm assigned, and those that the other arm had to answer."""
+    """Every request of the experiment by the arm assigned; those failed that the other arm, or nobody, answered."""
     total: dict[str, int] = defaultdict(int)
     failed: dict[str, int] = defaultdict(int)
     groups = (
@@ -170,6 +232,10 @@ def _count_requests(experiment: Experiment, substitutes: dict[str, uuid.UUID]) -
         total[arm] += decisions
         if version_id is not None and version_id == substitutes.get(arm):
             failed[arm] += decisions
+    unanswered = FailedRequest.objects.filter(exposure__experiment=experiment).values_list("exposure__arm")
+    for arm, requests in unanswered.annotate(requests=Count("id")).order_by("exposure__arm"):
+        total[arm] += requests
+        failed[arm] += requests
     return RequestCounts(
         control=total[Arm.CONTROL],
         failed_control=failed[Arm.CONTROL],

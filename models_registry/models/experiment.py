@@ -40,7 +40,12 @@ class Experiment(WorkspaceOwned):
     E-values are stored as natural logarithms. `salt` is 128 bits of hexadecimal, fresh for each experiment.
     `guardrails` is a list of {"measure", "margin", and for latency "budget_ms"}; `guardrail_evidence` holds by measure
     {"log_e_non_inferior", "log_e_harm", "estimate", "units"}. Requests are decisions of exposed units since the
-    start, by the arm assigned; a failed one was served by the other arm.
+    start, by the arm assigned; a failed one was served by the other arm, or by none.
+
+    `conditioned` and `rescaled` say which contrast decides (docs/adr/0012); both are off where an experiment began
+    before they were known. `outcome_low` and `outcome_high` are the outcomes that could be attained when it started.
+    `units_conditioned` counts the rewarded units whose contrast stands on both arms' probabilities. What the plain
+    contrast says stands beside it in `plain_…`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -56,6 +61,10 @@ class Experiment(WorkspaceOwned):
     min_seconds = models.FloatField(default=7 * 86_400)
     exposure_window_seconds = models.FloatField(default=86_400.0)
     missing = models.CharField(max_length=16, choices=MissingPolicy.choices, default=MissingPolicy.EXCLUDE)
+    conditioned = models.BooleanField(default=False)
+    rescaled = models.BooleanField(default=False)
+    outcome_low = models.FloatField(default=0.0, help_text="The lowest outcome that could be attained at the start")
+    outcome_high = models.FloatField(default=1.0, help_text="The highest")
     guardrails = models.JSONField(default=list, blank=True)
     guardrail_e = models.FloatField(default=20.0, help_text="Each guardrail non-inferior at E of at least this")
     max_excess_failures = models.FloatField(default=0.05, help_text="Roll back at this excess share of failed requests")
@@ -67,6 +76,14 @@ class Experiment(WorkspaceOwned):
     estimate = models.FloatField(null=True, blank=True)
     low = models.FloatField(null=True, blank=True)
     high = models.FloatField(null=True, blank=True)
+    units_conditioned = models.PositiveIntegerField(
+        default=0, help_text="Units whose contrast stands on both arms' probabilities"
+    )
+    plain_log_e_plus = models.FloatField(default=0.0)
+    plain_log_e_minus = models.FloatField(default=0.0)
+    plain_estimate = models.FloatField(null=True, blank=True)
+    plain_low = models.FloatField(null=True, blank=True)
+    plain_high = models.FloatField(null=True, blank=True)
     sample_ratio_mismatch = models.BooleanField(default=False)
     guardrail_evidence = models.JSONField(default=dict, blank=True)
     requests_control = models.PositiveIntegerField(default=0)
@@ -103,6 +120,10 @@ class Experiment(WorkspaceOwned):
             models.CheckConstraint(
                 condition=Q(failed_control__lte=F("requests_control"), failed_treatment__lte=F("requests_treatment")),
                 name="experiment_failed_are_requests",
+            ),
+            models.CheckConstraint(
+                condition=Q(outcome_low__gte=0, outcome_low__lt=F("outcome_high"), outcome_high__lte=1),
+                name="experiment_outcome_range_makes_sense",
             ),
             models.CheckConstraint(
                 condition=Q(state=ExperimentState.RUNNING, ended_at__isnull=True)
@@ -193,11 +214,28 @@ class Exposure(WorkspaceOwned):
         return f"{self.unit} met {self.arm}"
 
 
+class FailedRequest(WorkspaceOwned):
+    """A request of a unit that nobody could answer: neither the arm that it was assigned, nor another in its place.
+
+    There is no decision of it; the arm's error rate counts it, and so do the experiment's failed requests.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    exposure = models.ForeignKey(Exposure, on_delete=models.CASCADE, related_name="failed_requests")
+    failed_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.exposure} and failed"
+
+
 class Observation(WorkspaceOwned):
     """One matured unit's outcome, consumed once, in exposure order. Never rewritten.
 
     `outcome` in [0, 1], or null where the unit had no reward and the experiment leaves such units out. `guardrails`
     holds the unit's guardrail measures by name, in [0, 1], higher is worse; one that was not measured is not there.
+
+    `log_l_control` and `log_l_treatment` are the natural logarithms of the products of the probabilities with which
+    either arm would have taken the unit's actions, until it matured; null where an arm was not asked about one of them.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -207,6 +245,8 @@ class Observation(WorkspaceOwned):
     position = models.PositiveIntegerField()
     outcome = models.FloatField(null=True)
     guardrails = models.JSONField(default=dict, blank=True)
+    log_l_control = models.FloatField(null=True)
+    log_l_treatment = models.FloatField(null=True)
     log_e_plus = models.FloatField(null=True)
     log_e_minus = models.FloatField(null=True)
     matured_at = models.DateTimeField()

@@ -9,8 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logit
 
 Floats = NDArray[np.float64]
+
+CAP = 0.5
+"""The most of the wealth that one unit may take, as a share of 1 / c_t, on the plain contrast."""
+SHARP_CAP = 0.8
+"""The same where the contrast is conditioned and rescaled, and therefore much smaller than its bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +45,28 @@ class EProcess:
         return both
 
 
-def run_e_process(arms: ArrayLike, probabilities: ArrayLike, outcomes: ArrayLike) -> EProcess:
+def run_e_process(
+    arms: ArrayLike,
+    probabilities: ArrayLike,
+    outcomes: ArrayLike,
+    *,
+    posteriors: ArrayLike | None = None,
+    cap: float = CAP,
+) -> EProcess:
     """Betting e-processes on the centred inverse-probability contrast.
 
     arms: (..., n) of 0 (control) and 1 (treatment), in exposure order; leading axes are independent experiments.
     probabilities: P(treatment) of the unit's own phase, in (0, 1); it may differ from unit to unit, and may depend
         on the past. Broadcast to the shape of `arms`.
-    outcomes: (..., n) in [0, 1], one per unit.
+    outcomes: (..., n) in [0, 1], one per unit; `rescale` widens a range that is narrower.
+    posteriors: (..., n) of `compute_posteriors`; takes the place of A_t in x_t, for the conditioned contrast.
+    cap: in (0, 1), the largest bet as a share of 1 / c_t.
 
         m_t  = (0.5 + sum_{i<t} Y_i) / t                         mean outcome of the past, shrunk to 0.5
         x_t  = (A_t - p_t) / (p_t (1 - p_t)) * (Y_t - m_t)       E[x_t | past] = E[Y | 1] - E[Y | 0]
         c_t  = 1 / min(p_t, 1 - p_t)                             |x_t| <= c_t
         mu_t = sum_{i<t} x_i / t,   s_t = (1 + sum_{i<t} (x_i - mu_{i+1})^2) / t
-        l_t± = clip(±mu_t / (s_t + mu_t^2), 0, 1 / (2 c_t))
+        l_t± = clip(±mu_t / (s_t + mu_t^2), 0, cap / c_t)
         E±   = prod_t (1 ± l_t± x_t)
 
     Bets use the past only, so each E is a nonnegative martingale (supermartingale) under its null whatever the
@@ -60,8 +75,10 @@ def run_e_process(arms: ArrayLike, probabilities: ArrayLike, outcomes: ArrayLike
     "Anytime-valid off-policy inference for contextual bandits", 2024 (the contrast).
     Raises ValueError for shapes that differ or values out of range.
     """
-    x, bound = compute_contrasts(arms, probabilities, outcomes)
-    log_plus, log_minus = bet(x, below=bound, above=bound)
+    if not np.isin(arms, (0, 1)).all():
+        raise ValueError("arms must be 0 (control) or 1 (treatment)")
+    x, bound = compute_contrasts(arms if posteriors is None else posteriors, probabilities, outcomes)
+    log_plus, log_minus = bet(x, below=bound, above=bound, cap=cap)
 
     t = np.arange(1, x.shape[-1] + 1, dtype=np.float64)
     estimate = x.cumsum(axis=-1) / t
@@ -77,18 +94,57 @@ def run_e_process(arms: ArrayLike, probabilities: ArrayLike, outcomes: ArrayLike
     )
 
 
+def compute_posteriors(
+    arms: ArrayLike, probabilities: ArrayLike, log_control: ArrayLike, log_treatment: ArrayLike
+) -> Floats:
+    """P(treatment | what the unit met, its actions, its outcome), (..., n) in [0, 1]: what A_t is on average.
+
+    log_control, log_treatment: log L0 and log L1, the sums over the unit's actions of the logarithm of each action's
+        probability under either arm's policy, given what the unit had met; -inf where an arm would never have taken
+        one of them. nan in either: not known, and the arm itself stands there.
+
+        P_t = p_t L1 / (p_t L1 + (1 - p_t) L0)
+
+    Put in the place of A_t it gives a contrast with the same mean and bounds and no larger variance (Rao-Blackwell),
+    as long as the arm reaches the outcome, and whether the outcome is missing, through the actions alone. The idea is
+    multiple importance sampling's balance heuristic (Veach & Guibas, SIGGRAPH 1995); Waudby-Smith et al., 2024, bet on
+    such importance-weighted contrasts. Raises ValueError for shapes that differ.
+    """
+    arm = np.asarray(arms, dtype=np.float64)
+    p = np.broadcast_to(np.asarray(probabilities, dtype=np.float64), arm.shape)
+    control, treatment = np.asarray(log_control, dtype=np.float64), np.asarray(log_treatment, dtype=np.float64)
+    if control.shape != arm.shape or treatment.shape != arm.shape:
+        raise ValueError(f"arms {arm.shape} and log L {control.shape}, {treatment.shape} must have one shape")
+    with np.errstate(invalid="ignore"):
+        posterior = expit(logit(p) + treatment - control)
+    return np.where(np.isnan(posterior), arm, posterior)
+
+
+def rescale(outcomes: ArrayLike, low: float, high: float) -> Floats:
+    """Outcomes of the attainable range [low, high] mapped to [0, 1]; what lies outside counts as its nearer end.
+
+    The bet's bound is that of [0, 1]: outcomes that fill half of it would throw half of every bet away. The range has
+    to be fixed before the first outcome is seen. Raises ValueError unless low < high.
+    """
+    if not low < high:
+        raise ValueError(f"an attainable range wants low < high, not [{low}, {high}]")
+    scaled: Floats = np.clip((np.asarray(outcomes, dtype=np.float64) - low) / (high - low), 0.0, 1.0)
+    return scaled
+
+
 def compute_contrasts(arms: ArrayLike, probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[Floats, Floats]:
     """x_t and c_t of `run_e_process`, each (..., n): what one unit says of treatment - control, and |x_t| <= c_t.
 
-    Arguments as there. Raises ValueError for shapes that differ or values out of range.
+    arms: of 0 and 1, or the posteriors that take their place. Other arguments as there.
+    Raises ValueError for shapes that differ or values out of range.
     """
     arm = np.asarray(arms, dtype=np.float64)
     outcome = np.asarray(outcomes, dtype=np.float64)
     if arm.ndim == 0 or arm.shape != outcome.shape:
         raise ValueError(f"arms {arm.shape} and outcomes {outcome.shape} must have one shape (..., n)")
     p = np.broadcast_to(np.asarray(probabilities, dtype=np.float64), arm.shape)
-    if not np.isin(arm, (0.0, 1.0)).all():
-        raise ValueError("arms must be 0 (control) or 1 (treatment)")
+    if not ((arm >= 0.0) & (arm <= 1.0)).all():
+        raise ValueError("arms must be 0 (control) or 1 (treatment), or a probability of it")
     if not ((p > 0.0) & (p < 1.0)).all():
         raise ValueError("probabilities must lie strictly between 0 and 1")
     if not ((outcome >= 0.0) & (outcome <= 1.0)).all():
@@ -98,19 +154,19 @@ def compute_contrasts(arms: ArrayLike, probabilities: ArrayLike, outcomes: Array
     return (arm - p) / (p * (1.0 - p)) * (outcome - past_mean), 1.0 / np.minimum(p, 1.0 - p)
 
 
-def bet(x: Floats, *, below: Floats, above: Floats) -> tuple[Floats, Floats]:
+def bet(x: Floats, *, below: Floats, above: Floats, cap: float = CAP) -> tuple[Floats, Floats]:
     """Wealth after betting on E[x] > 0 and on E[x] < 0: (log E+, log E-), each of the shape (..., n) of `x`.
 
     below, above: positive and known before x_t, with -below_t <= x_t <= above_t. The bets of `run_e_process`, with
-    l_t+ <= 1 / (2 below_t) and l_t- <= 1 / (2 above_t): no single unit takes more than half of the wealth.
+    l_t+ <= cap / below_t and l_t- <= cap / above_t: no single unit takes more than the share `cap` of the wealth.
     """
     t = np.arange(1, x.shape[-1] + 1, dtype=np.float64)
     shrunk = x.cumsum(axis=-1) / (t + 1.0)
     spread = (1.0 + np.square(x - shrunk).cumsum(axis=-1)) / (t + 1.0)
     mu, s = _before(shrunk, 0.0), _before(spread, 1.0)
     size = mu / (s + np.square(mu))
-    log_plus = np.log1p(np.clip(size, 0.0, 0.5 / below) * x).cumsum(axis=-1)
-    log_minus = np.log1p(-np.clip(-size, 0.0, 0.5 / above) * x).cumsum(axis=-1)
+    log_plus = np.log1p(np.clip(size, 0.0, cap / below) * x).cumsum(axis=-1)
+    log_minus = np.log1p(-np.clip(-size, 0.0, cap / above) * x).cumsum(axis=-1)
     return log_plus, log_minus
 
 

@@ -192,7 +192,7 @@ class TestStarting:
 class TestRouting:
     def test_without_an_experiment_the_champion_serves(self, model):
         route = Router(model).route("ann")
-        assert (route.version, route.arm, route.phase, route.fallback) == (get_champion(model), None, None, None)
+        assert (route.version, route.arm, route.phase, route.other) == (get_champion(model), None, None, None)
 
     def test_a_unit_stays_where_it_was_put(self, start, model):
         experiment = start(treatment_share=0.3)
@@ -204,7 +204,7 @@ class TestRouting:
         for unit, arm in zip(units, arms, strict=True):
             route = first.route(unit)
             assert route.assignment_probability == pytest.approx(0.3 if arm == "treatment" else 0.7)
-            assert (route.fallback is not None) == (arm == "treatment")
+            assert {route.version, route.other} == set(first.versions.values())
         # Raising the share moves nobody out of the treatment.
         Phase.objects.filter(experiment=experiment).update(treatment_share=0.6)
         wider = Router(model)

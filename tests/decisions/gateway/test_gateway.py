@@ -1,10 +1,12 @@
 """Asking an agent to decide, with a real model server and a model that was really trained."""
 
+import datetime as dt
 import json
 import random
 import shutil
 
 import pytest
+from django.utils import timezone
 
 from decisions.agents.services import AgentSetup, create_agent_version
 from decisions.api import examples
@@ -12,11 +14,12 @@ from decisions.errors import IdConflict
 from decisions.gateway.decide import decide
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
+from decisions.rewards.maturing import mature_outcomes
 from models_registry.artifacts import artifact_path
 from models_registry.backends import model_server
 from models_registry.errors import BackendUnavailable
 from models_registry.experiments import ExperimentPlan, start_experiment
-from models_registry.models import Experiment, Exposure
+from models_registry.models import Experiment, Exposure, FailedRequest, Observation
 from models_registry.services import NewVersion, get_champion, move_alias, register_version, store_artifact
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
@@ -64,6 +67,7 @@ def broken_treatment(challenger, by, settings):
     """In an experiment that started while no model server answered: its treatment cannot be served."""
 
     def start(**plan):
+        model_server.client().close()
         address, settings.MODEL_SERVER_URL = settings.MODEL_SERVER_URL, "http://127.0.0.1:1"
         model_server.client.cache_clear()
         start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(**plan))
@@ -204,6 +208,41 @@ def test_the_control_answers_for_one_unit_alone_as_well(agent, by, base_version,
     answers = [decide(by=by, agent="filer", items=[item(unit=f"unit-{n}")])[0] for n in range(3)]
     assert {answer.model_version for answer in answers} == {base_version}
     assert any(answer.fallback for answer in answers)
+
+
+@pytest.mark.parametrize("conditioned", [True, False])
+def test_both_arms_probabilities_of_an_action_are_logged(agent, by, challenger, base_version, conditioned):
+    """The arms have the same weights here, so both give the action drawn the same probability."""
+    decide(by=by, agent="filer", items=[item(unit="before")])
+    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(conditioned=conditioned))
+    decide(by=by, agent="filer", items=[item(unit=f"unit-{n}") for n in range(20)])
+    logged = Decision.objects.exclude(unit="before").values_list("propensity", "other_arm_propensity", "exposure__arm")
+    assert {arm for *_, arm in logged} == {"control", "treatment"}
+    for propensity, other, _ in logged:
+        assert other == (pytest.approx(propensity, rel=1e-5) if conditioned else None)
+    assert Decision.objects.get(unit="before").other_arm_propensity is None
+
+
+def test_a_decision_that_no_arm_can_answer_counts_against_the_arm_that_was_asked(
+    agent, by, base_version, challenger, api, settings
+):
+    experiment = start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
+    model_server.client().close()
+    settings.MODEL_SERVER_URL = "http://127.0.0.1:1"
+    model_server.client.cache_clear()
+    for number in range(12):
+        answer = api("route:read").post("agents/filer/decide", {"state": {"text": "x"}, "unit": f"unit-{number}"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "backend_unavailable")
+    assert not Decision.objects.exists()
+    failed = FailedRequest.objects.values_list("exposure__arm", "exposure__served_arm", "exposure__fallback")
+    assert len(failed) == 12
+    assert set(failed) == {("control", "control", False), ("treatment", "treatment", False)}
+    mature_outcomes(timezone.now() + dt.timedelta(days=3))
+    experiment.refresh_from_db()
+    assert experiment.requests_control == experiment.failed_control > 0
+    assert experiment.requests_treatment == experiment.failed_treatment > 0
+    assert experiment.guardrail_evidence["error_rate"]["units"] == 12
+    assert set(Observation.objects.values_list("guardrails__error_rate", flat=True)) == {1.0}
 
 
 def test_a_version_is_loaded_before_it_gets_traffic(agent, by, challenger, base_version, api):

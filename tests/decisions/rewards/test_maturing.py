@@ -1,6 +1,7 @@
 """Matured units: when their windows have passed, by what was known then, once, in order."""
 
 import datetime as dt
+import math
 
 import pytest
 from django.utils import timezone
@@ -11,7 +12,7 @@ from decisions.rewards.specs import ComponentSetup, create_reward_spec
 from models_registry.experiments import ExperimentPlan, Router, start_experiment
 from models_registry.models import Exposure, Observation, Phase
 from models_registry.promotion import stop_experiment
-from tools.factories import AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
+from tools.factories import AliasFactory, DecisionFactory, FailedRequestFactory, FeedbackFactory, ModelVersionFactory
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
@@ -117,6 +118,56 @@ def test_units_of_an_earlier_phase_do_not_keep_later_ones_waiting(expose, experi
     assert mature_outcomes(NOW)[0].units == 1
     assert observed() == {"ann": pytest.approx(0.75), "bob": pytest.approx(0.75), "new": pytest.approx(0.375)}
     assert mature_outcomes(NOW)[0].units == 0
+
+
+class TestConditionedContrast:
+    """Both arms' probabilities of a unit's actions, multiplied until the unit matures, and what they make of it."""
+
+    def logged(self, exposure, agent, *pairs, ago=60):
+        for own, other in pairs:
+            decision = decide(exposure, agent, ago, "confirmed")
+            type(decision).objects.filter(id=decision.id).update(propensity=own, other_arm_propensity=other)
+
+    def bare(self, expose, unit):
+        exposure = expose(unit, 60)
+        exposure.decisions.all().delete()
+        return exposure
+
+    def test_the_products_follow_the_arms_over_all_that_a_unit_met(self, expose, agent, experiment):
+        exposures = {unit: self.bare(expose, unit) for unit in ("ann", "bob", "carl", "dora")}
+        for exposure in exposures.values():
+            self.logged(exposure, agent, (0.5, 0.2), (0.4, 0.1))
+            self.logged(exposure, agent, (0.9, 0.3), ago=45)  # after the exposure window, before it matures
+            self.logged(exposure, agent, (0.9, 0.3), ago=20)  # after it matured
+        mature_outcomes(NOW)
+        own, other = math.log(0.5 * 0.4 * 0.9), math.log(0.2 * 0.1 * 0.3)
+        for found in Observation.objects.select_related("exposure"):
+            control, treatment = (own, other) if found.exposure.arm == "control" else (other, own)
+            assert (found.log_l_control, found.log_l_treatment) == (pytest.approx(control), pytest.approx(treatment))
+        experiment.refresh_from_db()
+        assert experiment.units_conditioned == 4
+        assert set(Observation.objects.values_list("exposure__arm", flat=True)) == {"control", "treatment"}
+
+    def test_a_unit_whose_other_arm_was_not_asked_or_that_met_a_failure_keeps_the_plain_contrast(
+        self, expose, agent, experiment
+    ):
+        partly, failed, never = (self.bare(expose, unit) for unit in ("partly", "failed", "never"))
+        self.logged(partly, agent, (0.5, 0.2), (0.5, None))
+        self.logged(failed, agent, (0.5, 0.2))
+        FailedRequestFactory(exposure=failed, failed_at=NOW - minutes(59))
+        self.logged(never, agent, (0.5, 0.0))
+        mature_outcomes(NOW)
+        found = dict(Observation.objects.values_list("unit", "log_l_control"))
+        assert found["partly"] is None and found["failed"] is None and found["never"] < 0
+        experiment.refresh_from_db()
+        assert experiment.units_conditioned == 1
+
+    def test_outcomes_are_measured_against_the_range_that_was_attainable_at_the_start(self, experiment, agent, by):
+        assert (experiment.conditioned, experiment.rescaled) == (True, True)
+        assert (experiment.outcome_low, experiment.outcome_high) == (pytest.approx(0.3), pytest.approx(0.75))
+        create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", weight=2.0)])
+        experiment.refresh_from_db()
+        assert experiment.outcome_high == pytest.approx(0.75)
 
 
 def test_a_failed_component_is_not_an_outcome(expose, agent, by):

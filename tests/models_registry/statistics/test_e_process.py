@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models_registry.statistics.e_process import run_e_process
+from models_registry.statistics.e_process import SHARP_CAP, compute_posteriors, rescale, run_e_process
 
 
 def reference(arms, probabilities, outcomes):
@@ -121,6 +121,59 @@ def test_exchanging_the_arms_exchanges_the_evidence(arms, shares, outcomes):
     one, other = run_e_process(arms, shares, outcomes), run_e_process(1 - arms, 1 - shares, outcomes)
     np.testing.assert_allclose(one.log_e_plus, other.log_e_minus, atol=1e-9)
     np.testing.assert_allclose(one.estimate, -other.estimate, atol=1e-9)
+
+
+class TestConditioned:
+    """The posterior of the arm, given a unit's actions, in the place of the arm."""
+
+    POLICIES = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])  # control, treatment: P(action)
+
+    @pytest.mark.parametrize("share", [0.5, 0.1])
+    def test_its_mean_is_the_effect_and_its_variance_no_larger(self, share):
+        """Exactly, over every arm and action; an outcome belongs to its action."""
+        value, centre = np.array([0.2, 0.9, 0.4]), 0.37
+        arms, actions = (grid.ravel() for grid in np.indices((2, 3)))
+        weight = np.where(arms == 1, share, 1 - share) * self.POLICIES[arms, actions]
+        posterior = compute_posteriors(arms, share, *np.log(self.POLICIES[:, actions]))
+        moments = {}
+        for name, of in (("plain", arms), ("conditioned", posterior)):
+            x = (of - share) / (share * (1 - share)) * (value[actions] - centre)
+            assert np.abs(x).max() <= 1 / min(share, 1 - share)
+            moments[name] = (weight @ x, weight @ np.square(x))
+        effect = (self.POLICIES[1] - self.POLICIES[0]) @ value
+        assert moments["plain"][0] == pytest.approx(effect) and moments["conditioned"][0] == pytest.approx(effect)
+        assert moments["conditioned"][1] < moments["plain"][1]
+
+    def test_what_is_not_known_is_the_arm_and_what_an_arm_never_does_is_certain(self):
+        arms, nan = np.array([0.0, 1.0, 1.0, 0.0, 1.0]), math.nan
+        control = [nan, -1.0, -1.0, -0.5, -math.inf]
+        treatment = [-1.0, nan, -1.0, -math.inf, -0.5]
+        assert compute_posteriors(arms, 0.3, control, treatment).tolist() == pytest.approx([0, 1, 0.3, 0, 1])
+
+    def test_the_promotion_stays_honest_and_comes_sooner(self):
+        rng = np.random.default_rng(7)
+        runs, units = 300, 1500
+        same = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3]])  # two policies that differ and are worth the same
+        right = np.array([0.5, 0.4, 0.7])
+        found = {}
+        for name, policies in (("better", self.POLICIES), ("equal", same)):
+            if name == "equal":
+                right = np.array([0.5, 0.5, 0.5])
+            arms = (rng.random((runs, units)) < 0.5).astype(int)
+            actions = (policies.cumsum(1)[arms] > rng.random((runs, units, 1))).argmax(-1)
+            raw = np.where(rng.random((runs, units)) < right[actions], 0.75, 0.3)
+            posteriors = compute_posteriors(arms, 0.5, *np.log(policies[:, actions]))
+            sharp = run_e_process(arms, 0.5, rescale(raw, 0.3, 0.75), posteriors=posteriors, cap=SHARP_CAP)
+            plain = run_e_process(arms, 0.5, raw)
+            found[name] = [(log_e >= math.log(40)).any(1).mean() for log_e in (sharp.log_e_plus, plain.log_e_plus)]
+        assert found["better"][0] > found["better"][1]
+        assert found["equal"][0] <= 0.035
+
+    @pytest.mark.parametrize(("low", "high"), [(0.5, 0.5), (0.7, 0.2)])
+    def test_a_range_without_width_is_refused(self, low, high):
+        with pytest.raises(ValueError, match="low < high"):
+            rescale([0.5], low, high)
+        assert rescale([0.2, 0.3, 0.525, 0.75, 0.8], 0.3, 0.75).tolist() == pytest.approx([0, 0, 0.5, 1, 1])
 
 
 def test_no_observation_is_no_evidence():

@@ -1,0 +1,56 @@
+"""Exposures: a unit met an arm. Written with its first decision, or with its first request that nobody could answer."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Sequence
+
+from django.db import transaction
+
+from decisions.gateway.arms import Question
+from models_registry.models import Arm, Exposure, FailedRequest
+from workspaces.actors import Actor
+
+
+def expose(by: Actor, questions: Sequence[Question], now: dt.datetime) -> dict[str, uuid.UUID]:
+    """The exposure of each unit in the running phase, made by its first decision: two queries for a batch."""
+    exposed = {question.unit: question for question in reversed(questions) if question.route.phase is not None}
+    if not exposed:
+        return {}
+    phase = next(iter(exposed.values())).route.phase
+    assert phase is not None
+    # In one order everywhere: two batches with the same units would otherwise wait for each other.
+    rows = [_exposure(by, exposed[unit], now) for unit in sorted(exposed)]
+    Exposure.objects.bulk_create(rows, ignore_conflicts=True)
+    return dict(Exposure.objects.filter(phase=phase, unit__in=exposed).values_list("unit", "id"))
+
+
+@transaction.atomic
+def record_failures(by: Actor, questions: Sequence[Question], now: dt.datetime) -> None:
+    """What an experiment's units asked in vain, by the arm assigned: there is no decision that could tell of it."""
+    exposures = expose(by, questions, now)
+    FailedRequest.objects.bulk_create(
+        FailedRequest(workspace=by.workspace, exposure_id=exposures[question.unit], failed_at=now)
+        for question in questions
+        if question.unit in exposures
+    )
+
+
+def _exposure(by: Actor, question: Question, now: dt.datetime) -> Exposure:
+    route = question.route
+    assert route.phase is not None
+    assert route.arm is not None
+    assert route.assignment_probability is not None
+    return Exposure(
+        workspace=by.workspace,
+        experiment_id=route.phase.experiment_id,
+        phase=route.phase,
+        unit=question.unit,
+        arm=route.arm,
+        assignment_probability=route.assignment_probability,
+        version=question.served,
+        served_arm=Arm.CONTROL if question.fallback else route.arm,
+        fallback=question.fallback,
+        exposed_at=now,
+    )

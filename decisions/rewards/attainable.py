@@ -1,0 +1,22 @@
+"""The rewards that an agent's current spec can give at all: experiments measure their outcomes against this range."""
+
+from __future__ import annotations
+
+from decisions.models import Agent
+from decisions.rewards.components import attainable_range
+from decisions.rewards.specs import current_reward_spec
+from models_registry.models import RegisteredModel
+from models_registry.outcome_range import register_range
+
+
+@register_range
+def find_outcome_range(model: RegisteredModel) -> tuple[float, float] | None:
+    """Over every agent that the model serves; a unit's outcome is a mean of their rewards. None without an agent."""
+    ranges = []
+    for agent in Agent.objects.filter(registered_model=model):
+        spec = current_reward_spec(agent)
+        weights = {component["name"]: float(component["weight"]) for component in spec.components}
+        ranges.append(attainable_range(weights, clamp=spec.clamp, low=spec.low, high=spec.high))
+    if not ranges:
+        return None
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
