@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from models_registry.guardrails import list_guardrails
 from models_registry.models import Arm, Experiment, ExperimentState, GuardrailMeasure, ModelVersion, Observation
 from models_registry.statistics.intervals import DISPLAY_MIN_UNITS_PER_ARM
+from models_registry.statistics.promotion import write_e
 from workspaces.models import AuditEntry
 
 
@@ -67,7 +68,7 @@ def write_headline(experiment: Experiment, treatment: ModelVersion, control: Mod
     if experiment.estimate is None or experiment.low is None or experiment.high is None:
         return Headline(
             "Too early to tell.",
-            f"The difference is shown from {DISPLAY_MIN_UNITS_PER_ARM} matured units an arm on.",
+            f"The difference is shown from {DISPLAY_MIN_UNITS_PER_ARM} units with an outcome an arm on.",
             "",
             "hourglass",
         )
@@ -98,14 +99,18 @@ def list_needs(experiment: Experiment, now: dt.datetime) -> list[Need]:
     """Every condition of a promotion in the order of the rule, met or not."""
     bound = math.log(experiment.promote_e)
     needs = [
-        Need("Evidence that it is better", _near(experiment.log_e_plus / bound), _write_e(experiment.log_e_plus, bound))
+        Need(
+            "Evidence that it is better",
+            _near(experiment.log_e_plus / bound),
+            _write_e(experiment.log_e_plus, experiment.promote_e),
+        )
     ]
     fewest = min(experiment.units_control, experiment.units_treatment)
     wanted = experiment.min_units_per_arm
     missing = wanted - fewest
     needs.append(
         Need(
-            f"{wanted:,} matured units an arm",
+            f"{wanted:,} units with an outcome an arm",
             _near(fewest / wanted),
             f"{missing:,} more in the smaller arm" if missing > 0 else f"{fewest:,} in the smaller arm",
         )
@@ -120,7 +125,7 @@ def list_needs(experiment: Experiment, now: dt.datetime) -> list[Need]:
     for plan, evidence, _ in list_guardrails(experiment):
         name = GuardrailMeasure(plan.measure).label
         log_e = evidence["log_e_non_inferior"]
-        needs.append(Need(f"{name} not worse", _near(log_e / bound), _write_e(log_e, bound)))
+        needs.append(Need(f"{name} not worse", _near(log_e / bound), _write_e(log_e, experiment.guardrail_e)))
     if experiment.sample_ratio_mismatch:
         needs.append(Need("The split as it was planned", 0.0, "the arms' sizes contradict it"))
     return needs
@@ -167,7 +172,7 @@ def _looks(experiment: Experiment) -> list[Moment]:
     counted = Observation.objects.filter(experiment=experiment, outcome__isnull=False).order_by("position")
     moments = []
     if (first := counted.values_list("matured_at", flat=True).first()) is not None:
-        moments.append(Moment(first, "First unit matured"))
+        moments.append(Moment(first, "First outcome"))
     for wanted, title in (
         (DISPLAY_MIN_UNITS_PER_ARM, "Interval shown"),
         (experiment.min_units_per_arm, "Enough units for a promotion"),
@@ -184,7 +189,7 @@ def _looks(experiment: Experiment) -> list[Moment]:
     last = counted.values_list("matured_at", "position").last()
     if last is not None and last[1] > 1:
         total = experiment.units_control + experiment.units_treatment
-        moments.append(Moment(last[0], "Last unit matured", f"{total:,} units so far"))
+        moments.append(Moment(last[0], "Last outcome", f"{total:,} units with an outcome so far"))
     return moments
 
 
@@ -193,7 +198,7 @@ def _near(share: float) -> float:
 
 
 def _write_e(log_e: float, bound: float) -> str:
-    return f"log E {log_e:.2f} of {bound:.2f}".replace("-", "−")
+    return f"E {write_e(log_e)} of {bound:g}"
 
 
 def _write_time(seconds: float) -> str:

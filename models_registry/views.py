@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from django.contrib import messages
 from django.db.models import Avg, QuerySet
 from django.http import Http404, HttpResponse, JsonResponse
@@ -14,8 +15,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
+from numpy.typing import NDArray
 
 from models_registry.errors import BackendRefused
+from models_registry.evidence import UNIT_COLUMNS, RewardedUnit, run_tests
 from models_registry.experiments import count_exposures, start_experiment
 from models_registry.forms import ExperimentForm
 from models_registry.guardrails import list_guardrails
@@ -30,7 +33,6 @@ from models_registry.models import (
     Observation,
 )
 from models_registry.promotion import promote_version, stop_experiment
-from models_registry.statistics.e_process import compute_contrasts
 from models_registry.statistics.intervals import display_band
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
 from models_registry.verdicts import Headline, list_moments, list_needs, write_headline
@@ -45,6 +47,7 @@ LOOKED_BACK = 6
 """How many of a model's versions the page of an empty list names as candidates."""
 CHART_POINTS = 1500
 """A chart is at most this many points wide; more are thinned, the last one stays."""
+SMALLEST_E, LARGEST_E = 1e-6, 1e12
 STATE_TONES = {"running": "info", "promoted": "ok", "rolled_back": "bad", "stopped": ""}
 
 
@@ -113,7 +116,6 @@ def experiment_list(request: PageRequest) -> HttpResponse:
             "tone": STATE_TONES[one.state],
             "interval_tone": _tone(one),
             "share": one.log_e_plus / math.log(one.promote_e),
-            "promote_at": math.log(one.promote_e),
         }
         for one in experiments
     ]
@@ -181,7 +183,7 @@ def _arms(experiment: Experiment, counts: Sequence[PhaseCount]) -> list[dict[str
 
 
 def _evidence(experiment: Experiment) -> dict[str, Any]:
-    """What the status part shows beside the row itself. Logarithms are natural."""
+    """What the status part shows beside the row itself."""
     reach = max((abs(value) for value in (experiment.low, experiment.high) if value is not None), default=0.0)
     versions = _versions(experiment)
     non_inferior_at = math.log(experiment.guardrail_e)
@@ -197,7 +199,7 @@ def _evidence(experiment: Experiment) -> dict[str, Any]:
         "control": versions.get(Arm.CONTROL),
         "arms": _arms(experiment, counts),
         "ratio": ratio,
-        "ratio_at": math.log(HALT_BAYES_FACTOR),
+        "ratio_at": HALT_BAYES_FACTOR,
         "ratio_share": ratio.log_bayes_factor / math.log(HALT_BAYES_FACTOR),
         "guardrails": [
             {
@@ -205,18 +207,16 @@ def _evidence(experiment: Experiment) -> dict[str, Any]:
                 "plan": plan,
                 "evidence": evidence,
                 "sound_share": evidence["log_e_non_inferior"] / non_inferior_at,
-                "harm_at": math.log(harm_e),
+                "harm_e": harm_e,
                 "harm_share": evidence["log_e_harm"] / math.log(harm_e),
             }
             for plan, evidence, harm_e in list_guardrails(experiment)
         ],
-        "non_inferior_at": non_inferior_at,
+        "outcomes": experiment.units_control + experiment.units_treatment,
         "phases": sorted(experiment.phases.all(), key=lambda phase: phase.number),
         "tone": _tone(experiment),
         "left": -(reach * MARGIN or 1.0),
         "reach": reach * MARGIN or 1.0,
-        "promote_at": math.log(experiment.promote_e),
-        "rollback_at": math.log(experiment.rollback_e),
         "promote_share": experiment.log_e_plus / math.log(experiment.promote_e),
         "rollback_share": experiment.log_e_minus / math.log(experiment.rollback_e),
         "running": experiment.state == ExperimentState.RUNNING,
@@ -243,45 +243,54 @@ def experiment_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @require_safe
 @workspace_page()
 def experiment_evidence(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """JSON for the charts over consumed units: log E⁺ and log E⁻ (natural) with the thresholds, and the difference
-    treatment − control with its confidence sequence, null below 50 units an arm."""
+    """JSON for the charts over matured units with a reward: E⁺ and E⁻ with their thresholds, the plain contrast's E⁺
+    where another one decides, and the difference treatment − control with its confidence sequence, null below 50
+    units an arm."""
     experiment = _get_experiment(request, pk)
-    rows = list(
-        Observation.objects.filter(experiment=experiment, log_e_plus__isnull=False, log_e_minus__isnull=False)
+    units = [
+        RewardedUnit(*row)
+        for row in Observation.objects.filter(experiment=experiment, outcome__isnull=False)
         .order_by("position")
-        .values_list(
-            "position", "log_e_plus", "log_e_minus", "outcome", "exposure__arm", "exposure__phase__treatment_share"
-        )
-    )
-    band = _band([(outcome, arm, share) for *_, outcome, arm, share in rows])
-    step = max(1, math.ceil(len(rows) / CHART_POINTS))
-    kept = list(range(0, len(rows), step)) + ([len(rows) - 1] if rows and (len(rows) - 1) % step else [])
+        .values_list(*UNIT_COLUMNS)
+    ]
+    series = _series(experiment, units) if units else {}
+    step = max(1, math.ceil(len(units) / CHART_POINTS))
+    kept = list(range(0, len(units), step)) + ([len(units) - 1] if units and (len(units) - 1) % step else [])
+    shown = {
+        name: [None if math.isnan(values[at]) else float(values[at]) for at in kept] for name, values in series.items()
+    }
     return JsonResponse(
         {
             "terminal": experiment.state != ExperimentState.RUNNING,
-            "x": [rows[index][0] for index in kept],
-            "log_e_plus": [rows[index][1] for index in kept],
-            "log_e_minus": [rows[index][2] for index in kept],
-            "promote_at": math.log(experiment.promote_e),
-            "rollback_at": math.log(experiment.rollback_e),
-            "difference": {
-                name: [None if math.isnan(values[index]) else values[index] for index in kept]
-                for name, values in band.items()
-            },
+            "x": [at + 1 for at in kept],
+            "promote_at": experiment.promote_e,
+            "rollback_at": experiment.rollback_e,
+            **{name: shown.get(name, []) for name in ("e_plus", "e_minus", "plain_e_plus")},
+            "difference": {name: shown.get(name, []) for name in ("mean", "low", "high")},
         }
     )
 
 
-def _band(rows: Sequence[tuple[float, str, float]]) -> dict[str, list[float]]:
-    """{mean, low, high} after each of `rows` of (outcome, arm, P(treatment)); nan where there is none."""
-    if not rows:
-        return {"mean": [], "low": [], "high": []}
-    arms = [float(arm == Arm.TREATMENT) for _, arm, _ in rows]
-    contrasts, _ = compute_contrasts(arms, [share for *_, share in rows], [outcome for outcome, *_ in rows])
-    return {
-        name: values.tolist()
-        for name, values in zip(("mean", "low", "high"), display_band(contrasts, arms), strict=True)
+def _series(experiment: Experiment, units: Sequence[RewardedUnit]) -> dict[str, NDArray[np.float64]]:
+    """What the chart draws, by name, one value a rewarded unit; nan where there is none."""
+    tests = run_tests(experiment, units)
+    mean, low, high = display_band(tests.deciding.contrasts * tests.scale, tests.arms)
+    series = {
+        "e_plus": _as_e(tests.deciding.log_e_plus),
+        "e_minus": _as_e(tests.deciding.log_e_minus),
+        "mean": mean,
+        "low": low,
+        "high": high,
     }
+    if tests.plain is not tests.deciding:
+        series["plain_e_plus"] = _as_e(tests.plain.log_e_plus)
+    return series
+
+
+def _as_e(log_e: NDArray[np.float64]) -> NDArray[np.float64]:
+    """E-values for an axis in powers of ten; beyond what it can show they stand at its ends."""
+    shown: NDArray[np.float64] = np.exp(np.clip(log_e, math.log(SMALLEST_E), math.log(LARGEST_E)))
+    return shown
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

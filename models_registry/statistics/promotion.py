@@ -16,10 +16,10 @@ WEEK_SECONDS = 7 * 86_400
 class Bounds:
     """The bounds of one experiment; each is a field of the experiment, so that a demonstration can run in minutes.
 
-    promote_e: E+ needed to promote; P(ever promoted | not better) <= 1 / promote_e.
-    rollback_e: E- of the primary measure at which harm is taken as shown; k guardrails each need k times as much.
+    promote_e: E⁺ needed to promote; P(ever promoted | not better) <= 1 / promote_e.
+    rollback_e: E⁻ of the primary measure at which harm is taken as shown; k guardrails each need k times as much.
     guardrail_e: e-value needed of each guardrail's non-inferiority test before a promotion.
-    min_units_per_arm: matured units in each arm before a promotion.
+    min_units_per_arm: units with an outcome in each arm before a promotion.
     min_seconds: age of the experiment before a promotion, a week by default (one cycle of weekdays).
     max_excess_failures: excess share of failed (5xx) requests in the treatment that ends the experiment at once.
     min_requests_for_failures: requests per arm before that share is looked at.
@@ -56,7 +56,7 @@ class Evidence:
     """What an experiment has shown so far.
 
     log_e_plus, log_e_minus: current values of `e_process.run_e_process` over the matured units.
-    matured_control, matured_treatment: units whose observation has been consumed.
+    matured_control, matured_treatment: units whose observation has been consumed and has an outcome.
     age_seconds: since the experiment started, by the database's clock.
     failed_*, requests_*: 5xx answers and requests per arm since the start.
     """
@@ -95,7 +95,7 @@ def decide(evidence: Evidence, bounds: Bounds) -> Verdict:
     lacking = _find_lacking(evidence, bounds)
     if lacking:
         return Verdict("continue", lacking)
-    return Verdict("promote", [f"E+ {_format_e(evidence.log_e_plus)} has reached {bounds.promote_e:g}"])
+    return Verdict("promote", [f"E⁺ {write_e(evidence.log_e_plus)} has reached {bounds.promote_e:g}"])
 
 
 def _find_harms(evidence: Evidence, bounds: Bounds) -> list[str]:
@@ -110,11 +110,11 @@ def _find_harms(evidence: Evidence, bounds: Bounds) -> list[str]:
         if excess >= bounds.max_excess_failures:
             harms.append(f"{100 * excess:.1f} points more failed requests than control")
     if evidence.log_e_minus >= math.log(bounds.rollback_e):
-        harms.append(f"harm shown: E- {_format_e(evidence.log_e_minus)} has reached {bounds.rollback_e:g}")
+        harms.append(f"harm shown: E⁻ {write_e(evidence.log_e_minus)} has reached {bounds.rollback_e:g}")
     # k chances to err, so each guardrail needs k times the evidence (Bonferroni).
     guardrail_bound = bounds.rollback_e * len(evidence.guardrails)
     harms += [
-        f"guardrail {guardrail.name}: E {_format_e(guardrail.log_e_harm)} has reached {guardrail_bound:g}"
+        f"guardrail {guardrail.name}: E {write_e(guardrail.log_e_harm)} has reached {guardrail_bound:g}"
         for guardrail in evidence.guardrails
         if guardrail.log_e_harm >= math.log(guardrail_bound)
     ]
@@ -124,16 +124,16 @@ def _find_harms(evidence: Evidence, bounds: Bounds) -> list[str]:
 def _find_lacking(evidence: Evidence, bounds: Bounds) -> list[str]:
     lacking = []
     if not evidence.log_e_plus >= math.log(bounds.promote_e):
-        lacking.append(f"E+ {_format_e(evidence.log_e_plus)} of {bounds.promote_e:g}")
+        lacking.append(f"E⁺ {write_e(evidence.log_e_plus)} of {bounds.promote_e:g}")
     if evidence.sample_ratio_mismatch:
         lacking.append("sample-ratio mismatch: the arms' sizes contradict the assignment probabilities")
     for arm, matured in (("control", evidence.matured_control), ("treatment", evidence.matured_treatment)):
         if matured < bounds.min_units_per_arm:
-            lacking.append(f"{matured} of {bounds.min_units_per_arm} matured units in {arm}")
+            lacking.append(f"{matured} of {bounds.min_units_per_arm} units with an outcome in {arm}")
     if evidence.age_seconds < bounds.min_seconds:
         lacking.append(f"{evidence.age_seconds:.0f} of {bounds.min_seconds:.0f} seconds of age")
     lacking += [
-        f"guardrail {guardrail.name}: non-inferiority E {_format_e(guardrail.log_e_non_inferior)}"
+        f"guardrail {guardrail.name}: non-inferiority E {write_e(guardrail.log_e_non_inferior)}"
         f" of {bounds.guardrail_e:g}"
         for guardrail in evidence.guardrails
         if not guardrail.log_e_non_inferior >= math.log(bounds.guardrail_e)
@@ -141,8 +141,10 @@ def _find_lacking(evidence: Evidence, bounds: Bounds) -> list[str]:
     return lacking
 
 
-def _format_e(log_e: float) -> str:
-    """An e-value from its logarithm, in full where that is readable and as a power of ten beyond."""
-    if math.isnan(log_e) or abs(log_e) < math.log(1e6):
-        return f"{math.exp(log_e):.3g}"
-    return f"10^{log_e / math.log(10):.1f}"
+def write_e(log_e: float) -> str:
+    """An e-value from its logarithm as pages, verdicts and tables write it: three significant digits below 1,000, whole
+    from there, a power of ten from a million on."""
+    if abs(log_e) >= math.log(1e6):
+        return f"10^{log_e / math.log(10):.1f}"
+    value = math.exp(log_e)
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -20,6 +20,7 @@ from models_registry.experiments import (
 from models_registry.forms import DurationField, write_duration
 from models_registry.models import Alias, Experiment, Observation
 from models_registry.services import NewVersion, register_version
+from models_registry.statistics.promotion import write_e
 from tools.factories import (
     ArtifactFactory,
     ExposureFactory,
@@ -144,7 +145,7 @@ class TestExperiments:
             assert one["share"] == pytest.approx(len(outcomes) / len(rows))
         assert (control["version"], treatment["version"]) == tuple(versions)
         assert (treatment["requests"], treatment["failed"]) == (20, 1)
-        units, lacking = next(need for need in shown["needs"] if "matured units" in need.title), 500
+        units, lacking = next(need for need in shown["needs"] if "with an outcome" in need.title), 500
         assert units.says == f"{lacking - min(control['matured'], treatment['matured'])} more in the smaller arm"
         assert [need.met for need in shown["needs"]].count(False) == shown["lacking"]
         text = page_client(viewer).get(at("experiment", experiment)).content.decode()
@@ -207,16 +208,26 @@ class TestExperiments:
         moments = client.get(at("experiment", experiment)).context["timeline"]
         titles = [moment.title for moment in moments]
         assert titles[0] == "Stopped" and admin.email in moments[0].more
-        assert set(titles) == {"Stopped", "Last unit matured", "Interval shown", "First unit matured", "Started"}
+        assert set(titles) == {"Stopped", "Last outcome", "Interval shown", "First outcome", "Started"}
         assert [moment.at for moment in moments] == sorted((moment.at for moment in moments), reverse=True)
 
     def test_the_chart_reads_the_evidence_and_the_thresholds(
         self, experiment: Experiment, viewer: Any, page_client: Any
     ) -> None:
-        observe(experiment, 3)
-        found = page_client(viewer).get(at("experiment-evidence", experiment)).json()
-        assert found["x"] == [1, 2, 3] and found["log_e_plus"] == [0.01, 0.02, 0.03]
-        assert found["promote_at"] == pytest.approx(math.log(40)) and not found["terminal"]
+        """The chart's last point, the page and the verdict are one number; the chart counts the units the arms show."""
+        consume(experiment, 160)
+        ObservationFactory(exposure=ExposureFactory(phase=experiment.phases.get()), position=161, outcome=None)
+        experiment.refresh_from_db()
+        client = page_client(viewer)
+        found = client.get(at("experiment-evidence", experiment)).json()
+        assert found["x"][-1] == experiment.units_control + experiment.units_treatment == 160
+        assert found["e_plus"][-1] == pytest.approx(math.exp(experiment.log_e_plus))
+        assert found["plain_e_plus"][-1] == pytest.approx(math.exp(experiment.plain_log_e_plus))
+        assert (found["promote_at"], found["terminal"]) == (40, False)
+        page, written = client.get(at("experiment", experiment)).content.decode(), write_e(experiment.log_e_plus)
+        assert f'<span class="big">{written}</span> <span class="muted">E⁺ of 40</span>' in page
+        assert f"E⁺ {written} of 40" in experiment.verdict and "log E" not in page
+        assert f'E⁺ <span class="figure">{write_e(experiment.plain_log_e_plus)}</span>' in page
 
     def test_long_evidence_is_thinned_and_keeps_its_end(
         self, experiment: Experiment, viewer: Any, page_client: Any, monkeypatch: pytest.MonkeyPatch

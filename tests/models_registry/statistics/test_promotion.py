@@ -29,16 +29,16 @@ def change(**fields) -> Evidence:
 def test_promotes_when_nothing_is_lacking():
     verdict = decide(READY, BOUNDS)
     assert verdict.action == "promote"
-    assert verdict.reasons == ["E+ 41 has reached 40"]
+    assert verdict.reasons == ["E⁺ 41 has reached 40"]
 
 
 @pytest.mark.parametrize(
     ("evidence", "reason"),
     [
-        (change(log_e_plus=math.log(39)), "E+ 39 of 40"),
-        (change(log_e_plus=math.nan), "E+ nan of 40"),
-        (change(matured_control=499), "499 of 500 matured units in control"),
-        (change(matured_treatment=0), "0 of 500 matured units in treatment"),
+        (change(log_e_plus=math.log(39)), "E⁺ 39 of 40"),
+        (change(log_e_plus=math.nan), "E⁺ nan of 40"),
+        (change(matured_control=499), "499 of 500 units with an outcome in control"),
+        (change(matured_treatment=0), "0 of 500 units with an outcome in treatment"),
         (change(age_seconds=604_799), "604799 of 604800 seconds of age"),
         (change(sample_ratio_mismatch=True), "sample-ratio mismatch"),
         (change(guardrails=(SOUND, Guardrail("cost", math.log(19), 0.0))), "guardrail cost: non-inferiority E 19 of"),
