@@ -114,5 +114,10 @@ def get_champion(model: RegisteredModel) -> ModelVersion:
         .first()
     )
     if alias is None:
-        raise NoChampion(f"Model {model.name} has no version to serve yet; train or import one.")
+        raise NoChampion(
+            f"No version of {model.name} can answer yet. Train one: import labelled rows (manage.py import_labelled), "
+            "then start a run with the method pretrain (POST /api/v1/runs, or the page Runs); docs/runs.md has both. "
+            "The first version serves as soon as it is there. "
+            "Until then report what your app decides to POST /api/v1/decisions."
+        )
     return alias.version

@@ -118,6 +118,9 @@ CHECKS: dict[str, Callable[[Block], None]] = {
     "sql": lambda block: None,  # planned by the database when its page is performed
 }
 RUN = {"sh", "python", "sql"}
+# What a newcomer follows, wherever it may be; the others begin as the README has left the instance.
+README = ROOT / "README.md"
+ON_AN_EMPTY_INSTANCE = (README, ROOT / "docs" / "clients.md", ROOT / "docs" / "traces.md")
 ALL_BLOCKS = [block for page in PAGES for block in blocks(page)]
 PERFORMED = [page for page in PAGES if any(block.language in RUN and block.not_run is None for block in blocks(page))]
 
@@ -161,12 +164,13 @@ def model_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pat
 
 @pytest.fixture
 def instance(
-    live_server: Any, by: Any, store: Path, model_server: tuple[Path, str], tiny_run: Path, settings: Any
+    page: Path, live_server: Any, by: Any, store: Path, model_server: tuple[Path, str], tiny_run: Path, settings: Any
 ) -> Iterator[tuple[dict[str, str], str]]:
-    """What `make run` has after its loop: FILER with eight topics, its champion filer:1, and filer:2, not yet tried.
+    """An instance without an agent for the pages of ON_AN_EMPTY_INSTANCE, else what `make run` has after its loop.
 
-    Yields the environment of a shell beside it, and the web server's address. Both versions are the tiny model of the
-    tests, which has learnt other options: what it answers is of no account here.
+    That is FILER with eight topics, its champion filer:1, and filer:2, not yet tried; both are the tiny model of the
+    tests, which has learnt other options: what it answers is of no account here. Yields the environment of a shell
+    beside it, and the web server's address.
     """
     from decisions.agents.services import AgentSetup, create_agent
     from models_registry.backends.model_server import client
@@ -175,12 +179,13 @@ def instance(
     artifacts, settings.MODEL_SERVER_URL = model_server
     settings.ARTIFACTS = str(artifacts)
     client.cache_clear()
-    setup = AgentSetup(prompt_template="{{ text }}", options=[topic.name for topic in TOPICS])
-    agent = create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)
-    folder = tiny_run / "attempts" / "1" / "model"
-    artifact = store_artifact(workspace=by.workspace, folder=folder, kind="model", meta={"made": "for tests"})
-    for method in ("pretrain", "posterior"):
-        register_version(by=by, model=agent.registered_model, new=NewVersion(artifact=artifact, method=method))
+    if page not in ON_AN_EMPTY_INSTANCE:
+        setup = AgentSetup(prompt_template="{{ text }}", options=[topic.name for topic in TOPICS])
+        agent = create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)
+        folder = tiny_run / "attempts" / "1" / "model"
+        artifact = store_artifact(workspace=by.workspace, folder=folder, kind="model", meta={"made": "for tests"})
+        for method in ("pretrain", "posterior"):
+            register_version(by=by, model=agent.registered_model, new=NewVersion(artifact=artifact, method=method))
     database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
     environment = os.environ | {
         "DATABASE_URL": urlunsplit(database),
@@ -214,7 +219,7 @@ class Page:
         script = (
             f"set -euo pipefail; . {self.exported}; set -a\n"
             + block.code.replace(USUAL_ADDRESS, self.address)
-            + f"\nset +a; export -p > {self.exported}\n"
+            + f"\nset +a; {{ export -p; declare -f; }} > {self.exported}\n"
         )
         done = subprocess.run(
             ["bash", "-c", script],
@@ -275,6 +280,10 @@ def test_a_page_s_blocks_run_as_they_stand(
     folder.mkdir()
     monkeypatch.chdir(folder)
     performer = Page(folder, *instance)
+    if page in ON_AN_EMPTY_INSTANCE and page != README:
+        for block in blocks(README):
+            if block.not_run is None and block.language in RUN:
+                getattr(performer, block.language)(block)
     todo = [block for block in blocks(page) if block.not_run is None]
     for block, following in zip(todo, [*todo[1:], None], strict=True):
         performer.perform(block, following)
