@@ -11,7 +11,7 @@ WORKERS ?= 2
 SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-servers check fix accept env install lock clean
+.PHONY: help run test test-servers check fix accept env install lock wheel clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,13 @@ env: ## Writes .env from .env.example with fresh secrets, for Docker Compose; an
 	  secret=$$(head -c 48 /dev/urandom | base64 | tr -d '\n' | tr '+/' '-_') && \
 	  sed "s|$$word|$$secret|g" .env.new > .env.newer && mv .env.newer .env.new || exit 1; done && mv .env.new .env
 	@echo "made .env; next: docker compose up"
+
+# In a copy of what git knows, so that nothing of an earlier build slips in.
+wheel: $(VENV)/dev-$(TORCH).stamp ## Builds the wheel for `uv tool install` and `pipx`, and the Python client's, into dist/
+	@rm -rf dist build && mkdir -p dist build/source && git ls-files -z | xargs -0 cp --parents -t build/source
+	@for source in build/source build/source/clients/python; do \
+	  $(BIN)/python -m uv --quiet build --wheel --no-build-isolation --python $(BIN)/python --out-dir dist $$source || exit 1; done
+	@rm -rf build && ls -l dist
 
 install: $(VENV)/dev-$(TORCH).stamp ## The virtual environment with everything for development
 

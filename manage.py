@@ -1,11 +1,7 @@
 #!/usr/bin/env python
-"""Django's command line; every path that the pages have is also a command here."""
+"""Django's command line; where the package is installed it is the program `reckoner`."""
 
-import os
-import sys
+from project.__main__ import main
 
 if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
-    from django.core.management import execute_from_command_line
-
-    execute_from_command_line(sys.argv)
+    main()

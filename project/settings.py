@@ -10,6 +10,7 @@ import dj_database_url
 from csp.constants import NONCE, NONE, SELF
 
 from project import logging as project_logging
+from project.embedded.layout import find_assets, locate_var
 from project.embedded.secrets import load_secret
 from project.placeholders import refuse_placeholders
 
@@ -38,7 +39,7 @@ refuse_placeholders(os.environ)
 # it starts inherit this, the engine among them.
 os.umask(0o077)
 BASE_DIR = Path(__file__).resolve().parent.parent
-VAR = Path(env("RECKONER_VAR", str(BASE_DIR / "var"))).resolve()
+VAR = locate_var()
 
 
 def embedded_url(name: str) -> str | None:
@@ -100,7 +101,7 @@ WSGI_APPLICATION = "project.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [find_assets("templates")],
         "APP_DIRS": False,
         "OPTIONS": {
             "loaders": [
@@ -161,11 +162,19 @@ USE_I18N = False
 USE_TZ = True
 
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_DIRS = [find_assets("static")]
 STATIC_ROOT = VAR / "static"
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)
-# Straight from the source tree, in the image too; without finders, run collectstatic first.
+# Straight from the source tree, in the image too; else as collectstatic hashed and compressed them into STATIC_ROOT.
 WHITENOISE_USE_FINDERS = env_flag("RECKONER_STATIC_FINDERS", True)
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if WHITENOISE_USE_FINDERS
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
 WHITENOISE_AUTOREFRESH = DEBUG
 
 # Security. RECKONER_HTTPS=1 where TLS ends in front of the web process.
@@ -200,8 +209,6 @@ LARGEST_BODY = 33 * 1024 * 1024
 SLOW_CLIENT_SECONDS = float(env("RECKONER_SLOW_CLIENT_SECONDS", "30"))
 
 # How long the answer to an Idempotency-Key is kept.
-# A claim that was not answered for so long was a killed process's: longer than two looks at the model server.
-IDEMPOTENCY_CLAIM_SECONDS = 20.0 + 2 * float(env("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS", "20"))
 IDEMPOTENCY_HOURS = float(env("RECKONER_IDEMPOTENCY_HOURS", "24"))
 # 0: no limit. Counted for all web processes together (workspaces.throttling).
 KEY_REQUESTS_A_MINUTE = int(env("RECKONER_KEY_REQUESTS_A_MINUTE", "30000"))

@@ -26,11 +26,12 @@ from project.embedded.layout import PROJECT_ROOT, Layout, make_private, write_pr
 from project.embedded.postgres import Postgres, find_owner
 from project.embedded.programs import PRIORITIES, Plan, Program, render_config
 from project.embedded.secrets import load_secret
+from project.embedded.static_files import StaticFiles
 from project.embedded.valkey import Valkey, pick_port
 
 Say = Callable[[str], None]
 
-READY_SECONDS = 120.0
+READY_SECONDS = 300.0
 STOP_SECONDS = 120.0
 WATCH_SECONDS = 1.0
 # Asking the supervisor and looking through every process keeps a core from the requests for some milliseconds: done at
@@ -151,6 +152,8 @@ class _Instance:
         if self.plan.migrate:
             self.say("migrating the database")
             self._run_step("migrate", self.plan.migrate, quiet=True)
+        if self.plan.collect:
+            self._collect_static_files(self.plan.collect)
         for group in PRIORITIES:
             if group != "services" and any(program.group == group for program in programs):
                 self.control.start_group(group)
@@ -271,6 +274,12 @@ class _Instance:
             code = self._spawn_step(command, log.fileno(), subprocess.STDOUT).wait()
         if code != 0:
             raise EmbeddedError(f"{name} failed; the end of {path}:\n{_read_end(path)}")
+
+    def _collect_static_files(self, command: tuple[str, ...]) -> None:
+        files = StaticFiles(self.layout)
+        if not files.are_collected():
+            self._run_step("collectstatic", command, quiet=True)
+            files.note_collected()
 
     def _wait_for_web(self, url: str) -> None:
         give_up = time.monotonic() + READY_SECONDS

@@ -7,6 +7,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
 from project.embedded.errors import EmbeddedError
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent.parent
@@ -17,8 +19,19 @@ LONGEST_SOCKET_NAME = ".s.PGSQL.5432.lock"
 
 
 def locate_var() -> Path:
-    """The instance's directory: RECKONER_VAR, or var/ beside the code; absolute, links resolved."""
-    return Path(os.environ.get("RECKONER_VAR") or PROJECT_ROOT / "var").resolve()
+    """The instance's directory, absolute: RECKONER_VAR; var/ in a checkout; else among the user's own data."""
+    given = os.environ.get("RECKONER_VAR")
+    if given:
+        return Path(given).resolve()
+    if (PROJECT_ROOT / "manage.py").exists():
+        return (PROJECT_ROOT / "var").resolve()
+    return platformdirs.user_data_path("reckoner", appauthor=False).resolve()
+
+
+def find_assets(name: str) -> Path:
+    """The folder "templates" or "static": inside the package where it was installed, beside it in a checkout."""
+    inside = PROJECT_ROOT / "project" / name
+    return inside if inside.is_dir() else PROJECT_ROOT / name
 
 
 @dataclass(frozen=True, slots=True)

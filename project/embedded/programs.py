@@ -14,6 +14,18 @@ Group = Literal["services", "models", "apps"]
 # Started from the lowest, stopped from the highest; a group has stopped before the next one is told to.
 PRIORITIES: dict[Group, int] = {"services": 1, "models": 5, "apps": 10}
 START_RETRIES = 20
+# Of the libraries' static files, not those of pages that we do not have.
+COLLECT = (
+    "collectstatic",
+    "--no-input",
+    "--clear",
+    "--verbosity",
+    "0",
+    "--ignore",
+    "redoc",
+    "--ignore",
+    "rest_framework",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +49,16 @@ class Program:
 class Plan:
     """What `up` starts and in which order; see `plan_instance` for the real one, tests give smaller ones.
 
-    migrate, bootstrap, demo: command lines run after the databases, after the programs, and while the instance
-    stays; None leaves that step out. resumes: the bootstrap takes `--resume clean|crashed`. ready_url must answer 200
-    before the bootstrap. environment is added to everybody's.
+    migrate, collect, bootstrap, demo: command lines run after the databases, when static files have changed, after the
+    programs, and while the instance stays; None leaves that step out. resumes: the bootstrap takes `--resume
+    clean|crashed`. ready_url must answer 200 before the bootstrap. environment is added to everybody's.
     """
 
     url: str
     programs: tuple[Program, ...]
     ready_url: str | None = None
     migrate: tuple[str, ...] | None = None
+    collect: tuple[str, ...] | None = None
     bootstrap: tuple[str, ...] | None = None
     demo: tuple[str, ...] | None = None
     environment: dict[str, str] = field(default_factory=dict)
@@ -57,21 +70,26 @@ def plan_instance(layout: Layout, *, host: str, port: int, model_port: int | Non
     reachable = "127.0.0.1" if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
     url = f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{port}"
     bootstrap = _manage("bootstrap") if with_demo else _manage("bootstrap", "--no-demo")
+    own_copies = not (os.environ.get("RECKONER_STATIC_FINDERS") or os.environ.get("RECKONER_DEBUG"))
+    environment = {"RECKONER_STATIC_FINDERS": "0"} if own_copies else {}
+    if model_port is not None:
+        environment["RECKONER_MODEL_SERVER_URL"] = f"http://127.0.0.1:{model_port}"
     demo = _manage("demo", "wait", *(["--json"] if once else [])) if with_demo or once else None
     return Plan(
         url=url,
         programs=tuple(_list_programs(layout, host, port, model_port)),
         ready_url=f"{url}/readyz",
         migrate=_manage("migrate", "--no-input"),
+        collect=_manage(*COLLECT) if own_copies else None,
         bootstrap=bootstrap,
         demo=demo,
         resumes=True,
-        environment={} if model_port is None else {"RECKONER_MODEL_SERVER_URL": f"http://127.0.0.1:{model_port}"},
+        environment=environment,
     )
 
 
 def _manage(*arguments: str) -> tuple[str, ...]:
-    return (sys.executable, str(PROJECT_ROOT / "manage.py"), *arguments)
+    return (sys.executable, "-m", "project", *arguments)
 
 
 def _list_programs(layout: Layout, host: str, port: int, model_port: int | None) -> list[Program]:

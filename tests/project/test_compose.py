@@ -235,8 +235,7 @@ def programs() -> dict[str, Program]:
 
 
 def in_container(command: tuple[str, ...]) -> list[str]:
-    renamed = {sys.executable: "python", str(PROJECT_ROOT / "manage.py"): "manage.py"}
-    return [renamed.get(word, word) for word in command]
+    return ["python" if word == sys.executable else word for word in command]
 
 
 @pytest.mark.parametrize("name", sorted({*PROGRAMS, "trainer-gpu", "model-server-gpu"}))

@@ -78,7 +78,8 @@ def test_the_configuration_keeps_every_word_of_a_command_line(tmp_path):
         render_config(Layout(tmp_path), tmp_path / "s", [Program("bad", ("a", "b\nc"))])
 
 
-def test_the_plan_leaves_out_what_is_given_or_not_wanted(tmp_path):
+def test_the_plan_leaves_out_what_is_given_or_not_wanted(tmp_path, monkeypatch):
+    monkeypatch.delenv("RECKONER_STATIC_FINDERS", raising=False)
     full = plan_instance(Layout(tmp_path), host="0.0.0.0", port=8000, model_port=8100, with_demo=True, once=True)
     names = [program.name for program in full.programs]
     assert names == ["web", "worker", "trainer", "beat", "modelserver"]
@@ -87,4 +88,8 @@ def test_the_plan_leaves_out_what_is_given_or_not_wanted(tmp_path):
     bare = plan_instance(Layout(tmp_path), host="::1", port=8000, model_port=None, with_demo=False, once=False)
     assert [program.name for program in bare.programs] == names[:-1]
     assert bare.url == "http://[::1]:8000"
-    assert bare.demo is None and bare.bootstrap[-1] == "--no-demo" and bare.environment == {}
+    assert bare.demo is None and bare.bootstrap[-1] == "--no-demo"
+    assert bare.environment == {"RECKONER_STATIC_FINDERS": "0"} and "collectstatic" in bare.collect
+    monkeypatch.setenv("RECKONER_STATIC_FINDERS", "1")
+    own = plan_instance(Layout(tmp_path), host="::1", port=8000, model_port=None, with_demo=False, once=False)
+    assert own.environment == {} and own.collect is None

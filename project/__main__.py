@@ -1,0 +1,15 @@
+"""Django's command line; every path that the pages have is also a command here. `manage.py` and `reckoner` call it."""
+
+import os
+import sys
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()
