@@ -21,12 +21,14 @@ Handler = Callable[["JobContext"], dict[str, Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`on_end` is told, inside the ending transaction, that a job of this kind ended without success."""
+    """`on_end` is told, inside the ending transaction, that a job of this kind ended without success. `kept`: its jobs
+    are never removed."""
 
     name: str
     handler: Handler
     queue: str
     on_end: Callable[[Any], None] | None
+    kept: bool = False
 
 
 _KINDS: dict[str, Kind] = {}
@@ -44,14 +46,14 @@ def _load_tasks() -> None:
 
 
 def job_kind(
-    name: str, *, queue: str = "default", on_end: Callable[[Any], None] | None = None
+    name: str, *, queue: str = "default", on_end: Callable[[Any], None] | None = None, kept: bool = False
 ) -> Callable[[Handler], Handler]:
     """Decorator. The handler takes a JobContext and returns the job's result (a JSON object or None)."""
 
     def register(handler: Handler) -> Handler:
         if name in _KINDS:
             raise ValueError(f"job kind {name} is registered twice")
-        _KINDS[name] = Kind(name, handler, queue, on_end)
+        _KINDS[name] = Kind(name, handler, queue, on_end, kept)
         return handler
 
     return register

@@ -6,12 +6,14 @@ Written to a temporary folder, synced, then renamed; a reader that finds a diges
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,6 +131,24 @@ def remove_folder(digest: str) -> bool:
     _sync(folder.parent)
     shutil.rmtree(going)
     return True
+
+
+def remove_incoming(before: dt.datetime) -> Iterator[int]:
+    """Folders that a killed writer or remover left, in which nothing has changed since then; yields how many."""
+    incoming = store_root() / "incoming"
+    for folder in incoming.iterdir() if incoming.is_dir() else ():
+        changed = [_changed_at(place) for place in (folder, *folder.rglob("*"))]
+        if max(changed) < before.timestamp():
+            shutil.rmtree(folder, ignore_errors=True)
+            yield 1
+
+
+def _changed_at(place: Path) -> float:
+    try:
+        found = place.stat()
+    except FileNotFoundError:  # whoever works here is at it
+        return time.time()
+    return max(found.st_mtime, found.st_ctime)  # a rename changes the latter alone
 
 
 def verify_artifact(digest: str) -> dict[str, Any]:

@@ -26,5 +26,6 @@ def schedule(sender: Celery, **_: object) -> None:
         "nightly-rewards": {"task": "decisions.queue_nightly_rewards", "schedule": crontab(minute=0)},
         "tidy": {"task": "workspaces.tidy", "schedule": crontab(minute=20)},
         "partitions": {"task": "decisions.queue_partitions", "schedule": crontab(minute=10)},
+        "removal": {"task": "project.queue_removal", "schedule": crontab(minute=40)},
         "retention": {"task": "decisions.queue_retention", "schedule": crontab(minute=30)},
     }

@@ -3,10 +3,12 @@
 from django.urls import path
 
 from project import connect_views, views
+from project.upkeep import views as upkeep_views
 
 urlpatterns = [
     path("", views.overview, name="overview"),
     path("loop", views.loop, name="loop"),
+    path("disk", upkeep_views.disk, name="disk"),
     path("connect", connect_views.connect, name="connect"),
     path("connect/keys", connect_views.key_make, name="key-make"),
     path("connect/keys/<uuid:pk>", connect_views.key_made, name="key-made"),

@@ -292,6 +292,13 @@ OUTCOME_SECONDS = float(env("RECKONER_OUTCOME_SECONDS", "60"))
 REWARDS_HOUR_UTC = int(env("RECKONER_REWARDS_HOUR_UTC", "2"))
 # Whole months that the ledger keeps besides the running one; 0: everything stays.
 KEEP_MONTHS = int(env("RECKONER_KEEP_MONTHS", "0"))
+# How many days things stay that nobody needs for ever (project/upkeep/lifetimes.py); 0: for ever all the same.
+KEEP_JOB_DAYS = float(env("RECKONER_KEEP_JOB_DAYS", "14"))
+KEEP_DEAD_JOB_DAYS = float(env("RECKONER_KEEP_DEAD_JOB_DAYS", "90"))
+KEEP_HINT_DAYS = float(env("RECKONER_KEEP_HINT_DAYS", "1"))
+KEEP_RUN_EVENT_DAYS = float(env("RECKONER_KEEP_RUN_EVENT_DAYS", "90"))
+KEEP_RUN_FILE_DAYS = float(env("RECKONER_KEEP_RUN_FILE_DAYS", "7"))
+KEEP_INCOMING_DAYS = float(env("RECKONER_KEEP_INCOMING_DAYS", "1"))
 
 ARTIFACTS = env("RECKONER_ARTIFACTS", str(VAR / "artifacts"))
 RUNS = Path(env("RECKONER_RUNS", str(VAR / "runs")))

@@ -1,8 +1,19 @@
-"""Job kinds that need every floor."""
+"""Job kinds that need every floor, and what beat asks for."""
 
 from __future__ import annotations
 
-from jobs.registry import job_kind
-from project.demo.loop import KIND, run_demo_loop
+from celery import shared_task
 
-job_kind(KIND)(run_demo_loop)
+from jobs.registry import job_kind
+from jobs.services import enqueue_daily
+from project.demo.loop import KIND, run_demo_loop
+from project.upkeep.lifetimes import REMOVE_EXPIRED, remove_in_job
+
+# Kept: whoever starts the demo looks whether there ever was one.
+job_kind(KIND, kept=True)(run_demo_loop)
+job_kind(REMOVE_EXPIRED)(remove_in_job)
+
+
+@shared_task(name="project.queue_removal")
+def queue_removal() -> None:
+    enqueue_daily(kind=REMOVE_EXPIRED, hour=4)

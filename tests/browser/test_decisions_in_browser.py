@@ -224,6 +224,7 @@ def test_every_page_of_deciding_fits_and_is_accessible(
         user=admin, workspace=WorkspaceFactory(name="Northwind Support", slug="northwind"), role="labeller"
     )
     show("person-choose", "/")
+    show("disk", page("disk", workspace))
     show("person-password", "/change-password")
     show("error-404", "/w/nowhere/")
     show("error-refused", page("decisions", workspace, "?verdict=splendid"))

@@ -1,0 +1,1 @@
+"""How long things are kept, and what takes how much room: the daily job, the commands, the page."""

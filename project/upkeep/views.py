@@ -1,0 +1,45 @@
+"""The page that says what takes how much room."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from django.core.cache import caches
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.template.defaultfilters import filesizeformat
+from django.views.decorators.http import require_safe
+
+from project.upkeep.disk import DiskUsage, measure_disk
+from project.upkeep.lifetimes import LIVES
+from workspaces.models import Role
+from workspaces.pages import PageRequest, workspace_page
+
+MOST_TABLES = 12
+# Walking a large store takes seconds: a reload within this time shows the same figures.
+KEEP_SECONDS = 60
+
+
+@require_safe
+@workspace_page(role=Role.ADMIN)
+def disk(request: PageRequest) -> HttpResponse:
+    usage = cast(DiskUsage, caches["process"].get_or_set("disk-usage", measure_disk, KEEP_SECONDS))
+    of_disk = _share(usage.used_bytes / usage.size_bytes)
+    shares = [(use, use.bytes / max(usage.used_bytes, 1)) for use in usage.kinds]
+    return render(
+        request,
+        "project/disk.html",
+        {
+            "usage": usage,
+            "used_says": f"{of_disk} of a disk of {filesizeformat(usage.size_bytes)}",
+            "database_says": f"{len(usage.tables)} tables",
+            "free_says": "for this instance and whatever else is on the disk",
+            "kinds": [(use, share, _share(share)) for use, share in shares if use.bytes],
+            "tables": usage.tables[:MOST_TABLES],
+            "lives": LIVES,
+        },
+    )
+
+
+def _share(share: float) -> str:
+    return "<1%" if 0 < share < 0.01 else f"{share:.0%}"
