@@ -27,6 +27,7 @@ from project.embedded.testing import SESSION
 from tests.api_client import ApiMaker
 from tests.engine_task import base_version, tiny_run
 from tests.template_database import ensure_template
+from tests.warm import stand_in
 from tools import factories
 
 __all__ = ["base_version", "tiny_run"]
@@ -48,6 +49,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     folder = settings_test.SESSION_VAR
     if folder.name.startswith("reckoner-test-") and folder.parent == Path(tempfile.gettempdir()):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_engine() -> None:
+    """Engines and model servers start by fork, from a process that has imported torch: see tests/warm.py."""
+    from tools import model_server
+    from training import launcher
+
+    folder = Path(os.environ["RECKONER_VAR"])
+    launcher.ENGINE = stand_in(folder, "training.engine")
+    model_server.SERVER = stand_in(folder, "training.engine.server")
 
 
 @pytest.fixture(scope="session")

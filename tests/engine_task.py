@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from models_registry.models import ModelVersion
 from models_registry.services import NewVersion, register_version, store_artifact
 from tools.factories import OPTIONS
-from training.launcher import engine_environment
+from training import launcher
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = {
@@ -46,7 +45,7 @@ def labelled(count: int, seed: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_run(tmp_path_factory: pytest.TempPathFactory, warm_engine: None) -> Path:
     """A finished run folder: attempts/1 holds a model that has learned the task a little."""
     folder = tmp_path_factory.mktemp("tiny") / "run"
     (folder / "data").mkdir(parents=True)
@@ -61,10 +60,10 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "spec.json").write_text(json.dumps(spec))
     subprocess.run(
-        [sys.executable, "-m", "training.engine", str(folder), "--attempt", "1"],
+        [*launcher.ENGINE, str(folder), "--attempt", "1"],
         cwd=ROOT,
         check=True,
-        env=engine_environment(),
+        env=launcher.engine_environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
     )

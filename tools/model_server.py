@@ -16,6 +16,7 @@ import httpx
 
 ROOT = Path(__file__).resolve().parents[1]
 START_TRIES = 900
+SERVER: tuple[str, ...] = (sys.executable, "-m", "training.engine.server")
 
 
 @contextlib.contextmanager
@@ -25,7 +26,7 @@ def running_model_server(artifacts: Path, token: str) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "training.engine.server", "--port", str(port), "--artifacts", str(artifacts)]
+    command = [*SERVER, "--port", str(port), "--artifacts", str(artifacts)]
     process = subprocess.Popen(
         [*command, "--threads", "1"],
         cwd=ROOT,

@@ -28,6 +28,7 @@ from training.errors import EngineFailed
 
 logger = structlog.get_logger(__name__)
 
+ENGINE: tuple[str, ...] = (sys.executable, "-m", "training.engine")
 POLL_SECONDS = 0.25
 CANCEL_CHECK_SECONDS = 1.0
 LAST_WORDS = 2000
@@ -126,7 +127,7 @@ def run_engine(context: JobContext, run_dir: Path, *, sink: EventSink) -> Finish
 def _engine_process(run_dir: Path, attempt: int, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """The process in a group of its own; whatever happens here, it is gone afterwards."""
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and module, no shell
-        [sys.executable, "-m", "training.engine", str(run_dir), "--attempt", str(attempt), "--supervised"],
+        [*ENGINE, str(run_dir), "--attempt", str(attempt), "--supervised"],
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=subprocess.STDOUT,
