@@ -209,6 +209,8 @@ LARGEST_BODY = 33 * 1024 * 1024
 SLOW_CLIENT_SECONDS = float(env("RECKONER_SLOW_CLIENT_SECONDS", "30"))
 
 # How long the answer to an Idempotency-Key is kept.
+# A claim that was not answered for so long was a killed process's: longer than two looks at the model server.
+IDEMPOTENCY_CLAIM_SECONDS = 20.0 + 2 * float(env("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS", "20"))
 IDEMPOTENCY_HOURS = float(env("RECKONER_IDEMPOTENCY_HOURS", "24"))
 # 0: no limit. Counted for all web processes together (workspaces.throttling).
 KEY_REQUESTS_A_MINUTE = int(env("RECKONER_KEY_REQUESTS_A_MINUTE", "30000"))

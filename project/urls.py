@@ -13,7 +13,7 @@ api_v1: list[URLPattern | URLResolver] = [
 ]
 workspace_pages = [
     path("", include(urls))
-    for urls in ("project.page_urls", "decisions.pages.urls", "training.page_urls", "models_registry.page_urls")
+    for urls in ("project.page_urls", "decisions.pages.urls", "training.page_urls", "project.registry.urls")
 ]
 
 # Tried in this order: what an app asks for all day first.

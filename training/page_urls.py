@@ -1,8 +1,8 @@
-"""The training floor's pages under /w/<workspace>/. Models and versions stand here: their pages show evaluations."""
+"""The training floor's pages under /w/<workspace>/."""
 
 from django.urls import path
 
-from training import erasure_views, version_views, views
+from training import erasure_views, views
 from training.rehearsal import views as rehearsals
 
 urlpatterns = [
@@ -14,10 +14,6 @@ urlpatterns = [
     path("runs/<uuid:pk>/curves", views.run_curves, name="run-curves"),
     path("runs/<uuid:pk>/predictions", views.run_predictions, name="run-predictions"),
     path("runs/<uuid:pk>/cancel", views.run_cancel, name="run-cancel"),
-    path("models/", version_views.model_list, name="models"),
-    path("models/versions/<uuid:pk>", version_views.version_detail, name="version"),
-    path("models/versions/<uuid:pk>/exports", version_views.version_exports, name="version-exports"),
-    path("models/versions/<uuid:pk>/export", version_views.version_export, name="version-export"),
     path("erasures/", erasure_views.erasure_list, name="erasures"),
     path("rehearsals/", rehearsals.rehearsal_list, name="rehearsals"),
     path("rehearsals/new", rehearsals.rehearsal_start, name="rehearsal-start"),

@@ -3,6 +3,10 @@
 One middleware for every POST of the API, so that no endpoint can forget it. The answer is written in the transaction of
 its effect: a process that is killed in between leaves neither, and the repeat does the work. An advisory lock of that
 transaction says that the first request is still in flight; it goes with its holder, however that ends.
+
+A view that waits for a model (`calls_out`) must not keep a transaction open meanwhile. Its request claims the key in a
+transaction of its own, and makes its rows under ids that follow from the claim (`made_id`): whatever is killed in
+between, a repeat makes the same ids, finds what is there, and answers that. So a claim keeps no answer.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import re
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +33,7 @@ from xxhash import xxh3_128
 from workspaces.actors import Actor
 from workspaces.api_errors import json_error
 from workspaces.errors import FieldFault, InFlight, InvalidInput, KeyReused, ReckonerError, Unavailable
-from workspaces.ids import uuid7
+from workspaces.ids import uuid7, uuid7_of, uuid7_time
 from workspaces.models import KeptAnswer
 from workspaces.parsing import MAX_BATCH
 from workspaces.starting_over import starting_over
@@ -36,6 +41,8 @@ from workspaces.starting_over import starting_over
 logger = structlog.get_logger(__name__)
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
+IN_FLIGHT = "The first request with this Idempotency-Key is still being answered; ask again."
+CLAIMED = 102
 USABLE = re.compile(r"^[\x21-\x7e]{1,255}$")
 
 
@@ -60,7 +67,13 @@ class IdempotencyMiddleware:
             actor = _authenticate(request, view.view_class.authentication_classes)  # type: ignore[attr-defined]
             if actor is None or int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BATCH:
                 return None
-            return starting_over(lambda: _answer_once(request, actor, key, lambda: view(request, *args, **kwargs)))
+
+            def ask() -> Any:
+                return view(request, *args, **kwargs)
+
+            if getattr(view.view_class, "calls_out", False):  # type: ignore[attr-defined]
+                return _answer_claimed(request, actor, key, ask)
+            return starting_over(lambda: _answer_once(request, actor, key, ask))
         except ReckonerError as error:
             return json_error(request, error)
         except (OperationalError, InterfaceError):
@@ -96,8 +109,52 @@ def _answer_once(request: HttpRequest, actor: Actor, key: str, ask: Callable[[],
         if 200 <= response.status_code < 300:
             if connection.needs_rollback:
                 raise DatabaseError("the view answered, but its transaction had failed")
-            _keep(response, actor, key, digest)
+            # A view whose answer holds what is shown once says what may be kept instead.
+            body = getattr(response, "kept_content", None) or response.content
+            kind = response.headers.get("Content-Type", "application/json")
+            _keep(actor, key, _Kept(uuid7(), digest, response.status_code, kind, body, timezone.now()))
         return response
+
+
+def _answer_claimed(request: HttpRequest, actor: Actor, key: str, ask: Callable[[], Any]) -> HttpResponse:
+    """Raises InFlight, KeyReused."""
+    digest, claim_time = _request_hash(request), dt.timedelta(seconds=settings.IDEMPOTENCY_CLAIM_SECONDS)
+    with transaction.atomic():
+        kept, now = _lock(actor, key), timezone.now()
+        if kept is None:
+            claim = uuid7()
+            _keep(actor, key, _Kept(claim, digest, CLAIMED, "application/json", b"", now))
+        elif kept.request_hash != digest or kept.body:
+            return _replay(kept, digest)
+        elif kept.status == CLAIMED and now - kept.created_at < claim_time:
+            raise InFlight(IN_FLIGHT)
+        else:
+            claim = kept.id
+            if kept.status == CLAIMED:  # its holder was killed, or could not answer
+                KeptAnswer.objects.filter(id=claim).update(created_at=now)
+    request.idempotency_claim = claim  # type: ignore[attr-defined]
+    status = 500
+    try:
+        response: HttpResponse = ask()
+        status = response.status_code
+    finally:
+        held = KeptAnswer.objects.filter(id=claim, status=CLAIMED)
+        if 200 <= status < 300:
+            held.update(status=status)
+        elif status < 500 and kept is None:
+            held.delete()  # a refusal of the first request: nothing was done
+        else:
+            held.update(created_at=timezone.now() - claim_time)  # what it did, if anything, a repeat finds
+    if kept is not None and kept.status != CLAIMED and status < 300:
+        response[REPLAYED] = "true"
+    return response
+
+
+def made_id(claim: uuid.UUID, number: int) -> uuid.UUID:
+    """The id of the `number`-th thing that a claimed request makes: the same in every repeat."""
+    moment = uuid7_time(claim)
+    assert moment is not None
+    return uuid7_of(moment, claim.bytes + number.to_bytes(4, "big"))
 
 
 def keeping() -> dt.timedelta:
@@ -116,7 +173,7 @@ def _request_hash(request: HttpRequest) -> bytes:
 # whoever gets the lock after it.
 _LOCK = """
 SELECT pg_try_advisory_xact_lock(%s);
-SELECT request_hash, status, content_type, body FROM workspaces_keptanswer
+SELECT id, request_hash, status, content_type, body, created_at FROM workspaces_keptanswer
  WHERE workspace_id = %s AND sender = %s AND key = %s AND created_at > %s
 """
 # What is there under this key was kept for long enough and is not swept yet.
@@ -131,10 +188,12 @@ ON CONFLICT (workspace_id, sender, key) DO UPDATE
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
+    id: uuid.UUID
     request_hash: bytes
     status: int
     content_type: str
     body: bytes
+    created_at: dt.datetime
 
 
 def _lock(actor: Actor, key: str) -> _Kept | None:
@@ -147,10 +206,10 @@ def _lock(actor: Actor, key: str) -> _Kept | None:
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [number, actor.workspace.id, actor.name, key, timezone.now() - keeping()])
         if not cursor.fetchone()[0]:
-            raise InFlight("The first request with this Idempotency-Key is still being answered; ask again.")
+            raise InFlight(IN_FLIGHT)
         cursor.nextset()
         row = cursor.fetchone()
-    return None if row is None else _Kept(bytes(row[0]), row[1], row[2], bytes(row[3]))
+    return None if row is None else _Kept(row[0], bytes(row[1]), row[2], row[3], bytes(row[4]), row[5])
 
 
 def _replay(kept: _Kept, digest: bytes) -> HttpResponse:
@@ -161,11 +220,9 @@ def _replay(kept: _Kept, digest: bytes) -> HttpResponse:
     return response
 
 
-def _keep(response: Any, actor: Actor, key: str, digest: bytes) -> None:
-    # A view whose answer holds what is shown once says what may be kept instead.
-    body = getattr(response, "kept_content", None) or response.content
-    kind = response.headers.get("Content-Type", "application/json")
-    values = [uuid7(), actor.workspace.id, actor.name, key, digest, response.status_code, kind, body, timezone.now()]
+def _keep(actor: Actor, key: str, kept: _Kept) -> None:
+    told = [kept.request_hash, kept.status, kept.content_type, kept.body, kept.created_at]
+    values = [kept.id, actor.workspace.id, actor.name, key, *told]
     # Bound by the server: an answer for a thousand items inside the statement's text would be read letter by letter.
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
         cursor.execute(_KEEP, values)

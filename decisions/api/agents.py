@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
@@ -19,6 +20,7 @@ from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Agent
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.idempotency import made_id
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import RawBatchParser, raw_body
@@ -64,6 +66,7 @@ class Decide(APIView):
 
     scopes = {"POST": Scope.ROUTE_READ}
     parser_classes = [RawBatchParser]
+    calls_out = True  # no transaction is open while the model server answers (workspaces.idempotency)
 
     @extend_schema(
         operation_id="decide",
@@ -83,6 +86,13 @@ class Decide(APIView):
             )
         if len(batch.items) > MAX_DECIDE:
             raise InvalidInput(f"{len(batch.items)} items in one call; at most {MAX_DECIDE} are decided at once.")
-        answers = decide(by=acting(request), agent=slug, items=[item for _, item in batch.items])
+        items = [item for _, item in batch.items]
+        claim = getattr(request._request, "idempotency_claim", None)
+        if claim is not None:
+            items = [
+                msgspec.structs.replace(item, id=made_id(claim, number)) if item.id is msgspec.UNSET else item
+                for number, item in enumerate(items)
+            ]
+        answers = decide(by=acting(request), agent=slug, items=items)
         plain = [as_plain(answer) for answer in answers]
         return Response(plain[0] if batch.single else {"answers": plain}, status=201)

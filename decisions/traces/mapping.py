@@ -11,7 +11,7 @@ import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decisions.traces import names
@@ -127,6 +127,12 @@ def read_span(span: Span) -> Told:
             if (count := _count(names.first(given, name))) is not None
         },
     )
+
+
+def told_of(told: Told, span: Span, agent: str) -> Told:
+    """The same of another agent, which the span does not name itself."""
+    decisions = tuple(_decisions(span, told.step.kind, agent)) if told.decisions else ()
+    return replace(told, agent=agent, decisions=decisions)
 
 
 def slug_of(name: Any) -> str:

@@ -30,7 +30,8 @@ from decisions.ingest.steps import STEP_TABLE
 from decisions.ingest.writer import Row, columns_of, write_within
 from decisions.models import ActionSpaceKind, Agent, Decision, Episode, Step
 from decisions.models.tombstones import ERASED_HASH
-from decisions.traces.mapping import DecisionTold, Told, read_span, tells
+from decisions.traces.above import Key, find_above, find_roots, move_to_roots, service_of
+from decisions.traces.mapping import DecisionTold, Told, read_span, tells, told_of
 from decisions.traces.messages import answered, asked
 from decisions.traces.otlp import Refusal
 from decisions.traces.spans import Span, fault_of_span
@@ -54,10 +55,11 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A span that is to be written."""
+    """A span that is to be written. `service` is whose it is where nothing above it names an agent."""
 
     told: Told
     digest: bytes
+    service: str
     decision: uuid.UUID | None = None
     without_arguments: bool = False
 
@@ -82,12 +84,14 @@ def record_spans(*, by: Actor, spans: Sequence[Span]) -> Recorded:
     refused += [_unusable(one) for one in ready if one.told.step.id in written.foreign]
     _record_feedback(by, ready, episodes, warnings)
     _refresh_episodes(by, ready, episodes, rooms)
+    _move_to_roots(by, ready, episodes, rooms, now)
     return Recorded(tuple(refused), tuple(warnings))
 
 
 def _read(by: Actor, spans: Sequence[Span], now: dt.datetime, refused: list[Refusal]) -> list[_Ready]:
     """Spans that are new, once each."""
     found: dict[uuid.UUID, _Ready] = {}
+    sent: dict[uuid.UUID, Span] = {}
     for span in spans:
         if fault := fault_of_span(span):
             refused.append(Refusal(span.span_id, fault))
@@ -96,7 +100,8 @@ def _read(by: Actor, spans: Sequence[Span], now: dt.datetime, refused: list[Refu
             if faults := check_id(told.step.id, now):
                 refused.append(Refusal(span.span_id, f"its start is out of range: {faults[0].expected}"))
                 continue
-            one = _Ready(told, content_hash(told))
+            one = _Ready(told, content_hash(told), service_of(span))
+            sent.setdefault(told.step.id, span)
             if found.setdefault(told.step.id, one).digest != one.digest:
                 refused.append(_conflict(one))
     known = Step.objects.filter(id__in=found).values_list("id", "workspace_id", "content_hash")
@@ -108,7 +113,38 @@ def _read(by: Actor, spans: Sequence[Span], now: dt.datetime, refused: list[Refu
             refused.append(_unusable(one))
         elif bytes(digest) != one.digest:
             refused.append(_conflict(one))
-    return list(found.values())
+    return _give_agents(by, found, sent, find_above(spans))
+
+
+def _give_agents(
+    by: Actor, found: Mapping[uuid.UUID, _Ready], sent: Mapping[uuid.UUID, Span], above: Mapping[Key, str]
+) -> list[_Ready]:
+    """Each of the agent that it names, or that what lies above it names, here or as it was recorded before."""
+    agents = {step_id: above[one.told.trace, one.told.step.external_id] for step_id, one in found.items()}
+    roots = find_roots(by, {found[step_id].told.trace for step_id, agent in agents.items() if not agent})
+    ready = []
+    for step_id, one in found.items():
+        agent = agents[step_id] or roots.get(one.told.trace, one.service)
+        same = agent == one.told.agent
+        ready.append(one if same else replace(one, told=told_of(one.told, sent[step_id], agent)))
+    return ready
+
+
+def _move_to_roots(
+    by: Actor,
+    ready: Sequence[_Ready],
+    episodes: Mapping[str, uuid.UUID],
+    rooms: Mapping[str, AgentRoom],
+    now: dt.datetime,
+) -> None:
+    """What was recorded of these traces before their roots were. The episodes are locked: a root or its child comes
+    second, and whichever does moves the child."""
+    roots = find_roots(by, {one.told.trace for one in ready})
+    services = {(one.told.trace, one.service) for one in ready}
+    moves = [(episodes[trace], service, roots[trace]) for trace, service in sorted(services) if trace in roots]
+    moves = [move for move in moves if move[1] != move[2]]
+    missing = {slug for _, *slugs in moves for slug in slugs} - rooms.keys()
+    move_to_roots(by, moves, {**rooms, **(find_agents(by, missing) if missing else {})}, now)
 
 
 def _conflict(one: _Ready) -> Refusal:

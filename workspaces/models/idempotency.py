@@ -9,7 +9,8 @@ from workspaces.models.workspace import WorkspaceOwned
 
 
 class KeptAnswer(WorkspaceOwned):
-    """The answer to the first request that a sender made under `key`, written in the transaction of its effect.
+    """The answer to the first request that a sender made under `key`, written in the transaction of its effect; or, of
+    a request that waits for a model, the claim of the key (102), which becomes its status and keeps no body.
 
     `sender` is an API key's or a person's name; `request_hash` is over method, path, query and body. After a person's
     erasure some are refusals (`workspaces.erasure`), so that the request still does nothing twice.
@@ -30,8 +31,8 @@ class KeptAnswer(WorkspaceOwned):
         constraints = [
             models.UniqueConstraint(fields=["workspace", "sender", "key"], name="kept_answer_once"),
             models.CheckConstraint(
-                condition=models.Q(status__gte=200, status__lt=300) | models.Q(status=410),
-                name="kept_answer_success_or_erased",
+                condition=models.Q(status__gte=200, status__lt=300) | models.Q(status__in=[102, 410]),
+                name="kept_answer_success_claim_or_erased",
             ),
         ]
         indexes = [models.Index(fields=["created_at"], name="kept_answer_age")]

@@ -16,7 +16,7 @@ from decisions.models import Agent, Decision, Episode, Feedback, Step
 from decisions.traces.recording import record_spans
 from tests.decisions.conftest import in_another_connection, wait_for_a_waiter
 from tests.decisions.traces.spans_made import NEW_GENAI, TRACE, make_span
-from tools.factories import OPTIONS
+from tools.factories import OPTIONS, RewardFactory
 from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db
@@ -73,6 +73,7 @@ def test_any_order_and_any_pieces_tell_the_same(exporter: Any) -> None:
     expected = told()
     assert expected["episode"] == ("find me a folder", "travel it is", "monday", "ann", 2)
     assert expected["agent"] == "concierge"
+    assert {slug for _, slug, _, _ in expected["decisions"]} == {"concierge"}  # their spans name no agent
     for number, order in enumerate(itertools.permutations(spans)):
         if number % 17:
             continue  # eight of the orders
@@ -85,6 +86,41 @@ def test_any_order_and_any_pieces_tell_the_same(exporter: Any) -> None:
             **expected,
             "decisions": [row[:3] for row in expected["decisions"]],
         }
+
+
+def test_a_span_is_the_nearest_agent_s_above_it(exporter: Any, agent: Any) -> None:
+    """FILER, whose actions are options, works inside of the concierge; a span of no agent lies between."""
+    filed = json.dumps([{"role": "assistant", "content": OPTIONS[0]}])
+    inner = {**NEW_GENAI["attributes"], "gen_ai.output.messages": filed}
+    spans = [
+        make_span(1, seconds=9, attributes=ROOT),
+        make_span(2, start=1, parent=1, attributes={"openinference.span.kind": "AGENT", "agent.name": "Filer"}),
+        make_span(3, start=2, parent=2, attributes={"http.method": "POST"}),
+        make_span(4, start=3, parent=3, attributes=inner),
+        make_span(5, start=4, parent=1, **NEW_GENAI),
+    ]
+    circle = [make_span(6, start=5, parent=7, **NEW_GENAI), make_span(7, start=6, parent=6, **NEW_GENAI)]
+    exporter.send(*reversed(spans), *circle)
+    exporter.send(make_span(8, start=7, parent=1, **NEW_GENAI))
+    decisions = Decision.objects.order_by("id").values_list("agent__slug", "action")
+    assert list(decisions) == [("filer", OPTIONS[0]), *[("concierge", "travel")] * 4]
+    assert not Agent.objects.filter(slug="notes-app").exists()
+
+
+def test_what_came_before_its_root_moves_to_the_root_s_agent_until_it_is_rewarded(
+    exporter: Any, agent: Any, workspace: Any
+) -> None:
+    other = {**NEW_GENAI["attributes"], "gen_ai.output.messages": '[{"role": "assistant", "content": "gardening"}]'}
+    exporter.send(make_span(2, start=0.1, parent=1, **NEW_GENAI))
+    exporter.send(make_span(3, start=0.2, parent=1, attributes=other), make_span(4, start=0.3, parent=1, **NEW_GENAI))
+    fits, foreign, rewarded = Decision.objects.order_by("id")
+    RewardFactory(decision=rewarded)
+    exporter.send(make_span(5, trace=f"{5:032x}", **NEW_GENAI))  # of another trace
+    exporter.send(make_span(1, seconds=2, attributes={**ROOT, "agent.name": "filer"}))
+    by_agent = {row.id: (row.agent.slug, row.agent_version.agent.slug, row.options) for row in Decision.objects.all()}
+    assert by_agent.pop(fits.id) == ("filer", "filer", list(OPTIONS))
+    assert set(by_agent) > {foreign.id, rewarded.id}
+    assert set(map(str, by_agent.values())) == {str(("notes-app", "notes-app", None))}
 
 
 def test_the_first_word_and_the_last_where_no_agent_span_says_them(exporter: Any) -> None:

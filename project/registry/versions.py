@@ -1,4 +1,4 @@
-"""Pages of models and their versions. They stand on this floor because they show evaluations and exports."""
+"""Pages of models and their versions: what each was measured at, where it serves, its exports, and promoting one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from django.contrib import messages
 from django.db.models import Prefetch
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST, require_safe
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from decisions.models import Agent
+from models_registry.errors import BackendRefused
 from models_registry.models import Arm, Experiment, ExperimentState, GateVerdict, ModelVersion, RegisteredModel
+from models_registry.promotion import promote_version
 from training.exports import start_export
 from training.measures import find_reach, find_scores, measure_evaluation, tone_of
 from training.models import Evaluation, ExportJob, TrainingRun
@@ -59,7 +62,7 @@ def model_list(request: PageRequest) -> HttpResponse:
     )
     found = find_scores([version.id for model in models for version in model.newest])
     context = {"sheets": [_sheet(model, found) for model in models], "models": models, "versions_shown": VERSIONS}
-    return render(request, "training/models.html", context)
+    return render(request, "registry/models.html", context)
 
 
 def _sheet(model: Any, found: Mapping[uuid.UUID, Mapping[str, Any]]) -> dict[str, Any]:
@@ -133,7 +136,7 @@ def draw_versions(versions: Sequence[ModelVersion], evaluations: Sequence[Evalua
     }
 
 
-def _get_version(request: PageRequest, pk: uuid.UUID) -> ModelVersion:
+def get_version(request: PageRequest, pk: uuid.UUID) -> ModelVersion:
     version: ModelVersion | None = (
         ModelVersion.objects.for_workspace(request.workspace)
         .select_related("registered_model", "artifact", "base__registered_model", "parent__registered_model")
@@ -165,7 +168,7 @@ def _exports(version: ModelVersion) -> dict[str, Any]:
 @require_safe
 @workspace_page()
 def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    version = _get_version(request, pk)
+    version = get_version(request, pk)
     evaluation = Evaluation.objects.filter(version=version).select_related("dataset", "run").order_by("-id").first()
     experiments = list(
         Experiment.objects.filter(variants__version=version)
@@ -195,7 +198,7 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "reach": reach,
         "left": -reach,
     }
-    return render(request, "training/version.html", context)
+    return render(request, "registry/version.html", context)
 
 
 def _find_traffic(
@@ -217,13 +220,39 @@ def _find_traffic(
 @workspace_page()
 def version_exports(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """The part that htmx polls while an export is under way."""
-    context = _exports(_get_version(request, pk))
-    return render(request, "training/_exports.html", context, status=200 if context["exporting"] else STOP_POLLING)
+    context = _exports(get_version(request, pk))
+    return render(request, "registry/_exports.html", context, status=200 if context["exporting"] else STOP_POLLING)
 
 
 @require_POST
 @workspace_page(role=Role.ADMIN)
 def version_export(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    start_export(by=request.actor, version=_get_version(request, pk))
+    start_export(by=request.actor, version=get_version(request, pk))
     messages.success(request, "The export is in the queue.")
     return redirect("pages:version", request.workspace.slug, pk)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def version_promote(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """GET asks, POST makes the version champion; the audit says who did."""
+    version = get_version(request, pk)
+    back = reverse("pages:version", args=[request.workspace.slug, pk])
+    if request.method == "POST":
+        try:
+            promote_version(by=request.actor, version=version, reason=f"promoted by {request.user.email}")
+        except BackendRefused as error:
+            messages.error(request, f"{version} was not promoted: {error.message}")
+        else:
+            messages.success(request, f"{version} is the champion now.")
+        return redirect(back)
+    context = {
+        "title": f"Promote {version}?",
+        "explanation": (
+            f"{version} becomes the champion of {version.registered_model.name} and serves every unit that no "
+            "experiment holds. A running experiment of the model ends. The audit records that you decided this by hand."
+        ),
+        "action": f"Make {version} the champion",
+        "back": back,
+    }
+    return render(request, "partials/confirm.html", context)

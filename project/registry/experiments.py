@@ -17,10 +17,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 from numpy.typing import NDArray
 
-from models_registry.errors import BackendRefused
 from models_registry.evidence import UNIT_COLUMNS, RewardedUnit, run_tests
 from models_registry.experiments import count_exposures, start_experiment
-from models_registry.forms import ExperimentForm
 from models_registry.guardrails import list_guardrails
 from models_registry.models import (
     Alias,
@@ -32,10 +30,12 @@ from models_registry.models import (
     ModelVersion,
     Observation,
 )
-from models_registry.promotion import promote_version, stop_experiment
+from models_registry.promotion import stop_experiment
 from models_registry.statistics.intervals import display_band
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
-from models_registry.verdicts import Headline, list_moments, list_needs, write_headline
+from project.registry.forms import ExperimentForm
+from project.registry.verdicts import Headline, list_moments, list_needs, write_headline
+from project.registry.versions import get_version
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
@@ -49,41 +49,6 @@ CHART_POINTS = 1500
 """A chart is at most this many points wide; more are thinned, the last one stays."""
 SMALLEST_E, LARGEST_E = 1e-6, 1e12
 STATE_TONES = {"running": "info", "promoted": "ok", "rolled_back": "bad", "stopped": ""}
-
-
-def _get_version(request: PageRequest, pk: uuid.UUID) -> ModelVersion:
-    version: ModelVersion | None = (
-        ModelVersion.objects.for_workspace(request.workspace).select_related("registered_model").filter(pk=pk).first()
-    )
-    if version is None:
-        raise Http404("There is no such version.")
-    return version
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def version_promote(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """GET asks, POST makes the version champion; the audit says who did."""
-    version = _get_version(request, pk)
-    back = reverse("pages:version", args=[request.workspace.slug, pk])
-    if request.method == "POST":
-        try:
-            promote_version(by=request.actor, version=version, reason=f"promoted by {request.user.email}")
-        except BackendRefused as error:
-            messages.error(request, f"{version} was not promoted: {error.message}")
-        else:
-            messages.success(request, f"{version} is the champion now.")
-        return redirect(back)
-    context = {
-        "title": f"Promote {version}?",
-        "explanation": (
-            f"{version} becomes the champion of {version.registered_model.name} and serves every unit that no "
-            "experiment holds. A running experiment of the model ends. The audit records that you decided this by hand."
-        ),
-        "action": f"Make {version} the champion",
-        "back": back,
-    }
-    return render(request, "partials/confirm.html", context)
 
 
 def _experiments(request: PageRequest) -> QuerySet[Experiment]:
@@ -130,7 +95,7 @@ def experiment_list(request: PageRequest) -> HttpResponse:
         # Asked only where the list is empty.
         "candidates": passed.select_related("registered_model").order_by("-id").distinct()[:LOOKED_BACK],
     }
-    return render(request, "models_registry/experiments.html", context)
+    return render(request, "registry/experiments.html", context)
 
 
 def _headline(experiment: Experiment) -> Headline | None:
@@ -227,7 +192,7 @@ def _evidence(experiment: Experiment) -> dict[str, Any]:
 @require_safe
 @workspace_page()
 def experiment_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    return render(request, "models_registry/experiment.html", _evidence(_get_experiment(request, pk)))
+    return render(request, "registry/experiment.html", _evidence(_get_experiment(request, pk)))
 
 
 @require_safe
@@ -237,7 +202,7 @@ def experiment_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     experiment = _get_experiment(request, pk)
     over = experiment.state != ExperimentState.RUNNING
     status = STOP_POLLING if over else 200
-    return render(request, "models_registry/_experiment_status.html", _evidence(experiment), status=status)
+    return render(request, "registry/_experiment_status.html", _evidence(experiment), status=status)
 
 
 @require_safe
@@ -297,7 +262,7 @@ def _as_e(log_e: NDArray[np.float64]) -> NDArray[np.float64]:
 @workspace_page(role=Role.ADMIN)
 def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """GET shows the bounds with their defaults, POST starts the experiment against the champion."""
-    version = _get_version(request, pk)
+    version = get_version(request, pk)
     verdict = version.gate_verdicts.order_by("-created_at").first()
     status = 200
     form = ExperimentForm(request.POST if request.method == "POST" else None)
@@ -326,7 +291,7 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
             registered_model=version.registered_model_id, state=ExperimentState.RUNNING
         ).first(),
     }
-    return render(request, "models_registry/experiment_form.html", context, status=status)
+    return render(request, "registry/experiment_form.html", context, status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

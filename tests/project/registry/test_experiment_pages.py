@@ -17,10 +17,10 @@ from models_registry.experiments import (
     consume_observations,
     start_experiment,
 )
-from models_registry.forms import DurationField, write_duration
 from models_registry.models import Alias, Experiment, Observation
 from models_registry.services import NewVersion, register_version
 from models_registry.statistics.promotion import write_e
+from project.registry.forms import DurationField, write_duration
 from tools.factories import (
     ArtifactFactory,
     ExposureFactory,
@@ -232,7 +232,7 @@ class TestExperiments:
     def test_long_evidence_is_thinned_and_keeps_its_end(
         self, experiment: Experiment, viewer: Any, page_client: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("models_registry.views.CHART_POINTS", 4)
+        monkeypatch.setattr("project.registry.experiments.CHART_POINTS", 4)
         observe(experiment, 10)
         found = page_client(viewer).get(at("experiment-evidence", experiment)).json()
         assert found["x"] == [1, 4, 7, 10]

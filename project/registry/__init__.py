@@ -1,0 +1,1 @@
+"""The registry's pages: models, versions, experiments. They show evaluations and exports, so they need every floor."""
