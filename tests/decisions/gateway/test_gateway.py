@@ -6,11 +6,13 @@ import random
 import shutil
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from decisions.agents.services import AgentSetup, create_agent_version
 from decisions.api import examples
 from decisions.errors import IdConflict
+from decisions.gateway import decide as gateway
 from decisions.gateway.decide import decide
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
@@ -25,6 +27,7 @@ from tests.engine_task import labelled
 from tools.factories import OPTIONS
 from tools.model_server import running_model_server
 from workspaces.ids import uuid7
+from workspaces.models import KeptAnswer
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
@@ -168,6 +171,63 @@ def test_one_id_at_the_same_moment_gets_one_answer(api, agent, by, challenger, b
             assert (row.action, row.propensity) == (one["action"], one["propensity"])
     assert Decision.objects.count() == sum(range(1, 7)) + 5 * 8
     assert Exposure.objects.count() == Decision.objects.count()
+
+
+@pytest.mark.django_db(transaction=True)
+class TestAnIdempotencyKey:
+    KEY = {"Idempotency-Key": "ask-once"}
+    SENT = [{"state": {"text": "flight"}}, {"state": {"text": "doctor"}}]
+
+    @pytest.fixture
+    def ask(self, api, agent, base_version):
+        client = api("route:read")
+        return lambda sent=self.SENT: client.post("agents/filer/decide", sent, **self.KEY)
+
+    def test_no_transaction_is_open_while_the_model_answers(self, ask, monkeypatch):
+        asked = []
+
+        def spy(items):
+            asked.append((len(items), connection.in_atomic_block))
+            return score(items)
+
+        score = gateway.score
+        monkeypatch.setattr(gateway, "score", spy)
+        first, again = ask(), ask()
+        assert (first.status_code, again.status_code) == (201, 201), first.content
+        assert again.json() == first.json() and again.headers["Idempotent-Replayed"] == "true"
+        assert [one for one in asked if one[0]] == [(2, False)]
+        assert Decision.objects.count() == 2
+        assert ask(self.SENT[:1]).status_code == 422
+
+    def test_what_was_killed_in_between_is_found_by_the_repeat(self, ask, monkeypatch):
+        with monkeypatch.context() as broken:
+            broken.setattr("decisions.api.agents.as_plain", lambda answer: 1 / 0)  # after the rows were written
+            assert ask().status_code == 500
+        assert Decision.objects.count() == 2
+        KeptAnswer.objects.update(created_at=timezone.now())  # as a SIGKILL leaves it
+        held = ask()
+        assert (held.status_code, held.json()["error"]["code"]) == (409, "request_in_flight")
+        KeptAnswer.objects.update(created_at=timezone.now() - dt.timedelta(minutes=2))
+        answers = ask().json()["answers"]
+        rows = {str(row.id): row.action for row in Decision.objects.all()}
+        assert {answer["decision_id"]: answer["action"] for answer in answers} == rows and len(rows) == 2
+
+    def test_what_was_refused_or_could_not_be_answered_may_be_asked_again(self, ask, settings):
+        address = settings.MODEL_SERVER_URL
+        assert ask([{"state": {}}]).status_code == 400
+        settings.MODEL_SERVER_URL = "http://127.0.0.1:1"
+        model_server.client.cache_clear()
+        assert ask().status_code == 503
+        settings.MODEL_SERVER_URL = address
+        model_server.client.cache_clear()
+        assert ask().status_code == 201
+        assert Decision.objects.count() == 2
+
+    def test_many_at_once_have_one_effect(self, ask, at_once):
+        answers = at_once(12, ask)
+        assert {answer.status_code for answer in answers} <= {201, 409}
+        assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
+        assert Decision.objects.count() == 2
 
 
 def test_an_experiment_exposes_each_unit_once_and_keeps_it(agent, by, challenger, base_version):
