@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from decisions.agents.current import get_agent_room
+from decisions.agents.current import get_current_agent
 from models_registry.models import ModelVersion
 from training.datasets import snapshot_ledger
 from training.exports import start_export
@@ -48,7 +48,7 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
     def post(self, request: Request) -> Response:
         given = DatasetCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        room = get_agent_room(acting(request), given.validated_data["agent"])
+        room = get_current_agent(acting(request), given.validated_data["agent"])
         dataset = snapshot_ledger(by=acting(request), agent=room.agent, name=given.validated_data["name"])
         return Response(DatasetSerializer(dataset).data, status=201)
 
@@ -75,7 +75,7 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
         given = RunStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = given.validated_data
-        room = get_agent_room(acting(request), fields["agent"])
+        room = get_current_agent(acting(request), fields["agent"])
         datasets = DatasetSnapshot.objects.for_workspace(acting(request).workspace)
         versions = ModelVersion.objects.for_workspace(acting(request).workspace).select_related("artifact")
         plan = RunPlan(

@@ -17,7 +17,7 @@ from workspaces.row_cache import STAMP, RowCache
 
 
 @dataclass(frozen=True, slots=True)
-class AgentRoom:
+class CurrentAgent:
     """An agent with the version that decisions recorded now belong to, and that version's action space."""
 
     agent: Agent
@@ -40,7 +40,7 @@ def space_of(version: AgentVersion) -> Space:
     return space
 
 
-_ROOMS: RowCache[AgentRoom] = RowCache()
+_CURRENT: RowCache[CurrentAgent] = RowCache()
 NEWEST_VERSIONS = f"""
 SELECT a.slug, a.id, v.id, {STAMP.format("a")}
   FROM decisions_agent a
@@ -49,43 +49,43 @@ SELECT a.slug, a.id, v.id, {STAMP.format("a")}
 """  # noqa: S608 - names of our own
 
 
-def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, AgentRoom]:
+def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, CurrentAgent]:
     """Unknown ones are left out. No query for those that this process knows, where a key let the request in: an agent
     that changes moves the row of its workspace (a trigger), whose stamp has been read. Else one query for any number of
     slugs, and two more for those that are new to this process or have changed."""
     workspace = by.workspace
     if workspace.stamp is None:
         return _ask_for_agents(workspace, list(slugs))
-    known = {slug: _ROOMS.find((workspace.id, slug), workspace.stamp) for slug in slugs}
-    found = {slug: room for slug, room in known.items() if room is not None}
+    known = {slug: _CURRENT.find((workspace.id, slug), workspace.stamp) for slug in slugs}
+    found = {slug: current for slug, current in known.items() if current is not None}
     if unknown := [slug for slug in known if slug not in found]:
-        for slug, room in _ask_for_agents(workspace, unknown).items():
-            _ROOMS.keep((workspace.id, slug), workspace.stamp, room)
-            found[slug] = room
+        for slug, current in _ask_for_agents(workspace, unknown).items():
+            _CURRENT.keep((workspace.id, slug), workspace.stamp, current)
+            found[slug] = current
     return found
 
 
-def _ask_for_agents(workspace: Workspace, slugs: list[str]) -> dict[str, AgentRoom]:
+def _ask_for_agents(workspace: Workspace, slugs: list[str]) -> dict[str, CurrentAgent]:
     asked = ask(NEWEST_VERSIONS, [workspace.id, slugs])
     rows = [(slug, agent, version, f"{stamp} {version}") for slug, agent, version, stamp in asked]
-    found = {slug: _ROOMS.find(agent, stamp) for slug, agent, _, stamp in rows}
+    found = {slug: _CURRENT.find(agent, stamp) for slug, agent, _, stamp in rows}
     if unmet := [row for row in rows if found[row[0]] is None]:
         agents = Agent.objects.in_bulk([agent for _, agent, _, _ in unmet])
         versions = AgentVersion.objects.in_bulk([version for _, _, version, _ in unmet])
         for slug, agent, version, stamp in unmet:
-            room = AgentRoom(agents[agent], versions[version], space_of(versions[version]))
-            _ROOMS.keep(agent, stamp, room)
-            found[slug] = room
-    return {slug: room for slug, room in found.items() if room is not None}
+            current = CurrentAgent(agents[agent], versions[version], space_of(versions[version]))
+            _CURRENT.keep(agent, stamp, current)
+            found[slug] = current
+    return {slug: current for slug, current in found.items() if current is not None}
 
 
 def unknown_agent(slug: str) -> FieldFault:
     return FieldFault("agent", f"{slug!r} is unknown here", "an agent's slug")
 
 
-def get_agent_room(by: Actor, slug: str) -> AgentRoom:
+def get_current_agent(by: Actor, slug: str) -> CurrentAgent:
     """Raises UnknownAgent."""
-    room = find_agents(by, [slug]).get(slug)
-    if room is None:
+    current = find_agents(by, [slug]).get(slug)
+    if current is None:
         raise UnknownAgent(f"There is no agent {slug!r} with a version in this workspace.")
-    return room
+    return current

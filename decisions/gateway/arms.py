@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from decisions.agents.current import AgentRoom
+from decisions.agents.current import CurrentAgent
 from decisions.ingest.schemas import DecideItem
 from models_registry.backends.model_server import Score, ScoreItem, score
 from models_registry.errors import BackendRefused, BackendUnavailable
@@ -55,10 +55,10 @@ class Scored:
     error: str | None = None
 
 
-def score_questions(room: AgentRoom, questions: Sequence[Question]) -> list[Scored]:
+def score_questions(current: CurrentAgent, questions: Sequence[Question]) -> list[Scored]:
     """In order. Raises BackendRefused where a question itself is wrong."""
     started = time.perf_counter()
-    first = _try_score(room, questions, [question.served for question in questions])
+    first = _try_score(current, questions, [question.served for question in questions])
     latency_ms = (time.perf_counter() - started) * 1000
     _refuse_what_no_model_answers(questions, first)
     # By position, the version that is asked in the second request.
@@ -68,7 +68,7 @@ def score_questions(room: AgentRoom, questions: Sequence[Question]) -> list[Scor
             assert question.route.other is not None
             again[index] = question.route.other
     second = dict(
-        zip(again, _try_score(room, [questions[index] for index in again], list(again.values())), strict=True)
+        zip(again, _try_score(current, [questions[index] for index in again], list(again.values())), strict=True)
     )
     total_ms = (time.perf_counter() - started) * 1000
     scored = []
@@ -91,12 +91,12 @@ def _wants_other_arm(question: Question, *, answered: bool) -> bool:
     return question.route.phase.experiment.conditioned if answered else question.route.arm == Arm.TREATMENT
 
 
-def _try_score(room: AgentRoom, questions: Sequence[Question], versions: Sequence[ModelVersion]) -> list[Score]:
+def _try_score(current: CurrentAgent, questions: Sequence[Question], versions: Sequence[ModelVersion]) -> list[Score]:
     """One request; where it fails as a whole, so does each of its questions."""
     if not questions:
         return []
     items = [
-        ScoreItem(version.artifact.digest, question.prompt, question.options, room.version.max_prompt_tokens)
+        ScoreItem(version.artifact.digest, question.prompt, question.options, current.version.max_prompt_tokens)
         for question, version in zip(questions, versions, strict=True)
     ]
     try:

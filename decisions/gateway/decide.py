@@ -1,6 +1,6 @@
 """Ask an agent to decide: route, ask the model, draw an action, record. One straight path.
 
-    request → room (agent, version) → Router (experiment or champion) → prompt → model server's probabilities
+    request → agent, version → Router (experiment or champion) → prompt → model server's probabilities
             → acting policy (temperature, ε) → drawn action with its propensity → exposure + decision, one transaction
 
 When the treatment of an experiment cannot answer, its unit is served by the control and the exposure says so. When
@@ -21,7 +21,7 @@ from django.db import transaction
 from django.utils import timezone
 from msgspec import UNSET
 
-from decisions.agents.current import AgentRoom, get_agent_room
+from decisions.agents.current import CurrentAgent, get_current_agent
 from decisions.agents.prompts import PromptError, render_prompt
 from decisions.errors import Erased, IdConflict, IdNotUsable
 from decisions.gateway.arms import Question, Scored, score_questions
@@ -73,26 +73,26 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
     retry is harmless.
     """
     now = timezone.now()
-    room = get_agent_room(by, agent)
-    assert room.agent.registered_model is not None
+    current = get_current_agent(by, agent)
+    assert current.agent.registered_model is not None
     ids = [uuid7() if item.id is UNSET else item.id for item in items]
     given = _by_id(items)
-    answers = _find_repeats(by, room, given)
-    router = Router(room.agent.registered_model)
+    answers = _find_repeats(by, current, given)
+    router = Router(current.agent.registered_model)
     paths = [""] if len(items) == 1 else [f"items[{index}]." for index in range(len(items))]
     asked = {
         row_id: (path, item) for row_id, path, item in zip(ids, paths, items, strict=True) if row_id not in answers
     }
-    questions = _ask(room, router, asked, now)
-    scored = score_questions(room, questions)
+    questions = _ask(current, router, asked, now)
+    scored = score_questions(current, questions)
     if unanswered := [one for one in scored if one.probabilities is None]:
         record_failures(by, [one.question for one in unanswered], now)
         raise BackendUnavailable(f"The model server could not answer: {unanswered[0].error}")
     while True:
         try:
-            recorded = _record(by, room, scored, now, rng or _RNG)
+            recorded = _record(by, current, scored, now, rng or _RNG)
         except _AnsweredMeanwhile as met:
-            answers |= _find_repeats(by, room, {row_id: given[row_id] for row_id in met.ids})
+            answers |= _find_repeats(by, current, {row_id: given[row_id] for row_id in met.ids})
             scored = [one for one in scored if one.question.id not in met.ids]
         else:
             answers |= {answer.decision_id: answer for answer in recorded}
@@ -120,28 +120,28 @@ def _by_id(items: Sequence[DecideItem]) -> dict[uuid.UUID, DecideItem]:
 
 
 def _ask(
-    room: AgentRoom, router: Router, asked: Mapping[uuid.UUID, tuple[str, DecideItem]], now: dt.datetime
+    current: CurrentAgent, router: Router, asked: Mapping[uuid.UUID, tuple[str, DecideItem]], now: dt.datetime
 ) -> list[Question]:
     """Gathers the faults of every item before anything is asked. Raises InvalidInput."""
-    if room.version.action_space != ActionSpaceKind.CHOICE:
-        raise InvalidInput(f"This agent's action space is {room.version.action_space}; the gateway decides choices.")
+    if current.version.action_space != ActionSpaceKind.CHOICE:
+        raise InvalidInput(f"This agent's action space is {current.version.action_space}; the gateway decides choices.")
     faults: list[FieldFault] = []
     questions = []
     for decision_id, (path, item) in asked.items():
         if item.id is not UNSET:
             faults += [replace(fault, field=path + fault.field) for fault in check_id(item.id, now)]
-        options = item.options if item.options is not None else room.version.options
+        options = item.options if item.options is not None else current.version.options
         if options is None:
             faults.append(FieldFault(f"{path}options", "is missing", "the agent's version fixes none: give options"))
             continue
-        if room.version.options is not None and item.options not in (None, room.version.options):
+        if current.version.options is not None and item.options not in (None, current.version.options):
             faults.append(FieldFault(f"{path}options", "differ from those of the agent's version", "the same, or none"))
-        if (schema := room.space.state) is not None:
+        if (schema := current.space.state) is not None:
             faults += [replace(fault, field=path + fault.field) for fault in schema.faults(item.state)]
         if len(set(options)) != len(options):
             faults.append(FieldFault(f"{path}options", "names an option twice", "each option once"))
         try:
-            prompt = render_prompt(room.version.prompt_template, item.state, options)
+            prompt = render_prompt(current.version.prompt_template, item.state, options)
         except PromptError as error:
             faults.append(FieldFault(path + error.field, str(error), "a value"))
             continue
@@ -156,7 +156,7 @@ def _ask(
 
 def _record(
     by: Actor,
-    room: AgentRoom,
+    current: CurrentAgent,
     scored: Sequence[Scored],
     now: dt.datetime,
     rng: random.Random,
@@ -169,11 +169,11 @@ def _record(
         for one in scored:
             question = one.question
             assert one.probabilities is not None
-            policy = _policy(room, one.probabilities)
+            policy = _policy(current, one.probabilities)
             draw = draw_action(policy, rng)
             action = question.options[draw.index]
             rows.append(
-                _decision_row(by, room, question, now)
+                _decision_row(by, current, question, now)
                 | {
                     "action": action,
                     "confidence": min(1.0, one.probabilities[draw.index]),
@@ -182,7 +182,7 @@ def _record(
                         for option, probability in zip(question.options, policy, strict=True)
                     ],
                     "propensity": draw.propensity,
-                    "other_arm_propensity": _policy(room, one.other)[draw.index] if one.other else None,
+                    "other_arm_propensity": _policy(current, one.other)[draw.index] if one.other else None,
                     "exposure_id": exposures.get(question.unit),
                     "latency_ms": one.latency_ms,
                 }
@@ -213,17 +213,17 @@ def _record(
     return answers
 
 
-def _policy(room: AgentRoom, probabilities: Sequence[float]) -> tuple[float, ...]:
-    return acting_policy(probabilities, temperature=room.version.temperature, epsilon=room.version.epsilon)
+def _policy(current: CurrentAgent, probabilities: Sequence[float]) -> tuple[float, ...]:
+    return acting_policy(probabilities, temperature=current.version.temperature, epsilon=current.version.epsilon)
 
 
-def _decision_row(by: Actor, room: AgentRoom, question: Question, now: dt.datetime) -> Row:
+def _decision_row(by: Actor, current: CurrentAgent, question: Question, now: dt.datetime) -> Row:
     item = question.item
     return {
         "id": question.id,
         "workspace_id": by.workspace.id,
-        "agent_id": room.agent.id,
-        "agent_version_id": room.version.id,
+        "agent_id": current.agent.id,
+        "agent_version_id": current.version.id,
         "episode_id": item.episode,
         "step_number": item.step_number,
         "unit": question.unit,
@@ -236,8 +236,8 @@ def _decision_row(by: Actor, room: AgentRoom, question: Question, now: dt.dateti
         "options": list(question.options),
         "completion": None,
         "reasoning": None,
-        "temperature": room.version.temperature,
-        "epsilon": room.version.epsilon,
+        "temperature": current.version.temperature,
+        "epsilon": current.version.epsilon,
         "model_version_id": question.served.id,
         "policy_name": None,
         "tokens_in": None,
@@ -259,7 +259,7 @@ def _conflict(row_id: uuid.UUID, message: str = "") -> IdConflict:
     return IdConflict(message, faults=[FieldFault("id", message, "a fresh id, or the same content")])
 
 
-def _find_repeats(by: Actor, room: AgentRoom, given: Mapping[uuid.UUID, DecideItem]) -> dict[uuid.UUID, Answer]:
+def _find_repeats(by: Actor, current: CurrentAgent, given: Mapping[uuid.UUID, DecideItem]) -> dict[uuid.UUID, Answer]:
     """Recorded answers of ids that were decided before. Raises IdConflict when the question was another, Erased."""
     if not given:
         return {}
@@ -268,7 +268,7 @@ def _find_repeats(by: Actor, room: AgentRoom, given: Mapping[uuid.UUID, DecideIt
     for decision in recorded:
         if decision.workspace_id != by.workspace.id:
             raise IdNotUsable.of()
-        same = decision.agent_id == room.agent.id
+        same = decision.agent_id == current.agent.id
         if same and bytes(decision.content_hash) == ERASED_HASH:
             raise Erased.of([decision.id])
         if not same or bytes(decision.content_hash) != _request_hash(given[decision.id]) or not decision.alternatives:

@@ -128,8 +128,8 @@ def import_decisions(*, by: Actor, order: Order, watch: Watch, report: Report | 
     if not seen and not others:
         faults = [str(refusal) for refusal in refusals] or [f"{order.path}: holds no decisions"]
         raise Unusable(faults)
-    rooms = find_agents(by, seen)
-    missing = sorted(set(seen) - set(rooms))
+    agents = find_agents(by, seen)
+    missing = sorted(set(seen) - set(agents))
     if missing and not order.create_agents:
         named = ", ".join(f"{slug} ({seen[slug].decisions})" for slug in missing)
         raise Unusable([f"unknown agents: {named}; make them, give --agent, or give --create-agents"])
@@ -267,7 +267,7 @@ def _fitted(
     by: Actor, batch: list[Imported | ImportedFeedback], spaces: dict[str, str]
 ) -> list[Imported | ImportedFeedback]:
     slugs = {item.decision.agent for item in batch if isinstance(item, Imported)}
-    spaces |= {slug: room.version.action_space for slug, room in find_agents(by, slugs - set(spaces)).items()}
+    spaces |= {slug: current.version.action_space for slug, current in find_agents(by, slugs - set(spaces)).items()}
     return [
         replace(item, decision=fit_action(item.decision, spaces.get(item.decision.agent, "")))
         if isinstance(item, Imported)

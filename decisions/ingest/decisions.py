@@ -10,7 +10,7 @@ from django.utils import timezone
 from msgspec import UNSET
 from msgspec.structs import astuple
 
-from decisions.agents.current import AgentRoom, find_agents, unknown_agent
+from decisions.agents.current import CurrentAgent, find_agents, unknown_agent
 from decisions.ingest.batches import (
     EARLIEST,
     LATEST,
@@ -82,22 +82,22 @@ def record_decisions(
     Ids may be as old as `since`, which imports of old files give; 400 days without it.
     """
     now = timezone.now()
-    rooms = find_agents(by, {item.agent for _, item in items})
-    versions = _find_model_versions(by, rooms, items)
+    agents = find_agents(by, {item.agent for _, item in items})
+    versions = _find_model_versions(by, agents, items)
 
     def prepare(some: Sequence[tuple[int, DecisionIn]]) -> Prepared:
-        return _prepare_decisions(by, some, rooms, versions, now, since)
+        return _prepare_decisions(by, some, agents, versions, now, since)
 
     return write_batch(DECISION_TABLE, items, prepare, by)
 
 
 def _find_model_versions(
-    by: Actor, rooms: dict[str, AgentRoom], items: Sequence[tuple[int, DecisionIn]]
+    by: Actor, agents: dict[str, CurrentAgent], items: Sequence[tuple[int, DecisionIn]]
 ) -> dict[tuple[uuid.UUID | None, int], uuid.UUID]:
     numbers = {item.model_version for _, item in items if item.model_version is not None}
     if not numbers:
         return {}
-    models = {room.agent.registered_model_id for room in rooms.values()}
+    models = {current.agent.registered_model_id for current in agents.values()}
     found = ModelVersion.objects.for_workspace(by.workspace).filter(registered_model__in=models, number__in=numbers)
     return {(model, number): row for row, model, number in found.values_list("id", "registered_model_id", "number")}
 
@@ -105,7 +105,7 @@ def _find_model_versions(
 def _prepare_decisions(
     by: Actor,
     items: Sequence[tuple[int, DecisionIn]],
-    rooms: dict[str, AgentRoom],
+    agents: dict[str, CurrentAgent],
     versions: dict[tuple[uuid.UUID | None, int], uuid.UUID],
     now: dt.datetime,
     since: dt.datetime | None,
@@ -114,10 +114,10 @@ def _prepare_decisions(
     errors: list[ItemError] = []
     given = _turn(items)
     span = uuid7_bound(now - OLDEST if since is None else since).int, uuid7_bound(now + NEWEST).int
-    if items and not _is_plain(given, rooms, span):
+    if items and not _is_plain(given, agents, span):
 
         def find_faults(item: DecisionIn) -> list[FieldFault]:
-            faults = _find_faults(item, rooms, versions)
+            faults = _find_faults(item, agents, versions)
             if item.id is not UNSET and not is_uuid7_between(item.id, *span):
                 faults += check_id(item.id, now, since)
             return faults
@@ -128,19 +128,19 @@ def _prepare_decisions(
         given = _turn(items)
     if not items:
         return Prepared([], {}, errors)
-    of_agent = [rooms[slug] for slug in given["agent"]]
+    of_agent = [agents[slug] for slug in given["agent"]]
     acted = zip(of_agent, given["model_version"], strict=True)
     offered = zip(of_agent, given["options"], strict=True)
     columns: Columns = {
         "id": [uuid7() if row_id is UNSET else row_id for row_id in given["id"]],
         "workspace_id": [by.workspace.id] * len(items),
-        "agent_id": [room.agent.id for room in of_agent],
-        "agent_version_id": [room.version.id for room in of_agent],
+        "agent_id": [current.agent.id for current in of_agent],
+        "agent_version_id": [current.version.id for current in of_agent],
         "episode_id": given["episode"],  # a name until resolve_episodes
-        "options": [room.version.options if options is None else options for room, options in offered],
+        "options": [current.version.options if options is None else options for current, options in offered],
         "next_state": [state or None for state in given["next_state"]],
         "model_version_id": [
-            None if number is None else versions[room.agent.registered_model_id, number] for room, number in acted
+            None if number is None else versions[current.agent.registered_model_id, number] for current, number in acted
         ],
         "exposure_id": [None] * len(items),
         "other_arm_propensity": [None] * len(items),
@@ -157,12 +157,12 @@ def _turn(items: Sequence[tuple[int, DecisionIn]]) -> Columns:
     return dict(zip(DecisionIn.__struct_fields__, columns, strict=bool(items)))
 
 
-def _is_plain(given: Columns, rooms: dict[str, AgentRoom], span: tuple[int, int]) -> bool:
+def _is_plain(given: Columns, agents: dict[str, CurrentAgent], span: tuple[int, int]) -> bool:
     """Whether nothing can be wrong with these items, asked of whole columns; most batches are so. False says nothing:
     one agent, its own options, another's policy is all that it knows. Ids lie within `span`."""
-    room = rooms.get(given["agent"][0])
+    current = agents.get(given["agent"][0])
     count = len(given["agent"])
-    if room is None or not given["agent"].count(given["agent"][0]) == given["options"].count(None) == count:
+    if current is None or not given["agent"].count(given["agent"][0]) == given["options"].count(None) == count:
         return False
     if given["model_version"].count(None) < count or None in given["policy_name"]:
         return False
@@ -171,24 +171,24 @@ def _is_plain(given: Columns, rooms: dict[str, AgentRoom], span: tuple[int, int]
         return False
     if not all(is_uuid7_between(row_id, *span) for row_id in given["id"] if row_id is not UNSET):
         return False
-    return room.space.fits_plainly(given["action"], room.version.options)
+    return current.space.fits_plainly(given["action"], current.version.options)
 
 
 def _find_faults(
-    item: DecisionIn, rooms: dict[str, AgentRoom], versions: dict[tuple[uuid.UUID | None, int], uuid.UUID]
+    item: DecisionIn, agents: dict[str, CurrentAgent], versions: dict[tuple[uuid.UUID | None, int], uuid.UUID]
 ) -> list[FieldFault]:
     """Of all but its id."""
-    room = rooms.get(item.agent)
-    if room is None:
+    current = agents.get(item.agent)
+    if current is None:
         return [unknown_agent(item.agent)]
     faults = check_moment(item.observed_at)
-    offered = room.version.options if item.options is None else item.options
-    if item.options is not None and room.version.options not in (None, item.options):
+    offered = current.version.options if item.options is None else item.options
+    if item.options is not None and current.version.options not in (None, item.options):
         faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
-    faults += room.space.faults(item.action, options=offered, state=item.state)
+    faults += current.space.faults(item.action, options=offered, state=item.state)
     if (item.model_version is None) == (item.policy_name is None):
         faults.append(FieldFault("policy_name", "give exactly one of policy_name and model_version", "who acted"))
-    elif item.model_version is not None and (room.agent.registered_model_id, item.model_version) not in versions:
+    elif item.model_version is not None and (current.agent.registered_model_id, item.model_version) not in versions:
         told = f"{item.model_version} is not registered"
         faults.append(FieldFault("model_version", told, "a version's number"))
     return faults

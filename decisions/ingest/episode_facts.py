@@ -29,11 +29,11 @@ TOLD = (
 def record_episodes(*, by: Actor, items: Sequence[tuple[int, EpisodeIn]]) -> Outcome:
     """In the order given. Bad items are reported, the rest is kept. A repeat that says nothing new is a duplicate."""
     now = timezone.now()
-    rooms = find_agents(by, {item.agent for _, item in items})
+    agents = find_agents(by, {item.agent for _, item in items})
     errors: list[ItemError] = []
     good: list[tuple[int, Named, EpisodeIn]] = []
     for index, item in items:
-        if (room := rooms.get(item.agent)) is None:
+        if (current := agents.get(item.agent)) is None:
             errors.append(ItemError(index, "invalid_input", (unknown_agent(item.agent),)))
             continue
         faults = [
@@ -45,7 +45,7 @@ def record_episodes(*, by: Actor, items: Sequence[tuple[int, EpisodeIn]]) -> Out
         if faults:
             errors.append(ItemError(index, "invalid_input", tuple(faults)))
             continue
-        good.append((index, (room.agent.id, item.episode), item))
+        good.append((index, (current.agent.id, item.episode), item))
     names = {key[1] for _, key, _ in good}
     named = Q(agent_id__in={key[0] for _, key, _ in good}, external_id__in=names)
     named |= Q(trace__in={match[1] for name in names if (match := TRACE.match(name))})

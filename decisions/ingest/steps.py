@@ -11,7 +11,7 @@ from typing import Any
 from django.utils import timezone
 from msgspec import UNSET
 
-from decisions.agents.current import AgentRoom, find_agents, unknown_agent
+from decisions.agents.current import CurrentAgent, find_agents, unknown_agent
 from decisions.errors import Erased
 from decisions.ingest.batches import Outcome, as_cost, check_id, check_moment, content_hash, prepare_rows, write_batch
 from decisions.ingest.episodes import Named, find_erased_episodes
@@ -68,7 +68,7 @@ def record_steps(*, by: Actor, items: Sequence[tuple[int, StepIn]], since: dt.da
     `since` as in `decisions.ingest.decisions.record_decisions`.
     """
     now = timezone.now()
-    rooms = find_agents(by, {item.agent for _, item in items if item.agent is not None})
+    agents = find_agents(by, {item.agent for _, item in items if item.agent is not None})
     found = {
         row[0]: row[1:]
         for row in Decision.objects.filter(
@@ -78,27 +78,27 @@ def record_steps(*, by: Actor, items: Sequence[tuple[int, StepIn]], since: dt.da
 
     # A living decision's steps are its own, whatever became of the episode.
     gone = find_erased_episodes(
-        by=by, named={name for _, item in items if item.decision_id not in found and (name := _episode(item, rooms))}
+        by=by, named={name for _, item in items if item.decision_id not in found and (name := _episode(item, agents))}
     )
 
     def as_row(item: StepIn) -> Row:
-        row = _step_row(by, item, rooms, found, now, since)
-        if item.decision_id not in found and _episode(item, rooms) in gone:
+        row = _step_row(by, item, agents, found, now, since)
+        if item.decision_id not in found and _episode(item, agents) in gone:
             raise Erased.named("episode")
         return row
 
     return write_batch(STEP_TABLE, items, functools.partial(prepare_rows, as_row), by)
 
 
-def _episode(item: StepIn, rooms: dict[str, AgentRoom]) -> Named | None:
-    room = rooms.get(item.agent) if item.agent is not None else None
-    return (room.agent.id, item.episode) if room is not None and item.episode is not None else None
+def _episode(item: StepIn, agents: dict[str, CurrentAgent]) -> Named | None:
+    current = agents.get(item.agent) if item.agent is not None else None
+    return (current.agent.id, item.episode) if current is not None and item.episode is not None else None
 
 
 def _step_row(
     by: Actor,
     item: StepIn,
-    rooms: dict[str, AgentRoom],
+    agents: dict[str, CurrentAgent],
     decisions: dict[uuid.UUID, tuple[uuid.UUID, uuid.UUID | None, bytes]],
     now: dt.datetime,
     since: dt.datetime | None,
@@ -112,7 +112,7 @@ def _step_row(
         faults.append(FieldFault("decision_id", "is missing", "decision_id, or agent and episode, or all three"))
     if item.decision_id is not None and uuid7_time(item.decision_id) is None:
         faults.append(FieldFault("decision_id", "is not a uuid7", "the id of a decision"))
-    if item.agent is not None and item.agent not in rooms:
+    if item.agent is not None and item.agent not in agents:
         faults.append(unknown_agent(item.agent))
     if item.error and item.success:
         faults.append(FieldFault("success", "is true beside an error", "false, or no error"))
@@ -133,7 +133,7 @@ def _step_row(
         "workspace_id": by.workspace.id,
         # A name until resolve_episodes, which asks for these three; without one, its decision's.
         "episode_id": item.episode or episode,
-        "agent_id": rooms[item.agent].agent.id if item.agent else None,
+        "agent_id": agents[item.agent].agent.id if item.agent else None,
         "observed_at": started_at,
         "success": False if item.error else item.success,
         "cost": as_cost(item.cost),

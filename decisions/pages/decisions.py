@@ -22,7 +22,7 @@ from decisions.models import Agent, Decision, Label, Verdict
 from decisions.queries import browse
 from decisions.queries.browse import Filters, parse_filters
 from decisions.queries.chart import count_by_time
-from decisions.queries.decision_shown import Shown, show_decision
+from decisions.queries.decision_shown import ShownDecision, show_decision
 from decisions.queries.queue import find_unjudged
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
@@ -66,7 +66,7 @@ def _get_decision(request: PageRequest, pk: uuid.UUID) -> Decision:
     return decision
 
 
-def _show(request: PageRequest, ids: Iterable[uuid.UUID]) -> list[Shown]:
+def _show(request: PageRequest, ids: Iterable[uuid.UUID]) -> list[ShownDecision]:
     """In the order of `ids`."""
     wanted = list(ids)
     found = {decision.id: decision for decision in _ledger(request).filter(id__in=wanted)}

@@ -129,7 +129,7 @@ class Page:
 _VERDICT = f"CROSS JOIN LATERAL (SELECT coalesce({THAT_COUNTS}, '{UNJUDGED}') AS verdict) judged"
 
 
-class Look:
+class NewestDecisions:
     """The newest decisions that an index finds, and the conditions that the others must meet among them."""
 
     def __init__(
@@ -237,7 +237,7 @@ def find_page(
     if search.by == "id":
         return Page(search.ids or ())  # whatever else is asked: who has its id wants to see it
     uncertain = filters.order == UNCERTAIN
-    look = Look(workspace, filters, most=QUEUE_LOOK if uncertain else LOOK, search=search)
+    look = NewestDecisions(workspace, filters, most=QUEUE_LOOK if uncertain else LOOK, search=search)
     rest = "ORDER BY d.id DESC"
     if uncertain:
         look.columns.add("confidence")
@@ -262,7 +262,7 @@ def find_neighbours(workspace: Workspace, filters: Filters, pk: uuid.UUID) -> tu
     """The next newer and the next older decision inside the filter, by time."""
     found = []
     for ascending, condition in ((True, "id > %(pk)s"), (False, "id < %(pk)s")):
-        look = Look(workspace, filters.without("q"), most=LOOK, ascending=ascending)
+        look = NewestDecisions(workspace, filters.without("q"), most=LOOK, ascending=ascending)
         look.put(condition, pk=pk)
         rows = look.run("d.id", f"ORDER BY d.id {look.order} LIMIT 1")
         found.append(rows[0][0] if rows else None)

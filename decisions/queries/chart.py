@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from decisions.models import Verdict
-from decisions.queries.browse import LOOK, UNJUDGED, VERDICTS, Filters, Look, Page, Search
+from decisions.queries.browse import LOOK, UNJUDGED, VERDICTS, Filters, NewestDecisions, Page, Search
 from workspaces.models import Workspace
 
 MOST_BARS, FEWEST_BARS = 48, 12
@@ -89,9 +89,9 @@ def count_by_time(
     `found` is the list's first page: where the look that it is from found no more, these are what is counted, and
     nothing is looked through a second time.
     """
-    look = Look(workspace, filters.without("verdict", "order"), most=LOOK, search=search)
+    look = NewestDecisions(workspace, filters.without("verdict", "order"), most=LOOK, search=search)
     if look.among and found is not None and found.older is None and not (filters.verdict or filters.order):
-        look = Look(workspace, Filters(), most=LOOK)
+        look = NewestDecisions(workspace, Filters(), most=LOOK)
         look.put("id = ANY(%(found)s)", found=list(found.ids))
     look.values["epoch"] = EPOCH
     rows = look.run(

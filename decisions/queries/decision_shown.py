@@ -77,7 +77,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownDecision:
     """A decision with what came of it. `verdict` is the one that counts, or empty; `labels` are newest first."""
 
     decision: Decision
@@ -178,7 +178,7 @@ class Shown:
         return tuple(sorted(found, key=lambda event: event.at, reverse=True))
 
 
-def show_decision(decision: Decision) -> Shown:
+def show_decision(decision: Decision) -> ShownDecision:
     """Reads prefetched labels, feedback and rewards only."""
     labels = sorted(decision.labels.all(), key=lambda label: label.id, reverse=True)
     feedback = sorted(decision.feedback.all(), key=lambda entry: entry.id, reverse=True)
@@ -187,7 +187,7 @@ def show_decision(decision: Decision) -> Shown:
     label = label_of(counts, labels)
     corrected = label.corrected_action if label is not None else None
     rewards = sorted(decision.rewards.all(), key=lambda reward: (reward.spec.number, reward.version), reverse=True)
-    return Shown(
+    return ShownDecision(
         decision, _choices(decision, corrected), tuple(labels), tuple(feedback), verdict, corrected, tuple(rewards)
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from decisions.models.tombstones import NOT_ERASED
-from decisions.queries.browse import QUEUE_LOOK, UNJUDGED, Filters, Look
+from decisions.queries.browse import QUEUE_LOOK, UNJUDGED, Filters, NewestDecisions
 from workspaces.models import Workspace
 
 
@@ -30,7 +30,7 @@ def find_unjudged(
 ) -> Queue:
     """The next `size` decisions to label, leaving out those that the asker holds already, and what this reviewer has
     skipped. One statement."""
-    look = Look(workspace, replace(filters, verdict=UNJUDGED), most=QUEUE_LOOK)
+    look = NewestDecisions(workspace, replace(filters, verdict=UNJUDGED), most=QUEUE_LOOK)
     look.put(NOT_ERASED)
     look.columns.add("confidence")
     if reviewer is not None:

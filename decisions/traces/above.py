@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from django.db import connection
 
-from decisions.agents.current import AgentRoom
+from decisions.agents.current import CurrentAgent
 from decisions.traces import names
 from decisions.traces.mapping import slug_of
 from decisions.traces.spans import Span
@@ -89,7 +89,7 @@ UPDATE decisions_decision d
 
 
 def move_to_roots(
-    by: Actor, moves: Sequence[tuple[uuid.UUID, str, str]], rooms: Mapping[str, AgentRoom], now: dt.datetime
+    by: Actor, moves: Sequence[tuple[uuid.UUID, str, str]], rooms: Mapping[str, CurrentAgent], now: dt.datetime
 ) -> None:
     """`moves`: an episode, the service that its spans without an agent went to, and the agent of its root. What moves
     counts as recorded now, so that the agent's next rewards see it."""

@@ -28,7 +28,7 @@ STEP_KINDS = ("tool_call", "llm_call", "reasoning", "span")
 
 
 @dataclass(frozen=True, slots=True)
-class StepTold:
+class MappedStep:
     id: uuid.UUID
     kind: str
     name: str
@@ -53,7 +53,7 @@ class StepTold:
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionTold:
+class MappedDecision:
     """`actions` holds the action as each kind of action space would write it: which one counts is the agent's to say.
     `explicit`: the sender called it a decision, so that one which cannot be kept is told as an error. Otherwise it is
     a model call, which is a decision only where its answer is an action of its agent.
@@ -78,7 +78,7 @@ class DecisionTold:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedbackTold:
+class MappedFeedback:
     """On the span's decision, or on the whole episode."""
 
     id: uuid.UUID
@@ -90,12 +90,12 @@ class FeedbackTold:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MappedSpan:
     trace: str
     agent: str
-    step: StepTold
-    decisions: tuple[DecisionTold, ...] = ()
-    feedback: tuple[FeedbackTold, ...] = ()
+    step: MappedStep
+    decisions: tuple[MappedDecision, ...] = ()
+    feedback: tuple[MappedFeedback, ...] = ()
     session: str = ""
     unit: str = ""
     tasks: Mapping[str, int] = field(default_factory=dict)
@@ -108,12 +108,12 @@ def tells(span: Span) -> bool:
     )
 
 
-def read_span(span: Span) -> Told:
+def read_span(span: Span) -> MappedSpan:
     given = span.attributes
     kind = _kind(span)
     agent = slug_of(names.first(given, "agent") or names.first(span.resource, "service") or "")
     decisions = tuple(_decisions(span, kind, agent))
-    return Told(
+    return MappedSpan(
         trace=span.trace_id,
         agent=agent,
         step=_step(span, kind),
@@ -129,7 +129,7 @@ def read_span(span: Span) -> Told:
     )
 
 
-def told_of(told: Told, span: Span, agent: str) -> Told:
+def told_of(told: MappedSpan, span: Span, agent: str) -> MappedSpan:
     """The same of another agent, which the span does not name itself."""
     decisions = tuple(_decisions(span, told.step.kind, agent)) if told.decisions else ()
     return replace(told, agent=agent, decisions=decisions)
@@ -161,7 +161,7 @@ def _kind(span: Span) -> str:
     return "span"
 
 
-def _step(span: Span, kind: str) -> StepTold:
+def _step(span: Span, kind: str) -> MappedStep:
     given = span.attributes
     arguments, result = parsed(names.first(given, "input")), parsed(names.first(given, "output"))
     reasoning = _text(names.first(given, "reasoning"), None)
@@ -185,7 +185,7 @@ def _step(span: Span, kind: str) -> StepTold:
         if (value := names.first(given, kept)) is not None:
             attributes[kept] = value
     confidence = _number(names.first(given, "confidence"))
-    return StepTold(
+    return MappedStep(
         id=minted(span),
         kind=kind,
         name=_text(name),
@@ -229,7 +229,7 @@ def _error(span: Span) -> str:
 # Decisions
 
 
-def _decisions(span: Span, kind: str, agent: str) -> Iterator[DecisionTold]:
+def _decisions(span: Span, kind: str, agent: str) -> Iterator[MappedDecision]:
     given = span.attributes
     if span.failed:
         return
@@ -249,7 +249,7 @@ def _decisions(span: Span, kind: str, agent: str) -> Iterator[DecisionTold]:
         if calls := answer.get("tool_calls"):
             actions["tool_calls"] = [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
         if actions:
-            yield DecisionTold(
+            yield MappedDecision(
                 id=minted(span),
                 agent=agent,
                 explicit=False,
@@ -261,13 +261,13 @@ def _decisions(span: Span, kind: str, agent: str) -> Iterator[DecisionTold]:
             )
 
 
-def _own_decision(span: Span, agent: str) -> DecisionTold:
+def _own_decision(span: Span, agent: str) -> MappedDecision:
     """Said in our own words (`reckoner.*`)."""
     given = span.attributes
     action = parsed(names.first(given, "action"))
     options = parsed(names.first(given, "options"))
     state = parsed(names.first(given, "state") or names.first(given, "input"))
-    return DecisionTold(
+    return MappedDecision(
         id=minted(span),
         agent=agent,
         explicit=True,
@@ -284,7 +284,7 @@ def _own_decision(span: Span, agent: str) -> DecisionTold:
     )
 
 
-def _model_decisions(span: Span, agent: str) -> Iterator[DecisionTold]:
+def _model_decisions(span: Span, agent: str) -> Iterator[MappedDecision]:
     """A decision model's call: one state, and a decision for each of its questions with options to choose from.
 
     Request and answer are those of the System One shape, which OpenInference's DECISION spans carry as JSON. Each
@@ -304,7 +304,7 @@ def _model_decisions(span: Span, agent: str) -> Iterator[DecisionTold]:
         if action is None or action not in options:
             continue
         text = question.get("question") or question.get("instructions") or name
-        yield DecisionTold(
+        yield MappedDecision(
             id=minted(span, name),
             agent=slug_of(f"{agent}-{name}"),
             explicit=True,
@@ -340,7 +340,7 @@ def _answer(question: Mapping[str, Any], said: Mapping[str, Any]) -> tuple[tuple
 # Feedback
 
 
-def _feedback(span: Span) -> Iterator[FeedbackTold]:
+def _feedback(span: Span) -> Iterator[MappedFeedback]:
     """Evaluations: events of the GenAI conventions, and what OpenInference writes on the span."""
     for number, event in enumerate(span.events):
         if event.name == names.EVALUATION_EVENT:
@@ -349,7 +349,7 @@ def _feedback(span: Span) -> Iterator[FeedbackTold]:
             metric = _text(given.get("gen_ai.evaluation.name"))[:64]
             if metric and value is not None:
                 at = moment(event.at_ns) if event.at_ns else span.ended_at
-                yield FeedbackTold(minted(span, f"event {number}"), metric, value, "llm", at, on_episode=False)
+                yield MappedFeedback(minted(span, f"event {number}"), metric, value, "llm", at, on_episode=False)
     for on_episode, prefixes in ((False, names.EVALUATIONS), (True, names.TRACE_EVALUATIONS)):
         for prefix in prefixes:
             found = unflattened(span.attributes, prefix)
@@ -361,7 +361,7 @@ def _feedback(span: Span) -> Iterator[FeedbackTold]:
                 source = SOURCES.get(str(inner.get("annotator_kind")).upper(), "llm")
                 if metric and value is not None:
                     key = minted(span, f"{prefix} {number}")
-                    yield FeedbackTold(key, metric, value, source, span.ended_at, on_episode)
+                    yield MappedFeedback(key, metric, value, source, span.ended_at, on_episode)
 
 
 def _score(value: Any, label: Any) -> float | str | None:

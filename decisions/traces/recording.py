@@ -17,7 +17,7 @@ import msgspec
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from decisions.agents.current import AgentRoom, find_agents
+from decisions.agents.current import CurrentAgent, find_agents
 from decisions.agents.services import AgentSetup, create_agent
 from decisions.errors import Erased
 from decisions.ingest.batches import COST_GRAIN, check_id, content_hash
@@ -31,7 +31,7 @@ from decisions.ingest.writer import Row, columns_of, write_within
 from decisions.models import ActionSpaceKind, Agent, Decision, Episode, Step
 from decisions.models.tombstones import ERASED_HASH
 from decisions.traces.above import Key, find_above, find_roots, move_to_roots, service_of
-from decisions.traces.mapping import DecisionTold, Told, read_span, tells, told_of
+from decisions.traces.mapping import MappedDecision, MappedSpan, read_span, tells, told_of
 from decisions.traces.messages import answered, asked
 from decisions.traces.otlp import Refusal
 from decisions.traces.spans import Span, fault_of_span
@@ -57,7 +57,7 @@ class Recorded:
 class _Ready:
     """A span that is to be written. `service` is whose it is where nothing above it names an agent."""
 
-    told: Told
+    told: MappedSpan
     digest: bytes
     service: str
     decision: uuid.UUID | None = None
@@ -71,20 +71,20 @@ def record_spans(*, by: Actor, spans: Sequence[Span]) -> Recorded:
     refused: list[Refusal] = []
     warnings: list[Refusal] = []
     ready = _read(by, spans, now, refused)
-    ready, rooms = _find_rooms(by, ready, refused)
+    ready, agents = _find_agents(by, ready, refused)
     if not ready:
         return Recorded(tuple(refused))
-    episodes, gone = _find_episodes(by, ready, rooms)
+    episodes, gone = _find_episodes(by, ready, agents)
     refused += [_erased(one) for one in ready if one.told.trace in gone]
     ready = [one for one in ready if one.told.trace not in gone]
-    ready = _record_decisions(by, ready, rooms, refused, warnings)
+    ready = _record_decisions(by, ready, agents, refused, warnings)
     rows = [_step_row(by, one, episodes[one.told.trace], now) for one in ready]
     written = write_within(STEP_TABLE, columns_of(rows))
     refused += [_conflict(one) for one in ready if one.told.step.id in written.conflicts]
     refused += [_unusable(one) for one in ready if one.told.step.id in written.foreign]
     _record_feedback(by, ready, episodes, warnings)
-    _refresh_episodes(by, ready, episodes, rooms)
-    _move_to_roots(by, ready, episodes, rooms, now)
+    _refresh_episodes(by, ready, episodes, agents)
+    _move_to_roots(by, ready, episodes, agents, now)
     return Recorded(tuple(refused), tuple(warnings))
 
 
@@ -134,7 +134,7 @@ def _move_to_roots(
     by: Actor,
     ready: Sequence[_Ready],
     episodes: Mapping[str, uuid.UUID],
-    rooms: Mapping[str, AgentRoom],
+    agents: Mapping[str, CurrentAgent],
     now: dt.datetime,
 ) -> None:
     """What was recorded of these traces before their roots were. The episodes are locked: a root or its child comes
@@ -143,8 +143,8 @@ def _move_to_roots(
     services = {(one.told.trace, one.service) for one in ready}
     moves = [(episodes[trace], service, roots[trace]) for trace, service in sorted(services) if trace in roots]
     moves = [move for move in moves if move[1] != move[2]]
-    missing = {slug for _, *slugs in moves for slug in slugs} - rooms.keys()
-    move_to_roots(by, moves, {**rooms, **(find_agents(by, missing) if missing else {})}, now)
+    missing = {slug for _, *slugs in moves for slug in slugs} - agents.keys()
+    move_to_roots(by, moves, {**agents, **(find_agents(by, missing) if missing else {})}, now)
 
 
 def _conflict(one: _Ready) -> Refusal:
@@ -163,15 +163,15 @@ def _erased(one: _Ready) -> Refusal:
 # Agents and episodes
 
 
-def _find_rooms(
+def _find_agents(
     by: Actor, ready: Sequence[_Ready], refused: list[Refusal]
-) -> tuple[list[_Ready], Mapping[str, AgentRoom]]:
+) -> tuple[list[_Ready], Mapping[str, CurrentAgent]]:
     """The agents that spans name, made on first sight; and the spans whose agent could be made."""
     slugs = {one.told.agent for one in ready}
     offering = {d.agent for one in ready for d in one.told.decisions if d.options is not None}
     slugs |= {d.agent for one in ready for d in one.told.decisions}
-    rooms = find_agents(by, slugs)
-    missing = sorted(slugs - set(rooms))
+    agents = find_agents(by, slugs)
+    missing = sorted(slugs - set(agents))
     reasons: dict[str, str] = {}
     if missing:
         left = MOST_AGENTS - Agent.objects.for_workspace(by.workspace).count()
@@ -192,30 +192,30 @@ def _find_rooms(
             except IntegrityError:
                 reasons[slug] = f"its agent {slug!r} was made meanwhile, and is not usable"
         # Again: another request may have made it meanwhile, and then it is as good.
-        rooms = find_agents(by, slugs)
+        agents = find_agents(by, slugs)
     kept = []
     for one in ready:
-        if one.told.agent in rooms:
+        if one.told.agent in agents:
             kept.append(one)
         else:
             refused.append(Refusal(one.told.step.external_id, reasons[one.told.agent]))
-    return kept, rooms
+    return kept, agents
 
 
 def _find_episodes(
-    by: Actor, ready: Iterable[_Ready], rooms: Mapping[str, AgentRoom]
+    by: Actor, ready: Iterable[_Ready], agents: Mapping[str, CurrentAgent]
 ) -> tuple[dict[str, uuid.UUID], set[str]]:
     """The episode of each trace, locked until the transaction ends; and the traces that were erased.
 
     An erasure locks them too: it comes before this request and is seen here, or after it and sees what it wrote.
     """
-    first: dict[str, Told] = {}
+    first: dict[str, MappedSpan] = {}
     for one in ready:
         earlier = first.setdefault(one.told.trace, one.told)
         if one.told.step.started_at < earlier.step.started_at:
             first[one.told.trace] = one.told
     named: dict[Named, dt.datetime] = {
-        (rooms[told.agent].agent.id, f"trace:{trace}"): told.step.started_at for trace, told in first.items()
+        (agents[told.agent].agent.id, f"trace:{trace}"): told.step.started_at for trace, told in first.items()
     }
     ids = ensure_episodes(by=by, named=named)
     episodes = {name.removeprefix("trace:"): found for (_, name), found in ids.items()}
@@ -230,20 +230,20 @@ def _find_episodes(
 def _record_decisions(
     by: Actor,
     ready: Sequence[_Ready],
-    rooms: Mapping[str, AgentRoom],
+    agents: Mapping[str, CurrentAgent],
     refused: list[Refusal],
     warnings: list[Refusal],
 ) -> list[_Ready]:
     """Writes what is a decision; each span with the first of its decisions that was kept. A span whose decision was
     erased says the same as the decision did, and is refused."""
     items: list[tuple[int, DecisionIn]] = []
-    place: dict[int, tuple[int, DecisionTold]] = {}
+    place: dict[int, tuple[int, MappedDecision]] = {}
     for at, one in enumerate(ready):
         for decision in one.told.decisions:
             number = len(place)
             place[number] = at, decision
-            room = rooms.get(decision.agent)
-            made = "its agent cannot be made" if room is None else _decision_in(one.told, decision, room)
+            current = agents.get(decision.agent)
+            made = "its agent cannot be made" if current is None else _decision_in(one.told, decision, current)
             if isinstance(made, DecisionIn):
                 items.append((number, made))
             elif decision.explicit:
@@ -264,9 +264,9 @@ def _record_decisions(
     return [one for at, one in enumerate(kept) if at not in gone]
 
 
-def _decision_in(told: Told, decision: DecisionTold, room: AgentRoom) -> DecisionIn | str:
+def _decision_in(told: MappedSpan, decision: MappedDecision, current: CurrentAgent) -> DecisionIn | str:
     """What the ledger takes, or why it is none: a model call is a decision where it answered in its agent's space."""
-    space = room.version.action_space
+    space = current.version.action_space
     if space not in decision.actions:
         return f"it has no action of the kind {space}"
     step = told.step
@@ -290,7 +290,7 @@ def _decision_in(told: Told, decision: DecisionTold, room: AgentRoom) -> Decisio
         "tokens_out": step.tokens_out,
         "cost": step.cost,
     }
-    if room.version.options is None and decision.options is not None:
+    if current.version.options is None and decision.options is not None:
         fields["options"] = list(decision.options)
     try:
         return msgspec.convert(fields, DecisionIn)
@@ -378,7 +378,7 @@ SELECT e.id, s.id, s.started_at, s.duration_ms, s.place
 
 
 def _refresh_episodes(
-    by: Actor, ready: Sequence[_Ready], episodes: Mapping[str, uuid.UUID], rooms: Mapping[str, AgentRoom]
+    by: Actor, ready: Sequence[_Ready], episodes: Mapping[str, uuid.UUID], agents: Mapping[str, CurrentAgent]
 ) -> None:
     """Question, answer, agent and times of the episodes that these spans belong to, from all their steps so far."""
     ends = _find_ends(episodes.values())
@@ -393,7 +393,7 @@ def _refresh_episodes(
             "id", "state"
         )
     )
-    told: dict[uuid.UUID, list[Told]] = {}
+    told: dict[uuid.UUID, list[MappedSpan]] = {}
     for one in ready:
         told.setdefault(episodes[one.told.trace], []).append(one.told)
     rows = list(Episode.objects.select_for_update().filter(id__in=told).order_by("id"))
@@ -411,12 +411,12 @@ def _refresh_episodes(
         for news in sorted(told[row.id], key=lambda news: (news.step.started_at, news.step.id)):
             _tell(row, news)
             if news.step.id == top.id:
-                row.agent_id = rooms[news.agent].agent.id
+                row.agent_id = agents[news.agent].agent.id
     fields = ["agent", "query", "final_response", "session", "unit", "started_at", "ended_at"]
     Episode.objects.bulk_update(rows, [*fields, "tasks_created", "tasks_completed", "tasks_failed"], batch_size=200)
 
 
-def _tell(row: Episode, told: Told) -> None:
+def _tell(row: Episode, told: MappedSpan) -> None:
     step = told.step
     end = step.started_at + dt.timedelta(milliseconds=step.duration_ms)
     row.started_at = min(row.started_at, step.started_at)
