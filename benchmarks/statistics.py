@@ -1,4 +1,5 @@
-"""The statistics that decide, in larger simulations than the tests': error rates and power of the promotion rule.
+"""The statistics that decide, in larger simulations than the tests': error rates and power of the promotion rule, on
+made-up outcomes, on the demo's predictions, and through the ledger.
 
     python -m benchmarks.statistics [--quick]
 
@@ -15,12 +16,16 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.stats import beta
 
+from benchmarks.demo_experiment import measure_demo
+from benchmarks.matured_experiments import measure_matured
 from models_registry.statistics.e_process import EProcess, run_e_process
 from models_registry.statistics.promotion import Bounds
 from models_registry.statistics.sample_ratio import compute_log_bayes_factor
 
 BOUNDS = Bounds()
 BATCH = 50
+DEMO_UNITS = 1_800
+"""What the demo's passages leave for its experiment."""
 
 
 def simulate(
@@ -133,6 +138,8 @@ def main() -> int:
         **measure_power(runs // 4, units),
         **measure_rollback(runs // 2),
         **measure_sample_ratio(100 if quick else 500),
+        **measure_demo(quick, DEMO_UNITS),
+        **measure_matured(3 if quick else 20, DEMO_UNITS),
     }
     # 200 runs place a rate of 2% only within about 2 points, so the quick form checks looser bounds.
     slack = 0.025 if quick else 0.0
@@ -145,6 +152,19 @@ def main() -> int:
         ("rolled back within 2,500 units when 10 points worse", "rolled_back_50_50", ">=", 0.9),
         ("sample ratio: sound split halted", "sample_ratio_halted_sound", "<=", 0.005 + slack),
         ("sample ratio: 52/48 found by 20,000", "sample_ratio_halted_52_48", ">=", 0.9),
+        ("the demo's experiment: promoted", "demo_50_50_promoted", ">=", 0.995 - slack),
+        ("  four decisions a unit", "demo_four_decisions_promoted", ">=", 0.995 - slack),
+        ("  feedback twice as late in one arm", "demo_uneven_lag_promoted", ">=", 0.995 - slack),
+        ("  default guardrails, within 10,000 units", "demo_default_guardrails_promoted", ">=", 0.99 - slack),
+        ("  through Router and maturing job", "ledger_promoted", ">=", 0.995),
+        ("median units of plain's, 50/50", "sharp_of_plain_50_50", "<=", 1 / 3),
+        ("median units of plain's, 10/90", "sharp_of_plain_10_90", "<=", 1 / 3),
+        ("equal value, promoted: the demo's experiment", "equal_50_50_promoted", "<=", 0.01 + slack),
+        ("  split 10/90", "equal_10_90_promoted", "<=", 0.01 + slack),
+        ("  four decisions a unit", "equal_four_decisions_promoted", "<=", 0.01 + slack),
+        ("  feedback twice as late in one arm", "equal_uneven_lag_promoted", "<=", 0.01 + slack),
+        ("  default guardrails", "equal_default_guardrails_promoted", "<=", 0.01 + slack),
+        ("  through Router and maturing job", "ledger_equal_promoted", "<=", 0.05 + slack),
     ]
     passed = True
     for label, key, sign, bound in points:
