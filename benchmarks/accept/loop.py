@@ -107,10 +107,10 @@ def seeds(report: Report, work: Path, quick: bool) -> None:
             passed=0.45 <= base <= 0.65,
         )
         report.add(
-            f"  experiment {result['experiment'] and result['experiment']['state']}, exit code",
-            bound="0",
-            figure=done.returncode,
-            passed=done.returncode == 0,
+            f"  experiment, exit code {done.returncode}",
+            bound="promoted, 0",
+            figure=(result["experiment"] or {"state": "none"})["state"],
+            passed=result["better"] and done.returncode == 0,
         )
         report.add(
             "  loop seconds",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from decisions.models import Agent, Decision, Feedback, Reward
-from models_registry.models import Experiment, GateVerdict
+from models_registry.models import Experiment, ExperimentState, GateVerdict
 from models_registry.services import get_champion
 from training.models import Evaluation, ExportJob, TrainingRun
 
@@ -26,7 +27,7 @@ def build_report(agent: Agent) -> dict[str, Any]:
     gate = GateVerdict.objects.filter(version=version).first()
     experiment = Experiment.objects.filter(registered_model=agent.registered_model).order_by("id").first()
     export = ExportJob.objects.select_related("artifact").filter(version=version).first()
-    return {
+    report = {
         "base": str(run.base_version),
         "trained": str(version),
         "method": run.method,
@@ -42,8 +43,9 @@ def build_report(agent: Agent) -> dict[str, Any]:
         "experiment": _experiment(experiment),
         "champion": str(get_champion(agent.registered_model)),
         "export": export.artifact.digest if export is not None and export.artifact is not None else None,
-        "better": experiment is not None and experiment.state == "promoted",
+        "better": experiment is not None and experiment.state == ExperimentState.PROMOTED,
     }
+    return report | {"summary": write_summary(report)}
 
 
 def _experiment(experiment: Experiment | None) -> dict[str, Any] | None:
@@ -59,6 +61,36 @@ def _experiment(experiment: Experiment | None) -> dict[str, Any] | None:
         "low": experiment.low,
         "high": experiment.high,
     }
+
+
+def write_summary(report: Mapping[str, Any]) -> str:
+    """What came of it in two or three sentences, for whoever ran the demo for the first time."""
+    base, trained, experiment = report["base"], report["trained"], report["experiment"]
+    rows, gain = report["heldout_rows"], report["differences"]["accuracy"]
+    points = f"{100 * gain['mean']:+.1f} points [{100 * gain['low']:+.1f}, {100 * gain['high']:+.1f}]"
+    if experiment is None:
+        return (
+            f"{trained} is not shown to be better than {base} this time: {points} on {rows:,} held-out passages, and "
+            f"the interval holds 0. So it met no user, and {base} goes on serving: a loop that ships nothing unproven "
+            "has done its work. More feedback helps most: try RECKONER_DEMO_DECISIONS above 4800, or another "
+            "RECKONER_DEMO_SEED."
+        )
+    units = f"{experiment['units_control'] + experiment['units_treatment']:,} units of live traffic"
+    if experiment["state"] == ExperimentState.PROMOTED:
+        return (
+            f"{trained} learnt from what readers said of {base}, is better, and serves now: {points} on {rows:,} "
+            f"held-out passages, and shown again on {units} ({experiment['verdict']})."
+        )
+    if experiment["state"] == ExperimentState.ROLLED_BACK:
+        return (
+            f"{trained} was better on held-out passages ({points}) but not on {units}: {experiment['verdict']}. "
+            f"{base} serves everyone again, which is what the experiment is for."
+        )
+    return (
+        f"{trained} is better on {rows:,} held-out passages ({points}), but the passages ran out before {units} showed "
+        f"it beyond doubt: {experiment['verdict']}. So {base} goes on serving, and nothing was risked. A larger "
+        "RECKONER_DEMO_EXPERIMENT_UNITS with a smaller RECKONER_DEMO_DECISIONS leaves more passages for the experiment."
+    )
 
 
 def as_cell(interval: dict[str, Any] | None) -> str:
@@ -84,3 +116,5 @@ def print_report(console: Console, report: dict[str, Any]) -> None:
         console.print(f"Experiment   {experiment['state'].replace('_', ' ')} after {units}: {experiment['verdict']}")
     console.print(f"Champion     {report['champion']}")
     console.print(f"Export       {report['export']}")
+    if report.get("summary"):  # loops of older versions have none
+        console.print(f"\n{report['summary']}\n", highlight=False)

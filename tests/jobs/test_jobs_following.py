@@ -120,7 +120,7 @@ class TestDemoWait:
         ("fields", "code", "told"),
         [
             ({"result": {"better": True}}, 0, {"better": True, "loop_seconds": 0.0}),
-            ({"result": {"better": False}}, 1, {"better": False, "loop_seconds": 0.0}),
+            ({"result": {"better": False}}, 0, {"better": False, "loop_seconds": 0.0}),
             ({"state": "dead", "result": None, "error": "no space"}, 2, {"error": "The demo loop is dead: no space"}),
         ],
     )

@@ -17,14 +17,13 @@ from workspaces.commands import UncheckedCommand
 from workspaces.models import User
 from workspaces.passwords import FIRST_ADMIN, one_time_file
 
-EXIT_NOT_BETTER = 1
 EXIT_NO_RESULT = 2
 
 
 class Command(UncheckedCommand):
     help = (
-        "Follows the demo world's loop. Exit codes: 0 the trained model is better, 1 it is not, "
-        "2 the loop did not end with a result, 130 interrupted: the loop goes on."
+        "Follows the demo world's loop. Exit codes: 0 it ended with a result, whether or not the trained model was "
+        "promoted (`better` in the JSON says), 2 it did not, 130 interrupted: the loop goes on."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -51,6 +50,7 @@ class Command(UncheckedCommand):
         seconds = round((job.finished_at - job.started_at).total_seconds(), 1)
         if as_json:
             self.stdout.write(json.dumps({**job.result, "loop_seconds": seconds}))
+            self.stderr.write(f"\n{job.result.get('summary', '')}\n", style_func=str)
         else:
             console = result_console(sys.stdout)
             print_report(console, job.result)
@@ -59,7 +59,7 @@ class Command(UncheckedCommand):
             admin = User.objects.filter(email=FIRST_ADMIN, must_change_password=True).first()
             if admin is not None and password.exists():
                 console.print(f"Log in       {admin.email}, one-time password {password.read_text()}", highlight=False)
-        sys.exit(0 if job.result["better"] else EXIT_NOT_BETTER)
+        sys.exit(0)
 
     def _fail(self, options: dict[str, Any], reason: str, code: int = EXIT_NO_RESULT) -> NoReturn:
         if options["json"]:
