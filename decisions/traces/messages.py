@@ -16,6 +16,7 @@ from decisions.traces import names
 from decisions.traces.spans import Span
 
 MAX_DEPTH = 24
+MAX_CONTAINERS = 50_000
 MAX_PATH = 12
 """Parts of a name; no convention has more than seven."""
 MAX_INTEGER = 2**63
@@ -31,7 +32,7 @@ Message = dict[str, Any]
 def storable(value: Any, depth: int = 0) -> bool:
     """May it be stored as jsonb and read back as it was?"""
     if isinstance(value, str):
-        return "\x00" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
+        return "\x00" not in value and _is_unicode(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return -MAX_INTEGER <= value < MAX_INTEGER
     if depth >= MAX_DEPTH:
@@ -41,9 +42,21 @@ def storable(value: Any, depth: int = 0) -> bool:
     return not isinstance(value, list) or all(storable(inner, depth + 1) for inner in value)
 
 
+def _is_unicode(text: str) -> bool:
+    """Whether it has no lone surrogate; by one call, since a prompt has many letters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def parsed(value: Any) -> Any:
-    """Text that holds a JSON object or list as that, where it can be stored; everything else as it is."""
+    """Text that holds a JSON object or list of reasonable size as that, where it can be stored; everything else as it
+    is."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    if value.count("{") + value.count("[") > MAX_CONTAINERS:
         return value
     try:
         found = msgspec.json.decode(value)

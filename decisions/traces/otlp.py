@@ -26,11 +26,14 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 from decisions.ingest.decoding import fault_of
 from decisions.traces.messages import MAX_DEPTH, storable
 from decisions.traces.spans import Span, SpanEvent
+from decisions.traces.wire import MAX_MESSAGES, check_size
 from workspaces.errors import InvalidInput, TooLarge
 from workspaces.parsing import MAX_BATCH, MAX_BODY, check_body
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 MAX_SPANS = 10_000
+MAX_MEMBERS = 16
+"""Compressed files in a row in one body: what follows a file is copied for the next."""
 MAX_RATIO = 20
 """How many times its size a body may inflate to, beyond the first MAX_BODY bytes."""
 ENCODINGS = {"": None, "identity": None, "gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
@@ -63,6 +66,8 @@ def inflate(body: bytes, encoding: str) -> bytes:
     parts: list[bytes] = []
     size, rest = 0, body
     while rest:
+        if len(parts) == MAX_MEMBERS:
+            raise InvalidInput(f"The body is more than {MAX_MEMBERS} times {encoding} in a row; send it as one.")
         inflater = zlib.decompressobj(window)
         try:
             part = inflater.decompress(rest, MAX_BATCH + 1 - size)
@@ -97,6 +102,7 @@ def _check_count(count: int) -> None:
 
 def _read_protobuf(body: bytes) -> Iterator[Span | Refusal]:
     request = ExportTraceServiceRequest()
+    check_size(body)
     try:
         request.ParseFromString(body)
     except DecodeError as error:
@@ -241,7 +247,7 @@ DECODER = msgspec.json.Decoder(JsonRequest)
 
 
 def _read_json(body: bytes) -> Iterator[Span | Refusal]:
-    check_body(body, limit=MAX_BATCH)
+    check_body(body, limit=MAX_BATCH, containers=MAX_MESSAGES)
     try:
         request = DECODER.decode(body)
     except msgspec.ValidationError as error:
