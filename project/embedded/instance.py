@@ -24,7 +24,7 @@ from project.embedded.control import UNREACHABLE, Control, ProgramState
 from project.embedded.errors import AlreadyRunningError, EmbeddedError
 from project.embedded.layout import PROJECT_ROOT, Layout, make_private, write_private
 from project.embedded.postgres import Postgres, find_owner
-from project.embedded.programs import PRIORITIES, Plan, Program, render_config
+from project.embedded.programs import Group, Plan, Program, render_config
 from project.embedded.secrets import load_secret
 from project.embedded.static_files import StaticFiles
 from project.embedded.valkey import Valkey, pick_port
@@ -143,28 +143,25 @@ class _Instance:
         if own:
             self.say(f"starting {' and '.join(program.name for program in own)}")
             self.control.start_group("services")
+        self._start_group("models")  # needs no database, and the longest of all
         if postgres is not None:
             postgres.wait_until_ready(lives=self._lives)
             postgres.create_database()
         if valkey is not None:
             valkey.wait_until_ready(lives=self._lives)
         self._publish(postgres, valkey)
-        if self.plan.migrate:
+        if self.plan.prepare:
             self.say("migrating the database")
-            self._run_step("migrate", self.plan.migrate, quiet=True)
-        if self.plan.collect:
-            self._collect_static_files(self.plan.collect)
-        for group in PRIORITIES:
-            if group != "services" and any(program.group == group for program in programs):
-                self.control.start_group(group)
-        if self.plan.ready_url:
-            self.say("starting " + ", ".join(program.name for program in self.plan.programs))
-            self._wait_for_web(self.plan.ready_url)
-        self._watch_programs(self.control.list_programs())
-        if self.plan.bootstrap:
             # Only with a database of our own can we know that no other worker lives.
             resume = ("--resume", self.earlier_end) if postgres is not None and self.plan.resumes else ()
-            self._run_step("bootstrap", (*self.plan.bootstrap, *resume))
+            self._run_step("prepare", (*self.plan.prepare, *resume))
+        if self.plan.collect:
+            self._collect_static_files(self.plan.collect)
+        self._start_group("web")
+        if self.plan.ready_url:
+            self._wait_for_web(self.plan.ready_url)
+        self._start_group("apps")
+        self._watch_programs(self.control.list_programs())
         self.say(f"ready: {self.plan.url}  (logs in {self.layout.log}; Ctrl-C stops everything)")
 
     def _prepare_services(self) -> tuple[Postgres | None, Valkey | None]:
@@ -193,6 +190,12 @@ class _Instance:
             valkey.prepare()
             self.environment["REDIS_URL"] = valkey.url()
         return postgres, valkey
+
+    def _start_group(self, group: Group) -> None:
+        names = [program.name for program in self.plan.programs if program.group == group]
+        if names:
+            self.say(f"starting {', '.join(names)}")
+            self.control.start_group(group)
 
     def _list_services(self, postgres: Postgres | None, valkey: Valkey | None) -> list[Program]:
         programs = []

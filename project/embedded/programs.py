@@ -9,10 +9,10 @@ from typing import Literal
 
 from project.embedded.layout import PROJECT_ROOT, Layout
 
-Group = Literal["services", "models", "apps"]
+Group = Literal["services", "models", "web", "apps"]
 
 # Started from the lowest, stopped from the highest; a group has stopped before the next one is told to.
-PRIORITIES: dict[Group, int] = {"services": 1, "models": 5, "apps": 10}
+PRIORITIES: dict[Group, int] = {"services": 1, "models": 5, "web": 8, "apps": 10}
 START_RETRIES = 20
 # Of the libraries' static files, not those of pages that we do not have.
 COLLECT = (
@@ -49,17 +49,17 @@ class Program:
 class Plan:
     """What `up` starts and in which order; see `plan_instance` for the real one, tests give smaller ones.
 
-    migrate, collect, bootstrap, demo: command lines run after the databases, when static files have changed, after the
-    programs, and while the instance stays; None leaves that step out. resumes: the bootstrap takes `--resume
-    clean|crashed`. ready_url must answer 200 before the bootstrap. environment is added to everybody's.
+    prepare, collect, demo: command lines run when the databases answer, when static files have changed, and while the
+    instance stays; None leaves that step out. resumes: `prepare` takes `--resume clean|crashed`. Models start beside
+    the databases, the web after those steps, and the rest when ready_url answers 200. environment is added to
+    everybody's.
     """
 
     url: str
     programs: tuple[Program, ...]
     ready_url: str | None = None
-    migrate: tuple[str, ...] | None = None
+    prepare: tuple[str, ...] | None = None
     collect: tuple[str, ...] | None = None
-    bootstrap: tuple[str, ...] | None = None
     demo: tuple[str, ...] | None = None
     environment: dict[str, str] = field(default_factory=dict)
     resumes: bool = False
@@ -69,7 +69,7 @@ def plan_instance(layout: Layout, *, host: str, port: int, model_port: int | Non
     """The real plan. model_port None: a model server is given from outside (RECKONER_MODEL_SERVER_URL)."""
     reachable = "127.0.0.1" if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
     url = f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{port}"
-    bootstrap = _manage("bootstrap") if with_demo else _manage("bootstrap", "--no-demo")
+    prepare = _manage("bootstrap", "--migrate", *([] if with_demo else ["--no-demo"]))
     own_copies = not (os.environ.get("RECKONER_STATIC_FINDERS") or os.environ.get("RECKONER_DEBUG"))
     environment = {"RECKONER_STATIC_FINDERS": "0"} if own_copies else {}
     if model_port is not None:
@@ -79,9 +79,8 @@ def plan_instance(layout: Layout, *, host: str, port: int, model_port: int | Non
         url=url,
         programs=tuple(_list_programs(layout, host, port, model_port)),
         ready_url=f"{url}/readyz",
-        migrate=_manage("migrate", "--no-input"),
+        prepare=prepare,
         collect=_manage(*COLLECT) if own_copies else None,
-        bootstrap=bootstrap,
         demo=demo,
         resumes=True,
         environment=environment,
@@ -99,7 +98,7 @@ def _list_programs(layout: Layout, host: str, port: int, model_port: int | None)
     web = (python, "-m", "gunicorn", "-c", "python:project.web.server")
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     programs = [
-        Program("web", (*web, "--bind", address, "project.wsgi:application")),
+        Program("web", (*web, "--bind", address, "project.wsgi:application"), group="web"),
         # SIGTERM lets a job end within the time; what is cut off is taken up again when its lease has run out.
         Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default", "-c", "2")),
         # A run takes minutes, so waiting for it is in vain: its engine checkpoints when its supervisor is gone.

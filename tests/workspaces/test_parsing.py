@@ -187,6 +187,11 @@ class TestThroughTheApi:
         assert answer.status_code == 411
         assert json.loads(answer.content)["error"]["code"] == "length_required"
 
+    def test_a_form_of_more_than_a_megabyte_is_refused(self, client):
+        form = "application/x-www-form-urlencoded"
+        answers = [client._client.post("/log-in", b"a=" + b"%41" * count, form) for count in (1000, 400_000)]
+        assert [answer.status_code for answer in answers] == [200, 413]
+
     def test_another_media_type_is_refused(self, client):
         answer = client._client.post(
             "/api/v1/decisions", b"a=1", content_type="text/plain", headers={"Authorization": f"Bearer {client.token}"}

@@ -6,6 +6,8 @@ import json
 import secrets
 from typing import Any
 
+from django.conf import settings
+from django.core.management import call_command
 from django.core.management.base import CommandParser
 from django.db import transaction
 
@@ -28,6 +30,7 @@ class Command(UncheckedCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--migrate", action="store_true", help="bring the database up to date first")
         parser.add_argument("--no-demo", action="store_true", help="do not start the demo world")
         parser.add_argument(
             "--resume",
@@ -37,6 +40,10 @@ class Command(UncheckedCommand):
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        if options["migrate"]:
+            # In this process: a second one would load everything again.
+            with (settings.VAR / "log" / "migrate.log").open("w") as log:
+                call_command("migrate", interactive=False, stdout=log)
         self._bootstrap(options)
         if options["resume"]:
             resume_alone(clean=options["resume"] == "clean")

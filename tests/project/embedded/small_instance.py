@@ -29,11 +29,11 @@ def make_plan():
     return Plan(
         url=f"http://127.0.0.1:{port}",
         programs=(
-            Program("web", (sys.executable, str(WEB), str(port))),
+            Program("web", (sys.executable, str(WEB), str(port)), group="web"),
             Program("idle", ("sleep", "1000"), group="models"),
         ),
         ready_url=f"http://127.0.0.1:{port}/readyz",
-        migrate=(sys.executable, "-c", NOTE),
+        prepare=(sys.executable, "-c", NOTE),
         demo=(sys.executable, "-c", f"print('{{\"result\": 1}}'); raise SystemExit({code})"),
     )
 

@@ -231,7 +231,7 @@ def test_a_failed_step_is_told_and_everything_stopped(layout, port):
     # The stand-in for the migration cannot reach this server, which also keeps the embedded one from being started.
     code, _, said = Up(layout, port, DATABASE_URL="postgresql://nobody@127.0.0.1:1/none").end()
     assert code == 1
-    assert "migrate failed" in said and "OperationalError" in said
+    assert "prepare failed" in said and "OperationalError" in said
     assert not layout.postgres.exists()
     assert find_processes(layout) == []
 

@@ -88,7 +88,8 @@ def test_the_plan_leaves_out_what_is_given_or_not_wanted(tmp_path, monkeypatch):
     bare = plan_instance(Layout(tmp_path), host="::1", port=8000, model_port=None, with_demo=False, once=False)
     assert [program.name for program in bare.programs] == names[:-1]
     assert bare.url == "http://[::1]:8000"
-    assert bare.demo is None and bare.bootstrap[-1] == "--no-demo"
+    assert "[::1]:8000" in bare.programs[0].command
+    assert bare.demo is None and bare.prepare[-1] == "--no-demo"
     assert bare.environment == {"RECKONER_STATIC_FINDERS": "0"} and "collectstatic" in bare.collect
     monkeypatch.setenv("RECKONER_STATIC_FINDERS", "1")
     own = plan_instance(Layout(tmp_path), host="::1", port=8000, model_port=None, with_demo=False, once=False)
