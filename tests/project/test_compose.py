@@ -141,7 +141,7 @@ def test_settings_differ_from_the_embedded_default_in_addresses_and_secrets_alon
     assert set(plain) == set(given)
     assert {name for name in plain if plain[name] != given[name]} == {
         "SECRET_KEY", "API_KEY_PEPPER", "DATABASE_URL", "DATABASES", "REDIS_URL", "CELERY_BROKER_URL",
-        "MODEL_SERVER_URL", "MODEL_SERVER_TOKEN",
+        "MODEL_SERVER_URL", "MODEL_SERVER_TOKEN", "CACHES",
     }  # fmt: skip
     database = given["DATABASES"]["default"]
     assert (database["HOST"], database["NAME"], database["USER"]) == ("postgres", "reckoner", "reckoner")
