@@ -26,7 +26,7 @@ def find_unjudged(
     *,
     size: int,
     without: Collection[uuid.UUID] = (),
-    reviewer: int | None = None,
+    reviewer: uuid.UUID | None = None,
 ) -> Queue:
     """The next `size` decisions to label, leaving out those that the asker holds already, and what this reviewer has
     skipped. One statement."""

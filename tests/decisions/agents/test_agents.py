@@ -1,0 +1,71 @@
+"""Agents over the API: what comes with one, and its versions."""
+
+import pytest
+
+from decisions.agents.services import AgentSetup, create_agent_version
+from decisions.models import Agent, AgentVersion
+from decisions.rewards.specs import current_reward_spec
+from workspaces.errors import InvalidInput
+from workspaces.models import AuditEntry
+
+pytestmark = pytest.mark.django_db
+
+
+def setup(**fields):
+    return {"slug": "sorter", "name": "Sorter", "prompt_template": "{{ text }}", "options": ["a", "b"]} | fields
+
+
+def test_an_agent_comes_with_a_version_a_model_and_a_reward_spec(api):
+    answer = api("admin").post("agents", setup(kind="FILER", temperature=0.5, epsilon=0.1))
+    assert answer.status_code == 201, answer.content
+    agent = Agent.objects.get(slug="sorter")
+    version = agent.versions.get()
+    assert (version.number, version.temperature, version.epsilon, version.options) == (1, 0.5, 0.1, ["a", "b"])
+    assert agent.registered_model.name == "sorter"
+    assert current_reward_spec(agent).components == [{"name": "verdict", "weight": 1.0, "parameters": {}}]
+    assert AuditEntry.objects.filter(action="agent.created").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"slug": "not a slug"}, "slug"),
+        ({"slug": "filer"}, "slug"),
+        ({"kind": "ORACLE"}, "kind"),
+        ({"prompt_template": "{{ text"}, "prompt_template"),
+        ({"options": ["a"]}, "options"),
+        ({"options": ["a", "a"]}, "options"),
+        ({"temperature": 0}, "temperature"),
+        ({"epsilon": 1.5}, "epsilon"),
+        ({"action_space": "dance"}, "action_space"),
+        ({"action_space": "structured", "action_schema": {"type": "nonsense"}}, "action_schema"),
+        ({"action_space": "structured", "action_schema": {"$ref": "http://10.0.0.1/"}}, "action_schema"),
+        ({"max_prompt_tokens": 1}, "max_prompt_tokens"),
+        ({"max_prompt_tokens": 10**12}, "max_prompt_tokens"),
+    ],
+    ids=str,
+)
+def test_a_bad_field_is_named_and_nothing_is_made(api, agent, fields, field):
+    answer = api("admin").post("agents", setup(**fields))
+    assert answer.status_code == 400, answer.content
+    assert field in {fault["field"] for fault in answer.json()["error"]["fields"]}
+    assert Agent.objects.count() == 1
+
+
+def test_a_new_version_leaves_the_old_one_as_it_was(agent, by):
+    old = AgentVersion.objects.values().get()
+    new = create_agent_version(
+        by=by, agent=agent, setup=AgentSetup(prompt_template="File: {{ text }}", options=["x", "y"])
+    )
+    assert new.number == 2
+    assert AgentVersion.objects.values().get(number=1) == old
+    with pytest.raises(InvalidInput):
+        create_agent_version(by=by, agent=agent, setup=AgentSetup(prompt_template="{{ text }}", epsilon=2))
+    assert agent.versions.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_versions_made_at_once_have_numbers_of_their_own(agent, by, at_once):
+    setup = AgentSetup(prompt_template="{{ text }}")
+    made = at_once(4, lambda: create_agent_version(by=by, agent=agent, setup=setup).number)
+    assert sorted(made) == [2, 3, 4, 5]

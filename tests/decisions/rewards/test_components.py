@@ -1,0 +1,51 @@
+"""Reward components: plain observations in, plain values out."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decisions.rewards.components import COMPONENTS, ComponentError, Observed, normalise, total
+
+
+class TestComponents:
+    @pytest.mark.parametrize(
+        ("name", "observed", "value"),
+        [
+            ("verdict", Observed(), None),
+            ("verdict", Observed(verdict="confirmed"), 1.0),
+            ("verdict", Observed(verdict="corrected"), -0.5),
+            ("verdict", Observed(verdict="overridden"), -0.8),
+            ("verdict", Observed(verdict="ignored"), 0.0),
+            ("calibration", Observed(confidence=0.7), None),
+            ("calibration", Observed(verdict="ignored"), None),
+            ("calibration", Observed(verdict="confirmed", confidence=0.7), pytest.approx(-0.3)),
+            ("calibration", Observed(verdict="corrected", confidence=0.7), pytest.approx(-0.7)),
+            ("matches_answer", Observed(action="a", answer="a"), 1.0),
+            ("matches_answer", Observed(action="b", answer="a"), 0.0),
+        ],
+    )
+    def test_values(self, name, observed, value):
+        assert COMPONENTS[name].function(observed, {}) == value
+
+    @pytest.mark.parametrize(
+        ("name", "observed"),
+        [
+            ("verdict", Observed(verdict="liked")),
+            ("calibration", Observed(verdict="confirmed")),
+            ("calibration", Observed(verdict="confirmed", confidence=1.2)),
+            ("matches_answer", Observed(action="a")),
+            ("matches_answer", Observed(answer="a")),
+        ],
+    )
+    def test_what_cannot_be_computed_is_an_error_and_not_a_number(self, name, observed):
+        with pytest.raises(ComponentError):
+            COMPONENTS[name].function(observed, {})
+
+    @given(st.dictionaries(st.sampled_from("abc"), st.floats(-100, 100)), st.floats(0.1, 10))
+    def test_totals_are_clamped_and_rewards_lie_between_0_and_1(self, values, clamp):
+        raw = total(values, dict.fromkeys("abc", 2.0), clamp=clamp)
+        assert -clamp <= raw <= clamp
+        assert 0 <= normalise(raw) <= 1
+
+    def test_the_scale(self):
+        assert [normalise(raw) for raw in (-3, -2, 0, 1, 2, 3)] == [0, 0, 0.5, 0.75, 1, 1]
