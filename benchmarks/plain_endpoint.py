@@ -1,8 +1,7 @@
 # ruff: noqa: E402 - settings first
 """What most would write first, for benchmarks.ingest alone: a ModelSerializer and a CreateAPIView on the same table.
 
-It runs under the product's server and middleware, and takes the same keys; what the product made cheaper for its own
-path is left out here: the key is read by the ORM, the database backend and the policy's header are the libraries' own.
+It runs under the product's server and middleware, and takes the same keys, read by the ORM.
 Served by `gunicorn benchmarks.plain_endpoint:application`.
 """
 
@@ -17,14 +16,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 
 from django.conf import settings
 
-OURS = {
-    "project.middleware.PolicyMiddleware": "csp.middleware.CSPMiddleware",
-    "project.middleware.ReleaseMiddleware": None,
-    "workspaces.idempotency.IdempotencyMiddleware": None,
-}
 settings.ROOT_URLCONF = "benchmarks.plain_endpoint"
-settings.MIDDLEWARE = [kept for name in settings.MIDDLEWARE if (kept := OURS.get(name, name)) is not None]
-settings.DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
+settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != "workspaces.idempotency.IdempotencyMiddleware"]
 
 from django.core.wsgi import get_wsgi_application
 

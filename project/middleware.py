@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable
 
 import structlog
-from csp.constants import HEADER
-from csp.middleware import CSPMiddleware
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 
 from workspaces.api_errors import json_error
 from workspaces.errors import LengthRequired, TooLarge
@@ -22,27 +20,6 @@ UNLOGGED = ("/livez", "/readyz", "/metrics", settings.STATIC_URL)
 LONGEST_PATH = 200
 
 log = structlog.get_logger(__name__)
-
-
-class ReleaseMiddleware:
-    """Lets an API request go once it is answered. What other middleware hangs on a request refers back to it, and a
-    body of up to 10 MB would wait for the collector of cycles with it."""
-
-    HELD = ("csp_nonce", "htmx", "_messages", "user", "auser", "session")
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self.get_response(request)
-        if _is_json(response) and not response.streaming:
-            for name in self.HELD:
-                request.__dict__.pop(name, None)
-        return response
-
-
-def _is_json(response: HttpResponseBase) -> bool:
-    return response.headers.get("Content-Type", "").startswith("application/json")
 
 
 class RequestIdMiddleware:
@@ -68,19 +45,6 @@ class RequestIdMiddleware:
             path = request.path[:LONGEST_PATH]
             log.info("request", method=request.method, path=path, status=response.status_code, ms=milliseconds)
         return response
-
-
-class PolicyMiddleware(CSPMiddleware):
-    """The content security policy: of pages by the settings, of JSON that nothing may be loaded or framed.
-
-    The latter is one fixed text; composing the former takes longer than much of recording a decision.
-    """
-
-    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        if _is_json(response):
-            response.headers[HEADER] = "default-src 'none'; frame-ancestors 'none'"
-            return response
-        return super().process_response(request, response)
 
 
 class ContentLengthMiddleware:

@@ -80,10 +80,9 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "project.middleware.RequestIdMiddleware",
-    "project.middleware.ReleaseMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "project.middleware.PolicyMiddleware",
+    "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "project.middleware.ContentLengthMiddleware",
@@ -127,9 +126,6 @@ TEMPLATES = [
 DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=600, conn_health_checks=True)}
 if DATABASES["default"]["ENGINE"] != "django.db.backends.postgresql":
     raise ValueError("DATABASE_URL: PostgreSQL 16 or newer is the only database; give postgresql://…")
-DATABASES["default"]["ENGINE"] = "project.postgresql"  # Django's, with a cheaper look whether a connection lives
-# Statements are prepared where the code asks for it (workspaces/asking.py); without a number psycopg never does.
-DATABASES["default"].setdefault("OPTIONS", {})["prepare_threshold"] = 5
 # For counts that all web processes share and that may be lost, such as wrong passwords; `process` while it is away.
 CACHES = {
     "default": {

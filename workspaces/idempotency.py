@@ -36,7 +36,6 @@ from workspaces.errors import FieldFault, InFlight, InvalidInput, KeyReused, Rec
 from workspaces.ids import uuid7, uuid7_of, uuid7_time
 from workspaces.models import KeptAnswer
 from workspaces.parsing import MAX_BATCH
-from workspaces.starting_over import starting_over
 
 logger = structlog.get_logger(__name__)
 HEADER = "Idempotency-Key"
@@ -73,7 +72,7 @@ class IdempotencyMiddleware:
 
             if getattr(view.view_class, "calls_out", False):  # type: ignore[attr-defined]
                 return _answer_claimed(request, actor, key, ask)
-            return starting_over(lambda: _answer_once(request, actor, key, ask))
+            return _answer_once(request, actor, key, ask)
         except ReckonerError as error:
             return json_error(request, error)
         except (OperationalError, InterfaceError):

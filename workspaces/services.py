@@ -15,10 +15,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from workspaces.actors import Actor
-from workspaces.asking import ask
 from workspaces.errors import FieldFault, InvalidInput, KeyNotLive
 from workspaces.models import ApiKey, AuditEntry, Membership, Role, Scope, User, Workspace
-from workspaces.row_cache import STAMP, RowCache
 
 PREFIX_BYTES = 6
 SECRET_BYTES = 32  # 256 bits
@@ -122,7 +120,7 @@ def is_live(key: ApiKey, now: dt.datetime) -> bool:
 def find_key(token: str) -> ApiKey | None:
     """The live key of a token, or None. Secrets are compared in constant time."""
     prefix, _, secret = token.partition(".")
-    key = _read_key(prefix)
+    key = ApiKey.objects.select_related("workspace").filter(prefix=prefix).first()
     given, now = secret_hmac(secret), timezone.now()
     # An unknown prefix costs the same comparisons as a wrong secret.
     current = hmac.compare_digest(bytes(key.secret_hmac) if key else bytes(32), given)
@@ -133,26 +131,4 @@ def find_key(token: str) -> ApiKey | None:
         return None
     if key.last_used_at is None or now - key.last_used_at > LAST_USED_GRAIN:
         ApiKey.objects.filter(id=key.id).update(last_used_at=now)
-    return key
-
-
-_KEYS: RowCache[ApiKey] = RowCache()
-_KEY_STAMP = f"""
-SELECT {STAMP.format("k")}, {STAMP.format("w")}
-  FROM workspaces_apikey k JOIN workspaces_workspace w ON w.id = k.workspace_id WHERE k.prefix = %s
-"""  # noqa: S608 - names of our own
-
-
-def _read_key(prefix: str) -> ApiKey | None:
-    """With its workspace. Every request of a program asks this."""
-    rows = ask(_KEY_STAMP, [prefix])
-    if not rows:
-        return None
-    stamp = " ".join(rows[0])
-    key = _KEYS.find(prefix, stamp)
-    if key is None:
-        key = ApiKey.objects.select_related("workspace").filter(prefix=prefix).first()
-        if key is not None:
-            key.workspace.stamp = rows[0][1]
-            _KEYS.keep(prefix, stamp, key)
     return key

@@ -1,4 +1,4 @@
-"""Agents as decisions meet them: with the newest version and its action space, found by one question or none."""
+"""Agents as decisions meet them: with the newest version and its action space, found by one query."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from decisions.agents.actions import Space, make_space
 from decisions.errors import UnknownAgent
 from decisions.models import Agent, AgentVersion
 from workspaces.actors import Actor
-from workspaces.asking import ask
 from workspaces.errors import FieldFault
-from workspaces.models import Workspace
-from workspaces.row_cache import STAMP, RowCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,43 +37,15 @@ def space_of(version: AgentVersion) -> Space:
     return space
 
 
-_CURRENT: RowCache[CurrentAgent] = RowCache()
-NEWEST_VERSIONS = f"""
-SELECT a.slug, a.id, v.id, {STAMP.format("a")}
-  FROM decisions_agent a
- CROSS JOIN LATERAL (SELECT id FROM decisions_agentversion WHERE agent_id = a.id ORDER BY number DESC LIMIT 1) v
- WHERE a.workspace_id = %s AND a.slug = ANY(%s)
-"""  # noqa: S608 - names of our own
-
-
 def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, CurrentAgent]:
-    """Unknown ones are left out. No query for those that this process knows, where a key let the request in: an agent
-    that changes moves the row of its workspace (a trigger), whose stamp has been read. Else one query for any number of
-    slugs, and two more for those that are new to this process or have changed."""
-    workspace = by.workspace
-    if workspace.stamp is None:
-        return _ask_for_agents(workspace, list(slugs))
-    known = {slug: _CURRENT.find((workspace.id, slug), workspace.stamp) for slug in slugs}
-    found = {slug: current for slug, current in known.items() if current is not None}
-    if unknown := [slug for slug in known if slug not in found]:
-        for slug, current in _ask_for_agents(workspace, unknown).items():
-            _CURRENT.keep((workspace.id, slug), workspace.stamp, current)
-            found[slug] = current
-    return found
-
-
-def _ask_for_agents(workspace: Workspace, slugs: list[str]) -> dict[str, CurrentAgent]:
-    asked = ask(NEWEST_VERSIONS, [workspace.id, slugs])
-    rows = [(slug, agent, version, f"{stamp} {version}") for slug, agent, version, stamp in asked]
-    found = {slug: _CURRENT.find(agent, stamp) for slug, agent, _, stamp in rows}
-    if unmet := [row for row in rows if found[row[0]] is None]:
-        agents = Agent.objects.in_bulk([agent for _, agent, _, _ in unmet])
-        versions = AgentVersion.objects.in_bulk([version for _, _, version, _ in unmet])
-        for slug, agent, version, stamp in unmet:
-            current = CurrentAgent(agents[agent], versions[version], space_of(versions[version]))
-            _CURRENT.keep(agent, stamp, current)
-            found[slug] = current
-    return {slug: current for slug, current in found.items() if current is not None}
+    """By slug, in one query for any number of them. Unknown ones are left out."""
+    newest = (
+        AgentVersion.objects.filter(agent__workspace=by.workspace, agent__slug__in=list(slugs))
+        .select_related("agent")
+        .order_by("agent_id", "-number")
+        .distinct("agent_id")
+    )
+    return {version.agent.slug: CurrentAgent(version.agent, version, space_of(version)) for version in newest}
 
 
 def unknown_agent(slug: str) -> FieldFault:

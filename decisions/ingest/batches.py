@@ -25,7 +25,6 @@ from decisions.ingest.writer import (
     Table,
     Written,
     columns_of,
-    is_few,
     is_repeat,
     keep_places,
     write_columns,
@@ -33,7 +32,6 @@ from decisions.ingest.writer import (
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, ReckonerError
 from workspaces.ids import uuid7_time
-from workspaces.starting_over import StartOver, is_careful, may_start_over
 
 OLDEST = dt.timedelta(days=400)
 NEWEST = dt.timedelta(hours=1)
@@ -148,12 +146,10 @@ def _write_batch(table: Table, prepared: Prepared, by: Actor) -> Outcome:
         places, columns = [places[at] for at in first], keep_places(columns, first)
         ids = columns["id"]
     try:
-        written = _write_once(table, columns, by, repeated=is_careful())
+        written = _write_once(table, columns, by, repeated=False)
     except IntegrityError as error:
         if not is_repeat(error):
             raise
-        if may_start_over():
-            raise StartOver from error
         written = _write_once(table, columns, by, repeated=True)
     if not (written.duplicates or written.conflicts or written.foreign or repeats):
         return Outcome([Kept(place, row_id, False) for place, row_id in zip(places, ids, strict=True)], errors)
@@ -188,8 +184,8 @@ def _write_once(table: Table, columns: Columns, by: Actor, *, repeated: bool) ->
     if len(columns["id"]) == 1 and not refs and not _names_episodes(columns):
         # One statement is a transaction of its own: BEGIN and COMMIT would be two more questions to the database.
         return write_columns(table, columns, repeated=repeated)
-    # Few rows never raise for a repeat, and what they raise for a tombstone is taken back to here.
-    with transaction.atomic(savepoint=is_few(columns) or not may_start_over()):
+    # What a repeat or a tombstone raises is taken back to here.
+    with transaction.atomic():
         written = write_columns(table, resolve_episodes(by, columns), repeated=repeated)
         mark_late_decisions(by.workspace.id, refs)
     return written

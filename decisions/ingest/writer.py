@@ -23,7 +23,6 @@ from psycopg.types.json import set_json_dumps
 
 from decisions.errors import Erased
 from decisions.models.tombstones import ERASED_HASH
-from workspaces.asking import ask
 
 set_json_dumps(msgspec.json.encode)
 
@@ -194,7 +193,9 @@ def _insert_missing(table: Table, columns: Columns) -> Written:
     ids = columns["id"]
     # A column that says nothing costs PostgreSQL as much as one that does.
     kinds = tuple((name, kind) for name, kind in table.columns.items() if any(v is not None for v in columns[name]))
-    stored = {row[0] for row in ask(_insert_statement(table.name, kinds), [_payload(kinds, columns)])}
+    with connection.cursor() as cursor:
+        cursor.execute(_insert_statement(table.name, kinds), [_payload(kinds, columns)])
+        stored = {row[0] for row in cursor.fetchall()}
     if len(stored) == len(ids):
         return Written()
     hashes = zip(ids, columns["content_hash"], strict=True)

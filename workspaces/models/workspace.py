@@ -22,10 +22,6 @@ class Workspace(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     members = models.ManyToManyField("workspaces.User", through="workspaces.Membership", related_name="workspaces")
 
-    stamp: str | None = None
-    """Of the row, read when a key let this request in (`workspaces.row_cache`). It also speaks for rows elsewhere that
-    move this one with every change."""
-
     def __str__(self) -> str:
         return self.name
 

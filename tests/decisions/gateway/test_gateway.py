@@ -12,7 +12,7 @@ from django.utils import timezone
 from decisions.agents.services import AgentSetup, create_agent_version
 from decisions.api import examples
 from decisions.errors import IdConflict
-from decisions.gateway import decide as gateway
+from decisions.gateway import arms
 from decisions.gateway.decide import decide
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
@@ -190,8 +190,8 @@ class TestAnIdempotencyKey:
             asked.append((len(items), connection.in_atomic_block))
             return score(items)
 
-        score = gateway.score
-        monkeypatch.setattr(gateway, "score", spy)
+        score = arms.score
+        monkeypatch.setattr(arms, "score", spy)
         first, again = ask(), ask()
         assert (first.status_code, again.status_code) == (201, 201), first.content
         assert again.json() == first.json() and again.headers["Idempotent-Replayed"] == "true"

@@ -1,1 +1,0 @@
-"""Django's own database backend for PostgreSQL, with one method replaced: see `base`."""
