@@ -24,6 +24,7 @@ from decisions.rewards.specs import DEFAULT_COMPONENTS, create_reward_spec
 from models_registry.services import register_model
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.models import Workspace
 from workspaces.services import record_audit
 
 
@@ -79,6 +80,8 @@ def create_agent(
     """The agent, its first version, its registered model and its first reward spec. Without `setup`, the kind's."""
     setup = setup or kind_setup(kind)
     check_setup(setup)
+    # Agents of a workspace are made one after the other: the second of two with one name finds the first's.
+    Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
     if Agent.objects.for_workspace(by.workspace).filter(slug=slug).exists():
         raise InvalidInput("The agent exists.", faults=[FieldFault("slug", f"{slug!r} is taken", "another slug")])
     model = register_model(by=by, name=slug)
