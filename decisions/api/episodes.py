@@ -21,10 +21,10 @@ from decisions.api.serializers.episodes import (
 )
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.episode_facts import record_episodes
-from decisions.ingest.episodes import Totals, find_steps, find_totals
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.ingest.steps import record_steps
 from decisions.models import Agent, Decision, Episode, Step
+from decisions.queries.episodes import Totals, find_steps, find_totals
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer

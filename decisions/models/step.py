@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import uuid
+
 from django.db import models
 from django.db.models import Q
 
@@ -88,3 +91,9 @@ class Step(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name or self.id}"
+
+    @property
+    def place(self) -> tuple[dt.datetime, float, int, uuid.UUID]:
+        """In the order of an episode: by start; of those that began together, what took longer holds the others."""
+        number = -1 if self.number is None else self.number
+        return self.started_at, -(self.duration_ms or 0.0), number, self.id

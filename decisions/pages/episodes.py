@@ -15,10 +15,10 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from decisions.ingest.episodes import Totals, find_steps, find_totals
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from decisions.queries.browse import WINDOWS
 from decisions.queries.episode_shown import duration_of, tell_episode
+from decisions.queries.episodes import Totals, find_steps, find_totals
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7_bound
 from workspaces.pages import PageRequest, wants_part, workspace_page

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from decisions.agents.prompts import as_text
-from decisions.ingest.episodes import Totals, in_order
 from decisions.ingest.schemas import LONGEST_MS
 from decisions.models import Decision, Episode, Feedback, Step, StepKind
 from decisions.queries.decision_shown import Node, show_value
+from decisions.queries.episodes import Totals
 
 MOST_DEPTH = 6
 """Deeper lines are set in no further: a phone has no room."""
@@ -125,7 +125,7 @@ def tell_episode(
     by_id = {decision.id: decision for decision in decisions}
     made = {step.decision_id: step for step in reversed(steps) if step.kind == StepKind.LLM_CALL or step.decision_id}
     alone = [decision for decision in decisions if decision.id not in made]
-    entries: list[tuple[Any, Step | Decision]] = [(in_order(step), step) for step in steps]
+    entries: list[tuple[Any, Step | Decision]] = [(step.place, step) for step in steps]
     entries += [((decision.observed_at, 0.0, decision.step_number or 0, decision.id), decision) for decision in alone]
     entries.sort(key=lambda entry: entry[0])
     ordered = _nested([entry for _, entry in entries])

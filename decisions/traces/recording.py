@@ -23,7 +23,7 @@ from decisions.errors import Erased
 from decisions.ingest.batches import COST_GRAIN, check_id, content_hash
 from decisions.ingest.decisions import record_decisions
 from decisions.ingest.decoding import ItemError, fault_of
-from decisions.ingest.episodes import Named, ensure_episodes, in_order
+from decisions.ingest.episodes import Named, ensure_episodes
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.steps import STEP_TABLE
@@ -445,7 +445,7 @@ def _find_ends(episodes: Iterable[uuid.UUID]) -> dict[uuid.UUID, dict[str, uuid.
     for episode, step_id, started_at, duration_ms, place in rows:
         step = Step(id=step_id, started_at=started_at, duration_ms=duration_ms)
         if place == "outermost":
-            if episode in outermost and in_order(outermost[episode]) <= in_order(step):
+            if episode in outermost and outermost[episode].place <= step.place:
                 continue
             outermost[episode] = step
         ends.setdefault(episode, {})[place] = step_id

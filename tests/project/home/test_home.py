@@ -19,7 +19,7 @@ from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.rewards.calculate import reckon_rewards
 from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
 from project import page_urls
-from project.home import counts as ledger_counts
+from project.home import counts
 from project.home.counts import Count, count_ledger
 from project.home.moved import TOLD
 from project.home.overview import Home, read_home
@@ -153,8 +153,8 @@ class TestFeedbackToReckon:
 
     def test_the_look_is_bounded_and_says_so(self, agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert str(Count.up_to(5, 6)) == "5+" and str(Count.up_to(5, 5)) == "5"
-        monkeypatch.setattr(ledger_counts, "LOOK", 2)
-        monkeypatch.setattr(ledger_counts, "_UNRECKONED", ledger_counts._UNRECKONED.replace("LIMIT 2000", "LIMIT 2"))
+        monkeypatch.setattr(counts, "LOOK", 2)
+        monkeypatch.setattr(counts, "_UNRECKONED", counts._UNRECKONED.replace("LIMIT 2000", "LIMIT 2"))
         for _ in range(3):
             say(decide(agent, NOW - DAY), NOW - HOUR)
         assert count_ledger(agent.workspace, NOW).unreckoned == Count(2, more=True)
@@ -486,8 +486,8 @@ class TestLargeTables:
             decide(agent, NOW - HOUR)
         exact = read_home(agent.workspace, NOW)
         assert (at(exact, "record").total, exact.approximate) == (Count(60), False)
-        monkeypatch.setattr(ledger_counts, "QUICK_ROWS", 50)
-        monkeypatch.setattr(ledger_counts, "QUICK_BYTES", -1)
+        monkeypatch.setattr(counts, "QUICK_ROWS", 50)
+        monkeypatch.setattr(counts, "QUICK_BYTES", -1)
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE decisions_decision")
         estimated = read_home(agent.workspace, NOW)
@@ -500,8 +500,8 @@ class TestLargeTables:
     ) -> None:
         """Until statistics are gathered again the planner expects next to nothing of a workspace that is new."""
         DecisionFactory.create_batch(50, agent__workspace=other_workspace)
-        monkeypatch.setattr(ledger_counts, "QUICK_ROWS", 5)
-        monkeypatch.setattr(ledger_counts, "QUICK_BYTES", -1)
+        monkeypatch.setattr(counts, "QUICK_ROWS", 5)
+        monkeypatch.setattr(counts, "QUICK_BYTES", -1)
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE decisions_decision, decisions_feedback, decisions_reward")
         for _ in range(12):
@@ -513,13 +513,13 @@ class TestLargeTables:
 
     def test_today_beyond_the_look_is_the_look_s_share(self, agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         version = ModelVersionFactory(registered_model=agent.registered_model)
-        monkeypatch.setattr(ledger_counts, "LOOK", 4)
-        monkeypatch.setattr(ledger_counts, "_NEWEST", ledger_counts._NEWEST.replace("LIMIT 2000", "LIMIT 4"))
+        monkeypatch.setattr(counts, "LOOK", 4)
+        monkeypatch.setattr(counts, "_NEWEST", counts._NEWEST.replace("LIMIT 2000", "LIMIT 4"))
         for number in range(8):
             by = {"policy_name": None, "model_version": version} if number % 2 else {}
             decide(agent, NOW - number * MINUTE, **by)
-        counts = count_ledger(agent.workspace, NOW)
-        assert counts.served_today == Count(4, approximate=True) and counts.decisions_today == Count(8)
+        found = count_ledger(agent.workspace, NOW)
+        assert found.served_today == Count(4, approximate=True) and found.decisions_today == Count(8)
         home = read_home(agent.workspace, NOW)
         assert at(home, "feedback").waits == "of 4 without any"
         assert "4 of the newest 4 decisions to judge" in whats(home.needs)
@@ -527,7 +527,7 @@ class TestLargeTables:
     def test_busy_days_are_counted_one_at_a_look_and_remembered(
         self, agent: Any, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
     ) -> None:
-        monkeypatch.setattr(ledger_counts, "QUICK_DAY", 1)
+        monkeypatch.setattr(counts, "QUICK_DAY", 1)
         for days, many in ((1, 3), (2, 2), (3, 1)):
             for _ in range(many):
                 decide(agent, NOW - days * DAY)

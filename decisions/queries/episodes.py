@@ -1,0 +1,82 @@
+"""What an episode holds: its steps in the order of time, and their sums."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from django.db import connection
+
+from decisions.models import Decision, Episode, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of one episode, from its decisions and steps. Tokens and cost leave spans out: they repeat what lies in them.
+
+    `ended_at` is the latest end that is known, `started_at` the earliest start.
+    """
+
+    steps: int = 0
+    decisions: int = 0
+    failures: int = 0
+    tool_calls: int = 0
+    llm_calls: int = 0
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost: Decimal | None = None
+    started_at: dt.datetime | None = None
+    ended_at: dt.datetime | None = None
+
+
+_TOTALS = """
+WITH told AS (
+  SELECT s.episode_id AS episode, s.kind, s.success, s.tokens_in, s.tokens_out, s.cost, s.started_at, s.duration_ms
+    FROM decisions_step s WHERE s.episode_id = ANY(%(ids)s)
+  UNION ALL
+  SELECT d.episode_id, s.kind, s.success, s.tokens_in, s.tokens_out, s.cost, s.started_at, s.duration_ms
+    FROM decisions_decision d JOIN decisions_step s ON s.decision_id = d.id
+   WHERE d.episode_id = ANY(%(ids)s) AND s.episode_id IS NULL
+  UNION ALL
+  -- A decision whose model call stands beside it as a step is counted there.
+  SELECT d.episode_id, 'decision', NULL, d.tokens_in, d.tokens_out, d.cost, d.observed_at, NULL
+    FROM decisions_decision d
+   WHERE d.episode_id = ANY(%(ids)s)
+     AND NOT EXISTS (SELECT 1 FROM decisions_step s WHERE s.decision_id = d.id AND s.kind = 'llm_call')
+)
+SELECT episode,
+       count(*) FILTER (WHERE kind <> 'decision'),
+       (SELECT count(*) FROM decisions_decision d WHERE d.episode_id = told.episode),
+       count(*) FILTER (WHERE success = false),
+       count(*) FILTER (WHERE kind = 'tool_call'),
+       count(*) FILTER (WHERE kind = 'llm_call'),
+       sum(tokens_in) FILTER (WHERE kind <> 'span'),
+       sum(tokens_out) FILTER (WHERE kind <> 'span'),
+       sum(cost) FILTER (WHERE kind <> 'span'),
+       min(started_at),
+       max(started_at + make_interval(secs => least(coalesce(duration_ms, 0), 1e12) / 1000))
+  FROM told GROUP BY episode
+"""
+
+
+def find_totals(episodes: Iterable[uuid.UUID]) -> dict[uuid.UUID, Totals]:
+    """One statement for any number of episodes, over indexes. An episode without rows has no entry."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TOTALS, {"ids": list(episodes)})
+        return {row[0]: Totals(*row[1:]) for row in cursor.fetchall()}
+
+
+def find_steps(episode: Episode, *, most: int) -> list[Step]:
+    """The episode's steps in the order of time, also those that only name one of its decisions."""
+    own = Step.objects.filter(episode=episode)
+    by_decision = Step.objects.filter(episode__isnull=True, decision__in=Decision.objects.filter(episode=episode))
+    # Two looks at an index each: an OR over both would read every step of the workspace.
+    found = [
+        step
+        for steps in (own, by_decision)
+        for step in steps.filter(workspace=episode.workspace).defer("content_hash").order_by("id")[:most]
+    ]
+    return sorted(found, key=lambda step: step.place)[:most]
