@@ -34,7 +34,7 @@ from tools.report import Report
 
 CONNECTIONS = 64
 PACE = 3.0
-LIMIT = 10.0
+LIMIT = 5.0
 """RECKONER_SLOW_CLIENT_SECONDS of the run: a spell sees every connection cut off."""
 READS = "GET /static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SENDS_BODY = "POST /api/v1/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
@@ -156,7 +156,7 @@ def run(instance: Instance, report: Report, *, spells: int, seconds: float) -> N
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two spells of 15 s instead of five of 30 s")
+    parser.add_argument("--quick", action="store_true", help="five spells of 10 s instead of ten of 20 s")
     quick = parser.parse_args().quick
     folder = Path(tempfile.mkdtemp(prefix="reckoner-slow-"))
     instance = Instance(
@@ -165,7 +165,7 @@ def main() -> int:
     report = Report("slow_connections")
     try:
         instance.start("--no-demo", "--port", str(_free_port()))
-        run(instance, report, spells=2 if quick else 5, seconds=15 if quick else 30)
+        run(instance, report, spells=5 if quick else 10, seconds=10 if quick else 20)
     finally:
         instance.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -51,6 +51,9 @@ log = structlog.get_logger(__name__)
 class Parser(HTTPRequestParser):  # type: ignore[misc]
     """Ends a request at its head where the body cannot be taken; ContentLengthMiddleware then says why."""
 
+    chunked: bool
+    content_length: int
+
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
         if self.chunked:
