@@ -178,9 +178,11 @@ class Walk:
         assert self.run_queued("decisions.reckon_rewards") == {"agents": 1, "rewards": self.judged}
 
     def dataset(self) -> None:
-        made = self.post(self.admin, "datasets", {"agent": "filer", "name": "first decisions"})
+        asked = self.post(self.admin, "datasets", {"agent": "filer", "name": "first decisions"}, 202)
+        self.run_queued("training.freeze_dataset")
+        self.dataset_id = self.get(f"datasets/freezings/{asked['id']}")["dataset"]
+        made = next(one for one in self.get("datasets")["results"] if one["id"] == self.dataset_id)
         assert (made["kind"], made["rows"]) == ("logged", self.judged)
-        self.dataset_id = made["id"]
 
     def train(self) -> None:
         base = next(version for version in self.get("versions")["results"] if version["name"] == "filer:1")

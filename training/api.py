@@ -12,8 +12,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.agents.current import get_current_agent
+from jobs.models import Job
 from models_registry.models import ModelVersion
-from training.datasets import snapshot_ledger
+from training import freezing
 from training.exports import start_export
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.runs import RunPlan, cancel_run, start_run
@@ -21,6 +22,7 @@ from training.serializers import (
     DatasetCreateSerializer,
     DatasetSerializer,
     ExportSerializer,
+    FreezingSerializer,
     RunEventSerializer,
     RunSerializer,
     RunStartSerializer,
@@ -32,7 +34,7 @@ from workspaces.permissions import acting
 
 
 class DatasetList(generics.ListAPIView[DatasetSnapshot]):
-    """Frozen datasets, newest first; and freezing the ledger of an agent as it is now."""
+    """Frozen datasets, newest first; and freezing an agent's rewarded decisions, by a job."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = DatasetSerializer
@@ -43,14 +45,24 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
     @extend_schema(
         operation_id="create_dataset",
         request=DatasetCreateSerializer,
-        responses={"201": DatasetSerializer, "404": ErrorSerializer},
+        responses={"202": FreezingSerializer, "404": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         given = DatasetCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         room = get_current_agent(acting(request), given.validated_data["agent"])
-        dataset = snapshot_ledger(by=acting(request), agent=room.agent, name=given.validated_data["name"])
-        return Response(DatasetSerializer(dataset).data, status=201)
+        job = freezing.start_freezing(by=acting(request), agent=room.agent, name=given.validated_data["name"])
+        return Response(FreezingSerializer(job).data, status=202)
+
+
+class DatasetFreezing(generics.RetrieveAPIView[Job]):
+    """How far a dataset's freezing is; when it succeeded, the dataset's id."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = FreezingSerializer
+
+    def get_queryset(self) -> Any:
+        return Job.objects.for_workspace(acting(self.request).workspace).filter(kind=freezing.KIND)
 
 
 class RunQuery(generics.GenericAPIView[Any]):

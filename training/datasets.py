@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from django.db import connection, transaction
+from django.utils import timezone
 
 from decisions.agents.prompts import render_prompt
 from decisions.erasure.erasing import hold_off_erasures
@@ -22,7 +25,8 @@ from models_registry.services import store_artifact
 from training.errors import EmptyDataset
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot
 from workspaces.actors import Actor
-from workspaces.errors import Conflict, FieldFault
+from workspaces.errors import FieldFault
+from workspaces.ids import uuid7_time
 from workspaces.services import record_audit
 
 ROWS_FILE = "rows.jsonl"
@@ -69,9 +73,14 @@ def snapshot_ledger(
     name: str,
     agent_version: AgentVersion | None = None,
     reward_spec: RewardSpec | None = None,
+    tell: Callable[[float, str], None] = lambda fraction, message: None,
+    on_made: Callable[[DatasetSnapshot], None] = lambda dataset: None,
 ) -> DatasetSnapshot:
     """Every rewarded decision of the agent, or of one version of it, with a logged propensity, by the current reward
-    spec or by another. Raises EmptyDataset."""
+    spec or by another. Raises EmptyDataset.
+
+    `tell` hears how far it is; `on_made` is called in the transaction that makes the dataset, and may undo it.
+    """
     spec = reward_spec or current_reward_spec(agent)
     items: list[tuple[Any, int]] = []
     rewards: list[float] = []
@@ -80,6 +89,8 @@ def snapshot_ledger(
         for row, version in _read_logged(agent, spec, agent_version):
             items.append((row["id"], version))
             rewards.append(row["reward"])
+            if len(items) % FETCH == 0:
+                tell(_share_of_time(items[0][0], items[-1][0]), f"{len(items):,} rows")
             yield row
 
     with transaction.atomic():
@@ -113,22 +124,16 @@ def snapshot_ledger(
             batch_size=5000,
         )
         record_audit(by=by, action="dataset.created", target=f"dataset:{dataset.id}", details={"rows": len(items)})
+        on_made(dataset)
     return dataset
 
 
-def rebuild_dataset(*, by: Actor, dataset: DatasetSnapshot) -> DatasetSnapshot:
-    """The same question to the ledger as it is now: a new snapshot without what was erased. Raises Conflict for rows
-    that did not come from the ledger, EmptyDataset where nothing is left."""
-    if dataset.kind != DatasetKind.LOGGED or dataset.reward_spec is None:
-        raise Conflict("These rows were imported, not read from the ledger: import them again without the person's.")
-    number = dataset.query.get("agent_version")
-    return snapshot_ledger(
-        by=by,
-        agent=dataset.agent,
-        name=f"{dataset.name[: 200 - len(REBUILT)]}{REBUILT}",
-        agent_version=dataset.agent.versions.get(number=number) if number is not None else None,
-        reward_spec=dataset.reward_spec,
-    )
+def _share_of_time(first: str, now_at: str) -> float:
+    """How far the second decision lies between the first and this moment: they are read in the order of time."""
+    begin, here = (uuid7_time(uuid.UUID(row)) for row in (first, now_at))
+    if begin is None or here is None:
+        return 0.0
+    return (here - begin) / max(timezone.now() - begin, dt.timedelta(seconds=1))
 
 
 def _share(rewards: list[float]) -> float:

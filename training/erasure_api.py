@@ -10,10 +10,10 @@ from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from training.datasets import rebuild_dataset
 from training.erasure import LONGEST, preview_erasure, read_person, start_erasure
+from training.freezing import start_rebuild
 from training.models import DatasetSnapshot, Erasure
-from training.serializers import DatasetSerializer
+from training.serializers import DatasetSerializer, FreezingSerializer
 from workspaces.models import Scope
 from workspaces.permissions import acting
 from workspaces.serializers import StrictBody
@@ -103,7 +103,7 @@ class DatasetRebuild(generics.GenericAPIView[DatasetSnapshot]):
         datasets = DatasetSnapshot.objects.for_workspace(acting(self.request).workspace)
         return datasets.select_related("agent", "artifact", "reward_spec")
 
-    @extend_schema(operation_id="rebuild_dataset", request=None, responses={"201": DatasetSerializer})
+    @extend_schema(operation_id="rebuild_dataset", request=None, responses={"202": FreezingSerializer})
     def post(self, request: Request, pk: UUID) -> Response:
-        dataset = rebuild_dataset(by=acting(request), dataset=self.get_object())
-        return Response(DatasetSerializer(dataset).data, status=201)
+        job = start_rebuild(by=acting(request), dataset=self.get_object())
+        return Response(FreezingSerializer(job).data, status=202)

@@ -14,6 +14,20 @@ EVENT = "01a1f9bc-1772-769f-9b1e-49c7995253fd"
 EXPORT = "01a1f9d4-e1ab-7738-8a53-4e1b3bb4a570"
 ERASURE = "01a1f9e1-2184-7d00-b308-14c10b11ad28"
 
+FREEZING = "01a1f9b3-4e22-7c08-8f51-93a6e0b7d2c4"
+
+A_FREEZING = {
+    "id": FREEZING,
+    "agent": "filer",
+    "name": "notes of November",
+    "state": "queued",
+    "progress": 0.0,
+    "message": "",
+    "error": "",
+    "dataset": None,
+    "created_at": MOMENT,
+    "finished_at": None,
+}
 A_DATASET = {
     "id": DATASET,
     "name": "notes of November",
@@ -97,10 +111,11 @@ AN_ERASURE = {
 
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "datasets_list": [Example(page(A_DATASET))],
-    "create_dataset": [Example(A_DATASET, 201, {"agent": "filer", "name": "notes of November"})],
-    "rebuild_dataset": [
-        Example(A_DATASET | {"name": "notes of November (rebuilt)", "rows": 1720}, 201, path={"id": DATASET})
+    "create_dataset": [Example(A_FREEZING, 202, {"agent": "filer", "name": "notes of November"})],
+    "datasets_freezings_retrieve": [
+        Example(A_FREEZING | {"state": "running", "progress": 0.4, "message": "12,000 rows"}, path={"id": FREEZING})
     ],
+    "rebuild_dataset": [Example(A_FREEZING | {"name": "notes of November (rebuilt)"}, 202, path={"id": DATASET})],
     "runs_list": [Example(page(A_RUN | FINISHED))],
     "start_run": [
         Example(

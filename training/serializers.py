@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from rest_framework import serializers
 
+from jobs.models import Job
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.runs import METHODS
 from workspaces.serializers import StrictBody
@@ -30,6 +32,31 @@ class DatasetSerializer(serializers.ModelSerializer[DatasetSnapshot]):
             "erased_rows",
             "marked_at",
         ]
+
+
+class FreezingSerializer(serializers.ModelSerializer[Job]):
+    agent = serializers.CharField(source="payload.agent")
+    name = serializers.CharField(source="payload.name")
+    state = serializers.CharField(help_text="queued, running, succeeded, dead or cancelled")
+    dataset = serializers.SerializerMethodField(help_text="The dataset's id, once it is there")
+
+    class Meta:
+        model = Job
+        fields = [
+            "id",
+            "agent",
+            "name",
+            "state",
+            "progress",
+            "message",
+            "error",
+            "dataset",
+            "created_at",
+            "finished_at",
+        ]
+
+    def get_dataset(self, job: Job) -> UUID | None:
+        return UUID(job.result["dataset"]) if job.result else None
 
 
 class DatasetCreateSerializer(StrictBody):

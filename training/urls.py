@@ -6,6 +6,7 @@ from training import api, erasure_api
 
 urlpatterns = [
     path("datasets", api.DatasetList.as_view(), name="api-datasets"),
+    path("datasets/freezings/<uuid:pk>", api.DatasetFreezing.as_view(), name="api-dataset-freezing"),
     path("datasets/<uuid:pk>/rebuild", erasure_api.DatasetRebuild.as_view(), name="api-dataset-rebuild"),
     path("erasures", erasure_api.ErasureList.as_view(), name="api-erasures"),
     path("erasures/<uuid:pk>", erasure_api.ErasureDetail.as_view(), name="api-erasure"),

@@ -116,7 +116,12 @@ def build(workspace: Any, slug: str) -> World:
         change=StatusChangeFactory(item=ItemFactory(workspace=workspace)),
         step=StepFactory(episode=episode),
         key=ApiKeyFactory(workspace=workspace),
-        extra={"erasure": ErasureFactory(workspace=workspace)},
+        extra={
+            "erasure": ErasureFactory(workspace=workspace),
+            "freezing": JobFactory(
+                workspace=workspace, kind="training.freeze_dataset", payload={"agent": slug, "name": "n"}
+            ),
+        },
     )
 
 
@@ -239,9 +244,9 @@ CALLS: dict[str, list[Call]] = {
     "api-feedback": [Call("POST", "feedback", "feedback:write", feedback_body, 201, foreign=(400, 404))],
     "api-datasets": [
         Call("GET", "datasets", READ),
-        # Nothing is rewarded here: who may ask hears that there is nothing to learn from.
-        Call("POST", "datasets", ADMIN, lambda w: {"agent": w.agent.slug, "name": "n"}, 400, foreign=(404,)),
+        Call("POST", "datasets", ADMIN, lambda w: {"agent": w.agent.slug, "name": "n"}, 202, foreign=(404,)),
     ],
+    "api-dataset-freezing": [Call("GET", "datasets/freezings/{freezing}", READ, foreign=(404,))],
     # The dataset was imported: who may ask hears that it cannot be rebuilt.
     "api-dataset-rebuild": [Call("POST", "datasets/{dataset}/rebuild", ADMIN, status=409, foreign=(404,))],
     "api-erasures": [
@@ -334,9 +339,9 @@ def test_every_url_of_the_api_stands_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("calls", CALLS.values(), ids=CALLS.keys())
-def test_a_method_that_an_endpoint_lacks_is_405_and_changes_nothing(api, world, calls):
-    path, taken = world.fill(calls[0].path), {call.method for call in calls}
-    client = api()
+def test_a_method_that_an_endpoint_lacks_is_405_and_changes_nothing(db: None, scene: Scene, calls: list[Call]) -> None:
+    path, taken = scene.world.fill(calls[0].path), {call.method for call in calls}
+    client, _ = scene.callers["key admin"]
     before = state_of_everything()
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} - taken:
         answer = client.request(method, path)

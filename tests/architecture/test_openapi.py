@@ -207,6 +207,9 @@ def tell_ledger(by, agent):
         ledger.STEP: StepFactory(episode=episode).id,
         ledger.TRACE_SECONDS: int(time.time()),
         training.DATASET: snapshot_ledger(by=by, agent=agent, name="notes of November").id,
+        training.FREEZING: JobFactory(
+            workspace=workspace, kind="training.freeze_dataset", payload={"agent": "filer", "name": "n"}
+        ).id,
         training.HELD_OUT: held_out.id,
         training.RUN: run.id,
         training.EVENT: RunEventFactory(run=run).id,

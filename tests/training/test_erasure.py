@@ -32,7 +32,8 @@ from tools.factories import (
 from training import erasure as erasures
 from training.datasets import snapshot_ledger
 from training.erasure import preview_erasure, start_erasure
-from training.errors import EmptyDataset, InvalidRun
+from training.errors import InvalidRun
+from training.freezing import start_rebuild
 from training.models import DatasetSnapshot, Erasure, TrainingRun
 from training.run_states import RunState
 from training.runs import RunPlan, move_run, start_run
@@ -271,8 +272,9 @@ class TestTraining:
     def test_rebuilding_asks_the_ledger_anew(self, api, by, agent, dataset):
         erase(by)
         answer = api("admin").post(f"datasets/{dataset.id}/rebuild")
-        assert answer.status_code == 201, answer.content
-        fresh = DatasetSnapshot.objects.get(id=answer.json()["id"])
+        assert answer.status_code == 202, answer.content
+        assert run_job(answer.json()["id"]) == "succeeded"
+        fresh = DatasetSnapshot.objects.get(id=Job.objects.get(id=answer.json()["id"]).result["dataset"])
         assert (fresh.name, fresh.rows, fresh.marked_at) == ("first (rebuilt)", 2, None)
         assert fresh.reward_spec == dataset.reward_spec
         rows = (artifact_path(fresh.artifact.digest) / "rows.jsonl").read_text()
@@ -282,14 +284,11 @@ class TestTraining:
         assert start_run(by=by, agent=agent, plan=RunPlan(method="posterior", dataset=fresh, base_version=version)).pk
 
     def test_what_cannot_be_rebuilt_says_why(self, by, agent, dataset):
-        from training.datasets import rebuild_dataset
-
         with pytest.raises(Conflict, match="imported"):
-            rebuild_dataset(by=by, dataset=DatasetSnapshotFactory(agent=agent))
+            start_rebuild(by=by, dataset=DatasetSnapshotFactory(agent=agent))
         erase(by)
         erase(by, Person("unit", "bob"))
-        with pytest.raises(EmptyDataset):
-            rebuild_dataset(by=by, dataset=dataset)
+        assert run_job(start_rebuild(by=by, dataset=dataset).id) == "dead"
 
 
 class TestWhoMay:

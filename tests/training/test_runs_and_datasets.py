@@ -10,6 +10,8 @@ from django.db import IntegrityError, transaction
 from decisions.gateway.exploration import acting_policy
 from decisions.rewards.calculate import reckon_rewards
 from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
+from jobs.context import JobContext
+from jobs.errors import StaleFence
 from jobs.models import Job
 from jobs.runner import claim_job, run_job
 from models_registry import artifacts
@@ -34,7 +36,8 @@ from training.errors import EmptyDataset, InvalidRun, RunOver
 from training.evaluation import gate_version, score_predictions
 from training.exports import end_with_job as end_export
 from training.exports import start_export
-from training.models import DatasetItem, TrainingRun
+from training.freezing import freeze_dataset
+from training.models import DatasetItem, DatasetSnapshot, TrainingRun
 from training.run_states import TERMINAL_STATES, TRANSITIONS, InvalidTransition, RunState, check_transition
 from training.runs import RunPlan, cancel_run, check_plan, end_with_job, move_run, start_run
 from workspaces.models import AuditEntry
@@ -334,8 +337,43 @@ class TestDatasets:
     def test_nothing_rewarded_is_nothing_to_learn_from(self, agent, by, store, api):
         with pytest.raises(EmptyDataset):
             snapshot_ledger(by=by, agent=agent, name="empty")
-        answer = api("admin").post("datasets", {"agent": "filer", "name": "empty"})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "empty_dataset")
+        client = api("admin")
+        asked = client.post("datasets", {"agent": "filer", "name": "empty"})
+        assert asked.status_code == 202
+        assert run_job(asked.json()["id"]) == "dead"  # at its first attempt
+        told = client.get(f"datasets/freezings/{asked.json()['id']}").json()
+        assert (told["state"], told["dataset"]) == ("dead", None) and "nothing to learn from" in told["error"]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_request_queues_the_walk_and_the_job_freezes_once(
+        self, agent, by, store, api, monkeypatch, django_assert_max_num_queries
+    ):
+        decision = DecisionFactory(agent=agent, propensity=0.5)
+        FeedbackFactory(decision=decision, value="confirmed")
+        reckon_rewards(current_reward_spec(agent))
+        client = api("admin")
+        with django_assert_max_num_queries(20) as asked:
+            answer = client.post("datasets", {"agent": "filer", "name": "monday"})
+        assert (answer.status_code, answer.json()["state"]) == (202, "queued")
+        assert not [query for query in asked if "decisions_decision" in query["sql"]]
+        assert not DatasetSnapshot.objects.exists()
+        # An attempt that has lost its job makes nothing; the next one does.
+        job, told = claim_job(answer.json()["id"]), []
+        context = JobContext(job)
+        monkeypatch.setattr("training.datasets.FETCH", 1)
+        monkeypatch.setattr(context, "tell", lambda *said: told.append(said))
+        Job.objects.update(fence=job.fence + 1)
+        with pytest.raises(StaleFence):
+            freeze_dataset(context)
+        assert not DatasetSnapshot.objects.exists() and not DatasetItem.objects.exists()
+        assert told and 0 <= told[0][0] <= 1 and told[0][1] == "1 rows"
+        Job.objects.update(state="queued", lease_until=None)
+        assert run_job(job.id) == "succeeded"
+        told = client.get(f"datasets/freezings/{job.id}").json()
+        dataset = DatasetSnapshot.objects.get()
+        assert (told["state"], told["progress"], told["dataset"]) == ("succeeded", 1.0, str(dataset.id))
+        assert (dataset.name, dataset.rows) == ("monday", 1)
+        assert AuditEntry.objects.get(action="dataset.created").actor.startswith("key:")
 
     def test_labelled_rows_are_kept_as_they_are(self, agent, by, store):
         rows = labelled(5, 1)
