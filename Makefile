@@ -11,7 +11,7 @@ WORKERS ?= 2
 SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-servers check fix accept env install lock wheel clean
+.PHONY: help run test test-quick test-servers check fix accept env install lock wheel clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,6 +21,9 @@ run: $(VENV)/run-$(TORCH).stamp ## Everything, with embedded databases; ARGS=--o
 
 test: $(VENV)/dev-$(TORCH).stamp browser ## Installs what the tests need and runs all of them
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+test-quick: $(VENV)/dev-$(TORCH).stamp ## The tests that need neither a browser nor a trained model: 90 seconds on two cores
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not browser" $(ARGS)
 
 test-servers: $(VENV)/dev-$(TORCH).stamp ## The same tests against PostgreSQL 16 and redis-server over TCP; SERVERS=18,valkey for those
 	$(BIN)/python -m tests.servers $(SERVERS) -- -n $(WORKERS) --dist loadgroup $(ARGS)

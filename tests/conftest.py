@@ -40,6 +40,31 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# What a test asks for when it needs a model that was trained, or an instance with servers of its own.
+SLOW_FIXTURES = {"tiny_run", "world", "layout", "served"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what needs a trained model as slow, and puts the slow ones first among those that empty the database, so
+    that two workers end together. Tests that only undo a transaction stay before them, where pytest-django put them."""
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: 2 * _empties_the_database(item) - (_empties_the_database(item) and _is_slow(item)))
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
+
+
+def _empties_the_database(item: pytest.Item) -> bool:
+    mark = item.get_closest_marker("django_db")
+    names = set(getattr(item, "fixturenames", ()))
+    return bool({"transactional_db", "live_server"} & names) or (
+        mark is not None and bool(mark.kwargs.get("transaction"))
+    )
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Artifacts, runs and secrets of the session lie in a temporary folder of settings_test: its maker clears it."""
     if hasattr(config, "workerinput"):  # an xdist worker uses the controller's folder
@@ -60,6 +85,19 @@ def warm_engine() -> None:
     folder = Path(os.environ["RECKONER_VAR"])
     launcher.ENGINE = stand_in(folder, "training.engine")
     model_server.SERVER = stand_in(folder, "training.engine.server")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_flush() -> None:
+    """After a test that commits, rows are deleted: TRUNCATE makes new files for every table, partition and index, most
+    of them empty already. Without the triggers of keys and of append-only tables, as TRUNCATE is."""
+
+    def sql_flush(self: Any, style: Any, tables: list[str], **_: Any) -> list[str]:
+        deletes = " ".join(f"DELETE FROM {self.quote_name(table)};" for table in tables)
+        return [f"SET LOCAL session_replication_role = replica; {deletes}"] if tables else []
+
+    if SESSION in os.environ:  # other servers may not let us
+        type(connection.ops).sql_flush = sql_flush
 
 
 @pytest.fixture(scope="session")

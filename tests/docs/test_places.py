@@ -85,13 +85,6 @@ def test_it_would_notice() -> None:
     assert len(found) > 100
 
 
-def test_where_things_go_names_a_test_in_every_entry() -> None:
-    text = (DOCS / "where-things-go.md").read_text(encoding="utf-8")
-    entries = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
-    assert len(entries) >= 12
-    assert [entry.partition("\n")[0] for entry in entries if "Red until then:" not in entry] == []
-
-
 def test_every_kind_of_job_that_the_clock_asks_for_is_documented() -> None:
     """The table of what happens by itself has one row for each entry of beat's schedule."""
     text = (DOCS / "operations.md").read_text(encoding="utf-8")

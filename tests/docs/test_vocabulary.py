@@ -12,15 +12,10 @@ from django.apps import apps
 from django.urls import URLPattern, URLResolver, get_resolver
 from drf_spectacular.generators import SchemaGenerator
 
-from tests.docs.blocks import DOCS, PAGES, ROOT
+from tests.docs.blocks import DOCS, ROOT
 
 PAGE = DOCS / "vocabulary.md"
 FLOORS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces")
-# The words of the house that may never get a second meaning, and so may not get lost from the table.
-HOUSE = (
-    *("decision", "episode", "trajectory", "rollout", "feedback", "label", "reward", "propensity", "policy"),
-    *("adapter", "checkpoint", "run", "experiment", "alias", "exposure", "assignment probability", "model version"),
-)
 
 
 def table(heading: str) -> list[list[str]]:
@@ -89,21 +84,6 @@ def test_every_word_is_met_where_the_table_says() -> None:
         assert missing == [], word
 
 
-def test_a_word_stands_once_and_the_house_s_words_are_all_there() -> None:
-    words = [word for row in WORDS for word in row[0].split(", ")]
-    assert len(words) == len(set(words))
-    assert [word for word in HOUSE if word not in words] == []
-    assert all(meaning.endswith(".") for *_, meaning in WORDS)
-
-
-def test_what_stands_in_for_a_refused_word_is_in_the_table() -> None:
-    words = {word for row in WORDS for word in row[0].split(", ")}
-    ordinary = {"serve", "decide", "answer", "reviewer", "champion"}
-    for refused, instead in REFUSED.items():
-        assert set(instead.split(", ")) <= words | ordinary, refused
-        assert refused not in words
-
-
 def found_in(text: str) -> list[str]:
     """Refused words in a text: whole, in the plural, in any case, joined by a hyphen or an underscore too."""
     return [
@@ -120,26 +100,6 @@ def visible(template: Path) -> str:
     text = re.sub(r"\{#.*?#\}|\{% comment.*?endcomment %\}|<svg.*?</svg>", " ", text, flags=re.DOTALL)
     text = re.sub(r"\{%.*?%\}|\{\{.*?\}\}", " ", text, flags=re.DOTALL)
     return re.sub(r"<[^>]*>", " ", text) + " ".join(said)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_documentation_uses_no_refused_word(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    if page == PAGE:
-        text = text.partition("## Words that are not used")[0]
-    if page.parent.name == "importing":
-        text = prose(text)
-    assert found_in(text) == []
-
-
-def prose(text: str) -> str:
-    """Without code: on an importer's page that is another system's own words."""
-    return re.sub(r"`[^`\n]+`", " ", re.sub(r"^```.*?^```", " ", text, flags=re.MULTILINE | re.DOTALL))
-
-
-def test_code_is_not_prose() -> None:
-    assert found_in(prose('A `trial`.\n```json\n{"trial": 1}\n```\n')) == []
-    assert found_in(prose("A trial of `x`.\n")) == ["trial"]
 
 
 def test_pages_show_no_refused_word() -> None:

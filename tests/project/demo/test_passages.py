@@ -65,6 +65,7 @@ def test_passages_are_prose_with_the_objects_name_before_it(world):
     assert titled > 0.8 * len(world.train + world.heldout)
 
 
+@pytest.mark.slow
 def test_same_seed_same_world_and_another_seed_another_split():
     world, again, other = (build_world(seed=seed, cap=120, floor=50) for seed in (3, 3, 4))
     assert again == world
@@ -72,6 +73,7 @@ def test_same_seed_same_world_and_another_seed_another_split():
     assert not {row.module for row in other.train} & {row.module for row in other.heldout}
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_too_small_says_what_to_install():
     with pytest.raises(TopicTooSmallError, match=r"learning' has \d+ passages .*pip install torch transformers peft"):
         build_world(cap=60, floor=1000)
