@@ -156,14 +156,15 @@ def _experiment(by: Any, trained: Any) -> Any:
     began = timezone.now() - dt.timedelta(hours=3)
     type(experiment).objects.filter(id=experiment.id).update(started_at=began)
     type(phase).objects.filter(id=phase.id).update(started_at=began)
-    rng, matured = random.Random(3), []
+    rng, matured, chances = random.Random(3), [], {"control": 0.55, "treatment": 0.66}
     for number in range(160):
         arm = "treatment" if rng.random() < 0.5 else "control"
         met = began + dt.timedelta(minutes=number)
         exposure = factories.ExposureFactory(phase=phase, version=trained, arm=arm, exposed_at=met)
-        outcome = float(rng.random() < (0.66 if arm == "treatment" else 0.55))
+        right = rng.random() < chances[arm]
+        log_l = tuple(math.log(chance if right else 1 - chance) for chance in chances.values())
         measures = {"error_rate": 0.0, "latency": float(rng.random() < 0.02), "missing_feedback": 0.0}
-        matured.append(MaturedUnit(exposure, outcome, met + dt.timedelta(minutes=5), measures))
+        matured.append(MaturedUnit(exposure, 0.75 if right else 0.375, met + dt.timedelta(minutes=5), measures, log_l))
     requests = RequestCounts(control=312, failed_control=1, treatment=298, failed_treatment=2)
     consume_observations(experiment=experiment, matured=matured, requests=requests)
     experiment.refresh_from_db()
