@@ -4,10 +4,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decisions.rewards.components import COMPONENTS, ComponentError, Observed, normalise, total
+from decisions.rewards.components import COMPONENTS, ComponentError, Observed, attainable_range, normalise, total
 
 
 class TestComponents:
+    @pytest.mark.parametrize(
+        ("weights", "expected"),
+        [
+            ({"verdict": 1.0}, (0.3, 0.75)),  # −0.8 to 1 of −2 to 2
+            ({"verdict": -1.0}, (0.25, 0.7)),
+            ({"verdict": 1.0, "calibration": 0.5}, (0.175, 0.75)),
+            ({"calibration": 1.0}, (0.25, 0.5)),
+            ({"verdict": 9.0}, (0.0, 1.0)),  # clamped
+        ],
+    )
+    def test_every_reward_lies_in_the_attainable_range(self, weights, expected):
+        low, high = attainable_range(weights, clamp=5.0, low=-2.0, high=2.0)
+        assert (low, high) == pytest.approx(expected)
+        for verdict in ("confirmed", "corrected", "overridden"):
+            for confidence in (0.0, 0.6, 1.0):
+                seen = Observed(verdict=verdict, confidence=confidence)
+                values = {name: COMPONENTS[name].function(seen, {}) for name in weights}
+                assert low - 1e-9 <= normalise(total(values, weights)) <= high + 1e-9
+
     @pytest.mark.parametrize(
         ("name", "observed", "value"),
         [
