@@ -68,6 +68,9 @@ def make_known(agent: Any) -> dict[str, str]:
         "decisions": decision,
         "episodes": episode,
         "datasets": dataset,
+        "freezings": made.JobFactory(
+            workspace=workspace, kind="training.freeze_dataset", payload={"agent": agent.slug, "name": "n"}
+        ),
         "runs": run,
         "versions": version,
         "experiments": experiment,
