@@ -131,6 +131,17 @@ def compile_bytecode() -> None:
     subprocess.run(command, check=False)  # noqa: S603 - a module written for a newer Python stays as it is
 
 
+def choose_cache(environment: Mapping[str, str]) -> dict[str, str]:
+    """Where uv keeps what it fetched: its usual place, or this environment where the home cannot be written to."""
+    if "UV_CACHE_DIR" in environment:
+        return {}
+    try:
+        (Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "uv").mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return {"UV_CACHE_DIR": str(Path(sys.prefix) / ".uv-cache")}
+    return {}
+
+
 def fetch_uv() -> Installer | None:
     """uv in this environment, told what pip is told; None where pip cannot fetch it."""
     fetched = subprocess.run(  # noqa: S603 - our own arguments
@@ -148,7 +159,8 @@ def fetch_uv() -> Installer | None:
     command += ["--index-strategy", "unsafe-best-match"]
     if re.search(r"^(global|install|:env:)\.no-index='(1|true|yes|on)'", listed, flags=re.MULTILINE | re.IGNORECASE):
         command.append("--no-index")
-    return Installer(tuple(command), ((), ("--torch-backend", "cpu")), translate(listed, os.environ))
+    environment = translate(listed, os.environ) | choose_cache(os.environ)
+    return Installer(tuple(command), ((), ("--torch-backend", "cpu")), environment)
 
 
 def main() -> int:

@@ -82,6 +82,14 @@ def test_uv_is_told_what_pip_is_told_and_keeps_what_it_was_told_itself() -> None
     assert install.translate("", {}) == {}
 
 
+def test_uv_keeps_its_cache_in_the_environment_where_the_home_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "a file").touch()  # in the place of a folder, which root could write to
+    assert install.choose_cache({"XDG_CACHE_HOME": str(tmp_path)}) == {}
+    nowhere = {"XDG_CACHE_HOME": str(tmp_path / "a file")}
+    assert install.choose_cache(nowhere) == {"UV_CACHE_DIR": f"{sys.prefix}/.uv-cache"}
+    assert install.choose_cache(nowhere | {"UV_CACHE_DIR": "/own"}) == {}
+
+
 # In the place of pip and uv: notes what it is asked for, and finds torch's build without CUDA only as FINDS says.
 STAND_IN = """
 import pathlib, sys
