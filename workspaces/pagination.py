@@ -9,11 +9,17 @@ from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 
+from workspaces.index_order import read_in_index_order
+
 
 class NewestFirst(CursorPagination):
     ordering = "-id"
     page_size_query_param = "limit"
     max_page_size = 500
+
+    def paginate_queryset(self, *args: Any, **kwargs: Any) -> Any:
+        with read_in_index_order():
+            return super().paginate_queryset(*args, **kwargs)
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         link = {"type": ["string", "null"], "format": "uri", "description": "Null at the end of the list"}
