@@ -210,7 +210,7 @@ class Router:
             return Route(version=self.champion)
         experiment = self.phase.experiment
         given = routing.assign(experiment.salt, str(experiment.id), unit, self.phase.treatment_share)
-        other = Arm.CONTROL if given.arm == Arm.TREATMENT else Arm.TREATMENT
+        other = Arm.CONTROL if given.arm == "treatment" else Arm.TREATMENT
         return Route(self.versions[given.arm], self.versions[other], self.phase, given.arm, given.probability)
 
 
