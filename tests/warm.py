@@ -4,7 +4,7 @@ The imports take some five seconds of processor time, and the tests start dozens
 `warm.py FOLDER MODULE ARGUMENT…` stands for `python -m MODULE ARGUMENT…`, with its streams, environment, working
 directory, signals and exit code; whoever kills it ends the process behind it. What stops a process (SIGSTOP) does not
 reach that one: such a test starts Python itself. The first that is started starts the process to fork from, which ends
-when FOLDER, the session's, is gone.
+when FOLDER, the session's, is gone, or when nobody has asked for long.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 IMPORTED = ("training.engine.attempt", "training.engine.run", "training.engine.server")
 LOOK_SECONDS = 1.0
+IDLE_SECONDS = 900.0
 START_SECONDS = 300.0
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
@@ -100,10 +101,12 @@ def serve(folder: Path) -> None:
     listening.bind(str(unready))
     listening.listen(64)
     unready.rename(folder / "warm.sock")
-    while folder.exists():
+    asked_last = time.monotonic()
+    while folder.exists() and time.monotonic() - asked_last < IDLE_SECONDS:  # a killed session leaves its folder
         if not select.select([listening], [], [], LOOK_SECONDS)[0]:
             continue
         caller, _ = listening.accept()
+        asked_last = time.monotonic()
         if os.fork() == 0:
             listening.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -111,6 +114,7 @@ def serve(folder: Path) -> None:
                 _serve_one(caller)
             os._exit(0)
         caller.close()
+    (folder / "warm.sock").unlink(missing_ok=True)
 
 
 def _serve_one(caller: socket.socket) -> None:
