@@ -443,7 +443,7 @@ class TestReading:
     def test_the_number_of_queries_does_not_grow_with_the_list(self, client, api, django_assert_max_num_queries):
         client.post("decisions", [body(episode=f"e{n}") for n in range(20)])
         reader = api("export:read")
-        with django_assert_max_num_queries(4):
+        with django_assert_max_num_queries(7):  # three of them have the list read by its index
             assert len(reader.get("decisions").json()["results"]) == 20
 
 
