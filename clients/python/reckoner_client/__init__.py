@@ -7,18 +7,17 @@ client.decide("filer", {"text": "…"}).action
 """
 
 from reckoner_client.client import VERSION, Answer, Reckoner
-from reckoner_client.errors import ConfigurationError, FieldFault, ReckonerError, Refusal, Refused, Unavailable
+from reckoner_client.errors import ConfigurationError, ReckonerError, Refusal, Refused, Unavailable
 from reckoner_client.following import tool
 from reckoner_client.hook import Hook, hook_into_agent
 from reckoner_client.recording import Recording, ToolCall, current_recording
-from reckoner_client.sending import Sending, Stats
+from reckoner_client.sender import Sending, Stats
 from reckoner_client.wire import uuid7
 
 __version__ = VERSION
 __all__ = [
     "Answer",
     "ConfigurationError",
-    "FieldFault",
     "Hook",
     "Reckoner",
     "ReckonerError",

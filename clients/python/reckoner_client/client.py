@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import Any, ParamSpec, Self, TypeVar
 
 import msgspec
 
@@ -16,9 +15,8 @@ from reckoner_client import following
 from reckoner_client.errors import ConfigurationError, Refusal, Unavailable
 from reckoner_client.recorder import Id, Recorder, as_id
 from reckoner_client.recording import Recording
-from reckoner_client.replies import LATER, Reply, decode, refused
-from reckoner_client.sender import Sender
-from reckoner_client.sending import Sending, Stats
+from reckoner_client.replies import LATER, decode, refused
+from reckoner_client.sender import Sender, Sending, Stats
 from reckoner_client.transport import Transport
 from reckoner_client.wire import encode
 
@@ -47,20 +45,6 @@ class Answer(msgspec.Struct, frozen=True):
     fallback: bool = False
 
 
-class AskFields(TypedDict, total=False):
-    """What may be said when an agent is asked."""
-
-    id: Id | None
-    options: Sequence[str] | None
-    unit: str | None
-    episode: str | None
-    step_number: int | None
-    external_id: str | None
-    item_ref: str | None
-    project_ref: str | None
-    user_ref: str | None
-
-
 class Reckoner(Recorder):
     """A connection to one workspace of a Reckoner. Safe for threads, event loops and forks; make one a process.
 
@@ -85,14 +69,9 @@ class Reckoner(Recorder):
         sending: Sending | None = None,
         enabled: bool = True,
     ) -> None:
-        self._transport: Transport | None = None
-        sender = None
-        if enabled:
-            self._transport = Transport(url, key, version=VERSION)
-            sender = Sender(self._transport, sending or Sending(), on_refused)
+        self._transport = Transport(url, key, version=VERSION) if enabled else None
+        sender = Sender(self._transport, sending or Sending(), on_refused) if self._transport else None
         super().__init__(sender, policy_name)
-
-    # Recording
 
     def recording(self, agent: str, state: Mapping[str, Any] | None = None, **fields: Any) -> Recording:
         """A context that becomes a decision when it ends, with the tool calls and the reasoning inside it.
@@ -120,59 +99,38 @@ class Reckoner(Recorder):
         """
         return following.recorded(self, agent, state, action, fields)
 
-    # Asking
-
     def decide(
-        self, agent: str, state: Mapping[str, Any], *, timeout: float = 10.0, **fields: Unpack[AskFields]
+        self, agent: str, state: Mapping[str, Any], *, id: Id | None = None, timeout: float = 10.0, **fields: Any
     ) -> Answer:
         """Asks an agent to decide, and waits at most about `timeout` seconds, tries again included.
 
-        Raises Unavailable when no answer came in time, Refused when the API would refuse it again. The decision has
-        its id from here, so that asking again cannot decide twice.
+        `fields`: the API's, `options`, `unit`, … Raises Unavailable when no answer came in time, Refused when the API
+        would refuse it again. The decision has its id from here, so that asking again cannot decide twice.
         """
-        item = {"state": state, **fields, "id": str(as_id(fields.get("id")))}
-        body = encode({name: value for name, value in item.items() if value is not None})
-        answer: Answer = decode(self._ask("POST", f"/agents/{agent}/decide", body, timeout).body, Answer)
-        return answer
-
-    async def adecide(
-        self, agent: str, state: Mapping[str, Any], *, timeout: float = 10.0, **fields: Unpack[AskFields]
-    ) -> Answer:
-        """`decide` in a thread of the event loop's own pool: the loop goes on meanwhile."""
-        return await asyncio.to_thread(self.decide, agent, state, timeout=timeout, **fields)
-
-    def get_decision(self, decision_id: Id, *, timeout: float = 10.0) -> dict[str, Any]:
-        """A decision with its feedback, labels and rewards. Raises Unavailable, Refused."""
-        reply = self._ask("GET", f"/decisions/{decision_id}", None, timeout)
-        found: dict[str, Any] = decode(reply.body, dict[str, Any])
-        return found
-
-    def _ask(self, method: str, path: str, body: bytes | None, timeout: float) -> Reply:
         if self._transport is None:
             raise ConfigurationError("This client is not enabled: it has nobody to ask.")
-        until = time.monotonic() + timeout
-        for tries in range(1_000_000):
-            wait = _jitter.uniform(0, min(0.1 * 2.0 ** min(tries, 30), 2.0))
+        path, body = f"/agents/{agent}/decide", encode({"state": state, **fields, "id": str(as_id(id))})
+        until, longest = time.monotonic() + timeout, 0.1
+        while True:
+            wait = _jitter.uniform(0, min(longest, 2.0))
             try:
-                reply = self._transport.call(method, path, body, timeout=max(0.05, until - time.monotonic()))
-            except Unavailable as error:
-                why = error
-            else:
+                reply = self._transport.call(path, body, timeout=max(0.05, until - time.monotonic()))
                 if reply.status in {200, 201}:
-                    return reply
+                    answer: Answer = decode(reply.body, Answer)
+                    return answer
                 refusal = refused(reply)
                 # Our own earlier try may be at work still: its decision cannot be seen until it is recorded.
-                racing = tries > 0 and refusal.code == "id_conflict"
+                racing = longest > 0.1 and refusal.code == "id_conflict"
                 if not racing and reply.status < 500 and reply.status not in LATER:
                     raise refusal
-                why = Unavailable(f"{method} {path}: status {reply.status}")
+                why = Unavailable(f"{path}: status {reply.status}")
                 wait = max(wait, reply.retry_after)
+            except Unavailable as error:
+                why = error
             if time.monotonic() + wait >= until:
                 raise why
             time.sleep(wait)
-        raise Unavailable(f"{method} {path}: no answer")
-
-    # The queue
+            longest *= 2
 
     def stats(self) -> Stats:
         """Counts of this process so far."""
@@ -187,10 +145,7 @@ class Reckoner(Recorder):
 
         Not needed before the process ends: then it happens by itself, within `Sending.exit_seconds`.
         """
-        done = self._sender.close(timeout) if self._sender else True
-        if self._transport is not None:
-            self._transport.close()
-        return done
+        return self._sender.close(timeout) if self._sender else True
 
     def __enter__(self) -> Self:
         return self

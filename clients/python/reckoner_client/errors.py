@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
+Faults = tuple[dict[str, Any], ...]  # with `field`, `reason` and `expected`, as the API says them
 
 
 class ReckonerError(Exception):
@@ -20,23 +20,18 @@ class Unavailable(ReckonerError):
     """No usable answer came in time. Nothing is known about the call; the same call with the same id is harmless."""
 
 
-class FieldFault(msgspec.Struct, frozen=True):
-    """What is wrong with one field, as the API says it."""
-
-    field: str = ""
-    reason: str = ""
-    expected: str = ""
-
-
 class Refused(ReckonerError):
     """The API answered, and would answer the same again. `code` is stable, see docs/api.md."""
 
     def __init__(
-        self, status: int, code: str, message: str, fields: tuple[FieldFault, ...] = (), request_id: str | None = None
+        self, status: int, code: str, message: str, fields: Faults = (), request_id: str | None = None
     ) -> None:
-        faults = "; ".join(f"{fault.field}: {fault.reason}" for fault in fields)
-        super().__init__(f"{status} {code}: {message}" + (f" ({faults})" if faults else ""))
         self.status, self.code, self.message, self.fields, self.request_id = status, code, message, fields, request_id
+        super().__init__(f"{status} {code}: {message}" + (f" ({self.faults()})" if fields else ""))
+
+    def faults(self) -> str:
+        """What is wrong with which field, in words."""
+        return "; ".join(f"{fault.get('field', '')} {fault.get('reason', '')}".strip() for fault in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +48,4 @@ class Refusal:
     status: int
     code: str
     message: str
-    fields: tuple[FieldFault, ...]
+    fields: Faults

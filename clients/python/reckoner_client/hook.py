@@ -6,17 +6,17 @@ run becomes a recording; tool calls are noted in the run that they belong to.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from reckoner_client.errors import ConfigurationError
 from reckoner_client.following import Call, Function, follow, make_state, record_calls, recorded_call
 from reckoner_client.recorder import Recorder
-from reckoner_client.recording import Recording, current_recording, scope
+from reckoner_client.recording import Recording, current_recording
 from reckoner_client.wire import shorten
 
 RUN_METHODS = ("run", "a_run", "arun", "invoke", "ainvoke", "execute", "aexecute", "chat", "achat", "stream", "astream")
@@ -26,35 +26,18 @@ DISPATCHERS = ("arun_function", "run_function", "call_tool", "acall_tool", "exec
 TOOL_METHODS = ("run", "arun", "invoke", "ainvoke", "execute", "forward", "func", "fn")
 
 
-class Hook:
+class Hook(contextlib.ExitStack):
     """What was hooked, and how to undo it. As a context manager it undoes it at the end.
 
     `runs` and `tools` name what is recorded.
     """
 
-    def __init__(self) -> None:
-        self.runs: tuple[str, ...] = ()
-        self.tools: tuple[str, ...] = ()
-        # Without a lock, which a fork from another thread could leave held for ever in the child: one append, one
-        # remove and one copy of a list are whole by themselves.
-        self._under_way: list[Any] = []
-        self._undo: list[Callable[[], None]] = []
+    runs: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
 
     def unhook(self) -> None:
         """Puts everything back as it was. A second call does nothing."""
-        while self._undo:
-            self._undo.pop()()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.unhook()
-
-    def _current(self) -> Recording | None:
-        """The run that this code belongs to. Pools of threads do not inherit it: there it is the only one under way."""
-        under_way = set(self._under_way.copy())
-        return current_recording() or (under_way.pop() if len(under_way) == 1 else None)
+        self.close()
 
     def _wrap(self, owner: Any, name: str, wrap: Callable[[Function], Function]) -> bool:
         """Wraps `owner.name`, on this object alone; False where there is none, it is wrapped, or cannot be set."""
@@ -63,35 +46,31 @@ class Hook:
             return False
         # A bound method again: deep copies and pickles bind it to themselves.
         bound = inspect.ismethod(method) and method.__self__ is owner
-        wrapper = _mark(wrap(method.__func__ if bound else method))
+        wrapper = wrap(method.__func__ if bound else method)
         own = vars(owner).get(name) if hasattr(owner, "__dict__") else None
         put, drop = object.__setattr__, object.__delattr__  # frozen dataclasses and pydantic's models have others
         try:
             put(owner, name, types.MethodType(wrapper, owner) if bound else wrapper)
         except (AttributeError, TypeError):
             return False
-        self._undo.append(lambda: drop(owner, name) if own is None else put(owner, name, own))
+        self.callback(*((drop, owner, name) if own is None else (put, owner, name, own)))
         return True
 
     def _wrap_tools(self, tools: Any) -> Iterator[str]:
-        """What lies in a mapping or a list: a tool object by its methods, any other callable in its place."""
+        """What lies in a mapping or a list: a function in its place, a tool object by its methods."""
         if not isinstance(tools, MutableMapping | list):
             return
         for key, entry in list(tools.items() if isinstance(tools, MutableMapping) else enumerate(tools)):
             known = key if isinstance(key, str) else getattr(entry, "name", None) or getattr(entry, "__name__", None)
             name = str(known or type(entry).__name__)
-            if isinstance(entry, type):
-                continue
-            methods = () if inspect.isroutine(entry) or hasattr(entry, "__reckoner__") else TOOL_METHODS
-            wrapped = [self._wrap(entry, method, self._tool(name)) for method in methods]
-            if callable(entry) and not any(wrapped) and not hasattr(entry, "__reckoner__"):
-                tools[key] = _mark(self._tool(name)(entry))
-                self._undo.append(functools.partial(tools.__setitem__, key, entry))
-            if callable(entry) or any(wrapped):
+            if hasattr(entry, "__reckoner__"):
                 yield name
-
-    def _tool(self, name: str) -> Callable[[Function], Function]:
-        return lambda call: record_calls(call, name, self._current)
+            elif inspect.isroutine(entry) or isinstance(entry, functools.partial):
+                tools[key] = record_calls(entry, name)
+                self.callback(tools.__setitem__, key, entry)
+                yield name
+            elif [method for method in TOOL_METHODS if self._wrap(entry, method, _as_tool(name))]:
+                yield name
 
 
 def hook_into_agent(
@@ -122,34 +101,30 @@ def hook_into_agent(
     hook = Hook()
 
     def record_runs(method: Function) -> Function:
-        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-            if scope.get().under_way is hook._under_way:
-                return Call()  # runs that call each other are one
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+            if (around := current_recording()) is not None and around.hook is hook:
+                return None  # runs that call each other are one
             given = args[1:] if state is not None and args and args[0] is agent else args
             told = make_state(client, state, method, given, kwargs)
             query = next((text for text in told.values() if isinstance(text, str)), None)
-            return recorded_call(Recording(client, slug, told, {"query": query} | known), action, hook._under_way)
+            return recorded_call(Recording(client, slug, told, {"query": query} | known, hook), action)
 
         return follow(method, begin)
 
-    try:
+    with contextlib.ExitStack() as failing:
+        failing.callback(hook.unhook)
         hook.runs = tuple([method for method in run_methods if hook._wrap(agent, method, record_runs)])
         if not hook.runs:
             raise ConfigurationError(f"No method of {kind} can be hooked: name its run_methods.")
-        found = []
-        for method in tools:
-            if not hook._wrap(agent, method, hook._tool(method)):
+        named = tuple(tools)
+        for method in named:
+            if not hook._wrap(agent, method, _as_tool(method)):
                 raise ConfigurationError(f"{kind} has no tool {method} that can be hooked.")
-            found.append(method)
-        found += [method for method in DISPATCHERS if hook._wrap(agent, method, hook._tool(""))]
-        hook.tools = (*found, *hook._wrap_tools(getattr(agent, "tools", None)))
-    except BaseException:
-        hook.unhook()
-        raise
+        dispatchers = [method for method in DISPATCHERS if hook._wrap(agent, method, _as_tool(""))]
+        hook.tools = (*named, *dispatchers, *hook._wrap_tools(getattr(agent, "tools", None)))
+        failing.pop_all()
     return hook
 
 
-def _mark(wrapper: Any) -> Any:
-    """Says of a wrapper that it records, so that it is not wrapped again."""
-    wrapper.__reckoner__ = True
-    return wrapper
+def _as_tool(name: str) -> Callable[[Function], Function]:
+    return lambda function: record_calls(function, name)

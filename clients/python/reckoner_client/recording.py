@@ -30,14 +30,13 @@ _UNKNOWN: Any = object()
 
 
 class Scope(NamedTuple):
-    """What code runs in: a recording, the name of the innermost tool call, and a hook's runs if it is one of these."""
+    """What code runs in: a recording, and the name of the innermost tool call."""
 
-    recording: Recording | None
-    tool: str
-    under_way: list[Any]
+    recording: Recording | None = None
+    tool: str = ""
 
 
-scope: contextvars.ContextVar[Scope] = contextvars.ContextVar("reckoner_scope", default=Scope(None, "", []))  # noqa: B039
+scope: contextvars.ContextVar[Scope] = contextvars.ContextVar("reckoner_scope", default=Scope())  # noqa: B039
 
 
 def current_recording() -> Recording | None:
@@ -91,14 +90,18 @@ class Recording:
     """
 
     def __init__(
-        self, recorder: Recorder, agent: str, state: Mapping[str, Any] | None, fields: Mapping[str, Any]
+        self,
+        recorder: Recorder,
+        agent: str,
+        state: Mapping[str, Any] | None,
+        fields: Mapping[str, Any],
+        hook: object = None,
     ) -> None:
         self.id: uuid.UUID = uuid7()
+        self.hook = hook  # whose run it is
         self.agent = agent
         self.recorder = recorder
         self._fields: dict[str, Any] = dict(fields)
-        if (around := current_recording()) is not None and "session" in around._fields:
-            self._fields.setdefault("session", around._fields["session"])
         self._state: Any = _value(state if state is not None else {})
         self._steps: list[dict[str, Any]] = []
         self._usage: dict[str, float] = {}
@@ -111,14 +114,6 @@ class Recording:
     def tool(self, name: str, arguments: object = None) -> ToolCall:
         """A context for one tool call: `with recording.tool("search", {"q": q}) as call: call.result = search(q)`."""
         return ToolCall(self, name, arguments)
-
-    @_harmless
-    def tool_call(
-        self, name: str, arguments: object = None, *, result: object = None, error: str = "", **fields: Any
-    ) -> None:
-        """Notes a tool call that is over; an `error` makes it a failure. `fields`: `success`, `duration_ms`."""
-        told = {"arguments": _value(arguments), "result": _value(result), "error": error, "success": not error}
-        self._add("tool_call", **{"name": name} | told | fields)
 
     @_harmless
     def reason(
@@ -160,19 +155,13 @@ class Recording:
 
     def __enter__(self) -> Self:
         self._outer = scope.get()
-        scope.set(Scope(self, "", []))
+        scope.set(Scope(self))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if current_recording() is self:  # not where it is left in another context, as some event loops do
             scope.set(self._outer)
         self.end(error)
-
-    async def __aenter__(self) -> Self:
-        return self.__enter__()
-
-    async def __aexit__(self, *raised: Any) -> None:
-        self.__exit__(*raised)
 
     @_harmless
     def end(self, error: BaseException | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reckoner_client.errors import FieldFault, Refused, Unavailable
+from reckoner_client.errors import Faults, Refused, Unavailable
 
 # The server, or something in front of it, cannot take it now; the same will do later.
 LATER = frozenset({408, 425, 429, 502, 503, 504, 507})
@@ -25,7 +25,7 @@ class Reply:
 class _Error(msgspec.Struct):
     code: str = "unknown"
     message: str = ""
-    fields: tuple[FieldFault, ...] = ()
+    fields: Faults = ()
     request_id: str | None = None
 
 
@@ -38,7 +38,7 @@ class ItemError(msgspec.Struct):
 
     index: int
     code: str
-    fields: tuple[FieldFault, ...] = ()
+    fields: Faults = ()
 
 
 class Outcome(msgspec.Struct):
@@ -67,14 +67,13 @@ def read_outcome(reply: Reply, count: int) -> Outcome | None:
     return outcome if complete and all(0 <= error.index < count for error in outcome.errors) else None
 
 
-def says_nothing(reply: Reply) -> bool:
-    """Whether an answer without an outcome is about the key or the address: other items would get the same.
+def is_about_items(reply: Reply) -> bool:
+    """Whether an answer below 500 without an outcome refuses what was sent.
 
-    A refused key (401, 403), a path that is none (404, a redirect), somebody's page (200, 400 without our envelope).
+    Else it is about the key or the address, and other items would get the same: a refused key (401, 403), a path that
+    is none (404, a redirect), somebody's page (200, 400 without our envelope).
     """
-    if reply.status == 400:
-        return refused(reply).code == "unknown"
-    return reply.status < 500 and reply.status not in {409, 413, 422} | LATER
+    return reply.status in {409, 413, 422} or (reply.status == 400 and refused(reply).code != "unknown")
 
 
 def decode(body: bytes, kind: Any) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import random
 import threading
 import time
@@ -22,32 +21,70 @@ import msgspec
 
 from reckoner_client import exits
 from reckoner_client.errors import Refusal, Refused, Unavailable
-from reckoner_client.replies import LATER, read_outcome, refused, says_nothing
-from reckoner_client.sending import MAX_ITEM_BYTES, Sending, Stats
+from reckoner_client.replies import LATER, is_about_items, read_outcome, refused
 from reckoner_client.transport import Transport
 
 logger = logging.getLogger("reckoner_client")
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+MAX_ITEM_BYTES = 9 * 1024 * 1024  # the API takes requests of 10 MB
+FIRST_PAUSE_SECONDS = 0.5
+REQUEST_SECONDS = 10.0
+FAULTY_TRIES = 3  # how often a batch is sent to a server that answers 500 before its halves are tried
 _IDLE_SECONDS = 30.0
 _WARN_SECONDS = 60.0
 _jitter = random.SystemRandom()  # has no state that a forked child would share
 
 
 @dataclass(frozen=True, slots=True)
+class Sending:
+    """How recorded items travel. The defaults suit a web process.
+
+    batch_items: a request's most; the API takes 1,000.
+    linger_seconds: how long the first item of a batch waits for others.
+    queue_items, queue_bytes: what may wait in memory of each kind, and of all. What comes on top is dropped.
+    longest_pause_seconds: before try n+1 passes a random time up to 0.5 · 2ⁿ, at most this long; at least what
+    `Retry-After` says.
+    exit_seconds: what the process's end may wait for the queue; 0 forgets it.
+    """
+
+    batch_items: int = 500
+    linger_seconds: float = 0.5
+    queue_items: int = 10_000
+    queue_bytes: int = 64 * 1024 * 1024
+    longest_pause_seconds: float = 30.0
+    exit_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts of this process so far: recorded = acknowledged + refused + dropped + pending. See docs/clients.md."""
+
+    recorded: int = 0
+    acknowledged: int = 0
+    refused: int = 0
+    dropped: int = 0
+    pending: int = 0
+    retries: int = 0
+    faults: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class _Entry:
-    """`number`: which of those that this process recorded, from 1."""
+    """`number`: which of those that this process recorded, from 1; `at`: when, of the monotonic clock."""
 
     id: str
     data: bytes
     number: int
+    at: float
 
 
 @dataclass(slots=True)
 class _Lane:
     """What waits of one kind, with what is under way. Moments are of the monotonic clock.
 
-    until: when the next batch is due; soonest: when it is for somebody who waits. tries: how often it failed; faulty:
-    with 500. status: of the answer that refused the key or the address, else 0. suspects: how many entries, from the
-    first, are known to hold one that the API cannot read.
+    tries: how often the first of them failed; faulty: with 500; why: at last. until: when they go again; soonest:
+    when they are for somebody who waits. suspects: how many entries, from the first, are known to hold one that the API
+    cannot read.
     """
 
     kind: str
@@ -56,7 +93,7 @@ class _Lane:
     soonest: float = 0.0
     tries: int = 0
     faulty: int = 0
-    status: int = 0
+    why: str = ""
     suspects: int = 0
 
 
@@ -73,7 +110,6 @@ class Sender:
 
     def _clear(self) -> None:
         """As in a new process: nothing queued, nothing counted, no thread, no lock held."""
-        self._pid = os.getpid()
         # Reentrant: a signal handler or a finalizer of the host may record while its thread is inside `offer`.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -83,6 +119,7 @@ class Sender:
         self._starting = self._closed = False
         self._hurry_until = 0.0  # somebody waits in flush or close until this moment of the monotonic clock
         self._give_up_at = float("inf")
+        self._lost = 0  # what closing has dropped
         self._counts: Counter[str] = Counter()
 
     # The host's side
@@ -92,12 +129,13 @@ class Sender:
         with self._lock:
             lane = self._lanes.get(kind) or self._lanes.setdefault(kind, _Lane(kind))
             why = self._why_not(lane, len(data))
-            self._counts["dropped" if why else "recorded"] += 1
-            if not why:
-                lane.entries.append(_Entry(item_id, data, self._counts["recorded"]))
+            self._counts["recorded"] += 1
+            if why:
+                self._counts["dropped"] += 1
+            else:
+                lane.entries.append(_Entry(item_id, data, self._counts["recorded"], time.monotonic()))
                 self._bytes += len(data)
                 if len(lane.entries) in {1, self._sending.batch_items}:
-                    self._linger(lane)
                     self._changed.notify_all()
                 if self._thread is None:
                     self._start()
@@ -109,10 +147,8 @@ class Sender:
             return "the client is closed"
         if size > MAX_ITEM_BYTES:
             return "it is over 9 MB"
-        most = self._sending.queue_items
-        # What one scope lacks must not fill the whole queue.
-        full = self._pending() >= most or (lane.status == 403 and 2 * len(lane.entries) >= most)
-        return "the queue is full" if full or self._bytes + size > self._sending.queue_bytes else ""
+        full = len(lane.entries) >= self._sending.queue_items or self._bytes + size > self._sending.queue_bytes
+        return "the queue is full" if full else ""
 
     def count_fault(self, error: BaseException) -> None:
         """The host's item could not be made into one of ours, which is our bug: logged, not raised."""
@@ -121,13 +157,11 @@ class Sender:
         self._warn("fault", "could not record: %s: %s", type(error).__name__, error, exc_info=error)
 
     def _pending(self) -> int:
-        return self._counts["recorded"] - sum(self._counts[end] for end in ("acknowledged", "refused", "lost"))
+        return self._counts["recorded"] - sum(self._counts[end] for end in ("acknowledged", "refused", "dropped"))
 
     def stats(self) -> Stats:
         with self._lock:
-            held = sum(len(lane.entries) for lane in self._lanes.values() if lane.status)
-            now = {"pending": self._pending(), "held": held, "dropped": self._counts["dropped"] + self._counts["lost"]}
-            return Stats(**{**self._counts, **now})
+            return Stats(pending=self._pending(), **self._counts)
 
     def flush(self, timeout: float) -> bool:
         """Waits at most `timeout` seconds until everything offered before is settled; whether it is."""
@@ -135,17 +169,15 @@ class Sender:
             return self._wait_until(self._counts["recorded"], time.monotonic() + timeout)
 
     def close(self, timeout: float) -> bool:
-        """Takes nothing more, waits at most `timeout` seconds for what waits, forgets the rest; whether all went.
+        """Takes nothing more, waits at most `timeout` seconds for what waits, drops the rest; whether all went.
 
-        A refused key is tried once more, at once. Calling it again does nothing.
+        A refused key is tried once more. Calling it again does nothing.
         """
         until = time.monotonic() + timeout
         with self._lock:
             if self._closed:
-                return not self._counts["lost"]
+                return not self._lost
             self._closed, self._give_up_at = True, until
-            for lane in self._lanes.values():
-                lane.soonest = 0.0 if lane.status else lane.soonest
             if self._thread is None and self._pending():
                 self._start()
             alone = self._thread is None
@@ -153,16 +185,14 @@ class Sender:
             self._work()
         with self._lock:
             self._wait_until(self._counts["recorded"], until)
-            refusal = max((lane.status for lane in self._lanes.values()), default=0)
-            lost = self._pending()
-            self._counts["lost"] += lost
+            self._lost = self._pending()
+            self._counts["dropped"] += self._lost
+            why = next((lane.why for lane in self._lanes.values() if lane.why), "no answer in time")
             self._lanes.clear()  # an answer that still comes is not counted
             self._changed.notify_all()
-        if lost:
-            away = f"no answer in the {timeout:g} s that closing may take"
-            why = f"the key or the address is refused (status {refusal})" if refusal else away
-            self._log(logging.WARNING, "%d recorded items were not sent and are dropped: %s", lost, why)
-        return not lost
+        if self._lost:
+            self._log(logging.WARNING, "%d recorded items were not sent and are dropped: %s", self._lost, why)
+        return not self._lost
 
     def close_at_exit(self) -> None:
         self.close(self._sending.exit_seconds)
@@ -203,7 +233,6 @@ class Sender:
     # The thread's side
 
     def _work(self) -> None:
-        pid = self._pid
         while (taken := self._take()) is not None:
             lane, batch = taken
             refusals = None
@@ -211,11 +240,9 @@ class Sender:
                 refusals = self._send(lane, batch)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the thread is ours and the next batch must go
                 self.count_fault(error)
-                self._postpone(lane, "a fault of the client")
+                self._postpone(lane, "a fault of the client", 0)
             for refusal in refusals or ():
                 self._report(refusal)
-            if self._pid != pid:
-                return  # `on_refused` forked, and this is the child: it has a queue of its own
             if refusals is not None:
                 self._settle(lane, batch, len(refusals))
 
@@ -229,7 +256,7 @@ class Sender:
                     break
                 if due := [lane for lane in lanes if self._due_at(lane) <= now]:
                     lane = min(due, key=lambda lane: lane.entries[0].number)
-                    self._counts["retries"] += lane.tries > 0 and not lane.status
+                    self._counts["retries"] += lane.tries > 0
                     return lane, self._first_of(lane)
                 again = min(map(self._due_at, lanes), default=now + _IDLE_SECONDS)
                 if not self._changed.wait(min(again, self._give_up_at) - now) and not lanes and not self._pending():
@@ -238,7 +265,12 @@ class Sender:
             return None
 
     def _due_at(self, lane: _Lane) -> float:
-        return lane.soonest if self._closed or time.monotonic() < self._hurry_until else lane.until
+        hurry = self._closed or time.monotonic() < self._hurry_until
+        if lane.tries:
+            return lane.soonest if hurry else lane.until
+        if hurry or lane.suspects or len(lane.entries) >= self._sending.batch_items:
+            return 0.0
+        return lane.entries[0].at + self._sending.linger_seconds
 
     def _first_of(self, lane: _Lane) -> list[_Entry]:
         """As many as a request takes, or half of those among which one is looked for."""
@@ -247,7 +279,7 @@ class Sender:
         size = 0
         for entry in lane.entries:
             size += len(entry.data)
-            if batch and (len(batch) == most or size > self._sending.batch_bytes):
+            if batch and (len(batch) == most or size > MAX_BATCH_BYTES):
                 break
             batch.append(entry)
         return batch
@@ -255,45 +287,45 @@ class Sender:
     def _send(self, lane: _Lane, batch: list[_Entry]) -> list[Refusal] | None:
         """What the API does not keep of a batch that it answered; None where the batch is to be sent again."""
         body = b"[" + b",".join(entry.data for entry in batch) + b"]"
-        seconds = max(0.05, min(self._sending.request_seconds, self._give_up_at - time.monotonic()))
+        seconds = max(0.05, min(REQUEST_SECONDS, self._give_up_at - time.monotonic()))
         try:
-            reply = self._transport.call("POST", f"/{lane.kind}", body, timeout=seconds)
+            reply = self._transport.call(f"/{lane.kind}", body, timeout=seconds)
         except Unavailable as error:
-            self._postpone(lane, str(error))
+            self._postpone(lane, str(error), 0)
             return None
         if (outcome := read_outcome(reply, len(batch))) is not None:
             return [
                 _refusal(lane, batch[item.index], Refused(reply.status, item.code, "", item.fields))
                 for item in outcome.errors
             ]
-        lane.faulty += reply.status >= 500 and reply.status not in LATER
-        if says_nothing(reply):
-            refused_key = f"the key or the address is refused ({refused(reply)})"
-            self._postpone(lane, refused_key, reply.retry_after, status=reply.status)
-        elif reply.status in LATER or 0 < lane.faulty < self._sending.faulty_tries:
-            self._postpone(lane, f"status {reply.status}", reply.retry_after)
+        faulty = reply.status >= 500 and reply.status not in LATER
+        lane.faulty += faulty
+        if reply.status in LATER or (faulty and lane.faulty < FAULTY_TRIES):
+            self._postpone(lane, f"status {reply.status}", reply.status, reply.retry_after)
+        elif not faulty and not is_about_items(reply):
+            why = f"the key or the address is refused ({refused(reply)})"
+            self._postpone(lane, why, reply.status, reply.retry_after, hopeless=True)
         else:
-            lane.tries = lane.faulty = lane.status = 0
+            lane.tries = lane.faulty = 0
             if len(batch) == 1:
                 return [_refusal(lane, batch[0], refused(reply))]
             # One item that cannot be read, or breaks the server, takes the whole body with it: it is looked for.
             lane.suspects = len(batch)
         return None
 
-    def _postpone(self, lane: _Lane, why: str, asked: float = 0.0, status: int = 0) -> None:
+    def _postpone(self, lane: _Lane, why: str, status: int, asked: float = 0.0, *, hopeless: bool = False) -> None:
         """Full jitter, and at least what the server asked for, which a hurry does not shorten.
 
-        status: of the answer that refused the key or the address: then closing waits for no better one.
+        hopeless: another try is for an operator who rotates the key; closing does not wait for one.
         """
         with self._lock:
-            longest, first = self._sending.longest_pause_seconds, self._sending.first_pause_seconds
             now = time.monotonic()
-            lane.until = now + max(_jitter.uniform(0, min(longest, first * 2.0 ** min(lane.tries, 30))), asked)
+            longest = min(self._sending.longest_pause_seconds, FIRST_PAUSE_SECONDS * 2.0 ** min(lane.tries, 30))
+            lane.until = now + max(_jitter.uniform(0, longest), asked)
             lane.soonest = min(lane.until, now + max(0.25, asked))
             lane.tries += 1
-            lane.status = status
-            self._counts["key_refusals"] += status > 0
-            if status and self._closed:
+            lane.why = why
+            if hopeless and self._closed:
                 lane.entries.clear()
                 self._changed.notify_all()
         self._warn(f"{lane.kind} {status}", "items of %s wait in memory and are sent again: %s", lane.kind, why)
@@ -316,20 +348,10 @@ class Sender:
                 self._bytes -= len(entry.data)
             self._counts["refused"] += refused
             self._counts["acknowledged"] += len(batch) - refused
-            was_held = lane.status
-            lane.tries = lane.faulty = lane.status = 0
+            lane.tries = lane.faulty = 0
+            lane.why = ""
             lane.suspects = max(0, lane.suspects - len(batch))
-            self._linger(lane)
             self._changed.notify_all()
-        if was_held:
-            self._log(logging.INFO, "items of %s are taken again", lane.kind)
-
-    def _linger(self, lane: _Lane) -> None:
-        """When the next batch is due where nothing failed: at once if it is full."""
-        if not lane.tries:
-            full = lane.suspects or len(lane.entries) >= self._sending.batch_items
-            lane.until = 0.0 if full else time.monotonic() + self._sending.linger_seconds
-            lane.soonest = 0.0
 
     def _warn(self, about: str, message: str, *values: object, exc_info: BaseException | None = None) -> None:
         """At most once a minute about each thing: a server that is away must not fill the host's log."""
@@ -345,6 +367,5 @@ class Sender:
 
 
 def _refusal(lane: _Lane, entry: _Entry, error: Refused) -> Refusal:
-    message = error.message or "; ".join(f"{fault.field} {fault.reason}".strip() for fault in error.fields)
     item = msgspec.json.decode(entry.data)
-    return Refusal(lane.kind, entry.id, item, error.status, error.code, message, error.fields)
+    return Refusal(lane.kind, entry.id, item, error.status, error.code, error.message or error.faults(), error.fields)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import encodings.idna  # noqa: F401 - a socket's first address imports it: a fork at that moment would leave its lock held
 import os
-import urllib.parse
 import urllib.request
 from collections.abc import Callable
 
@@ -26,34 +25,32 @@ class Transport:
     """
 
     def __init__(self, url: str | None, key: str | Callable[[], str] | None, *, version: str) -> None:
-        url = url or _from_environment("RECKONER_URL", "address")
-        address = _address(url)
-        if address is None:
-            raise ConfigurationError(f"{url!r} is not an address: http://… or https://…")
+        address = _address(url or _from_environment("RECKONER_URL", "address"), "The address")
         self.url = f"{address.scheme}://{address.netloc}{(address.path or '').rstrip('/') or '/api/v1'}"
         self._key = key if callable(key) else _usable_key(key or _from_environment("RECKONER_KEY", "key"))
         self._headers = {"Content-Type": "application/json", "User-Agent": f"reckoner-client/{version}"}
-        self._proxy = _proxy_for(address)
+        proxy = urllib.request.getproxies().get(str(address.scheme))
+        bypass = proxy is None or urllib.request.proxy_bypass(address.netloc or "")
+        self._proxy = None if proxy is None or bypass else _address(proxy, "The proxy in the environment")
         self._pool = self._make_pool()
 
     def _make_pool(self) -> urllib3.PoolManager:
         if self._proxy is None:
             return urllib3.PoolManager(num_pools=2, maxsize=32, retries=False)
-        login = urllib3.util.make_headers(proxy_basic_auth=urllib.parse.unquote(self._proxy.auth or "", "latin-1"))
+        login = urllib3.util.make_headers(proxy_basic_auth=self._proxy.auth)
         proxy = self._proxy._replace(auth=None).url
         return urllib3.ProxyManager(proxy, num_pools=2, maxsize=32, retries=False, proxy_headers=login)
 
-    def call(self, method: str, path: str, body: bytes | None = None, *, timeout: float) -> Reply:
-        """One try; waits at most `timeout` seconds to connect and between bytes. Raises Unavailable."""
+    def call(self, path: str, body: bytes, *, timeout: float) -> Reply:
+        """One POST; waits at most `timeout` seconds to connect and between bytes. Raises Unavailable."""
         limit = urllib3.Timeout(connect=min(timeout, 5.0), read=timeout)
         headers = self._headers | {"Authorization": f"Bearer {self._current_key()}"}
         try:
             answer = self._pool.request(
-                method, self.url + path, body=body, headers=headers, timeout=limit, redirect=False
+                "POST", self.url + path, body=body, headers=headers, timeout=limit, redirect=False
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            through = f" through the proxy {self._proxy.host}" if self._proxy is not None else ""
-            raise Unavailable(f"{self.url} does not answer{through}: {type(error).__name__}") from error
+            raise Unavailable(f"{self.url} does not answer: {type(error).__name__}") from error
         return Reply(answer.status, answer.data, _seconds(answer.headers.get("Retry-After")))
 
     def _current_key(self) -> str:
@@ -67,9 +64,6 @@ class Transport:
         """In a forked child: leaves the parent's connections to the parent."""
         _inherited.append(self._pool)
         self._pool = self._make_pool()
-
-    def close(self) -> None:
-        self._pool.clear()
 
 
 def _from_environment(name: str, what: str) -> str:
@@ -87,24 +81,14 @@ def _usable_key(key: str) -> str:
     return key
 
 
-def _address(text: str) -> urllib3.util.Url | None:
+def _address(text: str, what: str) -> urllib3.util.Url:
     try:
         found = urllib3.util.parse_url(text)
     except urllib3.exceptions.LocationParseError:
-        return None
-    return found if found.scheme in {"http", "https"} and found.host else None
-
-
-def _proxy_for(address: urllib3.util.Url) -> urllib3.util.Url | None:
-    """What HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say of this address."""
-    proxies = urllib.request.getproxies()
-    given = proxies.get(str(address.scheme)) or proxies.get("all")
-    if not given or urllib.request.proxy_bypass(address.netloc or ""):
-        return None
-    proxy = _address(given if "://" in given else f"http://{given}")
-    if proxy is None:  # Without the address: it may hold a password.
-        raise ConfigurationError(f"The {address.scheme}_proxy of the environment is not http://… or https://…")
-    return proxy
+        found = urllib3.util.Url()
+    if found.scheme not in {"http", "https"} or not found.host:  # not quoted: it may hold a password
+        raise ConfigurationError(f"{what} is not http://… or https://….")
+    return found
 
 
 def _seconds(header: str | None) -> float:

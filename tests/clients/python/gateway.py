@@ -61,9 +61,6 @@ def running_gateway(behind: str) -> Iterator[Gateway]:
                 return
             self.answer(reply.status, reply.data, {"Content-Type": "application/json"})
 
-        def do_GET(self) -> None:
-            self.do_POST()
-
         def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
             self.send_response(status)
             for name, value in headers.items():

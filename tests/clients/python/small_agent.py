@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 PLACES = {"paris": "France", "rome": "Italy"}
@@ -78,11 +77,6 @@ class SmallAgent:
 
     def run(self, query: str, *, loud: bool = False) -> str:
         return asyncio.run(self.a_run(query, loud=loud))
-
-    def execute(self, numbers: list[float]) -> str:
-        """Calls its tools in a pool of threads, which know nothing of the run that they work for."""
-        with ThreadPoolExecutor(2) as pool:
-            return f"{sum(pool.map(lambda number: self.tools['add'](number, 1.0), numbers)):g}"
 
     def stream(self, query: str) -> Iterator[str]:
         for word in query.split():

@@ -1,38 +1,20 @@
-"""Asking an agent through the client, with a real model server; and that the client knows what the API takes."""
+"""Asking an agent through the client, with a real model server."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from reckoner_client import Reckoner, Refused, Unavailable, uuid7
-from reckoner_client.client import AskFields
-from reckoner_client.recorder import DecisionFields
 
-from decisions.ingest.schemas import DecideItem, DecisionIn, FeedbackIn
 from decisions.models import Decision
 from models_registry.backends import model_server
 from tests.clients.python.gateway import Gateway
 from tools.factories import OPTIONS
 from tools.model_server import running_model_server
-
-
-@pytest.mark.parametrize(
-    ("schema", "method", "fields"),
-    [
-        (DecisionIn, Reckoner.record_decision, DecisionFields.__annotations__),
-        (FeedbackIn, Reckoner.record_feedback, {}),
-        (DecideItem, Reckoner.decide, AskFields.__annotations__),
-    ],
-)
-def test_the_client_takes_every_field_that_the_api_takes(schema: Any, method: Any, fields: dict[str, Any]) -> None:
-    assert set(schema.__struct_fields__) <= set(inspect.signature(method).parameters) | set(fields)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -44,10 +26,7 @@ class TestWithoutAModel:
         assert caught.value.request_id
         with pytest.raises(Refused) as caught:
             client.decide("filer", {"text": "a flight"}, options=["one"])
-        assert caught.value.fields[0].field == "items[0].options" or caught.value.fields[0].field == "options"
-        with pytest.raises(Refused) as caught:
-            client.get_decision(uuid7())
-        assert caught.value.status == 404
+        assert caught.value.fields[0]["field"].endswith("options")
         assert Decision.objects.count() == 0
 
     def test_when_nobody_answers_it_is_unavailable_in_time(self, make_client: Callable[..., Reckoner]) -> None:
@@ -56,8 +35,6 @@ class TestWithoutAModel:
             nobody = make_client(f"http://127.0.0.1:{free.getsockname()[1]}")
             with pytest.raises(Unavailable):
                 nobody.decide("filer", {}, timeout=0.5)
-            with pytest.raises(Unavailable):
-                asyncio.run(nobody.adecide("filer", {}, timeout=0.5))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +66,7 @@ class TestWithAModel:
         assert answer.propensity == answer.probabilities[answer.action]
         assert sum(answer.probabilities.values()) == pytest.approx(1)
         assert (answer.model_version, answer.variant, answer.fallback) == ("filer:1", None, False)
-        assert client.get_decision(answer.decision_id)["unit"] == "note-17"
+        assert Decision.objects.get(id=answer.decision_id).unit == "note-17"
 
         gateway.plan.extend([(503, {}), "lose the answer", "break"])
         chosen = uuid7()
@@ -97,13 +74,3 @@ class TestWithAModel:
         assert again.decision_id == chosen
         assert client.decide("filer", {"text": "bank tax"}, id=chosen, timeout=60) == again
         assert Decision.objects.count() == 2
-
-        async def many() -> list[Any]:
-            return await asyncio.gather(
-                *(client.adecide("filer", {"text": f"flight {n}"}, timeout=60) for n in range(8))
-            )
-
-        answers = asyncio.run(many())
-        assert len({one.decision_id for one in answers}) == 8
-        assert Decision.objects.count() == 10
-        assert msgspec.json.encode(answers[0])

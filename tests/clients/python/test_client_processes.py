@@ -60,20 +60,6 @@ sys.exit(0)
         )
         assert stored_texts() == ["at the end", "in a loop", "in a thread", "thread 0", "thread 1"]
 
-    def test_an_exception_of_the_host_is_its_own_and_what_waits_is_sent(self, run_host: RunHost) -> None:
-        run_host(
-            RECORD
-            + """
-client = Reckoner(sending=Sending(linger_seconds=60, exit_seconds=60))
-record("before it fails")
-sys.excepthook = lambda kind, error, at: (print(repr(error)), sys.stdout.flush())
-import atexit
-atexit.register(lambda: (client.close(60), os._exit(0)))
-raise ValueError("of the host")
-"""
-        )
-        assert stored_texts() == ["before it fails"]
-
     def test_with_nobody_to_send_to_the_end_waits_no_longer_than_it_may(self, run_host: RunHost) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -88,10 +74,7 @@ print("the host went on")
                 PYTHONWARNINGS="default",
             )
         assert done.stdout == "the host went on\n"
-        assert (
-            "1 recorded items were not sent and are dropped: no answer in the 0.3 s that closing may take"
-            in done.stderr
-        )
+        assert "1 recorded items were not sent and are dropped: http://127.0.0.1" in done.stderr
         assert "Traceback" not in done.stderr
 
     def test_a_fork_records_in_both_processes_and_nothing_twice(self, run_host: RunHost) -> None:
@@ -169,7 +152,7 @@ print(client.stats().acknowledged)
             done = run_host(
                 RECORD
                 + """
-client = Reckoner(sending=Sending(linger_seconds=0, first_pause_seconds=0.01))
+client = Reckoner(sending=Sending(linger_seconds=0, longest_pause_seconds=0.01))
 before = set(sys.modules)
 record("text")
 done = client.flush(60 if os.environ["ANSWERED"] == "200" else 0.3)

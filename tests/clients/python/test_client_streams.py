@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 
@@ -62,7 +61,6 @@ def test_what_a_generator_yields_returns_or_says_is_the_action_once_it_has_been_
     def outer() -> Iterator[str]:
         assert (yield from returns("returned")) == "returned"
 
-    assert inspect.isgeneratorfunction(words)
     reading = words("one two")
     assert next(reading) == "ONE "
     assert client.flush()
@@ -212,15 +210,12 @@ def test_an_asynchronous_one_that_does_not_come_to_its_end_decides_nothing(
 
 def test_a_generator_keeps_within_the_bounds_of_a_recording(client: Reckoner) -> None:
     @client.recorded("assistant", action=lambda result: str(len(result)))
-    def many(item: object) -> Iterator[object]:
-        for _ in range(1_500):
-            yield item
+    def many() -> Iterator[int]:
+        yield from range(10_500)
 
-    assert [len(list(many(item))) for item in (1, "x" * 1_000)] == [1_500, 1_500]
+    assert len(list(many())) == 10_500
     assert client.flush()
-    numbers, texts = (int(decision.action) for decision in Decision.objects.order_by("id"))
-    assert numbers == 1_000
-    assert 100_000 <= texts <= 102_000
+    assert Decision.objects.get().action == "10000"
 
 
 def test_many_asynchronous_ones_are_read_at_the_same_time_each_by_several_tasks(client: Reckoner) -> None:
@@ -239,7 +234,6 @@ def test_many_asynchronous_ones_are_read_at_the_same_time_each_by_several_tasks(
     async def main() -> list[list[str]]:
         return await asyncio.gather(*(read(text) for text in ("a b c", "d e")))
 
-    assert inspect.isasyncgenfunction(words)
     assert asyncio.run(main()) == [["A", "B", "C"], ["D", "E"]]
     assert client.flush()
     assert results_by_action() == {"ABC": ["A", "B", "C"], "DE": ["D", "E"]}
@@ -285,14 +279,3 @@ def test_a_hooked_agent_s_stream_is_one_recording_whatever_way_it_is_read(method
     assert client.flush()
     assert results_by_action() == {"ONETWO": ["ONE", "TWO"]}
     assert Episode.objects.get().final_response == "ONETWO"
-
-
-def test_streams_that_are_read_in_turns_keep_their_tools_apart(client: Reckoner) -> None:
-    agents = [SmallAgent(), SmallAgent()]
-    for agent in agents:
-        hook_into_agent(agent, client)
-    read = list(zip(*(agent.stream(text) for agent, text in zip(agents, ("a b", "c d"), strict=True)), strict=True))
-    assert read == [("A", "C"), ("B", "D")]
-    assert list(zip(agents[0].stream("e f"), agents[0].stream("g h"), strict=True)) == [("E", "G"), ("F", "H")]
-    assert client.flush()
-    assert results_by_action() == {"AB": ["A", "B"], "CD": ["C", "D"], "EF": ["E", "F"], "GH": ["G", "H"]}
