@@ -79,17 +79,17 @@ def hook_into_agent(
     *,
     name: str | None = None,
     run_methods: Iterable[str] = RUN_METHODS,
-    tools: Iterable[str] = (),
     state: Callable[..., Mapping[str, Any]] | None = None,
     action: Callable[[Any], Any] | None = None,
     **fields: Any,
 ) -> Hook:
     """Records each run of `agent`, any object with a method that runs it, and the calls of its tools.
 
+    Tools are what lies in its `tools` (a mapping by name, or a list of functions or tool objects), and what a
+    dispatcher such as `arun_function` calls by name. A method that is a tool: `agent.search = tool(agent.search)`.
+
     name: the agent's slug in Reckoner; by default its `name`, else its class's name, in lower case.
     run_methods: those of them that the object has; the outermost call is one recording.
-    tools: names of the object's own methods that are tools. Besides, what lies in its `tools` (a mapping by name, or a
-    list of functions or tool objects) is recorded, and what a dispatcher such as `arun_function` calls by name.
     state, action: make the state from a run's arguments and the action from its result; else they are these.
     fields: `record_decision`'s, for every run; `policy_name` is the agent's class by default.
 
@@ -116,12 +116,8 @@ def hook_into_agent(
         hook.runs = tuple([method for method in run_methods if hook._wrap(agent, method, record_runs)])
         if not hook.runs:
             raise ConfigurationError(f"No method of {kind} can be hooked: name its run_methods.")
-        named = tuple(tools)
-        for method in named:
-            if not hook._wrap(agent, method, _as_tool(method)):
-                raise ConfigurationError(f"{kind} has no tool {method} that can be hooked.")
         dispatchers = [method for method in DISPATCHERS if hook._wrap(agent, method, _as_tool(""))]
-        hook.tools = (*named, *dispatchers, *hook._wrap_tools(getattr(agent, "tools", None)))
+        hook.tools = (*dispatchers, *hook._wrap_tools(getattr(agent, "tools", None)))
         failing.pop_all()
     return hook
 
