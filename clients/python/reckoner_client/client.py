@@ -11,8 +11,8 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 import msgspec
 
-from reckoner_client import following
 from reckoner_client.errors import ConfigurationError, Refusal, Unavailable
+from reckoner_client.following import Call, follow, make_state, name_of, recorded_call
 from reckoner_client.recorder import Id, Recorder, as_id
 from reckoner_client.recording import Recording
 from reckoner_client.replies import LATER, decode, refused
@@ -97,7 +97,17 @@ class Reckoner(Recorder):
         one text or as a list; it is recorded when it has been read. Of one that is not read to its end GeneratorExit is
         recorded, and no decision unless `current_recording().act(…)` said one.
         """
-        return following.recorded(self, agent, state, action, fields)
+
+        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+            named = {"policy_name": name_of(function)} | fields
+
+            def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+                told = make_state(self, state, function, args, kwargs)
+                return recorded_call(Recording(self, agent, told, named), action)
+
+            return follow(function, begin)
+
+        return decorate
 
     def decide(
         self, agent: str, state: Mapping[str, Any], *, id: Id | None = None, timeout: float = 10.0, **fields: Any

@@ -1,4 +1,4 @@
-"""Functions whose calls are recorded: as decisions (`recorded`), or as tool calls inside a recording (`tool`).
+"""Functions whose calls are recorded: as decisions (`Reckoner.recorded`), or as tool calls inside a recording (`tool`).
 
 A call is followed to its end: a plain function ends when it returns, a coroutine when it has been awaited, a generator
 when it has been read. A generator's code runs in stretches, and between them its caller's: what is current inside is so
@@ -50,23 +50,6 @@ class Call:
 Begin = Callable[[tuple[Any, ...], dict[str, Any]], Call | None]
 
 
-def recorded(
-    recorder: Recorder, agent: str, state: MakeState | None, action: Function | None, fields: Mapping[str, Any]
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """See `Reckoner.recorded`."""
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        named = {"policy_name": _name_of(function)} | dict(fields)
-
-        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-            told = make_state(recorder, state, function, args, kwargs)
-            return recorded_call(Recording(recorder, agent, told, named), action)
-
-        return follow(function, begin)
-
-    return decorate
-
-
 def recorded_call(recording: Recording, action: Function | None) -> Call:
     """A call that is a recording, whose result is the action unless the code has said one."""
 
@@ -95,7 +78,7 @@ def make_state(
 
 def tool(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator: calls inside a recording are noted there as tool calls; outside of any, nothing is added."""
-    return record_calls(function, _name_of(function).rpartition(".")[2])
+    return record_calls(function, name_of(function).rpartition(".")[2])
 
 
 def record_calls(function: Callable[P, R], name: str) -> Callable[P, R]:
@@ -113,13 +96,7 @@ def record_calls(function: Callable[P, R], name: str) -> Callable[P, R]:
         called = name or str(next(iter(arguments.values()), ""))
         if called == around.tool:
             return None
-        call = ToolCall(around.recording, called, arguments)
-
-        def end(result: Any, error: BaseException | None) -> None:
-            call.result = result
-            call.end(error)
-
-        return Call(Scope(around.recording, called), end)
+        return Call(Scope(around.recording, called), ToolCall(around.recording, called, arguments).end)
 
     return follow(function, begin)
 
@@ -133,7 +110,7 @@ def _bound_arguments(function: Function, args: tuple[Any, ...], kwargs: Mapping[
     return {name: value for name, value in named.items() if name not in {"self", "cls"}}
 
 
-def _name_of(function: Function) -> str:
+def name_of(function: Function) -> str:
     return shorten(str(getattr(function, "__qualname__", type(function).__name__)), 200)
 
 

@@ -69,7 +69,11 @@ class Hook(contextlib.ExitStack):
                 tools[key] = record_calls(entry, name)
                 self.callback(tools.__setitem__, key, entry)
                 yield name
-            elif [method for method in TOOL_METHODS if self._wrap(entry, method, _as_tool(name))]:
+            elif [
+                method
+                for method in TOOL_METHODS
+                if self._wrap(entry, method, functools.partial(record_calls, name=name))
+            ]:
                 yield name
 
 
@@ -116,11 +120,9 @@ def hook_into_agent(
         hook.runs = tuple([method for method in run_methods if hook._wrap(agent, method, record_runs)])
         if not hook.runs:
             raise ConfigurationError(f"No method of {kind} can be hooked: name its run_methods.")
-        dispatchers = [method for method in DISPATCHERS if hook._wrap(agent, method, _as_tool(""))]
+        dispatchers = [
+            method for method in DISPATCHERS if hook._wrap(agent, method, functools.partial(record_calls, name=""))
+        ]
         hook.tools = (*dispatchers, *hook._wrap_tools(getattr(agent, "tools", None)))
         failing.pop_all()
     return hook
-
-
-def _as_tool(name: str) -> Callable[[Function], Function]:
-    return lambda function: record_calls(function, name)

@@ -67,19 +67,19 @@ class ToolCall:
         self._begun = {"name": name, "arguments": _value(arguments), "started_at": dt.datetime.now(dt.UTC)}
         self._began = time.perf_counter()
 
-    def end(self, error: BaseException | None = None) -> None:
+    def end(self, result: object, error: BaseException | None) -> None:
         """Notes how it ended, once; the context manager does this by itself."""
         recording, self._recording = self._recording, None
         if recording is not None:
             ended = {"success": error is None, "duration_ms": (time.perf_counter() - self._began) * 1000}
-            told = {"result": _value(self.result)} if error is None else {"error": error_text(error)}
+            told = {"result": _value(result)} if error is None else {"error": error_text(error)}
             recording._add("tool_call", **self._begun, **ended, **told)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.end(error)
+        self.end(self.result, error)
 
 
 class Recording:

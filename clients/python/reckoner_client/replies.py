@@ -22,30 +22,25 @@ class Reply:
     retry_after: float = 0.0
 
 
-class _Error(msgspec.Struct):
+class Fault(msgspec.Struct):
+    """Why a request was refused, or the item at `index` of a batch."""
+
     code: str = "unknown"
     message: str = ""
     fields: Faults = ()
     request_id: str | None = None
+    index: int = -1
 
 
 class _Envelope(msgspec.Struct):
-    error: _Error
-
-
-class ItemError(msgspec.Struct):
-    """Why the item at `index` of a batch was not kept."""
-
-    index: int
-    code: str
-    fields: Faults = ()
+    error: Fault
 
 
 class Outcome(msgspec.Struct):
     """A batch's answer. `kept` must be there: whatever else may answer 201 acknowledges nothing."""
 
     kept: list[msgspec.Raw]
-    errors: list[ItemError] = []
+    errors: list[Fault] = []
 
 
 def refused(reply: Reply) -> Refused:
@@ -53,7 +48,7 @@ def refused(reply: Reply) -> Refused:
     try:
         error = decode(reply.body, _Envelope).error
     except Unavailable:
-        error = _Error(message=f"an answer that is not Reckoner's: {reply.body[:200].decode('utf-8', 'replace')}")
+        error = Fault(message=f"an answer that is not Reckoner's: {reply.body[:200].decode('utf-8', 'replace')}")
     return Refused(reply.status, error.code, error.message, error.fields, error.request_id)
 
 
