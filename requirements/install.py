@@ -167,10 +167,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Installs what Reckoner needs into this Python's environment.")
     parser.add_argument("--dev", action="store_true", help="what tests and checks need as well")
     parser.add_argument("--torch", choices=["auto", "cpu", "cuda"], default="auto", help="auto: CUDA where a GPU is")
+    parser.add_argument("--installer", choices=["uv", "pip"], default="uv", help="pip: slower, where uv is not wanted")
     options = parser.parse_args()
     torch = ("cuda" if has_nvidia_gpu() else "cpu") if options.torch == "auto" else options.torch
     started = time.monotonic()
-    uv = fetch_uv()
+    uv = fetch_uv() if options.installer == "uv" else None
     done = uv is not None and uv.install(torch, dev=options.dev)
     if not done:
         if uv is not None:
