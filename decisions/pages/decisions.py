@@ -28,6 +28,7 @@ from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.form_values import find_value_faults
 from workspaces.ids import uuid7_bound
+from workspaces.index_order import read_in_index_order
 from workspaces.models import Role
 from workspaces.pages import PageRequest, safe_next, wants_part, workspace_page
 
@@ -84,6 +85,7 @@ def _id(name: str, given: str) -> uuid.UUID:
 
 @require_safe
 @workspace_page()
+@read_in_index_order()
 def decision_list(request: PageRequest) -> HttpResponse:
     """By cursor: `before` is the id of the last decision on the page before. The chart stands on the first page."""
     filters = parse_filters(request.GET)
@@ -138,6 +140,7 @@ def _chips(filters: Filters, agents: Sequence[Agent], search: browse.Search) -> 
 
 @require_safe
 @workspace_page()
+@read_in_index_order()
 def decision_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     decision = _get_decision(request, pk)
     filters = parse_filters(request.GET)
@@ -148,6 +151,7 @@ def decision_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 
 @require_safe
 @workspace_page(role=Role.LABELLER)
+@read_in_index_order()
 def label_queue(request: PageRequest) -> HttpResponse:
     """One unjudged decision after the other, the most uncertain first. The next ones come along, so that none waits."""
     filters = parse_filters(request.GET).without("verdict", "order")

@@ -21,6 +21,7 @@ from decisions.queries.episode_shown import duration_of, tell_episode
 from decisions.queries.episodes import Totals, find_steps, find_totals
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7_bound
+from workspaces.index_order import read_in_index_order
 from workspaces.pages import PageRequest, wants_part, workspace_page
 
 PAGE = 25
@@ -112,6 +113,7 @@ def _find_named(request: PageRequest, q: str, before: uuid.UUID | None) -> set[u
 
 @require_safe
 @workspace_page()
+@read_in_index_order()
 def episode_list(request: PageRequest) -> HttpResponse:
     """By cursor: `before` is the id of the last episode on the page before."""
     filters = _parse(request)

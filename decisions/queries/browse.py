@@ -26,7 +26,6 @@ from decisions.queries.by_name import FIRST, LAST, find_named
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7_bound
-from workspaces.index_order import read_in_index_order
 from workspaces.models import Workspace
 
 LOOK = 5_000
@@ -199,7 +198,7 @@ class NewestDecisions:
             SELECT {select} FROM ({self.walk(", ".join(sorted(columns)))}) d {_VERDICT if judged else ""}
             {"WHERE " + " AND ".join(self.among) if self.among else ""} {rest}
         """  # noqa: S608 - the parts are this module's own; what a person gave stands in values
-        with read_in_index_order(), connection.cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute(statement, self.values)
             return cursor.fetchall()
 
@@ -207,7 +206,7 @@ class NewestDecisions:
         """Where the look ends, when it ends before the ledger does."""
         if (ids := self.values.get("ids")) is not None:
             return ids[-1] if self.more and ids[-1] >= self.values.get("since", FIRST) else None
-        with read_in_index_order(), connection.cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute(f"SELECT id FROM ({self.walk('id')}) d OFFSET %(most)s - 1", self.values)  # noqa: S608
             found = cursor.fetchone()
         return found[0] if found else None

@@ -115,9 +115,9 @@ class TestList:
             RewardFactory(decision=decision)
         client = page_client(viewer)
         client.get(path)
-        with django_assert_max_num_queries(14):
+        with django_assert_max_num_queries(17):
             assert len(client.get(path).context["rows"]) == 25
-        with django_assert_max_num_queries(16):
+        with django_assert_max_num_queries(19):
             narrow = {"verdict": "confirmed", "agent": "filer", "order": "uncertain"}
             assert len(client.get(path, narrow).context["rows"]) == 25
 
@@ -203,7 +203,7 @@ class TestList:
         client = page_client(viewer)
         client.get(path)
         for q, rows in (("Ada", 25), ("note", 25), ("nothing", 0)):
-            with django_assert_max_num_queries(24):
+            with django_assert_max_num_queries(27):
                 assert len(client.get(path, {"q": q, "agent": "filer"}).context["rows"]) == rows
 
     def test_a_nul_in_the_search_is_refused(self, viewer: Any, path: str, page_client: Any) -> None:
@@ -491,7 +491,7 @@ class TestQueue:
         LabelFactory(decision=made[0.1])
         client = page_client(labeller)
         client.get(path)
-        with django_assert_max_num_queries(12):
+        with django_assert_max_num_queries(15):
             page = client.get(path)
         assert [card.decision.confidence for card in page.context["cards"]] == [0.2, 0.3, 0.4, 0.5]
         assert page.context["waiting"] == 5 and page.context["done"] == 0
