@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models_registry.statistics.e_process import run_e_process
+from models_registry.statistics.e_process import SHARP_CAP, compute_posteriors, run_e_process
+from models_registry.statistics.guardrails import run_guardrail
 from models_registry.statistics.promotion import Bounds
 
 FURTHEST = 10.0
 SIMULATIONS = 200
-MOST_UNITS = 20_000
+SHORT_UNITS, MOST_UNITS = 4_000, 20_000
 
 Floats = NDArray[np.float64]
 
@@ -75,26 +76,91 @@ def _solve(n: Floats, accuracy: Floats, *, base: float, ceiling: float, target: 
     return round(needed) if most < needed <= FURTHEST * most else None
 
 
-def needed_units(control: float, treatment: float, *, seed: int, bounds: Bounds | None = None) -> int | None:
-    """Units of an even experiment until E+ reaches the bound of a promotion, in half of the simulated experiments.
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Two versions that act on the same rows, and the person who answers.
 
-    `control`, `treatment`: mean outcomes in [0, 1] of the two arms, outcomes being right or wrong. The real e-process
-    runs on simulated units. None where half of them are undecided after 20,000 units.
+    control, treatment: (n, k), P(option | row) as either version acts, exploration included.
+    right: (n,), the place of the option that is right.
+    outcomes: in [0, 1], what a unit is worth of which the person says wrong, and right, after rescaling.
+    noise, missing: chance that the person says the opposite, and nothing; in [0, 0.5) and [0, 1).
+    """
+
+    control: Floats
+    treatment: Floats
+    right: NDArray[np.int64]
+    outcomes: tuple[float, float] = (0.0, 1.0)
+    noise: float = 0.0
+    missing: float = 0.0
+
+    @property
+    def gain(self) -> float:
+        """How much more often the treatment is right."""
+        rows = np.arange(len(self.right))
+        return float((self.treatment[rows, self.right] - self.control[rows, self.right]).mean())
+
+
+def needed_units(
+    trial: Trial,
+    *,
+    seed: int,
+    margins: tuple[float, float, float],
+    bounds: Bounds | None = None,
+    most: int = MOST_UNITS,
+) -> int | None:
+    """Units of an even experiment until it promotes, in half of the simulated experiments.
+
+    The experiment's own rule after every unit of one decision: conditioned and rescaled e-process, guardrails on
+    errors, latency and missing feedback with their `margins`, and `bounds`, but for the age. Errors and slow answers
+    never happen. None where fewer than half of them have promoted after `most` units.
     """
     bounds = bounds or Bounds()
-    if treatment <= control:
+    if trial.gain <= 0:
         return None
     rng = np.random.default_rng(seed)
-    first = np.full(SIMULATIONS, np.inf)
     # Most experiments end early: long ones are only simulated where short ones did not decide.
-    for units in (2_000, MOST_UNITS):
-        arms = rng.random((SIMULATIONS, units)) < 0.5
-        outcomes = rng.random((SIMULATIONS, units)) < np.where(arms, treatment, control)
-        process = run_e_process(arms.astype(float), 0.5, outcomes.astype(float))
-        over = (process.log_e_plus >= np.log(bounds.promote_e)) & (
-            np.minimum(process.treated, np.arange(1, units + 1) - process.treated) >= bounds.min_units_per_arm
-        )
-        first = np.where(over.any(1), over.argmax(1) + 1.0, np.inf)
-        if np.isfinite(np.median(first)):
-            return int(np.median(first))
+    for units in sorted({min(SHORT_UNITS, most), most}):
+        ends = np.array([_promoted_after(trial, units, rng, margins, bounds) for _ in range(SIMULATIONS)])
+        if np.isfinite(np.median(ends)):
+            return int(np.median(ends))
     return None
+
+
+def _promoted_after(
+    trial: Trial, units: int, rng: np.random.Generator, margins: tuple[float, float, float], bounds: Bounds
+) -> float:
+    """The unit at which one experiment promotes; inf where it rolls back before, or does not get there."""
+    arms = (rng.random(units) < 0.5).astype(int)
+    rows = rng.integers(len(trial.right), size=units)
+    actions = np.where(arms == 1, _draw(trial.treatment, rows, rng), _draw(trial.control, rows, rng))
+    said_right = (actions == trial.right[rows]) ^ (rng.random(units) < trial.noise)
+    silent = rng.random(units) < trial.missing
+    told = np.flatnonzero(~silent)
+    with np.errstate(divide="ignore"):
+        log_l = [np.log(policy[rows, actions])[told] for policy in (trial.control, trial.treatment)]
+    process = run_e_process(
+        arms[told],
+        0.5,
+        np.where(said_right, trial.outcomes[1], trial.outcomes[0])[told],
+        posteriors=compute_posteriors(arms[told], 0.5, *log_l),
+        cap=SHARP_CAP,
+    )
+    enough = np.minimum(process.treated, np.arange(1, len(told) + 1) - process.treated) >= bounds.min_units_per_arm
+    ready, harmed = np.zeros(units, dtype=bool), np.zeros(units, dtype=bool)
+    ready[told] = enough & (process.log_e_plus >= np.log(bounds.promote_e))
+    harmed[told] = process.log_e_minus >= np.log(bounds.rollback_e)
+    for measures, margin in zip((np.zeros(units), np.zeros(units), silent), margins, strict=True):
+        guardrail = run_guardrail(arms, 0.5, measures, margin=margin)
+        ready &= guardrail.log_e_non_inferior >= np.log(bounds.guardrail_e)
+        harmed |= guardrail.log_e_harm >= np.log(bounds.rollback_e * len(margins))
+    first, harm = (float(reached.argmax()) if reached.any() else np.inf for reached in (ready, harmed))
+    return first + 1 if first < harm else np.inf
+
+
+def _draw(policy: Floats, rows: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """An option of each row by the policy's probabilities; (units,)."""
+    # Cumulated, every row lies in its own unit of one growing line: row r takes (r, r + 1].
+    line = (np.arange(len(policy))[:, None] + policy.cumsum(1) / policy.sum(1, keepdims=True)).ravel()
+    drawn = np.searchsorted(line, rows + rng.random(len(rows)), side="right")
+    places: NDArray[np.int64] = np.minimum(drawn - rows * policy.shape[1], policy.shape[1] - 1)
+    return places

@@ -8,16 +8,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from decisions.gateway.exploration import acting_policy
 from decisions.models import Decision
+from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts import artifact_path
 from models_registry.backends.model_server import ScoreItem, score
 from models_registry.errors import BackendUnavailable
-from training.datasets import ROWS_FILE
+from models_registry.guardrails import DEFAULT_GUARDRAILS
+from models_registry.models import GuardrailMeasure, ModelVersion
+from models_registry.outcome_range import find_range
+from models_registry.statistics.e_process import rescale
+from training.datasets import ROWS_FILE, reward_if
 from training.evaluation import as_plain
 from training.models import TrainingRun
 from training.off_policy import Log, judge_gate
@@ -30,7 +37,7 @@ from training.rehearsal.loop import (
     SeedLoop,
     round_name,
 )
-from training.rehearsal.outlook import needed_decisions, needed_units
+from training.rehearsal.outlook import Trial, needed_decisions, needed_units
 
 SHARES = (0.90, 0.95, 0.97)
 
@@ -40,6 +47,7 @@ def report_seed(loop: SeedLoop) -> dict[str, Any]:
     base_run, ceiling_run = _finished(loop, SEED_LABELS), _finished(loop, EVERY_LABEL)
     rounds = [_report_round(loop, number) for number in range(1, loop.plan.rounds + 1)]
     final = _finished(loop, round_name(loop.plan.rounds))
+    gate_log = _read_gate_log(loop)
     base, ceiling = _accuracy(base_run), _accuracy(ceiling_run)
     reached = rounds[-1]["accuracy"]["mean"]
     scores = final.evaluation.scores
@@ -69,7 +77,7 @@ def report_seed(loop: SeedLoop) -> dict[str, Any]:
         "of_ceiling": reached / ceiling["mean"] if ceiling["mean"] else None,
         "gap_closed": _gap_closed(base["mean"], reached, ceiling["mean"]),
         "better": bool(rounds[-1]["difference"]["low"] > 0),
-        "off_policy": _off_policy(loop),
+        "off_policy": _off_policy(loop, gate_log),
         "needed": [
             {
                 "share": entry.share,
@@ -79,9 +87,7 @@ def report_seed(loop: SeedLoop) -> dict[str, Any]:
             }
             for entry in needed
         ],
-        "experiment_units": needed_units(
-            loop.person.expected_feedback(base["mean"]), loop.person.expected_feedback(reached), seed=loop.seed
-        ),
+        "experiment_units": _experiment_units(loop, gate_log),
         "training_seconds": sum(entry["training_seconds"] for entry in rounds) + _seconds(base_run),
     }
 
@@ -124,9 +130,20 @@ def _gap_closed(base: float, reached: float, ceiling: float) -> float | None:
     return (reached - base) / (ceiling - base) if ceiling > base else None
 
 
-def _off_policy(loop: SeedLoop) -> dict[str, Any]:
-    """The final version's value from the log alone, beside the truth that only a rehearsal knows."""
-    dataset, version = loop.dataset(GATE_LOG), loop.final_version()
+@dataclass(frozen=True, slots=True)
+class GateLog:
+    """The answered rows of the gate's log, on which no version was trained.
+
+    right: (n,), the place of the right label among the options; final: (n, k), the last version as it acts on them.
+    """
+
+    rows: list[dict[str, Any]]
+    right: NDArray[np.int64]
+    final: NDArray[np.float64]
+
+
+def _read_gate_log(loop: SeedLoop) -> GateLog:
+    dataset = loop.dataset(GATE_LOG)
     assert dataset is not None
     path = artifact_path(dataset.artifact.digest) / ROWS_FILE
     with path.open(encoding="utf-8") as handle:
@@ -135,10 +152,40 @@ def _off_policy(loop: SeedLoop) -> dict[str, Any]:
         Decision.objects.filter(id__in=[row["id"] for row in rows]).values_list("id", "external_id").iterator()
     )
     answer_of = {str(given): loop.label_of[row] for given, row in external.items()}
-    policies = [
-        np.array(acting_policy(thought, temperature=loop.plan.temperature, epsilon=loop.plan.epsilon))
-        for thought in _probabilities(loop, [row["prompt"] for row in rows], version.artifact.digest)
-    ]
+    right = np.array([row["options"].index(answer_of[row["id"]]) for row in rows])
+    return GateLog(rows, right, _act(loop, rows, loop.final_version()))
+
+
+def _act(loop: SeedLoop, rows: Sequence[Mapping[str, Any]], version: ModelVersion) -> NDArray[np.float64]:
+    """P(option | row) with which the version would act on the rows, (n, k)."""
+    thoughts = _probabilities(loop, [row["prompt"] for row in rows], version.artifact.digest)
+    acting = {"temperature": loop.plan.temperature, "epsilon": loop.plan.epsilon}
+    return np.array([acting_policy(thought, **acting) for thought in thoughts])
+
+
+def _experiment_units(loop: SeedLoop, log: GateLog) -> int | None:
+    """Of an experiment with nothing set, the base against the last version; a unit is one decision."""
+    model, spec = loop.agent.registered_model, current_reward_spec(loop.agent)
+    base = _finished(loop, SEED_LABELS).produced_version
+    assert model is not None and base is not None
+    wrong, right = rescale([reward_if(spec, "corrected"), reward_if(spec, "confirmed")], *find_range(model))
+    margins = {guardrail.measure: guardrail.margin for guardrail in DEFAULT_GUARDRAILS}
+    trial = Trial(
+        control=_act(loop, log.rows, base),
+        treatment=log.final,
+        right=log.right,
+        outcomes=(float(wrong), float(right)),
+        noise=loop.plan.noise,
+        missing=loop.plan.missing,
+    )
+    told = (GuardrailMeasure.ERROR_RATE, GuardrailMeasure.LATENCY, GuardrailMeasure.MISSING_FEEDBACK)
+    error, latency, silence = (margins[measure.value] for measure in told)
+    return needed_units(trial, seed=loop.seed, margins=(error, latency, silence))
+
+
+def _off_policy(loop: SeedLoop, gate_log: GateLog) -> dict[str, Any]:
+    """The final version's value from the log alone, beside the truth that only a rehearsal knows."""
+    rows, policies = gate_log.rows, gate_log.final
     chosen = [row["options"].index(row["action"]) for row in rows]
     # How the model itself expects feedback to come out: it has seen none of this log.
     guess = [loop.person.expected_feedback(1.0) * policy + loop.plan.noise * (1 - policy) for policy in policies]
@@ -151,7 +198,7 @@ def _off_policy(loop: SeedLoop) -> dict[str, Any]:
         epsilon=GATE_EPSILON,
     )
     gate = judge_gate(log)
-    right = [policy[row["options"].index(answer_of[row["id"]])] for row, policy in zip(rows, policies, strict=True)]
+    right = policies[np.arange(len(rows)), gate_log.right]
     truth = float(np.mean([loop.person.expected_feedback(float(p)) for p in right]))
     estimates = gate.estimates
     return {

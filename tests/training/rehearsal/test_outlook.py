@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from models_registry.statistics.promotion import Bounds
-from training.rehearsal.outlook import needed_decisions, needed_units
+from training.rehearsal.outlook import Trial, _draw, needed_decisions, needed_units
 
 
 def test_between_what_was_tried_it_interpolates() -> None:
@@ -34,11 +37,49 @@ def test_what_is_out_of_reach_has_no_number(accuracy: list[float], share: float)
     assert found.decisions is None
 
 
-def test_an_experiment_needs_more_units_for_a_smaller_gain() -> None:
-    bounds = Bounds(min_units_per_arm=20)
-    large = needed_units(0.5, 0.8, seed=1, bounds=bounds)
-    small = needed_units(0.5, 0.6, seed=1, bounds=bounds)
-    assert large is not None and small is not None
-    assert 50 < large < 300 < small < 4000
-    assert needed_units(0.5, 0.8, seed=1) >= 1000  # the bounds' own least number of units in each arm
-    assert needed_units(0.6, 0.6, seed=1) is None and needed_units(0.5, 0.501, seed=1) is None
+def make_trial(right_control: float, right_treatment: float, **person: float) -> Trial:
+    """Two versions of these accuracies, each sure of half of the rows and unsure of the other half, not the same."""
+    control, treatment = np.array([-0.2, -0.2, 0.2, 0.2]), np.array([-0.2, 0.2, -0.2, 0.2])
+    policies = [
+        np.clip(np.stack([share + sure, 1 - share - sure], axis=1), 0.0, 1.0)
+        for share, sure in ((right_control, control), (right_treatment, treatment))
+    ]
+    return Trial(*policies, right=np.zeros(4, dtype=np.int64), **person)
+
+
+class TestNeededUnits:
+    FEW = Bounds(min_units_per_arm=20)
+    LOOSE = (0.5, 0.5, 0.5)
+    DEFAULT = (0.01, 0.02, 0.05)
+
+    def test_a_smaller_gain_noise_and_a_narrower_outcome_need_more(self) -> None:
+        large, small, noisy, narrow = (
+            needed_units(trial, seed=1, bounds=self.FEW, margins=self.LOOSE) or 0
+            for trial in (
+                make_trial(0.5, 0.8),
+                make_trial(0.5, 0.6),
+                make_trial(0.5, 0.6, noise=0.2),
+                replace(make_trial(0.5, 0.6), outcomes=(0.4, 0.8)),
+            )
+        )
+        assert 40 <= large < 100 < small < 200 < min(noisy, narrow)
+
+    def test_the_rule_waits_for_its_least_units_and_for_its_guardrails(self) -> None:
+        gain = make_trial(0.5, 0.8)
+        least = needed_units(gain, seed=1, margins=self.LOOSE)
+        guarded = needed_units(gain, seed=1, margins=self.DEFAULT)
+        silent = needed_units(replace(gain, missing=0.25), seed=1, margins=self.DEFAULT)
+        assert least is not None and guarded is not None and silent is not None
+        assert 1000 <= least < 1100 < guarded < 1500 < 2000 < silent < 4000
+
+    def test_what_is_no_better_is_never_promoted(self) -> None:
+        assert needed_units(make_trial(0.6, 0.6), seed=1, margins=self.LOOSE) is None
+        assert needed_units(make_trial(0.6, 0.5), seed=1, margins=self.LOOSE) is None
+        assert needed_units(make_trial(0.5, 0.51), seed=1, margins=self.LOOSE, most=1200) is None
+
+    def test_options_are_drawn_by_their_probabilities(self) -> None:
+        policy = np.array([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])
+        rows = np.repeat([0, 1], 20_000)
+        drawn = _draw(policy, rows, np.random.default_rng(0))
+        assert np.bincount(drawn[rows == 0]) / 20_000 == pytest.approx(policy[0], abs=0.015)
+        assert (drawn[rows == 1] == 1).all()

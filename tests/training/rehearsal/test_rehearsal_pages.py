@@ -137,7 +137,7 @@ class TestReport:
         assert f"{found['truth']:.3g}" in text and "The gate passes: +42.7 points or more" in text
         for entry in report["needed"]:
             assert f"<strong>{entry['decisions']:,}</strong> decisions" in text
-        assert "extrapolated" not in text and "about <strong>1,023</strong> units" in text
+        assert "extrapolated" not in text and "about <strong>1,807</strong> units" in text
         for count in ("502", "10,000", "2,000", "3,000"):
             assert count in text
         assert "4 repeated, 1 repeated with another label" in text and "22,495 rows, 10 labels" in text
