@@ -90,6 +90,8 @@ class ShownDecision:
 
     @property
     def title(self) -> str:
+        if self.decision.is_erased:
+            return f"{self.decision.agent.name}: an erased decision"
         action = as_text(self.decision.action)
         return f"{self.decision.agent.name} chose {action if len(action) <= 80 else action[:79] + '…'}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from models_registry.models import ExperimentState
-from project.home.counts import LedgerCounts
+from project.home.counts import Count, LedgerCounts
 from project.home.items import Event, page_of
 from project.home.rows import MOST, Rows
 from training.run_states import RunState
@@ -52,7 +52,8 @@ def find_moved(workspace: Workspace, rows: Rows, ledger: LedgerCounts, today: dt
             url, tone = page_of(workspace, "experiment", experiment.pk), TONES[experiment.state]
             events.append(Event(experiment.ended_at, what, url=url, tone=tone))
     if ledger.rewards_today and ledger.last_reward is not None:
-        events.append(Event(ledger.last_reward, f"{ledger.rewards_today} rewards reckoned"))
+        noun = "reward" if ledger.rewards_today == Count(1) else "rewards"
+        events.append(Event(ledger.last_reward, f"{ledger.rewards_today} {noun} calculated"))
     return sorted(events, key=lambda event: event.at, reverse=True)
 
 

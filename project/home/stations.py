@@ -143,7 +143,7 @@ def _ledger_stations(sight: Sight) -> tuple[Station, ...]:
             page="decisions",
             moving=reckoning or sight.just(ledger.last_reward),
             waiting=ledger.unreckoned,
-            waits="to reckon",
+            waits="to calculate",
         ),
     )
 

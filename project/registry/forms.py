@@ -77,7 +77,9 @@ class ExperimentForm(forms.Form):
         help_text="A version that is not worse is rolled back with a chance of at most one in this many.",
     )
     min_units_per_arm = forms.IntegerField(
-        label="Units an arm, at least", initial=_plan.min_units_per_arm, help_text="Matured ones, before a promotion."
+        label="Units an arm, at least",
+        initial=_plan.min_units_per_arm,
+        help_text="Units with an outcome, before a promotion.",
     )
     min_seconds = DurationField(
         label="Age, at least",
@@ -92,13 +94,13 @@ class ExperimentForm(forms.Form):
     attribution_window_seconds = DurationField(
         label="Attribution window",
         initial=write_duration(_plan.attribution_window_seconds),
-        help_text="How long their feedback is waited for.",
+        help_text="How long to wait for their feedback.",
     )
     contrast = forms.ChoiceField(
         choices=list(CONTRASTS.items()),
         required=False,
-        help_text="Conditioned: both versions are asked about every decision; about a quarter of the units will do. "
-        "The plain contrast stands beside it.",
+        help_text="Conditioned: both versions are asked about every decision, and about a quarter of the units is "
+        "enough. The page shows the plain contrast, too.",
     )
     missing = forms.ChoiceField(label="Units without a reward", choices=MissingPolicy.choices, initial=_plan.missing)
     error_rate = forms.FloatField(
@@ -136,9 +138,9 @@ class ExperimentForm(forms.Form):
         help_text="Share of failed requests beyond the champion's; 0.05 is five points.",
     )
     min_requests_for_failures = forms.IntegerField(
-        label="Looked at from requests an arm",
+        label="Requests an arm, at least",
         initial=_plan.min_requests_for_failures,
-        help_text="Fewer say nothing about failures.",
+        help_text="Before failures can roll back.",
     )
 
     RULE = ("treatment_share", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds")

@@ -41,9 +41,9 @@ class Life:
 LIVES = (
     # Two days at least: by its job of today beat knows that the day's work is done.
     Life("ended jobs", "Jobs that succeeded or were cancelled", "KEEP_JOB_DAYS", delete_ended_jobs, least=2.0),
-    Life("dead jobs", "Jobs that died", "KEEP_DEAD_JOB_DAYS", delete_dead_jobs),
-    Life("hints", "Hints of jobs that ended", "KEEP_HINT_DAYS", delete_hints),
-    Life("run events", "What the engines of ended runs said", "KEEP_RUN_EVENT_DAYS", delete_run_events),
+    Life("dead jobs", "Jobs that failed for good", "KEEP_DEAD_JOB_DAYS", delete_dead_jobs),
+    Life("hints", "Outbox rows of ended jobs", "KEEP_HINT_DAYS", delete_hints),
+    Life("run events", "Log lines of ended runs", "KEEP_RUN_EVENT_DAYS", delete_run_events),
     Life("run files", "Checkpoints and copies of weights of ended runs", "KEEP_RUN_FILE_DAYS", remove_run_files),
     Life("incoming", "Artifacts that were left half written", "KEEP_INCOMING_DAYS", remove_incoming),
 )

@@ -302,7 +302,7 @@
       ],
       lines: [{ label: "promote at", y: found.promote_at, tone: "ok" }, { label: "roll back at", y: found.rollback_at, tone: "bad" }],
     }, ...(found.difference?.mean.some((value) => value != null) ? [{
-      title: "treatment − control, reward a unit",
+      title: "Treatment − control, reward a unit",
       says: `the difference is ${figures(found.difference.mean.at(-1))}, its interval from ${figures(found.difference.low.at(-1))} to ${figures(found.difference.high.at(-1))} after ${found.x.at(-1)} units with an outcome`,
       height: 240,
       x: { label: "units with an outcome", values: found.x },

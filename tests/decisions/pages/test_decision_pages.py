@@ -456,7 +456,7 @@ class TestLabel:
         for name in ("decision", "decisions-list"):
             assert path in client.get(at(name, decision)).content.decode()
         Decision.objects.filter(id=decision.id).update(content_hash=ERASED_HASH)
-        assert "was erased" in client.get(at("decision", decision)).content.decode()
+        assert "can no longer be judged" in client.get(at("decision", decision)).content.decode()
         for name in ("decision", "decisions-list"):
             assert path not in client.get(at(name, decision)).content.decode()
         for form in ({"verdict": "confirmed"}, {"skip": "1"}):

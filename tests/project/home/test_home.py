@@ -452,7 +452,7 @@ def test_moved_today_tells_in_order_and_of_today_only(agent: Any, by: Any, other
     RewardFactory(decision=DecisionFactory(agent=agent), computed_at=now)
     home = read_home(agent.workspace, now + dt.timedelta(seconds=1))
     told = [event.what for event in home.moved]
-    assert "filer:1 registered" in told and "won: promoted" in told and "1 rewards reckoned" in told
+    assert "filer:1 registered" in told and "won: promoted" in told and "1 reward calculated" in told
     assert any("succeeded: " in one for one in told) and not any("failed" in one for one in told)
     assert not any("reward_spec" in one for one in told)
     assert list(home.moved) == sorted(home.moved, key=lambda event: event.at, reverse=True)

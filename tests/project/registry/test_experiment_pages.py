@@ -225,7 +225,7 @@ class TestExperiments:
         assert found["plain_e_plus"][-1] == pytest.approx(math.exp(experiment.plain_log_e_plus))
         assert (found["promote_at"], found["terminal"]) == (40, False)
         page, written = client.get(at("experiment", experiment)).content.decode(), write_e(experiment.log_e_plus)
-        assert f'<span class="big">{written}</span> <span class="muted">E⁺ of 40</span>' in page
+        assert f'<span class="big">{written}</span> <span class="muted">E⁺, promotes at 40</span>' in page
         assert f"E⁺ {written} of 40" in experiment.verdict and "log E" not in page
         assert f'E⁺ <span class="figure">{write_e(experiment.plain_log_e_plus)}</span>' in page
 
