@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from engine_world import World, engine, labelled, write_run
+
+from training import launcher
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -53,14 +54,15 @@ Launcher = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def launch() -> Iterator[Launcher]:
-    """Starts `python -m training.engine`; whatever still runs at the end of the test is killed."""
+def launch(warm_engine: None) -> Iterator[Launcher]:
+    """Starts `python -m training.engine` (see tests/warm.py); whatever still runs at the end of the test is killed."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "training.engine", *arguments],
+            [*launcher.ENGINE, *arguments],
             cwd=ROOT,
+            env=launcher.engine_environment(),
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )

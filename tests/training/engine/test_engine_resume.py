@@ -15,7 +15,7 @@ import pytest
 from engine_world import World, engine, logged, read_events, read_result, write_run
 
 Launcher = Callable[..., subprocess.Popen[bytes]]
-LONG = {"learning_rate": 1e-3, "epochs": 12, "batch_size": 16}
+LONG = {"learning_rate": 1e-3, "epochs": 4, "batch_size": 16}
 
 
 def wait_for(run: Path, process: subprocess.Popen[bytes], seen: Callable[[dict[str, Any]], bool]) -> None:
@@ -39,7 +39,7 @@ def ppo_run(tmp_path_factory: pytest.TempPathFactory, world: World) -> Path:
         "base": {"path": str(world.base)},
         "lora": {"r": 4, "dropout": 0.1},
         "optimiser": {"learning_rate": 1e-3, "batch_size": 16},
-        "online": {"steps": 120, "prompts_per_step": 32, "inner_epochs": 1},
+        "online": {"steps": 40, "prompts_per_step": 32, "inner_epochs": 1},
         "reward": [{"name": "matches_answer"}],
     }
     run = write_run(tmp_path_factory.mktemp("ppo") / "run", spec, train=world.stream[:300])
@@ -88,6 +88,8 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: 
     wait_for(run, process, lambda event: event["kind"] == "checkpoint" and event["step"] > 0)
     process.send_signal(signal.SIGKILL)
     process.wait(60)
+    assert process.stderr is not None
+    process.stderr.read()  # to its end: nothing of the attempt is alive
     assert not (run / "attempts" / "1" / "result.json").exists()
 
     assert engine(run) == 0
