@@ -14,20 +14,22 @@ import pytest
 from project.demo import passages
 from project.demo.passages import Passage, Topic, TopicTooSmallError, World, build_world
 
+pytestmark = pytest.mark.xdist_group("passages")  # one worker builds the world
+
 
 @pytest.fixture(scope="module")
 def world() -> World:
     """Smaller than the demo's (the cap is lower, so fewer files are read), made by the same path."""
-    return build_world(seed=3, cap=500)
+    return build_world(seed=3, cap=250)
 
 
 def test_every_topic_is_a_folder_of_bounded_size_in_both_parts(world):
     train, heldout = (Counter(row.topic for row in part) for part in (world.train, world.heldout))
     assert set(world.topics) == set(train) == set(heldout) and len(world.topics) == 8
-    assert len(world.train) + len(world.heldout) >= 3000
+    assert len(world.train) + len(world.heldout) >= 1500
     for topic in world.topics:
         total = train[topic] + heldout[topic]
-        assert 200 <= total <= 500
+        assert 200 <= total <= 250
         assert 0.1 <= heldout[topic] / total <= 0.2 + 1 / total
 
 
@@ -65,8 +67,8 @@ def test_passages_are_prose_with_the_objects_name_before_it(world):
     assert titled > 0.8 * len(world.train + world.heldout)
 
 
-@pytest.mark.slow
-def test_same_seed_same_world_and_another_seed_another_split():
+def test_same_seed_same_world_and_another_seed_another_split(monkeypatch):
+    monkeypatch.setattr(passages, "TOPICS", passages.TOPICS[:2])  # the topics do not know of each other's seed
     world, again, other = (build_world(seed=seed, cap=120, floor=50) for seed in (3, 3, 4))
     assert again == world
     assert {row.module for row in other.heldout} != {row.module for row in world.heldout}
