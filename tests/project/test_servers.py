@@ -41,7 +41,7 @@ def manage(servers: Servers, var: Path, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(("version", "broker"), [pytest.param("16", "redis", marks=needs_redis), ("18", "valkey")])
-def test_an_instance_is_made_by_a_plain_role_over_tcp(version: str, broker: str, tmp_path: Path) -> None:
+def test_they_answer_a_plain_role_over_tcp_and_are_gone_at_the_end(version: str, broker: str) -> None:
     with serve(version, broker) as servers:
         with psycopg.connect(servers.database_url) as connection:
             assert connection.info.server_version // 10_000 == int(version)
@@ -53,13 +53,19 @@ def test_an_instance_is_made_by_a_plain_role_over_tcp(version: str, broker: str,
             psycopg.connect(servers.database_url.replace(str(address.password), "wrong"))
         with redis.Redis.from_url(servers.redis_url) as client:
             assert ("server_name" in client.info("server")) == (broker == "valkey")
+    for url in (servers.database_url, servers.redis_url):
+        port = urlsplit(url).port
+        assert port and is_port_free("127.0.0.1", port)
+
+
+@needs_redis
+def test_an_instance_is_made_by_a_plain_role_on_postgresql_16_and_redis(tmp_path: Path) -> None:
+    """On PostgreSQL 18 and Valkey by test_compose.py, with every process."""
+    with serve("16", "redis") as servers:
         manage(servers, tmp_path, "migrate", "--no-input")
         made = json.loads(manage(servers, tmp_path, "bootstrap", "--no-demo", "--json"))
         assert made["workspace"] == "main" and made["one_time_password"]
         assert json.loads(manage(servers, tmp_path, "bootstrap", "--no-demo", "--json"))["one_time_password"] is None
-    for url in (servers.database_url, servers.redis_url):
-        port = urlsplit(url).port
-        assert port and is_port_free("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("servers", ["15,redis", "16", "16,rabbitmq", ""])
@@ -72,15 +78,13 @@ def test_other_servers_are_refused_before_any_starts(servers: str, capsys: pytes
 
 def test_pytest_gets_the_addresses_and_its_exit_code_is_ours(tmp_path: Path) -> None:
     (tmp_path / "test_probe.py").write_text(
-        "import os\n"
+        "import os, pytest\n"
         "def test_both():\n"
         "    assert '@127.0.0.1:' in os.environ['DATABASE_URL'] and '@127.0.0.1:' in os.environ['REDIS_URL']\n"
-        "def test_fails():\n"
-        "    assert False\n"
+        "    pytest.exit('both', returncode=57)\n"
     )
     run = ["18,valkey", "--", "-q", "-p", "no:cacheprovider", "--noconftest", f"--rootdir={tmp_path}"]
-    assert main([*run, f"{tmp_path}/test_probe.py::test_both"]) == 0
-    assert main([*run, f"{tmp_path}/test_probe.py::test_fails"]) == 1
+    assert main([*run, str(tmp_path / "test_probe.py")]) == 57
 
 
 def test_told_to_stop_it_ends_pytest_as_ctrl_c_does_and_then_the_servers(tmp_path: Path) -> None:
