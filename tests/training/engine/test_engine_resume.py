@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from engine_world import World, engine, logged, read_events, read_result, write_run
 
+pytestmark = pytest.mark.xdist_group("resume")  # one worker trains the run that is interrupted
+
 Launcher = Callable[..., subprocess.Popen[bytes]]
 LONG = {"learning_rate": 1e-3, "epochs": 4, "batch_size": 16}
 
