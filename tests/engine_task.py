@@ -13,6 +13,7 @@ import pytest
 
 from models_registry.models import ModelVersion
 from models_registry.services import NewVersion, register_version, store_artifact
+from tests.once import made_once
 from tools.factories import OPTIONS
 from training import launcher
 
@@ -45,10 +46,13 @@ def labelled(count: int, seed: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tmp_path_factory: pytest.TempPathFactory, warm_engine: None) -> Path:
+def tiny_run(warm_engine: None) -> Path:
     """A finished run folder: attempts/1 holds a model that has learned the task a little."""
-    folder = tmp_path_factory.mktemp("tiny") / "run"
-    (folder / "data").mkdir(parents=True)
+    return made_once("tiny", _train)
+
+
+def _train(folder: Path) -> None:
+    (folder / "data").mkdir()
     for name, rows in (("train", labelled(96, 1)), ("heldout", labelled(60, 2))):
         (folder / "data" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     spec = {
@@ -67,7 +71,6 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory, warm_engine: None) -> Pat
         stdin=subprocess.DEVNULL,
         capture_output=True,
     )
-    return folder
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from engine_world import World, engine, labelled, write_run
 
+from tests.once import made_once
 from training import launcher
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,24 +26,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world() -> World:
     """A base that has learned the task half: good enough to act, with much left to learn."""
-    folder = tmp_path_factory.mktemp("world")
     taught, stream, heldout = labelled(120, 1), labelled(1000, 2), labelled(400, 3)
-    spec = {
-        "method": "pretrain",
-        "base": {"tiny": {"vocabulary": 500, "hidden": 64}},
-        "optimiser": {"learning_rate": 3e-3, "epochs": 10, "batch_size": 32},
-        "evaluate": {"free_rows": 100},
-    }
-    run = write_run(folder / "pretrain", spec, train=taught, heldout=heldout)
-    assert engine(run) == 0
-    base = run / "attempts" / "1" / "model"
-    spec = {"method": "evaluate", "base": {"path": str(base)}, "evaluate": {"free_rows": 0}}
-    scored = write_run(folder / "score", spec, heldout=stream)
-    assert engine(scored) == 0
-    lines = (scored / "attempts" / "1" / "predictions.jsonl").read_text().splitlines()
-    return World(base, run, taught, stream, heldout, [json.loads(line)["p"] for line in lines])
+
+    def make(folder: Path) -> None:
+        spec = {
+            "method": "pretrain",
+            "base": {"tiny": {"vocabulary": 500, "hidden": 64}},
+            "optimiser": {"learning_rate": 3e-3, "epochs": 10, "batch_size": 32},
+            "evaluate": {"free_rows": 100},
+        }
+        run = write_run(folder / "pretrain", spec, train=taught, heldout=heldout)
+        assert engine(run) == 0
+        base = {"path": str(run / "attempts/1/model")}
+        spec = {"method": "evaluate", "base": base, "evaluate": {"free_rows": 0}}
+        assert engine(write_run(folder / "score", spec, heldout=stream)) == 0
+
+    folder = made_once("world", make)
+    run = folder / "pretrain"
+    lines = (folder / "score/attempts/1/predictions.jsonl").read_text().splitlines()
+    return World(run / "attempts/1/model", run, taught, stream, heldout, [json.loads(line)["p"] for line in lines])
 
 
 @pytest.fixture(scope="session")
