@@ -2,25 +2,30 @@
 
 import importlib.metadata
 import json
+import pickle
 import random
 import re
 import subprocess
 import sys
 import types
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from project.demo import passages
 from project.demo.passages import Passage, Topic, TopicTooSmallError, World, build_world
-
-pytestmark = pytest.mark.xdist_group("passages")  # one worker builds the world
+from tests.once import made_once
 
 
 @pytest.fixture(scope="module")
 def world() -> World:
     """Smaller than the demo's (the cap is lower, so fewer files are read), made by the same path."""
-    return build_world(seed=3, cap=250)
+
+    def make(folder: Path) -> None:
+        (folder / "world").write_bytes(pickle.dumps(build_world(seed=3, cap=250)))
+
+    return pickle.loads((made_once("passages", make) / "world").read_bytes())
 
 
 def test_every_topic_is_a_folder_of_bounded_size_in_both_parts(world):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from engine_world import World, engine, logged, read_events, read_result, write_run
 
-pytestmark = pytest.mark.xdist_group("resume")  # one worker trains the run that is interrupted
+from tests.once import made_once
 
 Launcher = Callable[..., subprocess.Popen[bytes]]
 LONG = {"learning_rate": 1e-3, "epochs": 4, "batch_size": 16}
@@ -34,7 +34,7 @@ def underway(event: dict[str, Any]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def ppo_run(tmp_path_factory: pytest.TempPathFactory, world: World) -> Path:
+def ppo_run(world: World) -> Path:
     """PPO over an adapter with dropout: random draws, a value head, shuffled minibatches. Uninterrupted."""
     spec = {
         "method": "ppo",
@@ -44,9 +44,11 @@ def ppo_run(tmp_path_factory: pytest.TempPathFactory, world: World) -> Path:
         "online": {"steps": 40, "prompts_per_step": 32, "inner_epochs": 1},
         "reward": [{"name": "matches_answer"}],
     }
-    run = write_run(tmp_path_factory.mktemp("ppo") / "run", spec, train=world.stream[:300])
-    assert engine(run) == 0
-    return run
+
+    def make(folder: Path) -> None:
+        assert engine(write_run(folder / "run", spec, train=world.stream[:300])) == 0
+
+    return made_once("ppo", make) / "run"
 
 
 def interrupted_copy(run: Path, folder: Path) -> Path:
