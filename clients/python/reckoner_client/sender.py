@@ -84,7 +84,7 @@ class _Lane:
 
     tries: how often the first of them failed; faulty: with 500; why: at last. until: when they go again; soonest:
     when they are for somebody who waits. suspects: how many entries, from the first, are known to hold one that the API
-    cannot read.
+    cannot read. last: the try under way began after closing, so no other is waited for.
     """
 
     kind: str
@@ -95,6 +95,7 @@ class _Lane:
     faulty: int = 0
     why: str = ""
     suspects: int = 0
+    last: bool = False
 
 
 class Sender:
@@ -257,6 +258,7 @@ class Sender:
                 if due := [lane for lane in lanes if self._due_at(lane) <= now]:
                     lane = min(due, key=lambda lane: lane.entries[0].number)
                     self._counts["retries"] += lane.tries > 0
+                    lane.last = self._closed
                     return lane, self._first_of(lane)
                 again = min(map(self._due_at, lanes), default=now + _IDLE_SECONDS)
                 if not self._changed.wait(min(again, self._give_up_at) - now) and not lanes and not self._pending():
@@ -325,7 +327,7 @@ class Sender:
             lane.soonest = min(lane.until, now + max(0.25, asked))
             lane.tries += 1
             lane.why = why
-            if hopeless and self._closed:
+            if hopeless and lane.last:
                 lane.entries.clear()
                 self._changed.notify_all()
         self._warn(f"{lane.kind} {status}", "items of %s wait in memory and are sent again: %s", lane.kind, why)
