@@ -31,7 +31,7 @@ test-servers: $(VENV)/dev-$(TORCH).stamp ## The same tests against PostgreSQL 16
 check: $(VENV)/dev-$(TORCH).stamp ## Lint, types, import contracts, migrations, OpenAPI, deployment: under a minute
 	@$(BIN)/python -m project.check
 
-fix: $(VENV)/dev-$(TORCH).stamp ## Formats and mends what can be mended by itself
+fix: $(VENV)/dev-$(TORCH).stamp ## Formats, and fixes what can be fixed automatically
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

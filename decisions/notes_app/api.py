@@ -211,7 +211,7 @@ def _uuid(text: str) -> uuid.UUID | None:
 
 
 class CalculatePending(NotesView):
-    """Reckons the rewards of everything that waits, or says how much that is."""
+    """Calculates the rewards of everything that waits, or says how much that is."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.FEEDBACK_WRITE}
 
@@ -237,7 +237,7 @@ class CalculatePending(NotesView):
 
 
 class Outcomes(NotesView):
-    """Brings ends of items to all their decisions, then reckons the rewards of whatever waits."""
+    """Brings ends of items to all their decisions, then calculates the rewards of whatever waits."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.FEEDBACK_WRITE}
 

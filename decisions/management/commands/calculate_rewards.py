@@ -20,7 +20,7 @@ EXIT_FAILED_COMPONENTS, EXIT_BAD_INPUT = 1, 2
 
 class Command(UncheckedCommand):
     help = (
-        "Reckons every reward that waits. Exit codes: 0 done, 1 some rewards hold a component that failed, "
+        "Calculates every reward that waits. Exit codes: 0 done, 1 some rewards hold a component that failed, "
         "2 the workspace is unknown or has no such agent."
     )
 
