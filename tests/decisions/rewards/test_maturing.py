@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+from itertools import islice
 
 import pytest
 from django.utils import timezone
@@ -133,9 +134,14 @@ class TestConditionedContrast:
         exposure.decisions.all().delete()
         return exposure
 
+    def units_of(self, agent, arm, count=2):
+        """The first units that this experiment's salt, new with every run, assigns to `arm`."""
+        router = Router(agent.registered_model)
+        return list(islice((unit for n in range(200) if router.route(unit := f"unit {n}").arm == arm), count))
+
     def test_the_products_follow_the_arms_over_all_that_a_unit_met(self, expose, agent, experiment):
-        exposures = {unit: self.bare(expose, unit) for unit in ("ann", "bob", "carl", "dora")}
-        for exposure in exposures.values():
+        for unit in self.units_of(agent, "control") + self.units_of(agent, "treatment"):
+            exposure = self.bare(expose, unit)
             self.logged(exposure, agent, (0.5, 0.2), (0.4, 0.1))
             self.logged(exposure, agent, (0.9, 0.3), ago=45)  # after the exposure window, before it matures
             self.logged(exposure, agent, (0.9, 0.3), ago=20)  # after it matured
