@@ -46,10 +46,13 @@ SLOW_FIXTURES = {"tiny_run", "world", "layout", "served"}
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what needs a trained model as slow, and puts the slow ones first among those that empty the database, so
-    that two workers end together. Tests that only undo a transaction stay before them, where pytest-django put them."""
+    that the workers end together. Tests that only undo a transaction stay before them, where pytest-django put them;
+    those of a file stay with one worker, which makes its fixtures."""
     for item in items:
         if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+        if not _empties_the_database(item) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
     items.sort(key=lambda item: 2 * _empties_the_database(item) - (_empties_the_database(item) and _is_slow(item)))
 
 

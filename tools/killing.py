@@ -161,11 +161,11 @@ def wait_until_back(instance: Instance, words: tuple[str, ...], killed: set[int]
 
 
 def kill_while_sending(
-    instance: Instance, token: str, words: tuple[str, ...], times: int, *, pause: float = 0.4
+    instance: Instance, token: str, words: tuple[str, ...], times: int, *, pause: float = 0.4, a_second: float = 150.0
 ) -> tuple[Senders, list[float]]:
     """Kills, waits until the instance is ready again, and once more; the senders, and the seconds of each wait."""
     waits = []
-    with Senders(instance.url, token) as senders:
+    with Senders(instance.url, token, a_second=a_second) as senders:
         for number in range(times):
             time.sleep(pause)
             found = {process.pid for process in instance.find(*words)}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.warm import stand_in
 from tools.big_model import SHAPES, Task, make_adapter, make_base
 from training.engine.actions import ActionScorer
 from training.engine.adapters import BASE, adapters_by_row
@@ -31,8 +31,9 @@ pytestmark = [
 
 def run(module: str, *arguments: str) -> dict[str, Any]:
     environment = os.environ | {"RECKONER_DEVICE": "cpu", "OMP_NUM_THREADS": "1"}
+    program = stand_in(Path(os.environ["RECKONER_VAR"]), f"benchmarks.{module}")
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{module}", "--quick", "--shape", "tiny", *arguments],
+        [*program, "--quick", "--shape", "tiny", *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,

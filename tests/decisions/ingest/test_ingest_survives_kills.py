@@ -9,7 +9,7 @@ from tools.killing import POSTGRES, WEB, kill_while_sending, run_on_instance, st
 def test_what_was_acknowledged_is_stored_once_whatever_is_killed():
     def work(instance, token):
         for words in (WEB, POSTGRES):
-            senders, _ = kill_while_sending(instance, token, words, times=1)
+            senders, _ = kill_while_sending(instance, token, words, times=1, a_second=40)
             there = stored(instance, senders)
             assert len(senders.acknowledged) > 10
             assert senders.repeated > 0  # the kills landed in the middle of it

@@ -18,6 +18,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from tools import model_server
 from training.engine.actions import ActionScorer
 from training.engine.models import Loaded, attach_adapter, build_tiny, build_tokenizer, load_model, load_tokenizer, save
 from training.engine.serving.artifacts import ArtifactStore
@@ -32,6 +33,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:transformers.*") 
 
 CPU = torch.device("cpu")
 TOKEN = "only-for-this-test"
+COLD = (sys.executable, "-m", "training.engine.server")
+"""Without tests/warm.py."""
 SHORT = ["keep", "throw away", "ask the owner"]
 LONG = ["keep the parcel", "keep the letter", "keep it", "throw away", "burn"]
 PROMPTS = [
@@ -125,11 +128,11 @@ def shelf(tmp_path_factory):
 class Process:
     """The server in its own process, and a client for it."""
 
-    def __init__(self, root: Path, *arguments: str) -> None:
+    def __init__(self, root: Path, *arguments: str, program: tuple[str, ...] | None = None) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        command = [sys.executable, "-m", "training.engine.server", "--port", str(port), "--artifacts", str(root)]
+        command = [*(program or model_server.SERVER), "--port", str(port), "--artifacts", str(root)]
         environment = os.environ | {"RECKONER_MODEL_SERVER_TOKEN": TOKEN}
         self.process = subprocess.Popen(
             [*command, "--threads", "1", *arguments], env=environment, stderr=subprocess.PIPE, text=True
@@ -501,7 +504,7 @@ def test_a_small_server_lets_go_and_a_restarted_one_starts_afresh(shelf):
     finally:
         status, log = small.stop()
     assert status == 0 and "let go of base" in log
-    again = Process(shelf.root)
+    again = Process(shelf.root, program=COLD)  # its SIGTERM must not come later than the answers
     try:
         assert again.client.get("/readyz").json()["loaded"] == 0
         assert again.probabilities(item(first))[0] == pytest.approx(expected[first], abs=1e-5)
@@ -524,7 +527,7 @@ def _status(chat: Future[httpx.Response]) -> int | None:
 
 
 def test_a_store_that_is_not_there_is_told_at_the_start(tmp_path):
-    command = [sys.executable, "-m", "training.engine.server", "--artifacts", str(tmp_path / "nothing")]
+    command = [*COLD, "--artifacts", str(tmp_path / "nothing")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "is not a folder" in done.stderr
 
