@@ -41,6 +41,7 @@ FEEDBACK_TABLE = Table(
         "supersedes": "uuid",
         "content_hash": "bytea",
     },
+    unique=("decision_id", "episode_id", "unit", "idempotency_key"),
 )
 
 # As SQL: most feedback is one item on one decision, and composing this by the ORM costs as much as storing it.

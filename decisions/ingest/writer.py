@@ -29,10 +29,14 @@ set_json_dumps(msgspec.json.encode)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`columns` maps a column to its PostgreSQL type. `id` and `content_hash` are among them."""
+    """`columns` maps a column to its PostgreSQL type. `id` and `content_hash` are among them.
+
+    `unique`: columns that a second unique index holds; a row whose last of them is null is not in it.
+    """
 
     name: str
     columns: dict[str, str]
+    unique: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +90,23 @@ def write_columns(table: Table, columns: Columns, *, repeated: bool = False) -> 
     ids = columns.get("id", [])
     if not ids:
         return Written()
-    # In one order everywhere: two batches with the same ids would otherwise wait for each other.
-    keys = [row_id.int for row_id in ids]
-    if keys != sorted(keys):
-        columns = keep_places(columns, sorted(range(len(keys)), key=keys.__getitem__))
+    # In one order everywhere: two batches with the same ids or keys would otherwise wait for each other.
+    order = _order(table, columns)
+    if order != sorted(order):
+        columns = keep_places(columns, sorted(range(len(order)), key=order.__getitem__))
     if repeated or is_few(columns):
         return _insert_missing(table, columns)
     _copy(table, columns)
     return Written()
+
+
+def _order(table: Table, columns: Columns) -> list[Any]:
+    """By what two batches may both have: rows in the second unique index by its columns, all others by their ids."""
+    ids = [row_id.int for row_id in columns["id"]]
+    if not table.unique or columns[table.unique[-1]].count(None) == len(ids):
+        return ids
+    unique = zip(*(columns[name] for name in table.unique), strict=True)
+    return [(() if row[-1] is None else tuple(map(str, row)), row_id) for row, row_id in zip(unique, ids, strict=True)]
 
 
 def is_few(columns: Columns) -> bool:

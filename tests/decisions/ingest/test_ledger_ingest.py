@@ -400,6 +400,17 @@ class TestFeedback:
             assert [error["code"] for error in other.json()["errors"]] == ["id_conflict"] * count
             assert Feedback.objects.count() == before + count
 
+    @pytest.mark.django_db(transaction=True)
+    def test_the_same_units_in_opposite_orders_at_once_are_all_kept(self, client, agent, at_once):
+        """Each holds a key that the other waits for, unless both take them in one order."""
+        words = {"metric": "mood", "value": "well", "idempotency_key": "click"}
+        for round_of in range(3):
+            sent = [words | {"unit": f"unit-{round_of}-{n}"} for n in range(500)]
+            orders = [sent, sent[::-1]]
+            answers = at_once(2, lambda orders=orders: client.post("feedback", orders.pop()))
+            assert [answer.status_code for answer in answers] == [201, 201]
+            assert Feedback.objects.count() == 500 * (round_of + 1)
+
     def test_feedback_for_another_workspace_is_refused(self, client, other_workspace, api):
         foreign = DecisionFactory(agent__workspace=other_workspace)
         episode = EpisodeFactory(agent=foreign.agent)
