@@ -75,11 +75,11 @@ def points(client: Reckoner) -> dict[str, Callable[[], Any]]:
     class Agent:
         name = "assistant"
 
-        def __init__(self) -> None:
-            self.tools = {"look up": lambda key: key}
+        def call_tool(self, name: str, key: str) -> str:
+            return key
 
         def run(self, query: str) -> str:
-            return str(self.tools["look up"](query))
+            return self.call_tool("look up", query)
 
     agent = Agent()
     hook_into_agent(agent, client)

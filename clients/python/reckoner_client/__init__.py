@@ -7,7 +7,7 @@ client.decide("filer", {"text": "…"}).action
 """
 
 from reckoner_client.client import VERSION, Answer, Reckoner
-from reckoner_client.errors import ConfigurationError, ReckonerError, Refusal, Refused, Unavailable
+from reckoner_client.errors import ConfigurationError, ReckonerError, Refused, Unavailable
 from reckoner_client.following import tool
 from reckoner_client.hook import Hook, hook_into_agent
 from reckoner_client.recording import Recording, ToolCall, current_recording
@@ -22,7 +22,6 @@ __all__ = [
     "Reckoner",
     "ReckonerError",
     "Recording",
-    "Refusal",
     "Refused",
     "Sending",
     "Stats",

@@ -11,8 +11,8 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 import msgspec
 
-from reckoner_client.errors import ConfigurationError, Refusal, Unavailable
-from reckoner_client.following import Call, follow, make_state, name_of, recorded_call
+from reckoner_client.errors import ConfigurationError, Refused, Unavailable
+from reckoner_client.following import name_of, record_runs
 from reckoner_client.recorder import Id, Recorder, as_id
 from reckoner_client.recording import Recording
 from reckoner_client.replies import LATER, decode, refused
@@ -65,13 +65,12 @@ class Reckoner(Recorder):
         key: str | Callable[[], str] | None = None,
         *,
         policy_name: str | None = None,
-        on_refused: Callable[[Refusal], None] | None = None,
+        on_refused: Callable[[Refused], None] | None = None,
         sending: Sending | None = None,
         enabled: bool = True,
     ) -> None:
         self._transport = Transport(url, key, version=VERSION) if enabled else None
-        sender = Sender(self._transport, sending or Sending(), on_refused) if self._transport else None
-        super().__init__(sender, policy_name)
+        super().__init__(Sender(self._transport, sending or Sending(), on_refused), policy_name)
 
     def recording(self, agent: str, state: Mapping[str, Any] | None = None, **fields: Any) -> Recording:
         """A context that becomes a decision when it ends, with the tool calls and the reasoning inside it.
@@ -98,16 +97,9 @@ class Reckoner(Recorder):
         recorded, and no decision unless `current_recording().act(…)` said one.
         """
 
-        def decorate(function: Callable[P, R]) -> Callable[P, R]:
-            named = {"policy_name": name_of(function)} | fields
-
-            def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-                told = make_state(self, state, function, args, kwargs)
-                return recorded_call(Recording(self, agent, told, named), action)
-
-            return follow(function, begin)
-
-        return decorate
+        return lambda function: record_runs(
+            function, self, agent, state, action, {"policy_name": name_of(function)} | fields
+        )
 
     def decide(
         self, agent: str, state: Mapping[str, Any], *, id: Id | None = None, timeout: float = 10.0, **fields: Any
@@ -144,18 +136,18 @@ class Reckoner(Recorder):
 
     def stats(self) -> Stats:
         """Counts of this process so far."""
-        return self._sender.stats() if self._sender else Stats()
+        return self.sender.stats()
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Waits at most `timeout` seconds until what was recorded before is answered; whether it is."""
-        return self._sender.flush(timeout) if self._sender else True
+        return self.sender.flush(timeout)
 
     def close(self, timeout: float = 10.0) -> bool:
         """Sends what waits, for at most `timeout` seconds, and takes nothing more; whether all of it went.
 
         Not needed before the process ends: then it happens by itself, within `Sending.exit_seconds`.
         """
-        return self._sender.close(timeout) if self._sender else True
+        return self.sender.close(timeout)
 
     def __enter__(self) -> Self:
         return self

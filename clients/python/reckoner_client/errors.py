@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 Faults = tuple[dict[str, Any], ...]  # with `field`, `reason` and `expected`, as the API says them
@@ -21,31 +20,19 @@ class Unavailable(ReckonerError):
 
 
 class Refused(ReckonerError):
-    """The API answered, and would answer the same again. `code` is stable, see docs/api.md."""
+    """The API answered, and would answer the same again. `code` is stable, see docs/api.md.
+
+    `on_refused` gets one for each recorded item that the API did not keep, which is not sent again: `kind` is then
+    "decisions", "feedback" or another endpoint's name, `item` what was sent, and `status` 207 when others of its batch
+    were kept.
+    """
+
+    kind = ""
+    item: Any = None
 
     def __init__(
         self, status: int, code: str, message: str, fields: Faults = (), request_id: str | None = None
     ) -> None:
         self.status, self.code, self.message, self.fields, self.request_id = status, code, message, fields, request_id
-        super().__init__(f"{status} {code}: {message}" + (f" ({self.faults()})" if fields else ""))
-
-    def faults(self) -> str:
-        """What is wrong with which field, in words."""
-        return "; ".join(f"{fault.get('field', '')} {fault.get('reason', '')}".strip() for fault in self.fields)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """One recorded item that the API did not keep, for `on_refused`. It is not sent again.
-
-    `kind` is "decisions", "feedback" or another endpoint's name; `item` is what was sent; `status` is the HTTP status
-    of the answer (207 when others of its batch were kept).
-    """
-
-    kind: str
-    id: str
-    item: Any
-    status: int
-    code: str
-    message: str
-    fields: Faults
+        faults = "; ".join(f"{fault.get('field', '')} {fault.get('reason', '')}".strip() for fault in fields)
+        super().__init__(f"{status} {code}: {message}" + (f" ({faults})" if faults else ""))

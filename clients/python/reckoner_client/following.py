@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from reckoner_client.recorder import Recorder
-from reckoner_client.recording import Recording, Scope, ToolCall, scope
+from reckoner_client.recording import Recording, ToolCall, current
 from reckoner_client.wire import shorten
 
 P = ParamSpec("P")
@@ -28,21 +28,21 @@ MOST_YIELDED = 10_000
 class Call:
     """One call of a function. As a context it is a stretch of its code, whose exception is the call's end.
 
-    inside: what is current in its code at first. end: is told the result or the exception, the first time counts; it
-    must not raise.
+    recording: the current one in its code at first. end: is told the result or the exception, the first time counts;
+    it must not raise.
     """
 
-    def __init__(self, inside: Scope, end: Callable[[Any, BaseException | None], None]) -> None:
-        self._inside = inside
+    def __init__(self, recording: Recording, end: Callable[[Any, BaseException | None], None]) -> None:
+        self._inside: Recording | None = recording
         self.end = end
 
     def __enter__(self) -> None:
-        self._outside = scope.get()
-        scope.set(self._inside)
+        self._outside = current.get()
+        current.set(self._inside)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._inside = scope.get()
-        scope.set(self._outside)
+        self._inside = current.get()
+        current.set(self._outside)
         if error is not None:
             self.end(None, error)
 
@@ -50,53 +50,65 @@ class Call:
 Begin = Callable[[tuple[Any, ...], dict[str, Any]], Call | None]
 
 
-def recorded_call(recording: Recording, action: Function | None) -> Call:
-    """A call that is a recording, whose result is the action unless the code has said one."""
+def record_runs(
+    function: Callable[P, R],
+    recorder: Recorder,
+    agent: str,
+    state: MakeState | None,
+    action: Function | None,
+    fields: Mapping[str, Any],
+    hook: object = None,
+) -> Callable[P, R]:
+    """`function` with each of its calls as a recording; see `Reckoner.recorded`.
 
-    def end(result: Any, error: BaseException | None) -> None:
-        try:
-            if error is None and not recording.has_acted:
-                response = result if isinstance(result, str) else None
-                recording.act(action(result) if action is not None else result, response=response)
-        except Exception as fault:  # noqa: BLE001 - the host's own function, and its result must come back
-            recording.recorder.fault(fault)
-        recording.end(error)
-
-    return Call(Scope(recording), end)
-
-
-def make_state(
-    recorder: Recorder, state: MakeState | None, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Mapping[str, Any]:
-    """What `state` makes of a call's arguments, else these by their names; nothing where `state` fails."""
-    try:
-        return state(*args, **kwargs) if state is not None else _bound_arguments(function, args, kwargs)
-    except Exception as fault:  # noqa: BLE001 - the host's own function, and the call must go on
-        recorder.fault(fault)
-        return {}
-
-
-def tool(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: calls inside a recording are noted there as tool calls; outside of any, nothing is added."""
-    return record_calls(function, name_of(function).rpartition(".")[2])
-
-
-def record_calls(function: Callable[P, R], name: str) -> Callable[P, R]:
-    """`function` with its calls noted in the current recording, as those of the tool `name`.
-
-    Without a name it is a dispatcher, whose first argument names the tool. A call inside a call of the same name is
-    part of that one: a tool object's methods call each other, and a dispatcher calls a tool.
+    hook: calls inside a recording of the same hook belong to it, and an episode has the first text as its query.
     """
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        around = scope.get()
-        if around.recording is None:
+        around = current.get()
+        if hook is not None and around is not None and around.hook is hook:
+            return None
+        told: Mapping[str, Any] = {}
+        query = None
+        try:
+            told = state(*args, **kwargs) if state is not None else _bound_arguments(function, args, kwargs)
+            if hook is not None:
+                query = next((text for text in told.values() if isinstance(text, str)), None)
+        except Exception as fault:  # noqa: BLE001 - the host's own function, and the call must go on
+            recorder.sender.fault(fault)
+        recording = Recording(recorder, agent, told, {"query": query, **fields}, hook)
+
+        def end(result: Any, error: BaseException | None) -> None:
+            try:
+                if error is None and not recording.has_acted:
+                    response = result if isinstance(result, str) else None
+                    recording.act(action(result) if action is not None else result, response=response)
+            except Exception as fault:  # noqa: BLE001 - the host's own function, and its result must come back
+                recorder.sender.fault(fault)
+            recording.end(error)
+
+        return Call(recording, end)
+
+    return follow(function, begin)
+
+
+def tool(function: Callable[P, R], name: str | None = None) -> Callable[P, R]:
+    """Decorator: calls inside a recording are noted there as tool calls; outside of any, nothing is added.
+
+    The tool has the function's name if it is not given another.
+    """
+    return record_calls(function, name or name_of(function).rpartition(".")[2])
+
+
+def record_calls(function: Callable[P, R], name: str) -> Callable[P, R]:
+    """As `tool`; without a name the first argument names the tool that is called."""
+
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        recording = current.get()
+        if recording is None:
             return None
         arguments = _bound_arguments(function, args, kwargs)
-        called = name or str(next(iter(arguments.values()), ""))
-        if called == around.tool:
-            return None
-        return Call(Scope(around.recording, called), ToolCall(around.recording, called, arguments).end)
+        return Call(recording, ToolCall(recording, name or str(next(iter(arguments.values()), "")), arguments).end)
 
     return follow(function, begin)
 
@@ -163,12 +175,7 @@ def _read(generator: Generator[Any, Any, Any], call: Call) -> Generator[Any, Any
         _keep(output, item)
         try:
             step, given = generator.send, (yield item)
-        except GeneratorExit as left:
-            with call:
-                generator.close()
-            call.end(None, left)
-            raise
-        except BaseException as thrown:  # noqa: BLE001 - by the reader into the generator
+        except BaseException as thrown:  # noqa: BLE001 - by the reader into the generator, or it is closed
             step, given = generator.throw, thrown
 
 
@@ -185,12 +192,7 @@ async def _read_async(generator: AsyncGenerator[Any, Any], call: Call) -> AsyncG
         _keep(output, item)
         try:
             step = generator.asend((yield item))
-        except GeneratorExit as left:
-            with call:
-                await generator.aclose()
-            call.end(None, left)
-            raise
-        except BaseException as thrown:  # noqa: BLE001 - by the reader into the generator
+        except BaseException as thrown:  # noqa: BLE001 - by the reader into the generator, or it is closed
             step = generator.athrow(thrown)
 
 

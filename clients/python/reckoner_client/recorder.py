@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from reckoner_client.sender import Sender
-from reckoner_client.wire import encode, shorten, uuid7
+from reckoner_client.wire import shorten, uuid7
 
 Id = uuid.UUID | str
 LONGEST_TEXT = 200_000
 
 
 class Recorder:
-    """The part of a client that records; without a sender it records nothing."""
+    """The part of a client that records."""
 
-    def __init__(self, sender: Sender | None, policy_name: str | None) -> None:
+    def __init__(self, sender: Sender, policy_name: str | None) -> None:
         self.policy_name = policy_name
-        self._sender = sender
+        self.sender = sender
 
     def record_decision(
         self, agent: str, state: Mapping[str, Any], action: Any, *, id: Id | None = None, **fields: Any
@@ -38,7 +38,7 @@ class Recorder:
         for name in ("reasoning", "completion"):
             if isinstance(text := item.get(name), str):
                 item[name] = shorten(text, LONGEST_TEXT)
-        self.offer("decisions", made, item)
+        self.sender.offer("decisions", item)
         return made
 
     def record_feedback(
@@ -60,26 +60,12 @@ class Recorder:
         item = {"metric": metric, "value": value, "decision_id": decision_id, "source": "human", **fields}
         if idempotency_key is not None and id is None:
             # With an id or a moment of its own, another process's call under the same key would be a conflict.
-            self.offer("feedback", "", item | {"idempotency_key": idempotency_key})
+            self.sender.offer("feedback", item | {"idempotency_key": idempotency_key})
             return None
         made = as_id(id)
         own = {"id": str(made), "observed_at": fields.get("observed_at") or dt.datetime.now(dt.UTC)}
-        self.offer("feedback", made, item | own | {"idempotency_key": idempotency_key})
+        self.sender.offer("feedback", item | own | {"idempotency_key": idempotency_key})
         return made
-
-    def offer(self, kind: str, item_id: Id, fields: Mapping[str, Any]) -> None:
-        """Queues one item of the endpoint `kind`, without what is None."""
-        if self._sender is not None:
-            try:
-                data = encode({name: value for name, value in fields.items() if value is not None})
-                self._sender.offer(kind, str(item_id), data)
-            except Exception as error:  # noqa: BLE001 - bookkeeping must not fail the host
-                self.fault(error)
-
-    def fault(self, error: BaseException) -> None:
-        """Counts and logs what went wrong in the bookkeeping."""
-        if self._sender is not None:
-            self._sender.count_fault(error)
 
 
 def as_id(given: Id | None) -> uuid.UUID:

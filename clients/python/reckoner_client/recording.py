@@ -2,7 +2,7 @@
 
 When it ends it becomes a decision if an action is known, its steps, and what is to be said of their episode. An agent
 that fails before it has acted leaves an episode and no decision: none was made. A recording is a context manager;
-`reckoner_client.following` makes one of every call of a function, `reckoner_client.hook` of every run of an agent.
+`reckoner_client.following` makes one of every call of a function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
@@ -29,19 +29,12 @@ LONGEST_NAME = 200
 _UNKNOWN: Any = object()
 
 
-class Scope(NamedTuple):
-    """What code runs in: a recording, and the name of the innermost tool call."""
-
-    recording: Recording | None = None
-    tool: str = ""
-
-
-scope: contextvars.ContextVar[Scope] = contextvars.ContextVar("reckoner_scope", default=Scope())  # noqa: B039
+current: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("reckoner_recording", default=None)
 
 
 def current_recording() -> Recording | None:
     """The innermost recording that this code runs in; None outside of any."""
-    return scope.get().recording
+    return current.get()
 
 
 def _harmless(method: M) -> M:
@@ -52,7 +45,7 @@ def _harmless(method: M) -> M:
         try:
             method(self, *args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - see above
-            self.recorder.fault(fault)
+            self.recorder.sender.fault(fault)
 
     return cast("M", guarded)
 
@@ -154,13 +147,13 @@ class Recording:
         self._fields |= fields
 
     def __enter__(self) -> Self:
-        self._outer = scope.get()
-        scope.set(Scope(self))
+        self._outer = current.get()
+        current.set(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if current_recording() is self:  # not where it is left in another context, as some event loops do
-            scope.set(self._outer)
+        if current.get() is self:  # not where it is left in another context, as some event loops do
+            current.set(self._outer)
         self.end(error)
 
     @_harmless
@@ -204,14 +197,14 @@ class Recording:
             return
         decision = {"decision_id": str(self.id)} if self.has_acted else {}
         for step in self._steps:
-            self.recorder.offer("steps", step["id"], step | whole | decision)
+            self.recorder.sender.offer("steps", step | whole | decision)
         ended = self._started_at + dt.timedelta(milliseconds=duration["duration_ms"])
         facts = whole | {"session": session, "query": query, "unit": self._fields.get("unit"), "ended_at": ended}
         if named is None:
             # What is said of an episode replaces what was said before: of one with several decisions these would be
             # the last one's. Where nobody says them, Reckoner sums them up.
             facts |= usage | duration | {"started_at": self._started_at}
-        self.recorder.offer("episodes", str(whole["episode"]), facts | {"final_response": self._response})
+        self.recorder.sender.offer("episodes", facts | {"final_response": self._response})
 
 
 def _value(value: object) -> msgspec.Raw | None:

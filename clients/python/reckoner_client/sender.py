@@ -14,15 +14,17 @@ import random
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from reckoner_client import exits
-from reckoner_client.errors import Refusal, Refused, Unavailable
+from reckoner_client.errors import Refused, Unavailable
 from reckoner_client.replies import LATER, is_about_items, read_outcome, refused
 from reckoner_client.transport import Transport
+from reckoner_client.wire import encode
 
 logger = logging.getLogger("reckoner_client")
 MAX_BATCH_BYTES = 4 * 1024 * 1024
@@ -72,7 +74,6 @@ class Stats:
 class _Entry:
     """`number`: which of those that this process recorded, from 1; `at`: when, of the monotonic clock."""
 
-    id: str
     data: bytes
     number: int
     at: float
@@ -84,7 +85,7 @@ class _Lane:
 
     tries: how often the first of them failed; faulty: with 500; why: at last. until: when they go again; soonest:
     when they are for somebody who waits. suspects: how many entries, from the first, are known to hold one that the API
-    cannot read. last: the try under way began after closing, so no other is waited for.
+    cannot read.
     """
 
     kind: str
@@ -95,13 +96,17 @@ class _Lane:
     faulty: int = 0
     why: str = ""
     suspects: int = 0
-    last: bool = False
 
 
 class Sender:
-    """Sends what is offered to `transport`, in the background and in order. Safe for threads, signals and forks."""
+    """Sends what is offered to `transport`, in the background and in order; without one it takes nothing.
 
-    def __init__(self, transport: Transport, sending: Sending, on_refused: Callable[[Refusal], None] | None) -> None:
+    Safe for threads, signals and forks.
+    """
+
+    def __init__(
+        self, transport: Transport | None, sending: Sending, on_refused: Callable[[Refused], None] | None
+    ) -> None:
         self._transport = transport
         self._sending = sending
         self._on_refused = on_refused
@@ -112,29 +117,39 @@ class Sender:
     def _clear(self) -> None:
         """As in a new process: nothing queued, nothing counted, no thread, no lock held."""
         # Reentrant: a signal handler or a finalizer of the host may record while its thread is inside `offer`.
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = threading.Condition(threading.RLock())
         self._lanes: dict[str, _Lane] = {}
         self._bytes = 0
         self._thread: threading.Thread | None = None
-        self._starting = self._closed = False
+        self._closed = False
         self._hurry_until = 0.0  # somebody waits in flush or close until this moment of the monotonic clock
         self._give_up_at = float("inf")
-        self._lost = 0  # what closing has dropped
         self._counts: Counter[str] = Counter()
 
     # The host's side
 
-    def offer(self, kind: str, item_id: str, data: bytes) -> None:
-        """Takes one item of JSON, or drops it and says so. Never waits for the network, never raises."""
-        with self._lock:
+    def offer(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Takes one item of the endpoint `kind`, without what is None, or drops it and says so.
+
+        Never waits for the network, never raises.
+        """
+        if self._transport is None:
+            return
+        try:
+            data = encode({name: value for name, value in fields.items() if value is not None})
+            self._queue(kind, data)
+        except Exception as error:  # noqa: BLE001 - bookkeeping must not fail the host
+            self.fault(error)
+
+    def _queue(self, kind: str, data: bytes) -> None:
+        with self._changed:
             lane = self._lanes.get(kind) or self._lanes.setdefault(kind, _Lane(kind))
             why = self._why_not(lane, len(data))
             self._counts["recorded"] += 1
             if why:
                 self._counts["dropped"] += 1
             else:
-                lane.entries.append(_Entry(item_id, data, self._counts["recorded"], time.monotonic()))
+                lane.entries.append(_Entry(data, self._counts["recorded"], time.monotonic()))
                 self._bytes += len(data)
                 if len(lane.entries) in {1, self._sending.batch_items}:
                     self._changed.notify_all()
@@ -151,49 +166,44 @@ class Sender:
         full = len(lane.entries) >= self._sending.queue_items or self._bytes + size > self._sending.queue_bytes
         return "the queue is full" if full else ""
 
-    def count_fault(self, error: BaseException) -> None:
-        """The host's item could not be made into one of ours, which is our bug: logged, not raised."""
-        with self._lock:
+    def fault(self, error: BaseException) -> None:
+        """Something went wrong in the bookkeeping: counted and logged, not raised."""
+        with self._changed:
             self._counts["faults"] += 1
         self._warn("fault", "could not record: %s: %s", type(error).__name__, error, exc_info=error)
 
     def _pending(self) -> int:
-        return self._counts["recorded"] - sum(self._counts[end] for end in ("acknowledged", "refused", "dropped"))
+        return sum(len(lane.entries) for lane in self._lanes.values())
 
     def stats(self) -> Stats:
-        with self._lock:
+        with self._changed:
             return Stats(pending=self._pending(), **self._counts)
 
     def flush(self, timeout: float) -> bool:
         """Waits at most `timeout` seconds until everything offered before is settled; whether it is."""
-        with self._lock:
+        with self._changed:
             return self._wait_until(self._counts["recorded"], time.monotonic() + timeout)
 
     def close(self, timeout: float) -> bool:
-        """Takes nothing more, waits at most `timeout` seconds for what waits, drops the rest; whether all went.
-
-        A refused key is tried once more. Calling it again does nothing.
-        """
+        """Takes nothing more, waits at most `timeout` seconds for what waits, drops the rest; whether all went."""
         until = time.monotonic() + timeout
-        with self._lock:
-            if self._closed:
-                return not self._lost
+        with self._changed:
             self._closed, self._give_up_at = True, until
             if self._thread is None and self._pending():
                 self._start()
             alone = self._thread is None
         if alone:  # the interpreter is ending and starts no more threads
             self._work()
-        with self._lock:
+        with self._changed:
             self._wait_until(self._counts["recorded"], until)
-            self._lost = self._pending()
-            self._counts["dropped"] += self._lost
+            lost = self._pending()
+            self._counts["dropped"] += lost
             why = next((lane.why for lane in self._lanes.values() if lane.why), "no answer in time")
             self._lanes.clear()  # an answer that still comes is not counted
             self._changed.notify_all()
-        if self._lost:
-            self._log(logging.WARNING, "%d recorded items were not sent and are dropped: %s", self._lost, why)
-        return not self._lost
+        if lost:
+            self._warn("lost", "%d recorded items were not sent and are dropped: %s", lost, why)
+        return not lost
 
     def close_at_exit(self) -> None:
         self.close(self._sending.exit_seconds)
@@ -203,7 +213,8 @@ class Sender:
         closed = self._closed
         self._clear()
         self._closed = closed
-        self._transport.forget()
+        if self._transport is not None:
+            self._transport.forget()
 
     def _wait_until(self, count: int, until: float) -> bool:
         """Holds the lock, which waiting lets go."""
@@ -220,36 +231,35 @@ class Sender:
         return True
 
     def _start(self) -> None:
-        if self._starting:
-            return  # a signal handler whose thread is in here: there must not be two
-        self._starting = True
-        # No thread to be had, or the interpreter is ending: the next item or `close` tries again.
-        with contextlib.suppress(RuntimeError):
-            exits.register_exit()
-            thread = threading.Thread(target=self._work, name="reckoner-client", daemon=True)
-            thread.start()
-            self._thread = thread
-        self._starting = False
+        exits.register_exit()
+        # Known before it runs: a signal handler that records meanwhile must not start another.
+        self._thread = threading.Thread(target=self._work, name="reckoner-client", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # none to be had, or the interpreter is ending: the next item or `close` tries again
+            self._thread = None
 
     # The thread's side
 
     def _work(self) -> None:
-        while (taken := self._take()) is not None:
+        transport = self._transport
+        while transport is not None and (taken := self._take()) is not None:
             lane, batch = taken
             refusals = None
             try:
-                refusals = self._send(lane, batch)
+                refusals = self._send(transport, lane, batch)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the thread is ours and the next batch must go
-                self.count_fault(error)
+                self.fault(error)
                 self._postpone(lane, "a fault of the client", 0)
-            for refusal in refusals or ():
+            for refusal, entry in refusals or ():
+                refusal.kind, refusal.item = lane.kind, msgspec.json.decode(entry.data)
                 self._report(refusal)
             if refusals is not None:
                 self._settle(lane, batch, len(refusals))
 
     def _take(self) -> tuple[_Lane, list[_Entry]] | None:
         """The next batch, once one is due, of the kind that waits the longest; None when the thread is to end."""
-        with self._lock:
+        with self._changed:
             while True:
                 now = time.monotonic()
                 lanes = [lane for lane in self._lanes.values() if lane.entries]
@@ -258,10 +268,9 @@ class Sender:
                 if due := [lane for lane in lanes if self._due_at(lane) <= now]:
                     lane = min(due, key=lambda lane: lane.entries[0].number)
                     self._counts["retries"] += lane.tries > 0
-                    lane.last = self._closed
                     return lane, self._first_of(lane)
                 again = min(map(self._due_at, lanes), default=now + _IDLE_SECONDS)
-                if not self._changed.wait(min(again, self._give_up_at) - now) and not lanes and not self._pending():
+                if not self._changed.wait(min(again, self._give_up_at) - now) and not self._pending():
                     break
             self._thread = None
             return None
@@ -286,63 +295,55 @@ class Sender:
             batch.append(entry)
         return batch
 
-    def _send(self, lane: _Lane, batch: list[_Entry]) -> list[Refusal] | None:
+    def _send(self, transport: Transport, lane: _Lane, batch: list[_Entry]) -> list[tuple[Refused, _Entry]] | None:
         """What the API does not keep of a batch that it answered; None where the batch is to be sent again."""
         body = b"[" + b",".join(entry.data for entry in batch) + b"]"
         seconds = max(0.05, min(REQUEST_SECONDS, self._give_up_at - time.monotonic()))
         try:
-            reply = self._transport.call(f"/{lane.kind}", body, timeout=seconds)
+            reply = transport.call(f"/{lane.kind}", body, timeout=seconds)
         except Unavailable as error:
             self._postpone(lane, str(error), 0)
             return None
         if (outcome := read_outcome(reply, len(batch))) is not None:
-            return [
-                _refusal(lane, batch[item.index], Refused(reply.status, item.code, "", item.fields))
-                for item in outcome.errors
-            ]
+            errors = outcome.errors
+            return [(Refused(reply.status, one.code, one.message, one.fields), batch[one.index]) for one in errors]
         faulty = reply.status >= 500 and reply.status not in LATER
         lane.faulty += faulty
         if reply.status in LATER or (faulty and lane.faulty < FAULTY_TRIES):
             self._postpone(lane, f"status {reply.status}", reply.status, reply.retry_after)
         elif not faulty and not is_about_items(reply):
             why = f"the key or the address is refused ({refused(reply)})"
-            self._postpone(lane, why, reply.status, reply.retry_after, hopeless=True)
+            self._postpone(lane, why, reply.status, reply.retry_after)
         else:
             lane.tries = lane.faulty = 0
             if len(batch) == 1:
-                return [_refusal(lane, batch[0], refused(reply))]
+                return [(refused(reply), batch[0])]
             # One item that cannot be read, or breaks the server, takes the whole body with it: it is looked for.
             lane.suspects = len(batch)
         return None
 
-    def _postpone(self, lane: _Lane, why: str, status: int, asked: float = 0.0, *, hopeless: bool = False) -> None:
-        """Full jitter, and at least what the server asked for, which a hurry does not shorten.
-
-        hopeless: another try is for an operator who rotates the key; closing does not wait for one.
-        """
-        with self._lock:
+    def _postpone(self, lane: _Lane, why: str, status: int, asked: float = 0.0) -> None:
+        """Full jitter, and at least what the server asked for, which a hurry does not shorten."""
+        with self._changed:
             now = time.monotonic()
             longest = min(self._sending.longest_pause_seconds, FIRST_PAUSE_SECONDS * 2.0 ** min(lane.tries, 30))
             lane.until = now + max(_jitter.uniform(0, longest), asked)
             lane.soonest = min(lane.until, now + max(0.25, asked))
             lane.tries += 1
             lane.why = why
-            if hopeless and lane.last:
-                lane.entries.clear()
-                self._changed.notify_all()
         self._warn(f"{lane.kind} {status}", "items of %s wait in memory and are sent again: %s", lane.kind, why)
 
-    def _report(self, refusal: Refusal) -> None:
-        self._warn("refused", "%s refused %s: %s %s", refusal.kind, refusal.id, refusal.code, refusal.message)
+    def _report(self, refusal: Refused) -> None:
+        self._warn("refused", "%s refused %s: %s", refusal.kind, refusal.item.get("id", "an item"), refusal)
         try:
             if self._on_refused is not None:
                 self._on_refused(refusal)
         except BaseException as error:  # noqa: BLE001 - the host's own function, in our thread: even its sys.exit()
-            self._log(logging.WARNING, "on_refused failed", exc_info=error)
+            self._warn("on_refused", "on_refused failed", exc_info=error)
 
     def _settle(self, lane: _Lane, batch: list[_Entry], refused: int) -> None:
         """A batch is answered."""
-        with self._lock:
+        with self._changed:
             if self._lanes.get(lane.kind) is not lane:
                 return  # it was given up meanwhile
             for entry in batch:
@@ -360,14 +361,5 @@ class Sender:
         now = time.monotonic()
         if now - self._last_warning.get(about, -_WARN_SECONDS) >= _WARN_SECONDS:
             self._last_warning[about] = now
-            self._log(logging.WARNING, message, *values, exc_info=exc_info)
-
-    def _log(self, level: int, message: str, *values: object, exc_info: BaseException | None = None) -> None:
-        # A filter or a handler of the host's log may raise, and recording must not.
-        with contextlib.suppress(Exception):
-            logger.log(level, message, *values, exc_info=exc_info)
-
-
-def _refusal(lane: _Lane, entry: _Entry, error: Refused) -> Refusal:
-    item = msgspec.json.decode(entry.data)
-    return Refusal(lane.kind, entry.id, item, error.status, error.code, error.message or error.faults(), error.fields)
+            with contextlib.suppress(Exception):  # a filter or a handler of the host's log may raise
+                logger.warning(message, *values, exc_info=exc_info)

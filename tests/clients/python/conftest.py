@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reckoner_client import Reckoner, Refusal, Sending
+from reckoner_client import Reckoner, Refused, Sending
 
 from tests.clients.python.gateway import Gateway, running_gateway
 
@@ -53,14 +53,14 @@ def gateway(live_server: Any) -> Iterator[Gateway]:
 
 
 @pytest.fixture
-def refusals() -> list[Refusal]:
+def refusals() -> list[Refused]:
     """What the clients of this test were told that it was not kept."""
     return []
 
 
 @pytest.fixture
 def make_client(
-    live_server: Any, key: str, agent: Any, refusals: list[Refusal], monkeypatch: pytest.MonkeyPatch
+    live_server: Any, key: str, agent: Any, refusals: list[Refused], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Reckoner]]:
     """`make_client(url=…, queue_items=…)`: settings of `Sending` by name, the rest is the client's."""
     made: list[Reckoner] = []
@@ -85,7 +85,7 @@ def client(make_client: Callable[..., Reckoner]) -> Reckoner:
 
 
 @pytest.fixture
-def nothing_went_wrong(client: Reckoner, refusals: list[Refusal]) -> Iterator[None]:
+def nothing_went_wrong(client: Reckoner, refusals: list[Refused]) -> Iterator[None]:
     """Whatever a test records is kept by the API, and none of it was a fault of the client's."""
     yield
     assert refusals == []

@@ -6,8 +6,9 @@ No model is asked: which tools it calls is written in its query, `add 2 3; look 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
+
+from reckoner_client import tool
 
 PLACES = {"paris": "France", "rome": "Italy"}
 
@@ -27,64 +28,31 @@ async def look_up(place: str) -> str:
     return PLACES[place]
 
 
-class Shout:
-    """A tool that is an object."""
-
-    name = "shout"
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def run(self, text: str) -> str:
-        self.calls += 1
-        return text.upper()
-
-    def __call__(self, text: str) -> str:
-        return self.run(text)
+@tool
+def shout(text: str) -> str:
+    return text.upper()
 
 
 class SmallAgent:
-    """`run`, `a_run` and the streams answer a query; tools lie in `tools`, called by name through `arun_function`."""
+    """`run`, `a_run` and the streams answer a query; tools are called by name through `arun_function`."""
 
     def __init__(self) -> None:
         self.name = "Assistant"
-        self.tools: dict[str, Any] = {"add": add, "look up": look_up, "shout": Shout()}
-        self.answered = 0
+        self.tools: dict[str, Any] = {"add": add, "look up": look_up}
 
     async def arun_function(self, function_name: str, **kwargs: Any) -> Any:
         result = self.tools[function_name](**kwargs)
         return await result if asyncio.iscoroutine(result) else result
 
-    def remember(self, answer: str) -> int:
-        """A tool that is a method, called as one."""
-        self.answered += 1
-        return self.answered
-
     async def a_run(self, query: str, *, loud: bool = False) -> str:
         answers = []
-        for wish in filter(None, (part.strip() for part in query.split(";"))):
-            verb, _, rest = wish.partition(" ")
+        for wish in query.split("; "):
+            verb, *rest = wish.split()
             if verb == "add":
-                first, second = rest.split()
-                answers.append(f"{await self.arun_function('add', first=float(first), second=float(second)):g}")
+                answers.append(f"{await self.arun_function('add', first=float(rest[0]), second=float(rest[1])):g}")
             else:
-                answers.append(str(await self.arun_function("look up", place=rest.removeprefix("up "))))
-        answer = ", ".join(answers)
-        if loud:
-            answer = self.tools["shout"](answer)
-        self.remember(answer)
-        return answer
+                answers.append(str(await self.arun_function("look up", place=rest[1])))
+        return shout(", ".join(answers)) if loud else ", ".join(answers)
 
     def run(self, query: str, *, loud: bool = False) -> str:
         return asyncio.run(self.a_run(query, loud=loud))
-
-    def stream(self, query: str) -> Iterator[str]:
-        for word in query.split():
-            yield self.tools["shout"](word)
-
-    async def astream(self, query: str) -> AsyncIterator[str]:
-        for word in self.stream(query):
-            yield word
-
-    def invoke(self, query: str) -> Any:
-        return self.stream(query)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from reckoner_client import ConfigurationError, Reckoner, Refusal
+from reckoner_client import ConfigurationError, Reckoner, Refused
 
 from decisions.models import Decision, Feedback
 from tests.clients.python.gateway import Gateway
@@ -42,7 +42,7 @@ def make_key(workspace: Any) -> Callable[..., str]:
 
 
 def test_a_rotated_key_is_taken_up_without_a_restart(
-    make_client: Callable[..., Reckoner], make_key: Callable[..., str], refusals: list[Refusal], caplog: Any
+    make_client: Callable[..., Reckoner], make_key: Callable[..., str], refusals: list[Refused], caplog: Any
 ) -> None:
     keys = ["nobody.knows-this-one"]
     client = make_client(key_=lambda: keys[-1] + "\n", batch_items=10)
@@ -91,7 +91,7 @@ def test_what_the_key_may_send_goes_on_while_the_rest_is_held(
     ids=["scope", "path", "proxy", "redirect", "page of 400", "page of 201"],
 )
 def test_an_answer_that_says_nothing_of_the_items_loses_none(
-    answer: tuple[int, dict[str, str]], make_client: Callable[..., Reckoner], gateway: Gateway, refusals: list[Refusal]
+    answer: tuple[int, dict[str, str]], make_client: Callable[..., Reckoner], gateway: Gateway, refusals: list[Refused]
 ) -> None:
     client = make_client(gateway.url, batch_items=4)
     gateway.plan.extend([answer] * 4)
@@ -101,25 +101,6 @@ def test_an_answer_that_says_nothing_of_the_items_loses_none(
     assert (client.stats().acknowledged, client.stats().retries, refusals) == (9, 4, [])
     taken = [item["id"] for _, _, body in gateway.seen[4:] for item in json.loads(body)]
     assert taken == [str(one) for one in made]  # in the order in which they were recorded
-
-
-@pytest.mark.parametrize("taken", [True, False])
-def test_closing_tries_a_refused_key_once_more_and_counts_what_is_left(
-    taken: bool, make_client: Callable[..., Reckoner], gateway: Gateway, caplog: Any
-) -> None:
-    client = make_client(gateway.url, batch_items=2, longest_pause_seconds=1e9)
-    gateway.plan.extend([(401, {})] * 10)
-    for number in range(9):
-        decide_here(client, f"text {number}")
-    wait_for(lambda: len(gateway.plan) < 10)
-    if taken:
-        gateway.plan.clear()
-    assert client.close(3600) == taken  # does not wait for what nobody will take
-    stats = client.stats()
-    assert (stats.acknowledged, stats.dropped, stats.pending) == ((9, 0, 0) if taken else (0, 9, 0))
-    assert Decision.objects.count() == stats.acknowledged
-    said = "9 recorded items were not sent and are dropped: the key or the address is refused (401"
-    assert (said in caplog.text) != taken
 
 
 @pytest.mark.parametrize("key", ["  \n", "a key\x00", "schlüssel"])
