@@ -48,7 +48,7 @@ def labelled(count: int, seed: int) -> list[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def tiny_run(warm_engine: None) -> Path:
     """A finished run folder: attempts/1 holds a model that has learned the task a little."""
-    return made_once("tiny", _train)
+    return made_once("tiny", _train, sources=(ROOT / "training" / "engine", Path(__file__)))
 
 
 def _train(folder: Path) -> None:

@@ -9,6 +9,8 @@ stand that were on offer: `{"type": "string", "x-offered": "todoItems[].id"}`.
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -264,16 +266,24 @@ def _written(path: Sequence[Any]) -> str:
 
 def check_schema(schema: Mapping[str, Any]) -> str | None:
     """Why `schema` is not a usable JSON schema of draft 2020-12; None when it is. References stay inside it."""
-    try:
-        jsonschema.Draft202012Validator.check_schema(dict(schema))
-    except jsonschema.SchemaError as error:
-        return str(error.message)
+    if reason := _unlike_the_draft(json.dumps(dict(schema))):
+        return reason
     for reference in _references(schema):
         if not isinstance(reference, str) or not reference.startswith("#"):
             return f"{reference!r} refers to another document"
     for offered in _found(schema, {OFFERED}):
         if not isinstance(offered, str) or not all(part.removesuffix(_EACH) for part in offered.split(".")):
             return f"{OFFERED}: {offered!r} is no path in the state, such as items[].id"
+    return None
+
+
+# Checking a schema against the draft takes milliseconds, and the same few are checked again with every version.
+@functools.lru_cache(maxsize=256)
+def _unlike_the_draft(schema: str) -> str | None:
+    try:
+        jsonschema.Draft202012Validator.check_schema(json.loads(schema))
+    except jsonschema.SchemaError as error:
+        return str(error.message)
     return None
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from tests.decisions.importers.conftest import counts
+from tests.once import made_once
 
 pytestmark = pytest.mark.django_db
 FLAGS = ("--format", "mlflow", "--create-agents")
@@ -185,17 +186,26 @@ def real_mlflow():
     return python
 
 
+@pytest.fixture(scope="module")
+def written_by_mlflow(real_mlflow):
+    """What RECORD leaves; MLflow takes 20 seconds for it, and writes the same until its version changes."""
+
+    def record(folder):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO", "PYTHON"))}
+        done = subprocess.run(
+            [str(real_mlflow), "-c", RECORD, str(folder)],
+            capture_output=True,
+            text=True,
+            env=environment | {"HOME": str(folder)},
+        )
+        assert done.returncode == 0, done.stderr
+
+    return made_once("mlflow", record, sources=(Path(__file__),)) / "traces.jsonl"
+
+
 @pytest.mark.slow
-def test_what_a_real_mlflow_writes_comes_in(importing, real_mlflow, tmp_path):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO", "PYTHON"))}
-    done = subprocess.run(
-        [str(real_mlflow), "-c", RECORD, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        env=environment | {"HOME": str(tmp_path)},
-    )
-    assert done.returncode == 0, done.stderr
-    first = importing(tmp_path / "traces.jsonl", *FLAGS)
+def test_what_a_real_mlflow_writes_comes_in(importing, written_by_mlflow):
+    first = importing(written_by_mlflow, *FLAGS)
     assert (first.code, first.report["agents"]) == (0, ["support-bot"]), first.errors
     assert counts() == {"Decision": 21, "Episode": 21, "Step": 20, "Feedback": 22}
     good = Decision.objects.filter(unit="ann")
@@ -209,5 +219,5 @@ def test_what_a_real_mlflow_writes_comes_in(importing, real_mlflow, tmp_path):
     assert (failed.action, fed["helpful"]) == ("", False)
     assert "no service" in fed["error"]
     before = counts()
-    assert importing(tmp_path / "traces.jsonl", *FLAGS).report["decisions"] == 0
+    assert importing(written_by_mlflow, *FLAGS).report["decisions"] == 0
     assert counts() == before

@@ -13,11 +13,14 @@ import psutil
 import psycopg
 import pytest
 
+from project.embedded import postgres
 from project.embedded.instance import StopRequested, _Instance
 from project.embedded.layout import PROJECT_ROOT
+from project.embedded.postgres import Postgres
 from project.embedded.processes import MARK, find_processes
 from project.embedded.programs import Plan
 from project.embedded.valkey import is_port_free, pick_port
+from tests.once import made_once
 from tests.project.embedded.waiting import wait_for
 
 SMALL_INSTANCE = Path(__file__).with_name("small_instance.py")
@@ -61,6 +64,13 @@ class Up:
             return None
         return int(pid), database_url
 
+    def terminate(self):
+        self.process.terminate()
+
+    def interrupt(self):
+        """Ctrl-C in the terminal reaches the whole process group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
     def end(self):
         """Wait for its end: (exit code, standard output, standard error)."""
         out, error = self.process.communicate(timeout=90)
@@ -95,38 +105,58 @@ def names_of(processes):
     return names
 
 
-def test_sigterm_stops_everything_and_the_next_start_finds_its_data(layout, port):
-    for start in (1, 2):
+@pytest.fixture
+def cluster(layout):
+    """The instance's PostgreSQL cluster as initdb would make it, copied from one that is kept."""
+    copy_cluster(layout)
+
+
+def copy_cluster(layout):
+    def make(folder):
+        os.chmod(folder, 0o755)
+        Postgres(folder / "cluster", folder / "sockets").prepare()
+
+    made = made_once("cluster", make, sources=(Path(postgres.__file__),)) / "cluster"
+    layout.postgres.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cp", "-a", str(made), str(layout.postgres)], check=True)
+
+
+def test_sigterm_and_ctrl_c_stop_everything_in_order_and_the_next_start_finds_its_data(layout, port):
+    for start, stop in enumerate((Up.terminate, Up.interrupt), 1):
         up = Up(layout, port).wait_until_ready()
         _, database_url = up.ask_web()
         assert count_notes(database_url) == start
         assert json.loads(layout.services.read_text())["DATABASE_URL"] == database_url
         assert names_of(find_processes(layout)) >= {"postgres", "valkey-server", "sleep"}
-        up.process.terminate()
+        stop(up)
         assert up.end()[0] == 0
         assert find_processes(layout) == []
         assert not layout.services.exists()
         assert is_port_free("127.0.0.1", port)
+        log = (layout.log / "supervisord.log").read_text()
+        stops = [log.rindex(f"stopped: {name}") for name in ("web", "idle", "postgres")]
+        assert stops == sorted(stops)
+        assert (layout.log / "postgres.log").read_text().count("database system is shut down") == start
 
 
-def test_ctrl_c_reaches_up_alone_and_the_database_goes_last(layout, port):
+def test_while_it_runs_what_ends_is_started_again_and_what_is_left_or_comes_second_is_ended(layout, cluster, port):
     up = Up(layout, port).wait_until_ready()
-    os.killpg(up.process.pid, signal.SIGINT)
-    assert up.end()[0] == 0
+    restarts_a_program_and_ends_its_children(up)
+    ends_what_lost_its_parent(up)
+    refuses_a_second_one(up, port)
+    up.terminate()
+    code, _, said = up.end()
+    assert code == 0
+    assert "web ended and was started again" in said
     assert find_processes(layout) == []
-    log = (layout.log / "supervisord.log").read_text()
-    stops = [log.index(f"stopped: {name}") for name in ("web", "idle", "postgres")]
-    assert stops == sorted(stops)
-    assert "database system is shut down" in (layout.log / "postgres.log").read_text()
 
 
-def test_killed_programs_are_started_again_and_their_children_ended(layout, port):
-    up = Up(layout, port).wait_until_ready()
+def restarts_a_program_and_ends_its_children(up):
     old_worker, database_url = up.ask_web()
     parent = psutil.Process(old_worker).parent()
     parent.kill()
     wait_for(lambda: (answer := up.ask_web()) and answer[0] != old_worker and old_worker not in psutil.pids())
-    server = up.find("-D " + str(layout.postgres))[0]
+    server = up.find("-D " + str(up.layout.postgres))[0]
     server.kill()
 
     def answers():
@@ -137,90 +167,68 @@ def test_killed_programs_are_started_again_and_their_children_ended(layout, port
 
     wait_for(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
     wait_for(answers)
-    up.process.terminate()
-    code, _, said = up.end()
-    assert code == 0
-    assert "web ended and was started again" in said
-    assert find_processes(layout) == []
 
 
-def test_what_lost_its_parent_is_ended_while_every_program_runs(layout, port):
-    up = Up(layout, port).wait_until_ready()
+def ends_what_lost_its_parent(up):
     programs = [up.ask_web()[0], *(process.pid for process in up.find("sleep"))]
     shell = ["sh", "-c", "sleep 1234 >/dev/null 2>&1 & echo $!"]
-    mark = {**os.environ, MARK: str(layout.var)}
+    mark = {**os.environ, MARK: str(up.layout.var)}
     left = int(subprocess.run(shell, env=mark, capture_output=True, text=True, check=True).stdout)
     assert left in [process.pid for process in up.find("sleep")]
-    wait_for(lambda: left not in [process.pid for process in up.find("sleep")])
+    wait_for(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE)
     assert [up.ask_web()[0], *(process.pid for process in up.find("sleep"))] == programs
-    up.process.terminate()
-    assert up.end()[0] == 0
 
 
-def test_a_second_up_and_a_taken_port_are_refused_and_the_first_is_left_alone(layout, port):
-    first = Up(layout, port).wait_until_ready()
-    code, _, said = Up(layout, port).end()
+def refuses_a_second_one(up, port):
+    code, _, said = Up(up.layout, port).end()
     assert code == 3
-    assert f"already runs on {layout.var} (process {first.process.pid})" in said
-    other = type(layout)(layout.var.parent / "other")
+    assert f"already runs on {up.layout.var} (process {up.process.pid})" in said
+    other = type(up.layout)(up.layout.var.parent / "other")
     code, _, said = Up(other, port).end()
     assert code == 2
     assert f"port {port} on 127.0.0.1 is in use" in said
     assert not other.postgres.exists()
-    assert first.ask_web() is not None
-    first.process.terminate()
-    assert first.end()[0] == 0
+    assert up.ask_web() is not None
 
 
-def test_when_up_is_killed_its_supervisor_stops_everything_by_itself(layout, port):
+def test_whatever_is_killed_nothing_is_left_and_the_next_start_goes_on(layout, cluster, port):
+    # Everything at once.
     up = Up(layout, port).wait_until_ready()
-    up.process.kill()
-    up.end()
-    wait_for(lambda: find_processes(layout) == [])
-    assert "database system is shut down" in (layout.log / "postgres.log").read_text()
-
-
-def test_after_a_kill_of_up_and_supervisor_the_next_start_reaps_and_goes_on(layout, port):
-    first = Up(layout, port).wait_until_ready()
-    first.process.send_signal(signal.SIGSTOP)
-    first.find("project.embedded.overseer")[0].kill()
-    first.process.kill()
-    first.end()
-    left = find_processes(layout)
-    assert {process.name() for process in left} >= {"postgres", "valkey-server", "sleep"}
-    second = Up(layout, port).wait_until_ready()
-    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in left)
-    assert count_notes(second.ask_web()[1]) == 2
-    second.process.terminate()
-    code, _, said = second.end()
-    assert code == 0
-    assert "stopped what an earlier instance left: " in said
-    assert find_processes(layout) == []
-
-
-def test_after_a_kill_of_everything_at_once_the_next_start_goes_on(layout, port):
-    first = Up(layout, port).wait_until_ready()
-    first.process.send_signal(signal.SIGSTOP)
+    up.process.send_signal(signal.SIGSTOP)
     for process in find_processes(layout):
         process.kill()
-    first.process.kill()
-    first.end()
-    second = Up(layout, port).wait_until_ready()
-    assert count_notes(second.ask_web()[1]) == 2
-    second.process.terminate()
-    assert second.end()[0] == 0
-
-
-def test_when_the_supervisor_is_killed_up_ends_with_an_error_and_leaves_nothing(layout, port):
+    up.process.kill()
+    up.end()
+    # `up` and its supervisor: the next start ends what they leave.
     up = Up(layout, port).wait_until_ready()
+    assert count_notes(up.ask_web()[1]) == 2
+    up.process.send_signal(signal.SIGSTOP)
+    up.find("project.embedded.overseer")[0].kill()
+    up.process.kill()
+    up.end()
+    left = find_processes(layout)
+    assert {process.name() for process in left} >= {"postgres", "valkey-server", "sleep"}
+    up = Up(layout, port).wait_until_ready()
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in left)
+    assert count_notes(up.ask_web()[1]) == 3
+    # The supervisor: `up` ends with an error.
     up.find("project.embedded.overseer")[0].kill()
     code, _, said = up.end()
     assert code == 1
+    assert "stopped what an earlier instance left: " in said
     assert "the supervisor has ended" in said
     assert find_processes(layout) == []
+    # `up` alone: its supervisor stops everything.
+    up = Up(layout, port).wait_until_ready()
+    assert count_notes(up.ask_web()[1]) == 4
+    shut_down = (layout.log / "postgres.log").read_text().count("database system is shut down")
+    up.process.kill()
+    up.end()
+    wait_for(lambda: find_processes(layout) == [])
+    assert (layout.log / "postgres.log").read_text().count("database system is shut down") == shut_down + 1
 
 
-def test_once_ends_with_the_demos_result_and_code(layout, port):
+def test_once_ends_with_the_demos_result_and_code(layout, cluster, port):
     code, out, _ = Up(layout, port, "--once", "7").end()
     assert code == 7
     assert json.loads(out.splitlines()[-1]) == {"result": 1}

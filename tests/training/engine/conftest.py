@@ -43,7 +43,9 @@ def world() -> World:
         spec = {"method": "evaluate", "base": base, "evaluate": {"free_rows": 0}}
         assert engine(write_run(folder / "score", spec, heldout=stream)) == 0
 
-    folder = made_once("world", make)
+    here = Path(__file__)
+    sources = (ROOT / "training" / "engine", here, here.with_name("engine_world.py"))
+    folder = made_once("world", make, sources=sources)
     run = folder / "pretrain"
     lines = (folder / "score/attempts/1/predictions.jsonl").read_text().splitlines()
     return World(run / "attempts/1/model", run, taught, stream, heldout, [json.loads(line)["p"] for line in lines])
