@@ -20,6 +20,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from django.core.management.commands import flush
 from django.db import connection, transaction
 from django.test import Client
 
@@ -93,14 +94,17 @@ def warm_engine() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def quick_flush() -> None:
     """After a test that commits, rows are deleted: TRUNCATE makes new files for every table, partition and index, most
-    of them empty already. Without the triggers of keys and of append-only tables, as TRUNCATE is."""
+    of them empty already. Without the triggers of keys and of append-only tables, as TRUNCATE is. What a migration
+    leaves in the tables of permissions stays, so that it need not be made again after every test."""
+    stays = {"django_content_type", "auth_permission"}
 
     def sql_flush(self: Any, style: Any, tables: list[str], **_: Any) -> list[str]:
-        deletes = " ".join(f"DELETE FROM {self.quote_name(table)};" for table in tables)
+        deletes = " ".join(f"DELETE FROM {self.quote_name(table)};" for table in tables if table not in stays)
         return [f"SET LOCAL session_replication_role = replica; {deletes}"] if tables else []
 
     if SESSION in os.environ:  # other servers may not let us
         type(connection.ops).sql_flush = sql_flush
+        flush.emit_post_migrate_signal = lambda *_: None
 
 
 @pytest.fixture(scope="session")
