@@ -12,21 +12,21 @@ from decisions.ingest.item_ends import spread_outcomes
 from decisions.models import Agent
 from decisions.partitions.partitioning import ensure_partitions
 from decisions.partitions.retention import drop_old_months
-from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.maturing import mature_outcomes
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.registry import job_kind
 from jobs.services import enqueue_daily, enqueue_job
 
-RECKON_REWARDS = "decisions.reckon_rewards"
+CALCULATE_REWARDS = "decisions.calculate_rewards"
 MATURE_OUTCOMES = "decisions.mature_outcomes"
 MAKE_PARTITIONS = "decisions.make_partitions"
 DROP_OLD_MONTHS = "decisions.drop_old_months"
 
 
-@job_kind(RECKON_REWARDS)
-def reckon_all_rewards(context: JobContext) -> dict[str, Any]:
+@job_kind(CALCULATE_REWARDS)
+def calculate_all_rewards(context: JobContext) -> dict[str, Any]:
     """Every agent with a reward spec, or the one that the payload names; everything pending."""
     agents = Agent.objects.filter(reward_specs__isnull=False).distinct().order_by("id")
     if "agent_id" in context.payload:
@@ -37,7 +37,7 @@ def reckon_all_rewards(context: JobContext) -> dict[str, Any]:
         spread_outcomes(again=True)
     for number, agent in enumerate(chosen, start=1):
         with context.fenced():
-            written += reckon_rewards(current_reward_spec(agent))
+            written += calculate_rewards(current_reward_spec(agent))
         context.progress(number / len(chosen), f"{agent.slug}: {written} rewards")
     return {"agents": len(chosen), "rewards": written}
 
@@ -66,7 +66,7 @@ def drop_old(context: JobContext) -> dict[str, Any]:
 
 @shared_task(name="decisions.queue_nightly_rewards")
 def queue_nightly_rewards() -> None:
-    enqueue_daily(kind=RECKON_REWARDS, hour=settings.REWARDS_HOUR_UTC)
+    enqueue_daily(kind=CALCULATE_REWARDS, hour=settings.REWARDS_HOUR_UTC)
 
 
 @shared_task(name="decisions.queue_outcomes")

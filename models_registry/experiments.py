@@ -22,9 +22,9 @@ from models_registry.guardrails import (
     GuardrailPlan,
     MeasuredUnit,
     as_evidence,
+    calculate_guardrails,
     find_guardrail_faults,
     read_guardrails,
-    reckon_guardrails,
 )
 from models_registry.models import (
     AliasName,
@@ -243,7 +243,7 @@ class RequestCounts:
 def consume_observations(
     *, experiment: Experiment, matured: Sequence[MaturedUnit], requests: RequestCounts | None = None
 ) -> Verdict:
-    """Appends matured units in exposure order, reckons the e-processes over all of them, and acts on the verdict.
+    """Appends matured units in exposure order, calculates the e-processes over all of them, and acts on the verdict.
 
     `requests` is looked at whether or not a unit has matured; None leaves the last known counts. Units that were
     consumed before are skipped, so a repeated call changes nothing. Raises NoExperiment.
@@ -280,7 +280,7 @@ def consume_observations(
     if requests is not None:
         locked.requests_control, locked.failed_control = requests.control, requests.failed_control
         locked.requests_treatment, locked.failed_treatment = requests.treatment, requests.failed_treatment
-    verdict = _reckon(locked, fresh)
+    verdict = _calculate_evidence(locked, fresh)
     by, reasons = system(locked.workspace), "; ".join(verdict.reasons)
     if verdict.action == "promote":
         move_alias(by=by, version=get_treatment(locked), name=AliasName.CHAMPION, reason=reasons)
@@ -296,7 +296,7 @@ def _outcome(experiment: Experiment, unit: MaturedUnit) -> float | None:
     return unit.outcome
 
 
-def _reckon(experiment: Experiment, fresh: list[Observation]) -> Verdict:
+def _calculate_evidence(experiment: Experiment, fresh: list[Observation]) -> Verdict:
     """Runs the e-processes over earlier and fresh observations, stores them, and applies the promotion rule."""
     earlier = list(
         Observation.objects.filter(experiment=experiment).order_by("position").values_list(*UNIT_COLUMNS, "guardrails")
@@ -305,9 +305,9 @@ def _reckon(experiment: Experiment, fresh: list[Observation]) -> Verdict:
         (o.outcome, o.exposure.arm, o.exposure.phase.treatment_share, o.log_l_control, o.log_l_treatment, o.guardrails)
         for o in fresh
     ]
-    _reckon_reward(experiment, [RewardedUnit(*row[:-1]) for row in rows if row[0] is not None], fresh)
+    _calculate_reward(experiment, [RewardedUnit(*row[:-1]) for row in rows if row[0] is not None], fresh)
     units = [MeasuredUnit(row[1] == Arm.TREATMENT, row[2], row[-1]) for row in rows]
-    experiment.guardrail_evidence = reckon_guardrails(read_guardrails(experiment.guardrails), units)
+    experiment.guardrail_evidence = calculate_guardrails(read_guardrails(experiment.guardrails), units)
     Observation.objects.bulk_create(fresh, batch_size=1000)
     experiment.sample_ratio_mismatch = check_sample_ratio(count_exposures(experiment)).mismatch
     verdict = _judge(experiment)
@@ -316,7 +316,7 @@ def _reckon(experiment: Experiment, fresh: list[Observation]) -> Verdict:
     return verdict
 
 
-def _reckon_reward(experiment: Experiment, units: Sequence[RewardedUnit], fresh: Sequence[Observation]) -> None:
+def _calculate_reward(experiment: Experiment, units: Sequence[RewardedUnit], fresh: Sequence[Observation]) -> None:
     """The decision test over `units`, those of `fresh` last."""
     if not units:
         return

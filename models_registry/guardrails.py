@@ -80,7 +80,7 @@ def read_guardrails(stored: Sequence[Mapping[str, Any]]) -> list[GuardrailPlan]:
     return [GuardrailPlan(**entry) for entry in stored]
 
 
-def reckon_guardrails(plans: Sequence[GuardrailPlan], units: Sequence[MeasuredUnit]) -> dict[str, dict[str, float]]:
+def calculate_guardrails(plans: Sequence[GuardrailPlan], units: Sequence[MeasuredUnit]) -> dict[str, dict[str, float]]:
     """The evidence by measure over `units`, in exposure order, as `Experiment.guardrail_evidence` stores it.
 
     A unit on which a measure is not known says nothing about it; without any unit, E is 1.
@@ -113,5 +113,5 @@ def as_evidence(evidence: Mapping[str, Mapping[str, float]]) -> tuple[Guardrail,
 def list_guardrails(experiment: Experiment) -> list[tuple[GuardrailPlan, dict[str, float], float]]:
     """Each guardrail with its evidence so far (E = 1 before the first unit) and the E at which its harm is shown."""
     plans = read_guardrails(experiment.guardrails)
-    evidence = reckon_guardrails(plans, []) | experiment.guardrail_evidence
+    evidence = calculate_guardrails(plans, []) | experiment.guardrail_evidence
     return [(plan, evidence[plan.measure], experiment.rollback_e * len(plans)) for plan in plans]

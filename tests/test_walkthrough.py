@@ -175,7 +175,7 @@ class Walk:
 
         queue_nightly_rewards()
         queue_nightly_rewards()  # a second beat makes no second job
-        assert self.run_queued("decisions.reckon_rewards") == {"agents": 1, "rewards": self.judged}
+        assert self.run_queued("decisions.calculate_rewards") == {"agents": 1, "rewards": self.judged}
 
     def dataset(self) -> None:
         asked = self.post(self.admin, "datasets", {"agent": "filer", "name": "first decisions"}, 202)

@@ -79,9 +79,9 @@ def read_predictions(run: TrainingRun) -> Seen | None:
         for line in lines:
             row = json.loads(line)
             by_model[row["model"]].append(row)
-    reliability = {model: reckon_reliability(rows) for model, rows in by_model.items()}
+    reliability = {model: calculate_reliability(rows) for model, rows in by_model.items()}
     answers = _read_answers(folder / "data" / "heldout.jsonl")
-    options, confusion = reckon_confusion(by_model.get("trained", []), answers)
+    options, confusion = calculate_confusion(by_model.get("trained", []), answers)
     return Seen(
         rows=max((len(rows) for rows in by_model.values()), default=0),
         reliability=reliability,
@@ -109,7 +109,7 @@ def _read_answers(path: Path) -> dict[str, str]:
         return {str(row["id"]): row["answer"] for row in map(json.loads, lines)}
 
 
-def reckon_reliability(rows: list[dict[str, Any]]) -> list[Bin]:
+def calculate_reliability(rows: list[dict[str, Any]]) -> list[Bin]:
     """The rows' confidence (`p_action`) against whether they were right (`correct`), in BINS equal bins."""
     inside: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
@@ -127,7 +127,7 @@ def _calibration_error(bins: list[Bin]) -> float:
     return sum(one.rows * abs(one.confidence - one.accuracy) for one in bins) / rows if rows else 0.0
 
 
-def reckon_confusion(
+def calculate_confusion(
     rows: list[dict[str, Any]], answers: dict[str, str]
 ) -> tuple[list[str], list[tuple[str, int, list[Cell]]]]:
     """(options, for each answer its row count and a cell for each option); empty above OPTIONS options."""

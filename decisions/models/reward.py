@@ -61,7 +61,7 @@ class Reward(WorkspaceOwned):
             ),
             models.CheckConstraint(condition=Q(version__gte=1), name="reward_versions_from_one"),
         ]
-        # The watermark of the next reckoning is the newest feedback that the spec has read.
+        # The watermark of the next calculation is the newest feedback that the spec has read.
         indexes = [
             models.Index(fields=["spec", "-feedback_until"], name="reward_watermark"),
             models.Index(fields=["spec", "raw"], include=["decision"], name="reward_raw"),

@@ -26,7 +26,7 @@ from decisions.models import AgentKind, Decision, Verdict
 from decisions.notes_app import ledger
 from decisions.queries.export import ExportChoice, export_lines
 from decisions.queries.readiness import add_up, as_plain, count_training_stats
-from decisions.rewards.pending import Reckoned, count_unreckoned, reckon_pending
+from decisions.rewards.pending import Calculated, calculate_pending, count_all_pending
 from decisions.rewards.specs import find_specs
 from workspaces.authentication import ApiKeyAuthentication, InternalKeyAuthentication, WorkspaceSessionAuthentication
 from workspaces.errors import FieldFault, InvalidInput, NotFound
@@ -221,7 +221,7 @@ class CalculatePending(NotesView):
         responses={200: JSON},
     )
     def get(self, request: Request) -> Response:
-        count = count_unreckoned(find_specs(acting(request).workspace))
+        count = count_all_pending(find_specs(acting(request).workspace))
         return Response({"pendingRewards": count, "message": f"{count} decisions wait for a reward."})
 
     @extend_schema(
@@ -231,7 +231,7 @@ class CalculatePending(NotesView):
         responses={200: JSON},
     )
     def post(self, request: Request) -> Response:
-        done = reckon_pending(find_specs(acting(request).workspace))
+        done = calculate_pending(find_specs(acting(request).workspace))
         said = f"{done.processed} rewards calculated, {done.errors} with an error."
         return Response({"success": True, "processed": done.processed, "errors": done.errors, "message": said})
 
@@ -288,24 +288,24 @@ class TrackOutcomes(NotesView):
         query = Query(request)
         limit = query.limit(2**31 - 1, default=None)
         query.check()
-        spread, reckoned = _process(request, limit)
-        message = f"{spread.decisions} decisions heard of their item; {reckoned.processed} rewards calculated."
-        return Response(_processed(spread, reckoned) | {"message": message})
+        spread, calculated = _process(request, limit)
+        message = f"{spread.decisions} decisions heard of their item; {calculated.processed} rewards calculated."
+        return Response(_processed(spread, calculated) | {"message": message})
 
 
-def _process(request: Request, limit: int | None) -> tuple[Spread, Reckoned]:
+def _process(request: Request, limit: int | None) -> tuple[Spread, Calculated]:
     workspace = acting(request).workspace
     spread = spread_outcomes(workspace=workspace, limit=limit)
-    return spread, reckon_pending(find_specs(workspace))
+    return spread, calculate_pending(find_specs(workspace))
 
 
-def _processed(spread: Spread, reckoned: Reckoned) -> dict[str, Any]:
+def _processed(spread: Spread, calculated: Calculated) -> dict[str, Any]:
     return {
         "success": True,
         "processed": spread.changes,
         "updated": spread.decisions,
-        "rewardsCalculated": reckoned.processed,
-        "errors": reckoned.errors,
+        "rewardsCalculated": calculated.processed,
+        "errors": calculated.errors,
     }
 
 

@@ -31,7 +31,7 @@ from decisions.models.verdicts import (
 )
 from decisions.queries.export import ExportChoice, export_rows
 from decisions.queries.lineage import UNUSED, Use, find_uses
-from decisions.rewards.pending import reckon_pending
+from decisions.rewards.pending import calculate_pending
 from decisions.rewards.specs import find_specs
 from models_registry.models import ModelVersion
 from workspaces.actors import Actor
@@ -226,13 +226,13 @@ def plain_components(components: Mapping[str, Mapping[str, Any]]) -> dict[str, A
 
 
 def reward_decisions(*, by: Actor, ids: Sequence[uuid.UUID]) -> list[Rewarded]:
-    """Those of `ids` that had no reward and have one now. Everything else that waits is reckoned on the way."""
+    """Those of `ids` that had no reward and have one now. Everything else that waits is calculated on the way."""
     specs = {spec.agent_id: spec for spec in find_specs(by.workspace)}
     agents = dict(Decision.objects.for_workspace(by.workspace).filter(id__in=ids).values_list("id", "agent_id"))
     before = _newest_rewards(agents, [spec.id for spec in specs.values()])
     waiting = {one: agent for one, agent in agents.items() if before.get(one) is None or before[one].raw is None}
     chosen = [specs[agent] for agent in sorted(set(waiting.values())) if agent in specs]
-    reckon_pending(chosen)
+    calculate_pending(chosen)
     after = _newest_rewards(waiting, [spec.id for spec in chosen])
     return [
         Rewarded(one, float(reward.raw), plain_components(reward.components))

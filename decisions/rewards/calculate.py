@@ -40,7 +40,7 @@ SQL_COMPONENTS: Mapping[str, SqlComponent] = {
     ),
     "calibration": SqlComponent(
         value=(
-            # PostgreSQL refuses a product that underflows, and one such decision would stop the reckoning of all.
+            # PostgreSQL refuses a product that underflows, and one such decision would stop the calculation of all.
             "CASE WHEN verdict <> 'ignored' THEN -abs(CASE WHEN confidence < 1e-12 THEN 0 ELSE confidence END"
             " - CASE WHEN verdict = 'confirmed' THEN 1 ELSE 0 END) END"
         ),
@@ -48,7 +48,7 @@ SQL_COMPONENTS: Mapping[str, SqlComponent] = {
     ),
 }
 
-_RECKON = f"""
+_CALCULATE = f"""
 WITH due AS (
   {{due}}
 ), known AS (
@@ -139,7 +139,7 @@ def _build(spec: RewardSpec, due: str) -> sql.Composed:
         errors.append(sql.SQL("{} IS NOT NULL").format(error))
         values.append(sql.SQL("{} IS NOT NULL").format(value))
         weighted.append(sql.SQL("{}::float8 * coalesce({}, 0)").format(sql.Literal(component["weight"]), value))
-    return sql.SQL(_RECKON).format(
+    return sql.SQL(_CALCULATE).format(
         due=sql.SQL(due),
         columns=sql.SQL(", ").join(columns),
         objects=sql.SQL(", ").join(objects),
@@ -162,13 +162,13 @@ def _parameters(spec: RewardSpec, **more: Any) -> dict[str, Any]:
 
 
 @transaction.atomic
-def reckon_rewards(spec: RewardSpec) -> int:
+def calculate_rewards(spec: RewardSpec) -> int:
     """Writes a reward version for each decision of the agent whose feedback changed it; returns how many.
 
     Running it again changes nothing. Decisions are found by feedback recorded since the newest reward of the spec.
     """
     with connection.cursor() as cursor:
-        # Two reckonings of one spec would give the same version number twice; the second waits and finds nothing new.
+        # Two calculations of one spec would give the same version number twice; the second waits and finds nothing new.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"rewards:{spec.id}"])
         due, since = _since_last(spec, cursor)
         store = sql.SQL(_STORE).format(changed=sql.SQL(_CHANGED).format())
@@ -177,7 +177,7 @@ def reckon_rewards(spec: RewardSpec) -> int:
 
 
 def count_pending(spec: RewardSpec) -> int:
-    """How many reward versions a reckoning would write now. It costs what the reckoning costs, without the writing."""
+    """How many reward versions a calculation would write now. It costs as much, but for the writing."""
     with connection.cursor() as cursor:
         due, since = _since_last(spec, cursor)
         counted = sql.SQL("SELECT count(*)") + sql.SQL(_CHANGED).format()
@@ -186,7 +186,7 @@ def count_pending(spec: RewardSpec) -> int:
 
 
 def _since_last(spec: RewardSpec, cursor: Any) -> tuple[str, dt.datetime | None]:
-    """The due set of the next reckoning, and from when it looks at feedback."""
+    """The due set of the next calculation, and from when it looks at feedback."""
     cursor.execute("SELECT max(feedback_until) FROM decisions_reward WHERE spec_id = %s", [spec.id])
     newest = cursor.fetchone()[0]
     return (_ALL, None) if newest is None else (_DUE, newest - OVERLAP)

@@ -9,11 +9,11 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models import RewardSpec
-from decisions.rewards.calculate import count_pending, reckon_rewards
+from decisions.rewards.calculate import calculate_rewards, count_pending
 
 
 @dataclass(frozen=True, slots=True)
-class Reckoned:
+class Calculated:
     """`processed` reward versions were written; `errors` of them hold a component that failed, and have no value."""
 
     processed: int
@@ -26,19 +26,19 @@ SELECT count(*) FROM decisions_reward
 """
 
 
-def reckon_pending(specs: Iterable[RewardSpec]) -> Reckoned:
+def calculate_pending(specs: Iterable[RewardSpec]) -> Calculated:
     """Everything that waits, however much; an agent's rewards in one transaction. Again at once: nothing."""
     processed = errors = 0
     for spec in specs:
         started = timezone.now()
-        written = reckon_rewards(spec)
+        written = calculate_rewards(spec)
         processed += written
         if written:
             with connection.cursor() as cursor:
                 cursor.execute(_FAILED, [spec.id, started])
                 errors += int(cursor.fetchone()[0])
-    return Reckoned(processed, errors)
+    return Calculated(processed, errors)
 
 
-def count_unreckoned(specs: Iterable[RewardSpec]) -> int:
+def count_all_pending(specs: Iterable[RewardSpec]) -> int:
     return sum(count_pending(spec) for spec in specs)

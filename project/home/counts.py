@@ -19,7 +19,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models.verdicts import WITHDRAWN
-from decisions.tasks import RECKON_REWARDS
+from decisions.tasks import CALCULATE_REWARDS
 from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
 
@@ -82,7 +82,7 @@ class LedgerCounts:
     rewards_today: Count
     looked_at: int  # of the newest decisions, at most LOOK
     unanswered: int  # of those, without any feedback, or with a label's that was taken back
-    unreckoned: Count  # feedback that no reckoning has read yet
+    unread: Count  # feedback that no calculation has read yet
     orphans: int  # feedback older than EARLY whose decision is not there
     orphan_since: dt.datetime | None
     unfrozen: Count  # rewards since the agent's newest dataset
@@ -117,7 +117,7 @@ def count_ledger(workspace: Workspace, now: dt.datetime | None = None) -> Ledger
         served = Count(round(decisions_today.value * served_today / LOOK), approximate=True)
     else:
         served = Count(served_today)
-    read, unreckoned, orphans, orphan_since, last_feedback = _row(_UNRECKONED, known)
+    read, unread, orphans, orphan_since, last_feedback = _row(_UNREAD, known)
     rewards_today, more_today, unfrozen, more_unfrozen, last_reward = _row(_REWARDED, known)
     decision_series = (*_past_days(_DECISION, workspace.id, today), decisions_today.value)
     feedback_series = (*_past_days(_FEEDBACK, workspace.id, today), feedback_today.value)
@@ -131,7 +131,7 @@ def count_ledger(workspace: Workspace, now: dt.datetime | None = None) -> Ledger
         rewards_today=Count(rewards_today, more=more_today),
         looked_at=looked_at,
         unanswered=unanswered,
-        unreckoned=Count(unreckoned, more=unreckoned == read == LOOK),
+        unread=Count(unread, more=unread == read == LOOK),
         orphans=orphans,
         orphan_since=orphan_since,
         unfrozen=Count(unfrozen, more=more_unfrozen),
@@ -202,23 +202,23 @@ SELECT count(*), count(*) - count(answered), count(*) FILTER (WHERE id >= %(toda
                                            AND w.metric = '{WITHDRAWN}') LIMIT 1) f ON true
 """  # noqa: S608 - a number and a name of ours
 
-# How far each agent's current spec has read: its newest reward's watermark, or the start of the newest reckoning of
+# How far each agent's current spec has read: its newest reward's watermark, or the start of the newest calculation of
 # every agent that ended well, where the spec was there already. Feedback that gives no reward moves no watermark.
 _MARKS = f"""
 WITH spec AS (
   SELECT DISTINCT ON (agent_id) id, agent_id, created_at FROM decisions_rewardspec
    WHERE workspace_id = %(workspace)s ORDER BY agent_id, number DESC
-), reckoning AS (
+), calculation AS (
   SELECT max(started_at) AS started_at FROM jobs_job
-   WHERE kind = '{RECKON_REWARDS}' AND state = 'succeeded' AND NOT payload ? 'agent_id'
+   WHERE kind = '{CALCULATE_REWARDS}' AND state = 'succeeded' AND NOT payload ? 'agent_id'
 ), mark AS (
   SELECT spec.id, spec.agent_id,
          greatest((SELECT max(r.feedback_until) FROM decisions_reward r WHERE r.spec_id = spec.id),
-                  CASE WHEN spec.created_at <= reckoning.started_at THEN reckoning.started_at END) AS until
-    FROM spec, reckoning
+                  CASE WHEN spec.created_at <= calculation.started_at THEN calculation.started_at END) AS until
+    FROM spec, calculation
 )
 """  # noqa: S608 - a name of ours
-_UNRECKONED = f"""
+_UNREAD = f"""
 {_MARKS}, fresh AS (
   SELECT f.decision_id, f.recorded_at FROM decisions_feedback f
    WHERE f.workspace_id = %(workspace)s AND f.recorded_at > %(now)s::timestamptz - interval '30 days'
@@ -233,7 +233,7 @@ SELECT count(*),
  CROSS JOIN LATERAL (SELECT fresh.decision_id IS NOT NULL AND d.id IS NULL AND fresh.recorded_at
                             < %(now)s::timestamptz - interval '{EARLY.total_seconds()} seconds' AS orphan) early
 """  # noqa: S608 - numbers and names of this module
-# The newest rewards of each spec, by the feedback they know: those reckoned last are among the first.
+# The newest rewards of each spec, by the feedback they know: those calculated last are among the first.
 _REWARDED = f"""
 {_MARKS}, frozen AS (
   SELECT mark.id AS spec_id, max(s.created_at) AS at

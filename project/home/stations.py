@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connection
 
-from decisions.tasks import RECKON_REWARDS
+from decisions.tasks import CALCULATE_REWARDS
 from jobs.models import JobState
 from project.home.counts import DAYS, Count, LedgerCounts
 from project.home.items import page_of
@@ -103,7 +103,7 @@ def list_stations(sight: Sight) -> tuple[Station, ...]:
 def _ledger_stations(sight: Sight) -> tuple[Station, ...]:
     ledger, station = sight.ledger, sight.station
     just_decided = sight.just(ledger.last_decision)
-    reckoning = any(job.kind == RECKON_REWARDS and job.state == JobState.RUNNING for job in sight.rows.jobs)
+    calculating = any(job.kind == CALCULATE_REWARDS and job.state == JobState.RUNNING for job in sight.rows.jobs)
     return (
         station(
             "serve",
@@ -141,8 +141,8 @@ def _ledger_stations(sight: Sight) -> tuple[Station, ...]:
             ledger.rewards,
             ledger.rewards_today,
             page="decisions",
-            moving=reckoning or sight.just(ledger.last_reward),
-            waiting=ledger.unreckoned,
+            moving=calculating or sight.just(ledger.last_reward),
+            waiting=ledger.unread,
             waits="to calculate",
         ),
     )

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db.models import Q
 
-from decisions.tasks import MATURE_OUTCOMES, RECKON_REWARDS
+from decisions.tasks import CALCULATE_REWARDS, MATURE_OUTCOMES
 from jobs.models import Job, JobState, Outbox
 from models_registry.models import ExperimentState
 from project.home.counts import LedgerCounts
@@ -27,7 +27,7 @@ UNSENT = dt.timedelta(minutes=1)
 PROBE_SECONDS = 15
 PROBE_TIMEOUT_SECONDS = 0.5
 STATION_OF_JOB = {
-    RECKON_REWARDS: "reward",
+    CALCULATE_REWARDS: "reward",
     MATURE_OUTCOMES: "experiment",
     SUPERVISE: "train",
     EXPORT: "register",

@@ -117,7 +117,7 @@ def stick(workspace: Any, agent: Any) -> None:
     now = timezone.now()
     factories.JobFactory(
         workspace=workspace,
-        kind="decisions.reckon_rewards",
+        kind="decisions.calculate_rewards",
         state="dead",
         finished_at=now - dt.timedelta(hours=2),
         error="OperationalError: could not extend file: No space left on device",

@@ -16,7 +16,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models import Decision, Feedback
-from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import StaleFence
@@ -156,7 +156,7 @@ def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, d
         )  # fmt: skip
         FeedbackFactory(decision=decision, value="confirmed" if action == row["answer"] else "corrected")
     assert (Decision.objects.count(), Feedback.objects.count()) == (150, 150)
-    assert reckon_rewards(current_reward_spec(agent)) == 150
+    assert calculate_rewards(current_reward_spec(agent)) == 150
     dataset = snapshot_ledger(by=by, agent=agent, name="logs")
     train, heldout = datasets
     plan = RunPlan(

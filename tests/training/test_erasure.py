@@ -11,7 +11,7 @@ from django.core.management import call_command
 from decisions.erasure.erasing import Person
 from decisions.models import Decision
 from decisions.models.tombstones import ERASED_HASH
-from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
@@ -55,7 +55,7 @@ def log(agent, store):
         decision = DecisionFactory(agent=agent, unit=unit, user_ref=f"u-{unit}", state={"text": f"{text} {number}"})
         FeedbackFactory(decision=decision)
         made.append(decision)
-    reckon_rewards(current_reward_spec(agent))
+    calculate_rewards(current_reward_spec(agent))
     return made
 
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from models_registry.statistics.intervals import wilson_interval
 from tools.factories import TrainingRunFactory
-from training.predictions import OPTIONS, reckon_confusion, reckon_reliability
+from training.predictions import OPTIONS, calculate_confusion, calculate_reliability
 
 ANSWERS = {"1": "graphs", "2": "graphs", "3": "tables"}
 
@@ -39,7 +39,7 @@ def leave(folder: Path, attempt: int, lines: list[dict[str, Any]]) -> None:
 
 
 def test_a_bin_holds_the_share_that_was_right() -> None:
-    low, high = reckon_reliability([line for line in LINES if line["model"] == "trained"])
+    low, high = calculate_reliability([line for line in LINES if line["model"] == "trained"])
     right = wilson_interval(1, 2)
     assert (low.confidence, low.accuracy, low.rows) == (0.31, 1.0, 1)
     assert (high.confidence, high.accuracy, high.rows) == (pytest.approx(0.94), 0.5, 2)
@@ -47,11 +47,13 @@ def test_a_bin_holds_the_share_that_was_right() -> None:
 
 
 def test_a_probability_of_one_is_in_the_last_bin() -> None:
-    assert [one.rows for one in reckon_reliability([predict("1", "graphs", 1.0), predict("1", "graphs", 0.95)])] == [2]
+    assert [one.rows for one in calculate_reliability([predict("1", "graphs", 1.0), predict("1", "graphs", 0.95)])] == [
+        2
+    ]
 
 
 def test_the_confusion_counts_by_answer() -> None:
-    options, table = reckon_confusion([line for line in LINES if line["model"] == "trained"], ANSWERS)
+    options, table = calculate_confusion([line for line in LINES if line["model"] == "trained"], ANSWERS)
     assert options == ["graphs", "tables"]
     found = {answer: (rows, [(cell.rows, cell.share, cell.right) for cell in cells]) for answer, rows, cells in table}
     assert found == {"graphs": (2, [(1, 0.5, True), (1, 0.5, False)]), "tables": (1, [(0, 0.0, False), (1, 1.0, True)])}
@@ -60,7 +62,7 @@ def test_the_confusion_counts_by_answer() -> None:
 def test_too_many_options_make_no_table() -> None:
     answers = {str(number): f"topic {number}" for number in range(OPTIONS + 1)}
     rows = [{"id": key, "action": answer} for key, answer in answers.items()]
-    assert reckon_confusion(rows, answers) == ([], [])
+    assert calculate_confusion(rows, answers) == ([], [])
 
 
 class TestPart:

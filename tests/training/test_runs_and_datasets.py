@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from decisions.gateway.exploration import acting_policy
-from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import StaleFence
@@ -277,7 +277,7 @@ class TestDatasets:
         for decision in (good, unknown, failed, other):
             FeedbackFactory(decision=decision, value="confirmed")
         assert silent.feedback.count() == 0
-        reckon_rewards(spec)
+        calculate_rewards(spec)
         dataset = snapshot_ledger(by=by, agent=agent, name="monday")
 
         lines = (artifacts.artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
@@ -311,7 +311,7 @@ class TestDatasets:
         outside = DecisionFactory(agent=agent, alternatives=told, temperature=None, epsilon=None)
         for decision in (known, partly, outside):
             FeedbackFactory(decision=decision, value="confirmed")
-        reckon_rewards(current_reward_spec(agent))
+        calculate_rewards(current_reward_spec(agent))
         dataset = snapshot_ledger(by=by, agent=agent, name="told")
         lines = (artifacts.artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
         rows = {row["id"]: row for row in map(json.loads, lines)}
@@ -322,10 +322,10 @@ class TestDatasets:
         spec = current_reward_spec(agent)
         decision = DecisionFactory(agent=agent)
         FeedbackFactory(decision=decision, value="confirmed")
-        reckon_rewards(spec)
+        calculate_rewards(spec)
         first = snapshot_ledger(by=by, agent=agent, name="before")
         FeedbackFactory(decision=decision, value="overridden")
-        reckon_rewards(spec)
+        calculate_rewards(spec)
         second = snapshot_ledger(by=by, agent=agent, name="after")
         assert [d.items.get().reward_version for d in (first, second)] == [1, 2]
         read = [
@@ -350,7 +350,7 @@ class TestDatasets:
     ):
         decision = DecisionFactory(agent=agent, propensity=0.5)
         FeedbackFactory(decision=decision, value="confirmed")
-        reckon_rewards(current_reward_spec(agent))
+        calculate_rewards(current_reward_spec(agent))
         client = api("admin")
         with django_assert_max_num_queries(20) as asked:
             answer = client.post("datasets", {"agent": "filer", "name": "monday"})

@@ -88,7 +88,7 @@ class Actor:
 
     @property
     def weights_hash(self) -> str:
-        """Hash of the trained weights as they are now; reckoned once between two updates."""
+        """Hash of the trained weights as they are now; calculated once between two updates."""
         if self._hash is None:
             self._hash = fingerprint(self._parameters)
         return self._hash

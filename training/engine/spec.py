@@ -234,7 +234,7 @@ class RunSpec(Strict):
 
 
 class ModelScore(Strict):
-    """Means over the held-out rows. Intervals are reckoned where the rows' clusters are known.
+    """Means over the held-out rows. Intervals are calculated where the rows' clusters are known.
 
     `accuracy` is that of the likeliest option; `probability_of_right` is the chance of the right action under
     the spec's serving policy.

@@ -19,7 +19,7 @@ from decisions.gateway.decide import decide
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecideItem, FeedbackIn
 from decisions.models import Agent, AgentVersion, Decision
-from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from training.datasets import import_labelled, snapshot_ledger
@@ -186,4 +186,4 @@ class AgentLoop:
 
     def calculate_rewards(self) -> None:
         with self.context.fenced():
-            reckon_rewards(current_reward_spec(self.agent))
+            calculate_rewards(current_reward_spec(self.agent))

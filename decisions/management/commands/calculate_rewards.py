@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 
 from decisions.ingest.item_ends import spread_outcomes
 from decisions.models import AgentKind
-from decisions.rewards.pending import Reckoned, reckon_pending
+from decisions.rewards.pending import Calculated, calculate_pending
 from decisions.rewards.specs import find_specs
 from workspaces.commands import UncheckedCommand
 from workspaces.models import Workspace
@@ -36,12 +36,12 @@ class Command(UncheckedCommand):
         found = [(workspace, find_specs(workspace, options["agent_type"])) for workspace in workspaces]
         if not any(specs for _, specs in found):
             asked = " ".join(filter(None, [options["workspace"], options["agent_type"]])) or "any agent"
-            self.stderr.write(f"There is nothing to reckon for {asked}: name another --workspace or --agent-type.")
+            self.stderr.write(f"There is nothing to calculate for {asked}: name another --workspace or --agent-type.")
             sys.exit(EXIT_BAD_INPUT)
         processed, errors = 0, 0
         for workspace, specs in found:
             spread_outcomes(workspace=workspace)
-            done: Reckoned = reckon_pending(specs)
+            done: Calculated = calculate_pending(specs)
             processed, errors = processed + done.processed, errors + done.errors
         if options["json"]:
             self.stdout.write(json.dumps({"processed": processed, "errors": errors}))

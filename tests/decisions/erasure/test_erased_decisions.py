@@ -13,7 +13,7 @@ from decisions.models import Decision, Episode, Feedback, Item, Label, Project, 
 from decisions.models.tombstones import ERASED_HASH, ERASED_STATE
 from decisions.queries.browse import Filters
 from decisions.queries.queue import find_unjudged
-from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from models_registry.models import Exposure, Observation
 from tests.decisions.conftest import body, verdict
@@ -54,7 +54,7 @@ def as_sent(row):
 
 @pytest.fixture
 def ann(agent, judged):
-    """Two decisions about ann with all that may hang on one, rewards reckoned; the first is in an experiment."""
+    """Two decisions about ann with all that may hang on one, rewards calculated; the first is in an experiment."""
     episode = EpisodeFactory(agent=agent, unit="ann", query="Where is Ann's file?", final_response="In Ann's folder.")
     exposure = ExposureFactory(workspace=agent.workspace, unit="ann")
     ObservationFactory(exposure=exposure)
@@ -85,7 +85,7 @@ def ann(agent, judged):
     item.save()
     StatusChangeFactory(item=item, decision=decision, external_id="ann-change", correction={"swimlane": "Ann"})
     second = judged("corrected", unit="ann", state={"text": "Ann's second"})
-    reckon_rewards(current_reward_spec(agent))
+    calculate_rewards(current_reward_spec(agent))
     return [decision, second]
 
 

@@ -12,7 +12,7 @@ from decisions.erasure.erasing import Person, erase_decisions, find_decisions
 from decisions.ingest.item_ends import count_waiting, spread_outcomes
 from decisions.ingest.items import StatusChangeIn, record_status_changes
 from decisions.models import Feedback, Item, Project, StatusChange
-from decisions.tasks import RECKON_REWARDS
+from decisions.tasks import CALCULATE_REWARDS
 from jobs.models import Job
 from jobs.runner import run_job
 from jobs.services import enqueue_job
@@ -200,7 +200,7 @@ class TestWhoComesLate:
     def test_the_nightly_job_spreads_what_waits_in_every_workspace(self, agent, workspace):
         decision = DecisionFactory(agent=agent, item_ref="n1")
         StatusChangeFactory(item=ItemFactory(workspace=workspace, ref="n1"))
-        job = enqueue_job(kind=RECKON_REWARDS, dedupe_key="test")
+        job = enqueue_job(kind=CALCULATE_REWARDS, dedupe_key="test")
         run_job(job.id)
         assert Job.objects.get(id=job.id).state == "succeeded"
         assert heard(decision)["completion"] == "DONE"

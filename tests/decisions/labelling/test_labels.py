@@ -4,7 +4,7 @@ import pytest
 
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.models import Feedback, Label, Reward
-from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import DecisionFactory
 from workspaces.actors import person
@@ -24,7 +24,7 @@ class TestLabels:
         assert (label.reviewer, label.corrected_action, label.note) == (labeller, "health", "see it")
         feedback = Feedback.objects.get()
         assert (feedback.decision_id, feedback.metric, feedback.value) == (decision.id, "verdict", "corrected")
-        assert reckon_rewards(current_reward_spec(agent)) == 1
+        assert calculate_rewards(current_reward_spec(agent)) == 1
         shown = api("export:read").get(f"decisions/{decision.id}").json()
         assert [entry["verdict"] for entry in shown["labels"]] == ["corrected"]
         assert shown["rewards"][0]["value"] == pytest.approx(0.375)
@@ -56,11 +56,11 @@ class TestWithdrawing:
         spec = current_reward_spec(agent)
         label_decision(by=by, decision=decision, verdict="corrected")
         label_decision(by=by, decision=decision, verdict="confirmed")
-        reckon_rewards(spec)
+        calculate_rewards(spec)
         withdraw_label(by=by, decision=decision)
-        reckon_rewards(spec)
+        calculate_rewards(spec)
         withdraw_label(by=by, decision=decision)
-        reckon_rewards(spec)
+        calculate_rewards(spec)
         assert list(Reward.objects.order_by("version").values_list("value", flat=True)) == [
             pytest.approx(0.75),
             pytest.approx(0.375),

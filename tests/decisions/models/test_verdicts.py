@@ -14,7 +14,7 @@ from decisions.models import Decision, Feedback, Label, Reward
 from decisions.notes_app.ledger import describe_decisions
 from decisions.queries.export import ExportChoice, export_rows
 from decisions.queries.readiness import count_training_stats
-from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.components import VERDICT_VALUES
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import DecisionFactory, FeedbackFactory
@@ -40,7 +40,7 @@ def readers(agent: Any, viewer: Any, page_client: Any) -> Any:
         [(listed, row)] = [(verdict, row) for verdict, page in pages.items() for row in page.context["rows"]]
         [exported] = [one for one in export_rows(workspace=workspace, chosen=ExportChoice()) if one.id == decision.id]
         [app] = describe_decisions(workspace, [decision.id])
-        reckon_rewards(current_reward_spec(agent))
+        calculate_rewards(current_reward_spec(agent))
         reward = Reward.objects.filter(decision=decision).order_by("version").last()
         worth = {value: name for name, value in VERDICT_VALUES.items()}
         part = reward.components.get("verdict") if reward else None

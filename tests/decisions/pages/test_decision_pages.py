@@ -14,7 +14,7 @@ from django.utils import timezone
 from decisions.labelling.labels import label_decision
 from decisions.models import Decision, Feedback, Label, Reward, Skip
 from decisions.models.tombstones import ERASED_HASH
-from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import (
     OPTIONS,
@@ -525,7 +525,7 @@ class TestQueue:
         assert (answer.context["done"], answer.context["waiting"]) == (0, 1)
         assert judged(doubtful) == ([], [])
         assert Skip.objects.values_list("decision", "reviewer", "note").get() == (doubtful.id, labeller.pk, note)
-        assert reckon_rewards(current_reward_spec(agent)) == 0
+        assert calculate_rewards(current_reward_spec(agent)) == 0
         others = page_client(admin).get(path).context
         assert [card.decision.id for card in others["cards"]] == [doubtful.id, other.id]
         client.post(at("decision-unlabel", doubtful), {"view": "queue"}, headers=HTMX)
@@ -541,7 +541,7 @@ class TestQueue:
         for decision in (skipped, earlier):
             LabelFactory(decision=decision, reviewer=labeller, verdict="ignored", note="cannot tell")
         label_decision(by=by, decision=sent, verdict="ignored")
-        reckon_rewards(spec)
+        calculate_rewards(spec)
         assert {row.value for row in Reward.objects.all()} == {0.5}
         migration = import_module("decisions.migrations.0016_withdraw_skips_that_were_verdicts")
         for _ in range(2):
@@ -550,7 +550,7 @@ class TestQueue:
             (decision.id, labeller.pk, "cannot tell") for decision in (skipped, earlier)
         }
         assert [label.decision for label in Label.objects.all()] == [sent]
-        assert reckon_rewards(spec) == 2
+        assert calculate_rewards(spec) == 2
         newest = {row.decision_id: row.value for row in Reward.objects.order_by("version")}
         assert newest == {skipped.id: None, sent.id: 0.5, earlier.id: 0.375}
 

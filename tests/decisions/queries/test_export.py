@@ -20,7 +20,7 @@ from decisions.labelling.labels import label_decision
 from decisions.models import Decision
 from decisions.models.tombstones import ERASED_HASH
 from decisions.queries.export import ExportChoice, ExportReport, export_lines, export_rows
-from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import (
     AgentFactory,
@@ -56,13 +56,13 @@ def either_way(request, monkeypatch):
 
 @pytest.fixture
 def told(judged, agent):
-    """Confirmed (1.0), corrected (-0.5), and nothing known, oldest first; rewards reckoned."""
+    """Confirmed (1.0), corrected (-0.5), and nothing known, oldest first; rewards calculated."""
     made = [
         judged("confirmed", state={"text": "a flight"}, action="travel", confidence=0.75, reasoning="it flies"),
         judged("confirmed", "corrected", state={"text": "a bill"}, action="health"),
         judged(state={"text": "a pill"}, action="health"),
     ]
-    reckon_rewards(current_reward_spec(agent))
+    calculate_rewards(current_reward_spec(agent))
     return [str(decision.id) for decision in made]
 
 
@@ -163,7 +163,7 @@ class TestChoosing:
         decision = Decision.objects.get(id=told[0])
         old = decision.feedback.get()
         FeedbackFactory(decision=decision, value="ignored", supersedes=old.id, observed_at=old.observed_at)
-        reckon_rewards(current_reward_spec(agent))
+        calculate_rewards(current_reward_spec(agent))
         row = read(workspace)[-1]
         assert (row["metadata"]["userFeedback"], row["reward"]) == ("IGNORED", 0.0)
         assert ids(read(workspace, min_reward=-0.1, require_reward=True)) == [told[0]]
@@ -177,7 +177,7 @@ class TestChoosing:
         RewardSpecFactory(agent=other)
         decision = DecisionFactory(agent=other)
         FeedbackFactory(decision=decision, value="overridden")
-        reckon_rewards(current_reward_spec(other))
+        calculate_rewards(current_reward_spec(other))
         rows = read(workspace, require_reward=True)
         assert [row["reward"] for row in rows] == [-0.8, -0.5, 1.0]
         assert "Second" in rows[0]["messages"][0]["content"]

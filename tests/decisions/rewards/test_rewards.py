@@ -3,6 +3,7 @@
 import datetime as dt
 import itertools
 import math
+from importlib import import_module
 
 import pytest
 from django.db import connection, transaction
@@ -14,13 +15,13 @@ from decisions.errors import InvalidRewardSpec
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
 from decisions.models import Feedback, Reward
-from decisions.rewards.calculate import SQL_COMPONENTS, reckon_rewards, rewards_as_of
+from decisions.rewards.calculate import SQL_COMPONENTS, calculate_rewards, rewards_as_of
 from decisions.rewards.components import COMPONENTS, ComponentError, Observed, normalise, total
 from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
 from decisions.tasks import queue_nightly_rewards
 from jobs.models import Job
 from jobs.runner import run_job
-from tools.factories import DecisionFactory, FeedbackFactory
+from tools.factories import DecisionFactory, FeedbackFactory, JobFactory
 from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db
@@ -81,7 +82,7 @@ def test_the_sql_equals_the_pure_components(agent, by, cases, weights, names):
         for decision, verdict in decisions:
             if verdict is not None:
                 FeedbackFactory(decision=decision, value=verdict)
-        reckon_rewards(spec)
+        calculate_rewards(spec)
         stored = {reward.decision_id: reward for reward in Reward.objects.filter(spec=spec)}
         for decision, verdict in decisions:
             value, values, errors = expected(spec, verdict, decision.confidence)
@@ -101,12 +102,12 @@ def test_the_sql_equals_the_pure_components(agent, by, cases, weights, names):
         transaction.set_rollback(True)
 
 
-def test_a_confidence_next_to_nothing_does_not_stop_the_reckoning(agent, by):
+def test_a_confidence_next_to_nothing_does_not_stop_the_calculation(agent, by):
     """PostgreSQL refuses products that underflow, for the whole statement."""
     spec = create_reward_spec(by=by, agent=agent, components=[ComponentSetup("calibration", 0.1)])
     for confidence in (5e-324, 0.5):
         FeedbackFactory(decision=DecisionFactory(agent=agent, confidence=confidence), value="corrected")
-    assert reckon_rewards(spec) == 2
+    assert calculate_rewards(spec) == 2
 
 
 @pytest.mark.parametrize("weight", [1e-7, -1e7, float("nan"), float("inf")])
@@ -124,7 +125,7 @@ def test_a_component_that_fails_stores_its_error_and_no_value(agent, by):
     spec = create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict"), ComponentSetup("calibration")])
     decision = DecisionFactory(agent=agent, confidence=None)
     FeedbackFactory(decision=decision, value="confirmed")
-    assert reckon_rewards(spec) == 1
+    assert calculate_rewards(spec) == 1
     reward = Reward.objects.get()
     assert (reward.value, reward.raw) == (None, None)
     assert reward.components == {
@@ -140,7 +141,7 @@ EVENTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(VERDICTS)), min_s
 @IN_ONE_TRANSACTION
 @given(events=EVENTS, data=st.data())
 def test_shuffled_and_repeated_feedback_earns_what_sorted_feedback_earns(agent, by, events, data):
-    """F10: 1 to 5 deliveries each, any order, reckoned in between or not, before the decision or after it."""
+    """F10: 1 to 5 deliveries each, any order, calculated in between or not, before the decision or after it."""
     start = timezone.now() - dt.timedelta(hours=1)
     given_ids = [uuid7() for _ in events]
 
@@ -162,11 +163,11 @@ def test_shuffled_and_repeated_feedback_earns_what_sorted_feedback_earns(agent, 
         for number in deliveries:
             outcome = record_feedback(by=by, items=[(0, item(decision_id, number, given_ids[number]))])
             assert not outcome.errors
-            if data.draw(st.booleans(), label="reckon now"):
-                reckon_rewards(spec)
+            if data.draw(st.booleans(), label="calculate now"):
+                calculate_rewards(spec)
         if late_decision:
             DecisionFactory(id=decision_id, agent=agent)
-        reckon_rewards(spec)
+        calculate_rewards(spec)
         last = max(zip(events, given_ids, strict=True), key=lambda pair: (pair[0][0], pair[1]))[0][1]
         value, _, _ = expected(spec, last, None)
         versions = rewards(decision_id)
@@ -182,62 +183,62 @@ def test_superseded_feedback_does_not_count(spec, by, judged):
     record_feedback(
         by=by, items=[(0, FeedbackIn(metric="note", value="a slip", decision_id=decision.id, supersedes=wrong.id))]
     )
-    reckon_rewards(spec)
+    calculate_rewards(spec)
     assert rewards(decision)[-1][2] == {"verdict": {"value": 1.0}}
 
 
 def test_late_feedback_makes_a_new_version_and_rewrites_nothing(spec, judged):
     decision = judged("corrected", minutes=10)
-    assert reckon_rewards(spec) == 1
+    assert calculate_rewards(spec) == 1
     before = Reward.objects.values().get()
     FeedbackFactory(decision=decision, value="confirmed")
-    assert reckon_rewards(spec) == 1
+    assert calculate_rewards(spec) == 1
     assert [version for version, _, _ in rewards(decision)] == [1, 2]
     assert Reward.objects.values().get(version=1) == before
     FeedbackFactory(decision=decision, value="confirmed")  # nothing new is known
-    assert reckon_rewards(spec) == 0
+    assert calculate_rewards(spec) == 0
 
 
-def test_reckoning_again_changes_nothing(spec, judged):
+def test_calculating_again_changes_nothing(spec, judged):
     for verdicts in itertools.product(VERDICTS, repeat=2):
         judged(*verdicts)
-    assert reckon_rewards(spec) == 16
-    assert [reckon_rewards(spec) for _ in range(3)] == [0, 0, 0]
+    assert calculate_rewards(spec) == 16
+    assert [calculate_rewards(spec) for _ in range(3)] == [0, 0, 0]
     assert Reward.objects.count() == 16
 
 
 def test_a_decision_without_a_verdict_has_no_reward(spec, agent):
     FeedbackFactory(decision=DecisionFactory(agent=agent), metric="clicks", value=3)
     DecisionFactory(agent=agent)
-    assert reckon_rewards(spec) == 0
+    assert calculate_rewards(spec) == 0
 
 
-def test_feedback_is_found_long_after_other_rewards_were_reckoned(spec, agent, judged):
+def test_feedback_is_found_long_after_other_rewards_were_calculated(spec, agent, judged):
     """Its decision arrives last: the watermark of the others must not hide it."""
     long_ago = timezone.now() - dt.timedelta(hours=5)
     late = uuid7()
     FeedbackFactory(decision_id=late, decision=None, workspace=agent.workspace, observed_at=long_ago)
     judged("confirmed")
-    assert reckon_rewards(spec) == 1
+    assert calculate_rewards(spec) == 1
     DecisionFactory(id=late, agent=agent)
-    assert reckon_rewards(spec) == 1
+    assert calculate_rewards(spec) == 1
     assert rewards(late)[0][1] == pytest.approx(0.75)
 
 
 def test_old_feedback_is_not_read_again(spec, judged):
     judged("confirmed", minutes=60)
     newest = judged("confirmed")
-    reckon_rewards(spec)
+    calculate_rewards(spec)
     with connection.cursor() as cursor:
         cursor.execute("SELECT max(feedback_until) FROM decisions_reward")
         assert cursor.fetchone()[0] == newest.feedback.get().recorded_at
 
 
-def test_specs_are_reckoned_apart(spec, agent, by, judged):
+def test_specs_are_calculated_apart(spec, agent, by, judged):
     decision = judged("confirmed")
-    reckon_rewards(spec)
+    calculate_rewards(spec)
     second = create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", -1.0)])
-    assert reckon_rewards(second) == 1
+    assert calculate_rewards(second) == 1
     values = dict(Reward.objects.filter(decision=decision).values_list("spec__number", "value"))
     assert values == {1: pytest.approx(0.75), 2: pytest.approx(0.25)}
 
@@ -246,7 +247,7 @@ def test_another_workspace_s_feedback_and_another_agent_s_decisions_are_left_alo
     decision = judged("confirmed")
     FeedbackFactory(decision=decision, workspace=other_workspace, value="overridden", observed_at=timezone.now())
     FeedbackFactory(decision=DecisionFactory(agent__workspace=spec.workspace), value="confirmed")
-    assert reckon_rewards(spec) == 1
+    assert calculate_rewards(spec) == 1
     assert rewards(decision)[0][2] == {"verdict": {"value": 1.0}}
 
 
@@ -313,15 +314,23 @@ class TestSpecs:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_reckonings_at_once_write_each_reward_once(agent, at_once):
+def test_two_calculations_at_once_write_each_reward_once(agent, at_once):
     spec = current_reward_spec(agent)
     for _ in range(20):
         FeedbackFactory(decision=DecisionFactory(agent=agent))
-    assert sum(at_once(4, lambda: reckon_rewards(spec))) == 20
+    assert sum(at_once(4, lambda: calculate_rewards(spec))) == 20
     assert Reward.objects.count() == 20
 
 
-def test_the_nightly_job_reckons_every_agent_once_a_day(agent, judged):
+def test_a_job_that_was_asked_for_by_its_old_kind_goes_on():
+    waiting, other = JobFactory(workspace=None, kind="decisions.reckon_rewards"), JobFactory(workspace=None)
+    migration = import_module("decisions.migrations.0019_jobs_calculate_rewards").Migration
+    with connection.cursor() as cursor:
+        cursor.execute(migration.operations[0].sql)
+    assert [Job.objects.get(id=job.id).kind for job in (waiting, other)] == ["decisions.calculate_rewards", other.kind]
+
+
+def test_the_nightly_job_calculates_every_agent_once_a_day(agent, judged):
     judged("confirmed")
     queue_nightly_rewards()
     queue_nightly_rewards()

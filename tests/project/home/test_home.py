@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from decisions.labelling.labels import label_decision, withdraw_label
-from decisions.rewards.calculate import reckon_rewards
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
 from project import page_urls
 from project.home import counts
@@ -124,40 +124,40 @@ def test_an_agent_without_a_version_waits_for_one(agent: Any, other_workspace: A
 
 class TestFeedbackToReckon:
     def waiting(self, agent: Any) -> int:
-        return count_ledger(agent.workspace, NOW).unreckoned.value
+        return count_ledger(agent.workspace, NOW).unread.value
 
     def test_what_lies_past_the_watermark_waits(self, agent: Any) -> None:
         for number in (3, 2, 1):
             say(decide(agent, NOW - DAY), NOW - number * HOUR)
-        assert self.waiting(agent) == 3  # nothing was ever reckoned
+        assert self.waiting(agent) == 3  # nothing was ever calculated
         RewardFactory(decision=decide(agent, NOW - DAY), feedback_until=NOW - 2 * HOUR)
         assert self.waiting(agent) == 1
 
-    def test_a_reckoning_reads_it_all_and_a_new_spec_wants_it_again(self, agent: Any, by: Any) -> None:
+    def test_a_calculation_reads_it_all_and_a_new_spec_wants_it_again(self, agent: Any, by: Any) -> None:
         moment = timezone.now()
         FeedbackFactory(decision=DecisionFactory(agent=agent), recorded_at=moment)
-        assert count_ledger(agent.workspace).unreckoned == Count(1)
-        assert reckon_rewards(current_reward_spec(agent)) == 1
-        assert count_ledger(agent.workspace).unreckoned == Count(0)
+        assert count_ledger(agent.workspace).unread == Count(1)
+        assert calculate_rewards(current_reward_spec(agent)) == 1
+        assert count_ledger(agent.workspace).unread == Count(0)
         create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", 2.0)])
-        assert count_ledger(agent.workspace).unreckoned == Count(1)
+        assert count_ledger(agent.workspace).unread == Count(1)
 
-    def test_feedback_that_gives_no_reward_does_not_wait_after_a_reckoning_of_all(self, agent: Any) -> None:
+    def test_feedback_that_gives_no_reward_does_not_wait_after_a_calculation_of_all(self, agent: Any) -> None:
         say(decide(agent, NOW - DAY), NOW - 3 * HOUR, metric="clicks", value=3)
         assert self.waiting(agent) == 1
         ended = {"state": "succeeded", "started_at": NOW - 2 * HOUR, "finished_at": NOW - 2 * HOUR}
-        JobFactory(workspace=None, kind="decisions.reckon_rewards", payload={"agent_id": "other"}, **ended)
+        JobFactory(workspace=None, kind="decisions.calculate_rewards", payload={"agent_id": "other"}, **ended)
         assert self.waiting(agent) == 1  # that one read another agent only
-        JobFactory(workspace=None, kind="decisions.reckon_rewards", **ended)
+        JobFactory(workspace=None, kind="decisions.calculate_rewards", **ended)
         assert self.waiting(agent) == 0
 
     def test_the_look_is_bounded_and_says_so(self, agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert str(Count.up_to(5, 6)) == "5+" and str(Count.up_to(5, 5)) == "5"
         monkeypatch.setattr(counts, "LOOK", 2)
-        monkeypatch.setattr(counts, "_UNRECKONED", counts._UNRECKONED.replace("LIMIT 2000", "LIMIT 2"))
+        monkeypatch.setattr(counts, "_UNREAD", counts._UNREAD.replace("LIMIT 2000", "LIMIT 2"))
         for _ in range(3):
             say(decide(agent, NOW - DAY), NOW - HOUR)
-        assert count_ledger(agent.workspace, NOW).unreckoned == Count(2, more=True)
+        assert count_ledger(agent.workspace, NOW).unread == Count(2, more=True)
 
 
 def test_rewards_wait_for_the_agent_s_next_dataset(agent: Any) -> None:
@@ -332,7 +332,7 @@ class TestStuck:
 
     def test_a_shared_job_s_error_is_not_shown_to_a_workspace(self, workspace: Any) -> None:
         ended = {"state": "dead", "finished_at": NOW - HOUR, "error": "row of elsewhere: secret"}
-        JobFactory(workspace=None, kind="decisions.reckon_rewards", id=uuid7_at(NOW - HOUR), **ended)
+        JobFactory(workspace=None, kind="decisions.calculate_rewards", id=uuid7_at(NOW - HOUR), **ended)
         [item] = read_home(workspace, NOW).stuck
         assert item.station == "reward" and "secret" not in item.why + item.what
 

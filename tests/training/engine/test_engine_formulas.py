@@ -1,4 +1,4 @@
-"""The formulas against numbers reckoned by hand, and the refusals around them."""
+"""The formulas against numbers calculated by hand, and the refusals around them."""
 
 from __future__ import annotations
 
