@@ -1,4 +1,4 @@
-/* Loaded by every page: what htmx does is seen (a line at the top), and what fails is said (a toast). */
+/* Loaded by every page: what htmx does is seen (a line at the top), what fails is said (a toast), and a form is sent once. */
 "use strict";
 
 (() => {
@@ -53,6 +53,18 @@
     else if (status === 400 || status === 422) notify("Not done: the server did not accept it. Open the page again.");
     else notify(`Not done: the server answered ${status}.`);
   });
+
+  // A second press while the first is under way would do the same again. What htmx or a script sends is theirs.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (event.defaultPrevented || form.getAttribute("method") !== "post") return;
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = "yes";
+  });
+  window.addEventListener("pageshow", () => {  // also by the way back, with the page as it was left
+    for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+  });
+
   let away = false;
   document.addEventListener("htmx:sendError", () => {
     if (!away) notify("The server does not answer. Trying again.");
