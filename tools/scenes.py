@@ -11,6 +11,8 @@ from typing import Any
 
 from django.utils import timezone
 
+from decisions.models import Decision
+from models_registry.models import Exposure
 from tools import factories
 from tools.factories import uuid7_at
 from tools.rehearsals import make_rehearsal
@@ -157,14 +159,17 @@ def _experiment(by: Any, trained: Any) -> Any:
     type(experiment).objects.filter(id=experiment.id).update(started_at=began)
     type(phase).objects.filter(id=phase.id).update(started_at=began)
     rng, matured, chances = random.Random(3), [], {"control": 0.55, "treatment": 0.66}
+    exposures = []
     for number in range(160):
         arm = "treatment" if rng.random() < 0.5 else "control"
         met = began + dt.timedelta(minutes=number)
-        exposure = factories.ExposureFactory(phase=phase, version=trained, arm=arm, exposed_at=met)
+        exposure = factories.ExposureFactory.build(phase=phase, version=trained, arm=arm, exposed_at=met)
+        exposures.append(exposure)
         right = rng.random() < chances[arm]
         log_l = tuple(math.log(chance if right else 1 - chance) for chance in chances.values())
         measures = {"error_rate": 0.0, "latency": float(rng.random() < 0.02), "missing_feedback": 0.0}
         matured.append(MaturedUnit(exposure, 0.75 if right else 0.375, met + dt.timedelta(minutes=5), measures, log_l))
+    Exposure.objects.bulk_create(exposures)
     requests = RequestCounts(control=312, failed_control=1, treatment=298, failed_treatment=2)
     consume_observations(experiment=experiment, matured=matured, requests=requests)
     experiment.refresh_from_db()
@@ -174,6 +179,7 @@ def _experiment(by: Any, trained: Any) -> Any:
 def _decisions(agent: Any, base: Any, experiment: Any) -> list[Any]:
     rng, now = random.Random(11), timezone.now()
     exposures = list(experiment.exposures.all()[:30])
+    version = agent.versions.get()
     made = []
     for number in range(30):
         weights = [rng.random() ** 3 for _ in TOPICS]
@@ -181,9 +187,10 @@ def _decisions(agent: Any, base: Any, experiment: Any) -> list[Any]:
         action = max(range(len(TOPICS)), key=shares.__getitem__)
         moment = now - dt.timedelta(minutes=number)
         made.append(
-            factories.DecisionFactory(
+            factories.DecisionFactory.build(
                 id=uuid7_at(moment),
                 agent=agent,
+                agent_version=version,
                 state={"text": PASSAGES[number % len(PASSAGES)]},
                 options=TOPICS,
                 action=TOPICS[action],
@@ -199,6 +206,7 @@ def _decisions(agent: Any, base: Any, experiment: Any) -> list[Any]:
                 observed_at=moment,
             )
         )
+    Decision.objects.bulk_create(made)
     for number, decision in enumerate(made[3:12]):
         verdict = "confirmed" if number % 3 else "corrected"
         factories.FeedbackFactory(decision=decision, value=verdict, source="human")

@@ -1,17 +1,18 @@
 """What every page is held to: WCAG 2.2 AA by axe-core, a width without overflow, and a keyboard that reaches every
 control, shows where it is, and keeps its place when a part of the page is refreshed.
 
-`look_at(tab, name)` looks at the page as it stands, wide and narrow, light and dark; `axe_findings(tab)` and
+`look_at(tab, name)` looks at the page as it stands, wide and light, then narrow and dark; `axe_findings(tab)` and
 `keyboard_findings(tab)` at one look. They return lines that a person can read; an empty list is a pass. With
-RECKONER_SCREENSHOTS=1 each look is also photographed, into var/screenshots.
+RECKONER_SCREENSHOTS=1 every page is looked at in all four ways, and each is photographed, into var/screenshots.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from playwright.sync_api import expect
 
@@ -21,14 +22,29 @@ TAGS = {
     "type": "tag",
     "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
 }
-CONTRAST = {"type": "rule", "values": ["color-contrast"]}
-"""All that another theme can change."""
-LOOKS = (
-    ("wide", 1280, "light", TAGS),
-    ("dark", 1280, "dark", CONTRAST),
-    ("narrow-dark", 360, "dark", CONTRAST),
-    ("narrow", 360, "light", TAGS),
-)
+CHANGED = {
+    "type": "rule",
+    "values": ["color-contrast", "link-in-text-block", "target-size", "scrollable-region-focusable", "aria-hidden-focus"],
+}
+"""All that another theme or another width can change of the same elements."""
+
+
+@dataclass(frozen=True)
+class Look:
+    name: str
+    width: int
+    colours: Literal["light", "dark"]
+    rules: dict[str, Any]
+
+
+LOOKS = (Look("wide", 1280, "light", TAGS), Look("narrow-dark", 360, "dark", CHANGED))
+OTHER_LOOKS = (Look("dark", 1280, "dark", CHANGED), Look("narrow", 360, "light", CHANGED))
+"""Of the page that shows every component, and where pictures are taken."""
+SHORTEN = """() => {
+  const keep = (list, most) => [...list.children].slice(most).forEach((one) => one.remove());
+  document.querySelectorAll("ol.rows").forEach((list) => keep(list, 6));  // every kind of row is among them
+  document.querySelectorAll("ol.options").forEach((list) => keep(list, 24));  // still more than its box is high
+}"""
 GRAVE = {"serious", "critical"}
 NODES = 3
 """Of a rule that fails; more of them say nothing new."""
@@ -114,26 +130,35 @@ def keyboard_findings(tab: Any) -> list[str]:
     )
 
 
-def look_at(tab: Any, name: str, *, by_keyboard: bool = True, script: str = "") -> list[str]:
-    """What is wrong with the page as it stands, at every look; it is left wide and light.
+def look_at(tab: Any, name: str, *, by_keyboard: bool = True, every_look: bool = False, script: str = "") -> list[str]:
+    """What is wrong with the page as it stands, at its looks; it is left wide and light, its long lists shortened.
 
     `script` is a page's own check: its function returns lines of what is wrong.
     """
+    pictures = bool(os.environ.get("RECKONER_SCREENSHOTS"))
+    looks = LOOKS + OTHER_LOOKS if every_look or pictures else LOOKS
     lines = []
-    for look, width, colours, rules in LOOKS:
-        tab.set_viewport_size({"width": width, "height": 800})
-        tab.emulate_media(color_scheme=colours, reduced_motion="reduce")
-        tab.evaluate(PAINTED)
-        for box in tab.locator("[data-chart]").all():
-            expect(box).to_have_attribute("data-drawn", "")
-        if os.environ.get("RECKONER_SCREENSHOTS"):
+    for look in looks:
+        _show(tab, look)
+        if pictures:
             SHOTS.mkdir(parents=True, exist_ok=True)
-            tab.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
-        found = axe_findings(tab, rules) + (tab.evaluate(script) if script else [])
-        if look == "wide" and by_keyboard:
-            found += keyboard_findings(tab)
+            tab.screenshot(path=SHOTS / f"{name}-{look.name}.png", full_page=True)
+        found = tab.evaluate(script) if script else []
         if (over := tab.evaluate(OVERFLOW)) > 0:
             found.append(f"{over} px wider than the window")
-        lines += [f"{name}, {look}: {line}" for line in found]
-    tab.set_viewport_size({"width": 1280, "height": 800})
+        lines += [f"{name}, {look.name}: {line}" for line in found]
+    tab.evaluate(SHORTEN)
+    for look in reversed(looks):
+        if look is not looks[-1]:
+            _show(tab, look)
+        lines += [f"{name}, {look.name}: {line}" for line in axe_findings(tab, look.rules)]
+    if by_keyboard:
+        lines += [f"{name}: {line}" for line in keyboard_findings(tab)]
     return lines
+
+
+def _show(tab: Any, look: Look) -> None:
+    tab.set_viewport_size({"width": look.width, "height": 800})
+    tab.emulate_media(color_scheme=look.colours, reduced_motion="reduce")
+    tab.evaluate(PAINTED)
+    expect(tab.locator("[data-chart]:not([data-drawn])")).to_have_count(0)

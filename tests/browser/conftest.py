@@ -73,6 +73,7 @@ def open_tab(browser: Any, live_server: Any, complaints: list[str]) -> Iterator[
             base_url=live_server.url,
             viewport={"width": width, "height": 800},
             color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",  # what moves costs a frame sixty times a second
             storage_state=storage,
         )
         context.set_default_timeout(PATIENCE)

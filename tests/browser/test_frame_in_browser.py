@@ -76,7 +76,7 @@ class TestPalette:
 
 
 def test_a_narrow_window_has_its_menu_behind_a_button(open_tab: Any, viewer: Any, overview: str, log_in: Any) -> None:
-    tab = log_in(open_tab(width=360), viewer)
+    tab = log_in(open_tab(width=360, dark=True), viewer)
     tab.goto(overview)
     decisions = tab.get_by_role("link", name="Decisions", exact=True)
     expect(decisions).to_be_hidden()
@@ -110,7 +110,7 @@ def test_the_menu_of_a_narrow_window_opens_without_scripts(
 class TestComponents:
     def test_they_fit_and_are_accessible_at_every_look(self, tab: Any, viewer: Any, log_in: Any) -> None:
         log_in(tab, viewer).goto(reverse("components"))
-        assert look_at(tab, "components") == []
+        assert look_at(tab, "components", every_look=True) == []
 
     def test_code_is_copied_in_the_language_that_was_chosen(self, tab: Any, viewer: Any, log_in: Any) -> None:
         tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
