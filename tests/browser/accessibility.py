@@ -24,7 +24,13 @@ TAGS = {
 }
 CHANGED = {
     "type": "rule",
-    "values": ["color-contrast", "link-in-text-block", "target-size", "scrollable-region-focusable", "aria-hidden-focus"],
+    "values": [
+        "color-contrast",
+        "link-in-text-block",
+        "target-size",
+        "scrollable-region-focusable",
+        "aria-hidden-focus",
+    ],
 }
 """All that another theme or another width can change of the same elements."""
 
@@ -52,8 +58,8 @@ MOST_TABS = 400
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
-RUN = """async (runOnly) => {
-  const found = await axe.run(document, {
+RUN = """async ([runOnly, part]) => {
+  const found = await axe.run(part, {
     runOnly,
     // "region" costs a quarter of the time and is never graver than moderate, so it would not be reported.
     rules: runOnly.type === "tag" ? { "target-size": { enabled: true }, region: { enabled: false } } : {},
@@ -103,14 +109,15 @@ def _axe() -> str:
     return AXE.read_text(encoding="utf-8")
 
 
-def axe_findings(tab: Any, run_only: dict[str, Any] = TAGS) -> list[str]:
-    """Serious and critical findings on the page as it stands, one line a rule: what is wrong, how often, where."""
+def axe_findings(tab: Any, run_only: dict[str, Any] = TAGS, *, part: str = "html") -> list[str]:
+    """Serious and critical findings on the page as it stands, or on a part of it by its selector, one line a rule:
+    what is wrong, how often, where."""
     if not tab.evaluate("() => 'axe' in window"):
         tab.evaluate(_axe())
     return [
         f"{rule['impact']} {rule['id']} ({len(rule['nodes'])} times): {rule['help']}"
         + "".join(f"\n    {node['target']} | {node['why']}" for node in rule["nodes"][:NODES])
-        for rule in tab.evaluate(RUN, run_only)
+        for rule in tab.evaluate(RUN, [run_only, part])
         if rule["impact"] in GRAVE
     ]
 
@@ -118,7 +125,6 @@ def axe_findings(tab: Any, run_only: dict[str, Any] = TAGS) -> list[str]:
 def keyboard_findings(tab: Any) -> list[str]:
     """Tabs once through the page: controls that were not reached, such that do not show the focus, and such without
     an id in a part that refreshes itself, by which htmx gives the focus back."""
-    tab.emulate_media(reduced_motion="reduce")  # a focus that fades in shows itself late
     controls, refreshed = tab.evaluate(CONTROLS)
     for _ in range(min(MOST_TABS, len(controls) + 1)):
         tab.keyboard.press("Tab")
@@ -159,6 +165,6 @@ def look_at(tab: Any, name: str, *, by_keyboard: bool = True, every_look: bool =
 
 def _show(tab: Any, look: Look) -> None:
     tab.set_viewport_size({"width": look.width, "height": 800})
-    tab.emulate_media(color_scheme=look.colours, reduced_motion="reduce")
+    tab.emulate_media(color_scheme=look.colours)
     tab.evaluate(PAINTED)
     expect(tab.locator("[data-chart]:not([data-drawn])")).to_have_count(0)

@@ -68,13 +68,12 @@ def open_tab(browser: Any, live_server: Any, complaints: list[str]) -> Iterator[
         tab.on("response", lambda got: got.status >= 400 and complaints.append(f"{got.status} {got.url}"))
         return tab
 
-    def make(*, width: int = 1280, dark: bool = False, storage: Any = None) -> Any:
+    def make(*, width: int = 1280, dark: bool = False) -> Any:
         context = browser.new_context(
             base_url=live_server.url,
             viewport={"width": width, "height": 800},
             color_scheme="dark" if dark else "light",
-            reduced_motion="reduce",  # what moves costs a frame sixty times a second
-            storage_state=storage,
+            reduced_motion="reduce",  # motion costs sixty frames a second; a focus that fades in shows itself late
         )
         context.set_default_timeout(PATIENCE)
         contexts.append(context)

@@ -104,22 +104,42 @@ def predict(run: TrainingRun, store: Path) -> None:
     (attempt / "result.json").write_text(json.dumps(result))
 
 
-def test_new_points_are_asked_for_alone_and_an_attempt_is_marked(
-    tab: Any, viewer: Any, scene: Any, log_in: Any
-) -> None:
+def drawn_pixels(tab: Any) -> int:
+    """How many pixels of the page's first canvas are not empty."""
+    return tab.evaluate(
+        """() => {
+          const canvas = document.querySelector("canvas");
+          const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+          let count = 0;
+          for (let i = 3; i < data.length; i += 4) if (data[i]) count += 1;
+          return count;
+        }"""
+    )
+
+
+def test_a_runs_chart_draws_grows_by_new_points_alone_and_ends(tab: Any, viewer: Any, scene: Any, log_in: Any) -> None:
     run = scene.running
     asked: list[str] = []
     tab.on("request", lambda request: asked.append(request.url) if "/curves?" in request.url else None)
+    tab.clock.install()
     log_in(tab, viewer).goto(at("run", run))
     loss = tab.get_by_role("img", name="loss over steps")
     expect(loss).to_have_attribute("aria-label", "loss over steps, last 1.05 at step 59")
+    expect(tab.get_by_role("img", name="learning_rate over steps, last 0.00176 at step 59")).to_be_visible()
+    expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
+    assert drawn_pixels(tab) > 500
     last = RunMetric.objects.filter(run=run).latest("id").id
     factories.RunMetricFactory(run=run, attempt=2, step=41, name="loss", value=0.9)
     factories.RunMetricFactory(run=run, attempt=2, step=70, name="loss", value=0.25)
+    tab.clock.fast_forward(2_000)
     expect(loss).to_have_attribute("aria-label", "loss over steps, last 0.25 at step 70")
     assert asked[0].endswith("?after=0") and any(url.endswith(f"?after={last}") for url in asked)
     tab.get_by_text("Numbers").first.click()
     expect(tab.get_by_role("row", name="41 0.9", exact=True)).to_be_visible()  # the newest attempt's value
+    TrainingRun.objects.filter(id=run.id).update(state="cancelled", finished_at=timezone.now())
+    tab.clock.fast_forward(2_000)
+    expect(tab.locator("#run-status .badge").first).to_have_text("cancelled")
+    expect(tab.locator("#run-status[hx-trigger]")).to_have_count(0)
 
 
 def test_smoothing_and_the_log_axis_are_kept_over_a_reload(tab: Any, viewer: Any, scene: Any, log_in: Any) -> None:
@@ -136,30 +156,10 @@ def test_smoothing_and_the_log_axis_are_kept_over_a_reload(tab: Any, viewer: Any
     expect(tab.locator(".chart-keys").first).not_to_contain_text("smoothed")
 
 
-def test_the_list_follows_a_run_to_its_end_and_keeps_what_is_chosen(
+def test_the_list_is_walked_by_keys_and_follows_a_run_to_its_end_keeping_what_is_chosen(
     tab: Any, viewer: Any, scene: Any, workspace: Any, earlier: Any, log_in: Any
 ) -> None:
     run = scene.running
-    log_in(tab, viewer).goto(page("runs", workspace))
-    row = tab.locator(f"#run-{run.id}")
-    row.get_by_role("checkbox").check()
-    TrainingRun.objects.filter(id=run.id).update(progress=0.81)
-    expect(row.get_by_role("progressbar")).to_have_attribute("value", "0.8100")
-    TrainingRun.objects.filter(id=run.id).update(state="failed", error="lost", finished_at=timezone.now())
-    expect(row.locator(".status")).to_have_text("failed")
-    expect(row).not_to_have_attribute("hx-trigger", "every 2s")
-    expect(row.get_by_role("checkbox")).to_be_checked()
-    tab.locator(f"#run-{earlier.id}").get_by_role("checkbox").check()
-    tab.get_by_role("button", name="Compare the chosen").click()
-    expect(tab.get_by_role("heading", name="Compare runs")).to_be_visible()
-    assert tab.url.count("compare=") == 2
-    expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
-    expect(tab.get_by_role("row", name="optimiser.epochs 2 –")).to_be_visible()
-
-
-def test_the_list_is_walked_chosen_and_compared_by_keys(
-    tab: Any, viewer: Any, scene: Any, workspace: Any, earlier: Any, log_in: Any
-) -> None:
     newest = list(TrainingRun.objects.order_by("-id"))
     log_in(tab, viewer).goto(page("runs", workspace))
     for key in ("j", "j", "k", "j", "x", "j", "x"):
@@ -169,6 +169,24 @@ def test_the_list_is_walked_chosen_and_compared_by_keys(
     tab.keyboard.press("c")
     tab.wait_for_url("**compare=*")
     assert [f"compare={newest[at].id}" in tab.url for at in range(4)] == [False, True, True, False]
+    tab.clock.install()
+    tab.goto(page("runs", workspace))
+    row = tab.locator(f"#run-{run.id}")
+    row.get_by_role("checkbox").check()
+    TrainingRun.objects.filter(id=run.id).update(progress=0.81)
+    tab.clock.fast_forward(2_000)
+    expect(row.get_by_role("progressbar")).to_have_attribute("value", "0.8100")
+    TrainingRun.objects.filter(id=run.id).update(state="failed", error="lost", finished_at=timezone.now())
+    tab.clock.fast_forward(2_000)
+    expect(row.locator(".status")).to_have_text("failed")
+    expect(row).not_to_have_attribute("hx-trigger", "every 2s")
+    expect(row.get_by_role("checkbox")).to_be_checked()
+    tab.locator(f"#run-{earlier.id}").get_by_role("checkbox").check()
+    tab.get_by_role("button", name="Compare the chosen").click()
+    expect(tab.get_by_role("heading", name="Compare runs")).to_be_visible()
+    assert tab.url.count("compare=") == 2
+    expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
+    expect(tab.get_by_role("row", name="optimiser.epochs 2 –")).to_be_visible()
 
 
 def test_an_admin_runs_one_again_with_changes_and_reads_the_fault_beside_its_field(
@@ -191,6 +209,10 @@ def test_an_admin_runs_one_again_with_changes_and_reads_the_fault_beside_its_fie
 def test_a_version_that_passed_is_tried_from_its_page(open_tab: Any, admin: Any, scene: Any, log_in: Any) -> None:
     tab = log_in(open_tab(), admin)
     tab.goto(at("experiment", scene.experiment))
+    expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
+    assert drawn_pixels(tab) > 500
+    expect(tab.locator(".chart-keys").first).to_contain_text("promote at")
+    expect(tab.get_by_role("img", name=f"the difference is {scene.experiment.estimate:.3g}")).to_be_visible()
     tab.get_by_role("link", name="Stop…").click()
     tab.get_by_role("button", name="Stop the experiment").click()
     expect(tab.get_by_role("heading", name="Stopped without a winner.")).to_be_visible()
