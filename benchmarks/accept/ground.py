@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,12 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.accept.shown import shown_rows
 from tools.instance import ROOT
 from tools.report import Report, log
 
 BEFORE = "2304afd"
 """The commit that the sheets and the lines of code are compared with."""
-COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
 GATEWAY = "tests/decisions/gateway/test_gateway.py"
 LEDGER = "tests/decisions/ingest/test_ledger_ingest.py"
 EXPERIMENTS = "tests/models_registry/test_experiments.py"
@@ -120,18 +119,8 @@ def last_json(text: str) -> dict[str, Any]:
     return found
 
 
-def count_tests(text: str) -> dict[str, int]:
-    return {word: int(number) for number, word in COUNTED.findall((text.splitlines() or [""])[-1])}
-
-
 def faults(report: Report, quick: bool) -> None:
-    """A row per fault. Tests that were skipped show nothing."""
-    for what, tests in FAULTS.items():
-        code, text, _ = run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests])
-        counts = count_tests(text)
-        told = ", ".join(f"{number} {word}" for word, number in counts.items()) or f"exit {code}"
-        passed = code == 0 and counts.get("passed", 0) > 0 and "skipped" not in counts
-        report.add(what, bound="all pass, none skipped", figure=told, passed=passed)
+    shown_rows(report, FAULTS)
 
 
 def of_program(report: Report, module: str, *arguments: str) -> None:

@@ -10,8 +10,6 @@ of this machine and want it for themselves.
 from __future__ import annotations
 
 import argparse
-import re
-import subprocess
 import sys
 from collections.abc import Callable
 
@@ -19,7 +17,8 @@ from benchmarks.accept.ledger_browse import browse_rows
 from benchmarks.accept.ledger_docs import docs_rows
 from benchmarks.accept.ledger_ingest import generated_rows, kill_rows, speed_rows
 from benchmarks.accept.ledger_openapi import openapi_rows
-from tools.instance import ROOT, Instance
+from benchmarks.accept.shown import shown_rows
+from tools.instance import Instance
 from tools.killing import run_on_instance
 from tools.report import Report, log
 
@@ -42,7 +41,6 @@ SHOWN = {
         "tests/training/test_erasure.py",
     ],
 }
-COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
 
 
 def documents(report: Report, quick: bool) -> None:
@@ -51,16 +49,7 @@ def documents(report: Report, quick: bool) -> None:
 
 
 def shown(report: Report, quick: bool) -> None:
-    """Tests that were skipped show nothing: then the row says so and does not pass."""
-    for what, files in SHOWN.items():
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        counts = {word: int(number) for number, word in COUNTED.findall((ran.stdout.splitlines() or [""])[-1])}
-        told = ", ".join(f"{number} {word}" for word, number in counts.items()) or f"exit {ran.returncode}"
-        passed = ran.returncode == 0 and counts.get("passed", 0) > 0 and "skipped" not in counts
-        report.add(what, bound="all pass, none skipped", figure=told, passed=passed)
-        if not passed:
-            log(ran.stdout[-3000:])
+    shown_rows(report, SHOWN)
 
 
 def kills(report: Report, quick: bool) -> None:
