@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from models_registry.statistics.e_process import CAP, SHARP_CAP, compute_posteriors, rescale, run_e_process
-from models_registry.statistics.guardrails import run_guardrail
+from models_registry.statistics.e_process import compute_posteriors, rescale
 from models_registry.statistics.promotion import Bounds
+from training.rehearsal.outlook import promoted_after
 
 Floats = NDArray[np.float64]
 
@@ -105,32 +105,16 @@ def _run(world: World, case: Case, rng: np.random.Generator) -> float:
     rewarded = answered.any(1)
     rewards = np.where(answered, np.where(confirmed, CONFIRMED, CORRECTED), 0.0)
     outcomes = (rewards.sum(1) / np.maximum(answered.sum(1), 1))[rewarded]
-    if rewarded.any():
-        posteriors = compute_posteriors(arms[rewarded], case.share, log_l[0][rewarded], log_l[1][rewarded])
-        process = run_e_process(
-            arms[rewarded],
-            case.share,
-            rescale(outcomes, LOW, HIGH) if case.sharp else outcomes,
-            posteriors=posteriors if case.sharp else None,
-            cap=SHARP_CAP if case.sharp else CAP,
-        )
-    # What the rule knows after each unit: the last rewarded one's evidence.
-    at = rewarded.cumsum() - 1
-    known = at >= 0
-    better = np.where(known, process.log_e_plus[at], 0.0)
-    worse = np.where(known, process.log_e_minus[at], 0.0)
-    treated = (arms * rewarded).cumsum()
-    enough = np.minimum(treated, rewarded.cumsum() - treated) >= case.bounds.min_units_per_arm
-    ready = (better >= math.log(case.bounds.promote_e)) & enough
-    harmed = worse >= math.log(case.bounds.rollback_e)
-    if case.margins is not None:
-        silent = (~rewarded).astype(float)
-        for measures, margin in zip((np.zeros(case.units), np.zeros(case.units), silent), case.margins, strict=True):
-            guardrail = run_guardrail(arms, case.share, measures, margin=margin)
-            ready &= guardrail.log_e_non_inferior >= math.log(case.bounds.guardrail_e)
-            harmed |= guardrail.log_e_harm >= math.log(case.bounds.rollback_e * len(case.margins))
-    win, harm = (float(reached.argmax() + 1) if reached.any() else math.inf for reached in (ready, harmed))
-    return win if win < harm else math.inf
+    posteriors = compute_posteriors(arms[rewarded], case.share, log_l[0][rewarded], log_l[1][rewarded])
+    return promoted_after(
+        arms,
+        case.share,
+        rewarded,
+        rescale(outcomes, LOW, HIGH) if case.sharp else outcomes,
+        posteriors=posteriors if case.sharp else None,
+        margins=case.margins,
+        bounds=case.bounds,
+    )
 
 
 BARE = {"margins": None, "bounds": Bounds(min_units_per_arm=1, min_seconds=0.0), "unanswered": 0.0}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models_registry.statistics.e_process import SHARP_CAP, compute_posteriors, run_e_process
+from models_registry.statistics.e_process import CAP, SHARP_CAP, compute_posteriors, run_e_process
 from models_registry.statistics.guardrails import run_guardrail
 from models_registry.statistics.promotion import Bounds
 
@@ -120,39 +120,63 @@ def needed_units(
     rng = np.random.default_rng(seed)
     # Most experiments end early: long ones are only simulated where short ones did not decide.
     for units in sorted({min(SHORT_UNITS, most), most}):
-        ends = np.array([_promoted_after(trial, units, rng, margins, bounds) for _ in range(SIMULATIONS)])
+        ends = np.array([_simulate(trial, units, rng, margins, bounds) for _ in range(SIMULATIONS)])
         if np.isfinite(np.median(ends)):
             return int(np.median(ends))
     return None
 
 
-def _promoted_after(
+def _simulate(
     trial: Trial, units: int, rng: np.random.Generator, margins: tuple[float, float, float], bounds: Bounds
 ) -> float:
-    """The unit at which one experiment promotes; inf where it rolls back before, or does not get there."""
+    """`promoted_after` of one experiment's units, drawn at random."""
     arms = (rng.random(units) < 0.5).astype(int)
     rows = rng.integers(len(trial.right), size=units)
     actions = np.where(arms == 1, _draw(trial.treatment, rows, rng), _draw(trial.control, rows, rng))
     said_right = (actions == trial.right[rows]) ^ (rng.random(units) < trial.noise)
     silent = rng.random(units) < trial.missing
-    told = np.flatnonzero(~silent)
     with np.errstate(divide="ignore"):
-        log_l = [np.log(policy[rows, actions])[told] for policy in (trial.control, trial.treatment)]
-    process = run_e_process(
-        arms[told],
-        0.5,
-        np.where(said_right, trial.outcomes[1], trial.outcomes[0])[told],
-        posteriors=compute_posteriors(arms[told], 0.5, *log_l),
-        cap=SHARP_CAP,
-    )
-    enough = np.minimum(process.treated, np.arange(1, len(told) + 1) - process.treated) >= bounds.min_units_per_arm
-    ready, harmed = np.zeros(units, dtype=bool), np.zeros(units, dtype=bool)
-    ready[told] = enough & (process.log_e_plus >= np.log(bounds.promote_e))
-    harmed[told] = process.log_e_minus >= np.log(bounds.rollback_e)
-    for measures, margin in zip((np.zeros(units), np.zeros(units), silent), margins, strict=True):
-        guardrail = run_guardrail(arms, 0.5, measures, margin=margin)
-        ready &= guardrail.log_e_non_inferior >= np.log(bounds.guardrail_e)
-        harmed |= guardrail.log_e_harm >= np.log(bounds.rollback_e * len(margins))
+        log_l = [np.log(policy[rows, actions])[~silent] for policy in (trial.control, trial.treatment)]
+    outcomes = np.where(said_right, trial.outcomes[1], trial.outcomes[0])[~silent]
+    posteriors = compute_posteriors(arms[~silent], 0.5, *log_l)
+    return promoted_after(arms, 0.5, ~silent, outcomes, posteriors=posteriors, margins=margins, bounds=bounds)
+
+
+def promoted_after(
+    arms: NDArray[np.int64],
+    share: float,
+    rewarded: NDArray[np.bool_],
+    outcomes: Floats,
+    *,
+    posteriors: Floats | None,
+    margins: tuple[float, float, float] | None,
+    bounds: Bounds,
+) -> float:
+    """The unit, from 1, at which an experiment promotes; inf where it rolls back before, or does not get there.
+
+    Its own rule, but for its age, after every unit.
+    arms, rewarded: (n,), 1 for the treatment, which a unit gets with probability `share`; whether it has an outcome.
+    outcomes: (m,) in [0, 1], of those that have one. posteriors: as `run_e_process` takes them; None is the plain
+    contrast. margins: of the guardrails on errors, latency and missing feedback, of which the first two never happen;
+    None is without guardrails.
+    """
+    if not rewarded.any():
+        return np.inf
+    cap = CAP if posteriors is None else SHARP_CAP
+    process = run_e_process(arms[rewarded], share, outcomes, posteriors=posteriors, cap=cap)
+    # What the rule knows after each unit: the last rewarded one's evidence, and none before the first.
+    known = rewarded.cumsum()
+    better, worse = (np.concatenate([[0.0], found])[known] for found in (process.log_e_plus, process.log_e_minus))
+    treated = (arms * rewarded).cumsum()
+    enough = np.minimum(treated, known - treated) >= bounds.min_units_per_arm
+    ready = (better >= np.log(bounds.promote_e)) & enough
+    harmed = worse >= np.log(bounds.rollback_e)
+    if margins is not None:
+        never = np.zeros(len(arms))
+        for measures, margin in zip((never, never, (~rewarded).astype(float)), margins, strict=True):
+            guardrail = run_guardrail(arms, share, measures, margin=margin)
+            ready &= guardrail.log_e_non_inferior >= np.log(bounds.guardrail_e)
+            harmed |= guardrail.log_e_harm >= np.log(bounds.rollback_e * len(margins))
     first, harm = (float(reached.argmax()) if reached.any() else np.inf for reached in (ready, harmed))
     return first + 1 if first < harm else np.inf
 
