@@ -1,10 +1,12 @@
-"""Engine and model server processes that start by fork, from one process that has imported torch and transformers.
+"""Processes that start by fork: engines and model servers, from one that has imported torch and transformers, and
+Django's commands, from one that has set Django up.
 
-The imports take some five seconds of processor time, and the tests start dozens of these processes. The line
-`warm.py FOLDER MODULE ARGUMENT…` stands for `python -m MODULE ARGUMENT…`, with its streams, environment, working
-directory, signals and exit code; whoever kills it ends the process behind it. What stops a process (SIGSTOP) does not
-reach that one: such a test starts Python itself. The first that is started starts the process to fork from, which ends
-when FOLDER, the session's, is gone, or when nobody has asked for long.
+The imports take some five seconds of processor time, the setting up one, and the tests start dozens of these processes.
+The line `warm.py FOLDER MODULE ARGUMENT…` stands for `python -m MODULE ARGUMENT…`, or for `python MODULE ARGUMENT…` of
+a file, with its streams, environment, working directory, signals and exit code; whoever kills it ends the process
+behind it. What stops a process (SIGSTOP) does not reach that one: such a test starts Python itself. The first that is
+started starts the process to fork from, which ends when FOLDER is gone, or when nobody has asked for long. FOLDER is
+the session's; commands (`MANAGE`) want one of their own for each environment: Django reads its settings but once.
 """
 
 import contextlib
@@ -20,6 +22,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+MANAGE = "manage"
 IMPORTED = ("training.engine.attempt", "training.engine.run", "training.engine.server")
 LOOK_SECONDS = 1.0
 IDLE_SECONDS = 900.0
@@ -28,7 +31,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 def stand_in(folder: Path, module: str) -> tuple[str, ...]:
-    """The command line that stands for `python -m module`."""
+    """The command line that stands for `python -m module`, or for `python module` of a module that is a file."""
     return (sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(folder), module)
 
 
@@ -37,7 +40,7 @@ def stand_in(folder: Path, module: str) -> tuple[str, ...]:
 
 def call(folder: Path, module: str, arguments: list[str]) -> int:
     """Has it started, hands on signals, and ends as it ended."""
-    with _connect(folder) as server:
+    with _connect(folder, module) as server:
         asked = {"module": module, "arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
         body = json.dumps(asked).encode()
         socket.send_fds(server, [len(body).to_bytes(4)], [0, 1, 2])
@@ -52,13 +55,13 @@ def call(folder: Path, module: str, arguments: list[str]) -> int:
     return status
 
 
-def _connect(folder: Path) -> socket.socket:
+def _connect(folder: Path, module: str) -> socket.socket:
     path = folder / "warm.sock"
     with (folder / "warm.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             subprocess.Popen(
-                [sys.executable, str(Path(__file__).resolve()), str(folder)],
+                [sys.executable, str(Path(__file__).resolve()), "serve", str(folder), module],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"},
                 stdin=subprocess.DEVNULL,
@@ -89,12 +92,8 @@ def _read(connection: socket.socket, count: int) -> bytes:
 # The one to fork from
 
 
-def serve(folder: Path) -> None:
-    import importlib
-
-    for module in IMPORTED:
-        importlib.import_module(module)
-    del sys.modules["training.engine.server"]  # it is run, not imported
+def serve(folder: Path, module: str) -> None:
+    _set_django_up() if module == MANAGE else _import_engine()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that serve one caller
     listening = socket.socket(socket.AF_UNIX)
     unready = folder / "warm.unready"
@@ -115,6 +114,23 @@ def serve(folder: Path) -> None:
             os._exit(0)
         caller.close()
     (folder / "warm.sock").unlink(missing_ok=True)
+
+
+def _import_engine() -> None:
+    import importlib
+
+    for module in IMPORTED:
+        importlib.import_module(module)
+    del sys.modules["training.engine.server"]  # it is run, not imported
+
+
+def _set_django_up() -> None:
+    import django
+    from django.core.management import get_commands, load_command_class
+
+    django.setup()
+    for name in ("import_decisions", "create_key", "bootstrap"):  # and what they import
+        load_command_class(get_commands()[name], name)
 
 
 def _serve_one(caller: socket.socket) -> None:
@@ -150,7 +166,10 @@ def _become(asked: dict, streams: list[int]) -> None:
         os.environ.update(asked["environment"])
         os.chdir(asked["folder"])
         sys.argv = [asked["module"], *asked["arguments"]]
-        runpy.run_module(asked["module"], run_name="__main__", alter_sys=True)
+        if asked["module"].endswith(".py"):
+            runpy.run_path(asked["module"], run_name="__main__")
+        else:
+            runpy.run_module(asked["module"], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -164,7 +183,7 @@ def _become(asked: dict, streams: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
-        serve(Path(sys.argv[1]))
+    if sys.argv[1] == "serve":
+        serve(Path(sys.argv[2]), sys.argv[3])
     else:
         sys.exit(call(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))

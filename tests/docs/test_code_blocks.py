@@ -2,7 +2,8 @@
 
 `sh` runs in bash, `python` in one namespace a page, both in an empty folder that has the repository's `.venv` and
 `manage.py`; what a block exports, defines and writes is there for the next one. The instance is a live server, its
-database, and a model server. One thing is replaced: the address that `make run` usually prints.
+database, and a model server. Two things are replaced: the address that `make run` usually prints, and the start of
+`manage.py` and of the engine, which are forked from a process that has imported what they need (tests/warm.py).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,7 +29,9 @@ from django.db import DatabaseError, connection
 
 from project.demo.passages import TOPICS
 from tests.docs.blocks import PAGES, ROOT, Block, blocks
+from tests.warm import MANAGE, stand_in
 from tools.model_server import running_model_server
+from training import launcher
 from training.engine.data import Labelled, Logged
 from training.engine.spec import RunSpec
 
@@ -153,6 +157,21 @@ def test_most_that_could_run_does() -> None:
 
 
 @pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A script that stands for `.venv/bin/python`, for every page: Django is set up in the first one's environment."""
+    folder = tmp_path_factory.mktemp("commands")
+    manage = shlex.join(stand_in(folder, MANAGE))
+    yield f"""#!/bin/sh
+case "$1 $2" in
+"manage.py "*) shift; exec {manage} "$@" ;;
+"-m training.engine") shift 2; exec {shlex.join(launcher.ENGINE)} "$@" ;;
+esac
+exec {sys.executable} "$@"
+"""
+    shutil.rmtree(folder)  # the process to fork from ends
+
+
+@pytest.fixture(scope="module")
 def model_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     """Store and address of one model server for every page."""
     from django.conf import settings
@@ -176,6 +195,7 @@ def instance(
     from models_registry.backends.model_server import client
     from models_registry.services import NewVersion, register_version, store_artifact
 
+    settings.RUNS = model_server[0].with_name("runs")
     artifacts, settings.MODEL_SERVER_URL = model_server
     settings.ARTIFACTS = str(artifacts)
     client.cache_clear()
@@ -203,13 +223,15 @@ def instance(
 class Page:
     """Performs a page's blocks in order; every one sees what those before it left."""
 
-    def __init__(self, folder: Path, environment: dict[str, str], address: str) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str], address: str, python: str = "") -> None:
         self.folder = folder
         self.environment = environment
         self.address = address
         self.names: dict[str, Any] = {"__name__": "documentation"}
         self.printed = ""
-        (folder / ".venv").symlink_to(sys.prefix)
+        (folder / ".venv" / "bin").mkdir(parents=True)
+        (folder / ".venv" / "bin" / "python").write_text(python)
+        (folder / ".venv" / "bin" / "python").chmod(0o755)
         (folder / "manage.py").symlink_to(ROOT / "manage.py")
         self.exported = folder.with_suffix(".exported")
         self.exported.touch()
@@ -274,12 +296,12 @@ def shape(value: Any) -> Any:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("page", PERFORMED, ids=relative)
 def test_a_page_s_blocks_run_as_they_stand(
-    page: Path, instance: tuple[dict[str, str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, instance: tuple[dict[str, str], str], python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "copy"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    performer = Page(folder, *instance)
+    performer = Page(folder, *instance, python)
     if page in ON_AN_EMPTY_INSTANCE and page != README:
         for block in blocks(README):
             if block.not_run is None and block.language in RUN:

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -26,6 +25,7 @@ from models_registry import artifacts
 from models_registry.models import GateVerdict, ModelVersion
 from models_registry.services import get_champion
 from tests.engine_task import TINY, labelled
+from tests.warm import stand_in
 from tools.factories import OPTIONS, AgentVersionFactory, DecisionFactory, FeedbackFactory
 from training.datasets import import_labelled, snapshot_ledger
 from training.engine.spec import RunResult
@@ -143,7 +143,7 @@ def test_a_pretraining_run_ends_as_the_champion(agent, by, datasets, settings):
     assert run_job(run.job_id) is None
 
 
-def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, datasets):
+def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, datasets, tmp_path):
     """Logged decisions → snapshot → adapter → gate → merged weights that transformers loads by itself."""
     rows = labelled(150, 3)
     AgentVersionFactory(agent=agent)
@@ -186,8 +186,13 @@ def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, d
     assert (export.state, export.artifact.kind) == ("ready", "model")
     artifacts.verify_artifact(export.artifact.digest)
     assert export.artifact.digest != base_version.artifact.digest
+    program = tmp_path / "loads.py"
+    program.write_text(LOADS)
     loaded = subprocess.run(
-        [sys.executable, "-c", LOADS, str(artifacts.artifact_path(export.artifact.digest))],
+        [
+            *stand_in(Path(os.environ["RECKONER_VAR"]), str(program)),
+            str(artifacts.artifact_path(export.artifact.digest)),
+        ],
         capture_output=True,
         text=True,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
