@@ -82,13 +82,13 @@ MIDDLEWARE = [
     "project.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "project.middleware.PolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "project.middleware.ContentLengthMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "project.middleware.PagesNeedLogInMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -149,6 +149,8 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ] + [{"NAME": "workspaces.passwords.NotTheSamePassword"}]
 LOGIN_URL = "log-in"
+# Straight in the session: the default opens a signed cookie for every request, of programs too.
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "log-in"
 
@@ -231,6 +233,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["workspaces.permissions.HasScope"],
     "DEFAULT_THROTTLE_CLASSES": ["workspaces.throttling.KeyThrottle"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "workspaces.rendering.Negotiation",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["workspaces.parsing.StrictJSONParser"],
     "DEFAULT_PAGINATION_CLASS": "workspaces.pagination.NewestFirst",

@@ -22,7 +22,7 @@ INTERNAL_KEY_HEADER = "x-internal-api-key"
 
 class ApiKeyAuthentication(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[actors.Actor, Any] | None:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        scheme, _, token = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
         if not scheme:
             return None
         if scheme.lower() != "bearer" or not token:

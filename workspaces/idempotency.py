@@ -56,7 +56,7 @@ class IdempotencyMiddleware:
         self, request: HttpRequest, view: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> HttpResponse | None:
         """None lets the request take its usual way: no key, no API, nobody, or a body that the view will refuse."""
-        key = request.headers.get(HEADER)
+        key = request.META.get("HTTP_IDEMPOTENCY_KEY")
         if key is None or request.method != "POST" or not hasattr(getattr(view, "view_class", None), "scopes"):
             return None
         try:

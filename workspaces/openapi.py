@@ -13,9 +13,9 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
 from rest_framework import serializers
-from rest_framework.negotiation import DefaultContentNegotiation
 
 from workspaces.idempotency import HEADER, REPLAYED
+from workspaces.rendering import Negotiation
 
 ANYTHING_OR_NULL = [{}, {"type": "null"}]
 
@@ -194,7 +194,7 @@ class EnvelopeSchema(AutoSchema):
         has_body = "requestBody" in operation
         statuses = {400, 401, 403, 429, 503}  # 400: any query may hold what no parameter may
         # Some answer in one way, whatever is asked for.
-        if self.view.content_negotiation_class is DefaultContentNegotiation:
+        if self.view.content_negotiation_class is Negotiation:
             statuses |= {406}
         # A cursor that was not made here is not there.
         if "path" in places or "cursor" in {parameter["name"] for parameter in parameters}:

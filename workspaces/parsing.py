@@ -134,7 +134,7 @@ def read_body(stream: IO[bytes], *, limit: int = MAX_BODY, context: dict[str, An
     UnsupportedEncoding."""
     body = stream.read(limit + 1)
     request = (context or {}).get("request")
-    encoding = request.headers.get("Content-Encoding", "").strip().lower() if request is not None else ""
+    encoding = request.META.get("HTTP_CONTENT_ENCODING", "").strip().lower() if request is not None else ""
     if encoding == "gzip":
         if len(body) <= limit:
             body = inflate(body, limit=limit)

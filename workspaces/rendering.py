@@ -1,11 +1,26 @@
-"""JSON answers for where a thousand items are answered at once."""
+"""How the API answers: what a client takes, and JSON for where a thousand items are answered at once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from rest_framework.renderers import JSONRenderer
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+
+
+class Negotiation(DefaultContentNegotiation):
+    """Weighs what a client takes only where it says so: most take anything, as programs do that say nothing."""
+
+    def select_renderer(
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
+    ) -> Any:
+        if request.META.get("HTTP_ACCEPT", "*/*") == "*/*" and not request.META.get("QUERY_STRING"):
+            first = next(iter(renderers))
+            return first, first.media_type
+        return super().select_renderer(request, renderers, format_suffix)
 
 
 class FastJSONRenderer(JSONRenderer):

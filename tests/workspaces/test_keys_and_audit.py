@@ -197,6 +197,10 @@ def test_a_change_of_a_key_or_its_workspace_counts_at_once(api, workspace):
     assert find_key(client.token).workspace.name == "Renamed"
 
 
+def test_a_key_leaves_the_session_alone(api):
+    assert "Cookie" not in api("export:read").get("decisions").headers.get("Vary", "")
+
+
 def test_json_may_load_and_frame_nothing(api):
     for answer in (api("export:read").get("decisions"), api.anonymous().get("decisions")):
         policy = answer.headers["Content-Security-Policy"]
