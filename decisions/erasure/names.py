@@ -45,9 +45,10 @@ def feedback_name(unit: str, key: str) -> str:
 
 def find_erased(workspace: Workspace, kind: str, names: Iterable[str]) -> dict[str, uuid.UUID | None]:
     """Those of the names that were erased, with what they led to. One query by primary key, none without names."""
-    key = names_key(workspace.id)
-    marks = {fingerprint(key, kind, name): name for name in names}
-    if not marks:
+    named = set(names)
+    if not named:
         return {}
+    key = names_key(workspace.id)
+    marks = {fingerprint(key, kind, name): name for name in named}
     found = ErasedName.objects.for_workspace(workspace).filter(id__in=marks).values_list("id", "target")
     return {marks[mark]: target for mark, target in found}

@@ -205,7 +205,7 @@ def _insert_statement(name: str, columns: tuple[tuple[str, str], ...]) -> str:
 def _insert_missing(table: Table, columns: Columns) -> Written:
     ids = columns["id"]
     # A column that says nothing costs PostgreSQL as much as one that does.
-    kinds = tuple((name, kind) for name, kind in table.columns.items() if any(v is not None for v in columns[name]))
+    kinds = tuple((name, kind) for name, kind in table.columns.items() if columns[name].count(None) < len(ids))
     with connection.cursor() as cursor:
         cursor.execute(_insert_statement(table.name, kinds), [_payload(kinds, columns)])
         stored = {row[0] for row in cursor.fetchall()}
