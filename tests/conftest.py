@@ -23,6 +23,7 @@ import pytest
 from django.core.management.commands import flush
 from django.db import connection, transaction
 from django.test import Client
+from hypothesis import HealthCheck, settings
 
 from project.embedded.testing import SESSION
 from tests.api_client import ApiMaker
@@ -40,6 +41,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+# On a loaded machine an example may take long, and the same examples are drawn in every run.
+settings.register_profile("reckoner", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("reckoner")
 
 # What a test asks for when it needs a model that was trained, or an instance with servers of its own.
 SLOW_FIXTURES = {"tiny_run", "world", "layout", "served"}

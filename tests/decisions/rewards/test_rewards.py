@@ -27,7 +27,7 @@ from workspaces.ids import uuid7
 pytestmark = pytest.mark.django_db
 VERDICTS = ["confirmed", "corrected", "overridden", "ignored"]
 IN_ONE_TRANSACTION = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
