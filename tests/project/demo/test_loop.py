@@ -40,7 +40,7 @@ def world(monkeypatch, settings, store) -> Any:
     monkeypatch.setattr(loop, "load_world", lambda folder, seed: small)
     settings.DEMO_SEED_LABELS, settings.DEMO_DECISIONS, settings.DEMO_EXPERIMENT_UNITS = 120, 700, 580
     monkeypatch.setattr(loop, "MAX_PROMPT_TOKENS", 32)
-    monkeypatch.setattr(recipes, "FREE_ROWS", 30)
+    monkeypatch.setattr(recipes, "FREE_ROWS", 10)
     told = {"threads": 1, "optimiser": {"learning_rate": 3e-3, "epochs": 10, "batch_size": 32}}
     monkeypatch.setattr(recipes, "for_tiny", lambda *_, **__: told)
     windows = {"attribution_window_seconds": 1, "exposure_window_seconds": 0, "min_seconds": 0}

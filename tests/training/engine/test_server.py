@@ -527,7 +527,7 @@ def _status(chat: Future[httpx.Response]) -> int | None:
 
 
 def test_a_store_that_is_not_there_is_told_at_the_start(tmp_path):
-    command = [*COLD, "--artifacts", str(tmp_path / "nothing")]
+    command = [*model_server.SERVER, "--artifacts", str(tmp_path / "nothing")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "is not a folder" in done.stderr
 
@@ -576,8 +576,8 @@ def test_scores_are_answered_between_the_tokens_of_a_chat(pool, shelf, monkeypat
         long = ChatRequest(adapter, ({"role": "user", "content": "x"},), temperature=2.0, max_tokens=100, seed=3)
         answer = models.submit_chat(long).result(60)
         assert answer.completion_tokens > 50 and len(scored) >= 3
-        for got in scored:
-            assert got == pytest.approx(shelf.expect(adapter, PROMPTS[0], SHORT), abs=1e-5)
+        expected = shelf.expect(adapter, PROMPTS[0], SHORT)
+        assert all(got == pytest.approx(expected, abs=1e-5) for got in scored)
         assert deferred[0].result(60)[0] == pytest.approx(shelf.expect(other, PROMPTS[0], SHORT), abs=1e-5)
     finally:
         models.stop()

@@ -42,7 +42,7 @@ PLAN = Plan(seed_share=0.08, rounds=2, noise=0.03, late=0.1, missing=0.1)
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
     path = tmp_path / "notes.jsonl"
-    rows = [{"body": row["prompt"], "folder": row["answer"]} for row in labelled(1500, seed=7)]
+    rows = [{"body": row["prompt"], "folder": row["answer"]} for row in labelled(1000, seed=7)]
     path.write_text("\n".join(json.dumps(row) for row in rows))
     return path
 
@@ -61,6 +61,7 @@ def served(settings: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(recipes, "base_settings", passes)
     monkeypatch.setattr(recipes, "round_settings", passes)
+    monkeypatch.setattr(recipes, "FREE_ROWS", 10)
     with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
         settings.MODEL_SERVER_URL = address
         client.cache_clear()
