@@ -45,7 +45,9 @@ class Look:
 
 LOOKS = (Look("wide", 1280, "light", TAGS), Look("narrow-dark", 360, "dark", CHANGED))
 OTHER_LOOKS = (Look("dark", 1280, "dark", CHANGED), Look("narrow", 360, "light", CHANGED))
-"""Of the page that shows every component, and where pictures are taken."""
+"""Of the frame and of the page that shows every component, and where pictures are taken."""
+FRAME = (".sidebar", ".topbar")
+"""The same on every page."""
 SHORTEN = """() => {
   const keep = (list, most) => [...list.children].slice(most).forEach((one) => one.remove());
   document.querySelectorAll("ol.rows").forEach((list) => keep(list, 6));  // every kind of row is among them
@@ -58,8 +60,8 @@ MOST_TABS = 400
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
-RUN = """async ([runOnly, part]) => {
-  const found = await axe.run(part, {
+RUN = """async ([runOnly, part, but]) => {
+  const found = await axe.run({ include: [part], exclude: but }, {
     runOnly,
     // "region" costs a quarter of the time and is never graver than moderate, so it would not be reported.
     rules: runOnly.type === "tag" ? { "target-size": { enabled: true }, region: { enabled: false } } : {},
@@ -73,7 +75,7 @@ RUN = """async ([runOnly, part]) => {
 
 # Controls that can be seen and used now, by their id, or by their place where they have none: a refresh puts new
 # elements in the place of the old ones. Then every focus is noted: on which control, and whether anything shows it.
-CONTROLS = """() => {
+CONTROLS = """(part) => {
   const kinds = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex]";
   const usable = (one) => one.tabIndex >= 0 && !one.disabled && !one.classList.contains("skip")
     && one.checkVisibility({ visibilityProperty: true });
@@ -86,7 +88,8 @@ CONTROLS = """() => {
     return style.outlineStyle + style.boxShadow + style.backgroundColor;
   };
   const resting = (one) => look(one.closest("li") ?? one) + look(one);
-  const all = [...document.querySelectorAll(kinds)].filter(usable);
+  document.activeElement?.blur();  // what has the focus does not rest
+  const all = [...document.querySelectorAll(kinds)].filter((one) => one.closest(part) && usable(one));
   const looks = new Map(all.map((one) => [path(one), resting(one)]));
   window.focuses = [];
   window.noting?.abort();
@@ -96,8 +99,7 @@ CONTROLS = """() => {
     const outlined = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1;
     window.focuses.push([path(target), outlined || resting(target) !== looks.get(path(target))]);
   }, { signal: window.noting.signal });
-  document.activeElement?.blur();
-  document.querySelector(".skip").focus();
+  document.querySelector(part === "main" ? part : ".skip").focus();
   window.focuses = [];
   const refreshed = all.filter((one) => !one.id && one.closest("[hx-trigger^=every]"));
   return [all.map((one) => [path(one), name(one)]), refreshed.map(name)];
@@ -109,25 +111,28 @@ def _axe() -> str:
     return AXE.read_text(encoding="utf-8")
 
 
-def axe_findings(tab: Any, run_only: dict[str, Any] = TAGS, *, part: str = "html") -> list[str]:
-    """Serious and critical findings on the page as it stands, or on a part of it by its selector, one line a rule:
-    what is wrong, how often, where."""
+def axe_findings(
+    tab: Any, run_only: dict[str, Any] = TAGS, *, part: str = "html", but: tuple[str, ...] = ()
+) -> list[str]:
+    """Serious and critical findings on the page as it stands, or on a part of it by its selector, but for other
+    parts, one line a rule: what is wrong, how often, where."""
     if not tab.evaluate("() => 'axe' in window"):
         tab.evaluate(_axe())
     return [
         f"{rule['impact']} {rule['id']} ({len(rule['nodes'])} times): {rule['help']}"
         + "".join(f"\n    {node['target']} | {node['why']}" for node in rule["nodes"][:NODES])
-        for rule in tab.evaluate(RUN, [run_only, part])
+        for rule in tab.evaluate(RUN, [run_only, part, but])
         if rule["impact"] in GRAVE
     ]
 
 
-def keyboard_findings(tab: Any) -> list[str]:
-    """Tabs once through the page: controls that were not reached, such that do not show the focus, and such without
-    an id in a part that refreshes itself, by which htmx gives the focus back."""
-    controls, refreshed = tab.evaluate(CONTROLS)
+def keyboard_findings(tab: Any, part: str = "html") -> list[str]:
+    """Tabs once through the page, or through its `main`: controls that were not reached, such that do not show the
+    focus, and such without an id in a part that refreshes itself, by which htmx gives the focus back."""
+    controls, refreshed = tab.evaluate(CONTROLS, part)
     for _ in range(min(MOST_TABS, len(controls) + 1)):
-        tab.keyboard.press("Tab")
+        tab.keyboard.down("Tab")  # held down, it repeats
+    tab.keyboard.up("Tab")
     shown = dict(reversed(tab.evaluate("() => window.focuses")))
     return (
         [f"not reached by Tab: {name}" for place, name in controls if place not in shown]
@@ -137,15 +142,19 @@ def keyboard_findings(tab: Any) -> list[str]:
 
 
 def look_at(tab: Any, name: str, *, by_keyboard: bool = True, every_look: bool = False, script: str = "") -> list[str]:
-    """What is wrong with the page as it stands, at its looks; it is left wide and light, its long lists shortened.
+    """What is wrong with the page as it stands, wide and light, at its looks; it is left so, its long lists shortened.
 
-    `script` is a page's own check: its function returns lines of what is wrong.
+    `script` is a page's own check: its function returns lines of what is wrong. The frame, which every page has, is
+    looked at with every look only.
     """
     pictures = bool(os.environ.get("RECKONER_SCREENSHOTS"))
-    looks = LOOKS + OTHER_LOOKS if every_look or pictures else LOOKS
+    every_look = every_look or pictures
+    looks = LOOKS + OTHER_LOOKS if every_look else LOOKS
     lines = []
     for look in looks:
-        _show(tab, look)
+        if look is not looks[0]:
+            _show(tab, look)
+        _await_charts(tab)
         if pictures:
             SHOTS.mkdir(parents=True, exist_ok=True)
             tab.screenshot(path=SHOTS / f"{name}-{look.name}.png", full_page=True)
@@ -157,14 +166,20 @@ def look_at(tab: Any, name: str, *, by_keyboard: bool = True, every_look: bool =
     for look in reversed(looks):
         if look is not looks[-1]:
             _show(tab, look)
-        lines += [f"{name}, {look.name}: {line}" for line in axe_findings(tab, look.rules)]
+        lines += [
+            f"{name}, {look.name}: {line}" for line in axe_findings(tab, look.rules, but=() if every_look else FRAME)
+        ]
     if by_keyboard:
-        lines += [f"{name}: {line}" for line in keyboard_findings(tab)]
+        lines += [f"{name}: {line}" for line in keyboard_findings(tab, "html" if every_look else "main")]
     return lines
 
 
 def _show(tab: Any, look: Look) -> None:
     tab.set_viewport_size({"width": look.width, "height": 800})
     tab.emulate_media(color_scheme=look.colours)
+    _await_charts(tab)
+
+
+def _await_charts(tab: Any) -> None:
     tab.evaluate(PAINTED)
     expect(tab.locator("[data-chart]:not([data-drawn])")).to_have_count(0)

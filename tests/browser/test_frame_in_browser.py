@@ -36,10 +36,11 @@ def test_a_chosen_theme_holds_on_the_next_page_and_the_systems_comes_back(
     assert tab.evaluate(GROUND) == dark
 
 
-def test_the_palette_goes_where_a_few_letters_say_and_keys_go_there_too(
+def test_the_frame_is_accessible_and_its_palette_goes_where_a_few_letters_say_and_keys_go_there_too(
     tab: Any, viewer: Any, overview: str, log_in: Any
 ) -> None:
     log_in(tab, viewer).goto(overview)
+    assert look_at(tab, "frame", every_look=True) == []
     tab.get_by_role("button", name="Search and jump").click()
     tab.keyboard.type("zzzz")
     expect(tab.get_by_text("Nothing of that name.")).to_be_visible()
@@ -50,7 +51,7 @@ def test_the_palette_goes_where_a_few_letters_say_and_keys_go_there_too(
     expect(tab.get_by_role("combobox", name="Where to, or what to do")).to_be_focused()
     tab.keyboard.type("exp")
     expect(tab.get_by_role("option", selected=True)).to_contain_text("Experiments")
-    assert axe_findings(tab) == []
+    assert axe_findings(tab, part="dialog[open]") == []
     tab.keyboard.press("Enter")
     expect(tab.get_by_role("heading", name="Experiments", level=1)).to_be_visible()
     tab.wait_for_load_state()  # keys are heard once the page's script has run

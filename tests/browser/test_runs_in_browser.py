@@ -236,7 +236,6 @@ def test_every_page_of_learning_fits_and_is_accessible(
         "runs": page("runs", workspace),
         "run": at("run", scene.finished),
         "run-live": at("run", scene.running),
-        "run-resumed": at("run", earlier),
         "run-form": f"{page('run-start', workspace)}?like={earlier.id}",
         "compare": f"{page('runs', workspace)}?compare={scene.finished.id},{earlier.id},{scene.running.id}",
         "models": page("models", workspace),
