@@ -83,7 +83,17 @@ def test_pytest_gets_the_addresses_and_its_exit_code_is_ours(tmp_path: Path) -> 
         "    assert '@127.0.0.1:' in os.environ['DATABASE_URL'] and '@127.0.0.1:' in os.environ['REDIS_URL']\n"
         "    pytest.exit('both', returncode=57)\n"
     )
-    run = ["18,valkey", "--", "-q", "-p", "no:cacheprovider", "--noconftest", f"--rootdir={tmp_path}"]
+    run = [
+        "18,valkey",
+        "--",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:django",
+        "--noconftest",
+        f"--rootdir={tmp_path}",
+    ]
     assert main([*run, str(tmp_path / "test_probe.py")]) == 57
 
 
@@ -99,7 +109,16 @@ def test_told_to_stop_it_ends_pytest_as_ctrl_c_does_and_then_the_servers(tmp_pat
         "    finally:\n"
         "        (HERE / 'tidied').touch()\n"
     )
-    run = ["-q", "-p", "no:cacheprovider", "--noconftest", f"--rootdir={tmp_path}", str(tmp_path / "test_probe.py")]
+    run = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:django",
+        "--noconftest",
+        f"--rootdir={tmp_path}",
+        str(tmp_path / "test_probe.py"),
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.servers", "18,valkey", "--", *run],
         cwd=PROJECT_ROOT,
