@@ -101,20 +101,22 @@ def others(scene: Any) -> list[Any]:
     return made
 
 
-def test_keys_walk_through_the_list_and_the_story(
+def test_keys_walk_through_the_list_and_the_story_and_filters_narrow_it(
     tab: Any, viewer: Any, told: Any, others: Any, workspace: Any, log_in: Any
 ) -> None:
     log_in(tab, viewer).goto(page("overview", workspace))
     tab.keyboard.press("g")
     tab.keyboard.press("p")
     expect(tab.get_by_role("heading", name="Episodes")).to_be_visible()
-    tab.goto(
-        page(
-            "episodes",
-            workspace,
-        )
-        + "?session=ann-monday"
-    )
+    expect(tab.locator("[data-row]")).to_have_count(9)
+    tab.get_by_label("State").select_option("failed")
+    expect(tab.locator("[data-row]")).to_have_count(5)
+    tab.get_by_label("Id, name, trace or unit").fill("ann")
+    tab.keyboard.press("Enter")
+    expect(tab.locator("[data-row]")).to_have_count(1)
+    tab.go_back()  # the filters act in place, and history brings them back
+    expect(tab.locator("[data-row]")).to_have_count(5)
+    tab.goto(page("episodes", workspace) + "?session=ann-monday")
     tab.keyboard.press("j")
     expect(tab.locator(f"#e-{told.id}")).to_be_focused()
     tab.keyboard.press("Enter")
@@ -131,20 +133,6 @@ def test_keys_walk_through_the_list_and_the_story(
     tab.get_by_role("link", name="chat gpt-x").first.click()
     expect(tab.locator("#decision-id")).to_have_text(str(told.decisions.earliest("observed_at").id))
     expect(tab.get_by_role("heading", name="State")).to_be_visible()
-
-
-def test_filters_narrow_the_list_without_leaving_the_page(
-    tab: Any, viewer: Any, told: Any, others: Any, workspace: Any, log_in: Any
-) -> None:
-    log_in(tab, viewer).goto(page("episodes", workspace))
-    expect(tab.locator("[data-row]")).to_have_count(9)
-    tab.get_by_label("State").select_option("failed")
-    expect(tab.locator("[data-row]")).to_have_count(5)
-    tab.get_by_label("Id, name, trace or unit").fill("ann")
-    tab.keyboard.press("Enter")
-    expect(tab.locator("[data-row]")).to_have_count(1)
-    tab.go_back()
-    expect(tab.locator("[data-row]")).to_have_count(5)
 
 
 def test_every_page_of_episodes_fits_and_is_accessible(

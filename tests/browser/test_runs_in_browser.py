@@ -117,7 +117,9 @@ def drawn_pixels(tab: Any) -> int:
     )
 
 
-def test_a_runs_chart_draws_grows_by_new_points_alone_and_ends(tab: Any, viewer: Any, scene: Any, log_in: Any) -> None:
+def test_a_runs_chart_grows_by_new_points_alone_ends_and_is_shown_as_chosen(
+    tab: Any, viewer: Any, scene: Any, log_in: Any
+) -> None:
     run = scene.running
     asked: list[str] = []
     tab.on("request", lambda request: asked.append(request.url) if "/curves?" in request.url else None)
@@ -140,10 +142,7 @@ def test_a_runs_chart_draws_grows_by_new_points_alone_and_ends(tab: Any, viewer:
     tab.clock.fast_forward(2_000)
     expect(tab.locator("#run-status .badge").first).to_have_text("cancelled")
     expect(tab.locator("#run-status[hx-trigger]")).to_have_count(0)
-
-
-def test_smoothing_and_the_log_axis_are_kept_over_a_reload(tab: Any, viewer: Any, scene: Any, log_in: Any) -> None:
-    log_in(tab, viewer).goto(at("run", scene.finished))
+    tab.goto(at("run", scene.finished))
     smooth, log = (tab.get_by_role("button", name=name) for name in ("Smooth", "Log scale"))
     smooth.click()
     log.click()
@@ -189,8 +188,8 @@ def test_the_list_is_walked_by_keys_and_follows_a_run_to_its_end_keeping_what_is
     expect(tab.get_by_role("row", name="optimiser.epochs 2 –")).to_be_visible()
 
 
-def test_an_admin_runs_one_again_with_changes_and_reads_the_fault_beside_its_field(
-    open_tab: Any, admin: Any, earlier: Any, log_in: Any, complaints: list[str]
+def test_an_admin_runs_one_again_reads_the_fault_beside_its_field_and_tries_a_version(
+    open_tab: Any, admin: Any, scene: Any, earlier: Any, log_in: Any, complaints: list[str]
 ) -> None:
     tab = log_in(open_tab(), admin)
     tab.goto(at("run", earlier))
@@ -204,10 +203,6 @@ def test_an_admin_runs_one_again_with_changes_and_reads_the_fault_beside_its_fie
     expect(fault).to_contain_text("less than or equal to 1")
     assert TrainingRun.objects.count() == before
     complaints[:] = [one for one in complaints if "400" not in one]
-
-
-def test_a_version_that_passed_is_tried_from_its_page(open_tab: Any, admin: Any, scene: Any, log_in: Any) -> None:
-    tab = log_in(open_tab(), admin)
     tab.goto(at("experiment", scene.experiment))
     expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
     assert drawn_pixels(tab) > 500
