@@ -52,6 +52,7 @@ SHORTEN = """() => {
   const keep = (list, most) => [...list.children].slice(most).forEach((one) => one.remove());
   document.querySelectorAll("ol.rows").forEach((list) => keep(list, 6));  // every kind of row is among them
   document.querySelectorAll("ol.options").forEach((list) => keep(list, 24));  // still more than its box is high
+  document.querySelectorAll("[data-card][hidden]").forEach((card) => card.remove());  // each is shown in its turn
 }"""
 GRAVE = {"serious", "critical"}
 NODES = 3
