@@ -309,6 +309,7 @@ def test_the_gpu_profile_changes_places_with_the_cpu_s() -> None:
 # What can run here without containers
 
 
+@pytest.mark.slow
 def test_valkey_starts_from_its_input_with_the_password_and_shows_it_to_no_list_of_processes(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "valkey-server").symlink_to(find_server())

@@ -244,6 +244,7 @@ def run(request: Any, tmp_path: Path) -> Any:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("language", ["curl", "Python", "TypeScript"])
+@pytest.mark.slow
 class TestThePrograms:
     """Copied from the page as they are shown, with the key that was just made."""
 

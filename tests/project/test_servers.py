@@ -21,7 +21,7 @@ from tests.project.embedded.waiting import wait_for
 from tests.servers import Servers, main, serve
 
 # As with the instances: one after the other, so that none picks another's port before it listens.
-pytestmark = pytest.mark.xdist_group("embedded")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 
 needs_redis = pytest.mark.skipif(shutil.which("redis-server") is None, reason="no redis-server: make test-servers")
 

@@ -344,6 +344,7 @@ def test_large_effective_sample_is_asked_of_a_large_log():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.05, 0.1])
 def test_truly_worse_policies_are_seldom_passed_and_truly_better_ones_mostly(epsilon):
     passed: dict[bool, list[bool]] = {False: [], True: []}
@@ -358,6 +359,7 @@ def test_truly_worse_policies_are_seldom_passed_and_truly_better_ones_mostly(eps
     assert np.mean(passed[True]) >= 0.5
 
 
+@pytest.mark.slow
 def test_no_difference_is_passed_as_often_as_the_bound_says():
     world = make_world(20)
     good, bad = make_policy(world, 1, skill=1.0), make_policy(world, 1, skill=-1.0)

@@ -15,7 +15,7 @@ from decisions.models import Decision, Feedback
 from tests.clients.python.gateway import Gateway
 from workspaces.models import ApiKey
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 def decide_here(client: Reckoner, text: str = "a flight") -> uuid.UUID:

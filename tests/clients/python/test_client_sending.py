@@ -17,7 +17,7 @@ from reckoner_client import ConfigurationError, Reckoner, Refused, Sending, uuid
 from decisions.models import Decision, Feedback
 from tests.clients.python.gateway import Gateway
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 def decide_here(client: Reckoner, text: str = "a flight", **fields: Any) -> uuid.UUID:

@@ -12,7 +12,11 @@ from reckoner_client import Reckoner, current_recording, tool
 
 from decisions.models import Decision, Episode, Step
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("assistant", "nothing_went_wrong")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("assistant", "nothing_went_wrong"),
+]
 
 
 @tool

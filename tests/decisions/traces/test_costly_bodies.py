@@ -17,7 +17,7 @@ from decisions.models import Decision, Step
 from tests.decisions.traces.conftest import JSON, PROTOBUF
 from workspaces.parsing import MAX_BATCH
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 SIZE = MAX_BATCH - 200
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 SPAN = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"attributes":[%s]}]}]}]}'

@@ -89,6 +89,7 @@ def test_passages_are_prose_with_the_objects_name_before_it(world):
     assert titled > 0.8 * len(world.train + world.heldout)
 
 
+@pytest.mark.slow
 def test_same_seed_same_world_and_another_seed_another_split(monkeypatch):
     monkeypatch.setattr(passages, "TOPICS", passages.TOPICS[:1])  # the topics do not know of each other's seed
     world, again, other = (build_world(seed=seed, cap=120, floor=50) for seed in (3, 3, 4))

@@ -22,7 +22,7 @@ from tests.project.embedded.waiting import wait_for
 
 BUNDLE = "/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js"
 POST = "POST /api/v1/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-pytestmark = pytest.mark.xdist_group("embedded")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 
 
 class Web:

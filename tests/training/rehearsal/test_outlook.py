@@ -47,6 +47,7 @@ def make_trial(right_control: float, right_treatment: float, **person: float) ->
     return Trial(*policies, right=np.zeros(4, dtype=np.int64), **person)
 
 
+@pytest.mark.slow
 class TestNeededUnits:
     FEW = Bounds(min_units_per_arm=20)
     LOOSE = (0.5, 0.5, 0.5)
