@@ -25,6 +25,12 @@ if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
     services = ensure_test_services(TEST_VAR)
     os.environ.setdefault("DATABASE_URL", services.database_url)
     os.environ.setdefault("REDIS_URL", services.redis_url)
+elif "RECKONER_TEST_SESSION" in os.environ and "PYTEST_XDIST_WORKER" in os.environ:
+    from project.embedded.testing import pick_redis
+
+    # A test that clears the cache clears that of its own worker.
+    number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    os.environ["REDIS_URL"] = pick_redis(os.environ["REDIS_URL"].rpartition("/")[0], 1 + number)
 
 from project.settings import *  # noqa: E402, F403
 

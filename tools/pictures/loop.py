@@ -35,7 +35,7 @@ STATIONS = (
     Station("serve", "a model answers an agent", "decisions/gateway/decide.py"),
     Station("record", "what was decided, and how", "decisions/ingest/writer.py"),
     Station("feedback", "observed afterwards", "decisions/ingest/feedback.py"),
-    Station("reward", "a number, calculated at night", "decisions/rewards/calculate.py"),
+    Station("reward", "a number, calculated nightly", "decisions/rewards/calculate.py"),
     Station("dataset", "rewarded decisions, frozen", "training/datasets.py"),
     Station("train", "a run, a process of its own", "training/supervision.py"),
     Station("evaluate", "against its base, held out", "training/evaluation.py"),
