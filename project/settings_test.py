@@ -6,6 +6,7 @@ With DATABASE_URL and REDIS_URL set, the same tests run against servers reached 
 import os
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 # Where bytecode is forbidden, each of the many processes of a test session would compile every module again.
@@ -26,11 +27,10 @@ if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
     os.environ.setdefault("DATABASE_URL", services.database_url)
     os.environ.setdefault("REDIS_URL", services.redis_url)
 elif "RECKONER_TEST_SESSION" in os.environ and "PYTEST_XDIST_WORKER" in os.environ:
-    from project.embedded.testing import pick_redis
-
-    # A test that clears the cache clears that of its own worker.
-    number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
-    os.environ["REDIS_URL"] = pick_redis(os.environ["REDIS_URL"].rpartition("/")[0], 1 + number)
+    # A test that clears the cache clears that of its own worker: the databases after the session's.
+    number = 1 + int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    database = (zlib.crc32(os.environ["RECKONER_TEST_SESSION"].encode()) + number) % 64
+    os.environ["REDIS_URL"] = f"{os.environ['REDIS_URL'].rpartition('/')[0]}/{database}"
 
 from project.settings import *  # noqa: E402, F403
 

@@ -61,12 +61,8 @@ def ensure_test_services(var: Path) -> Services:
     finally:
         os.close(starting)
     where = json.loads(layout.services.read_text(encoding="utf-8"))
-    return Services(f"{where['postgres']}/reckoner_{session}", pick_redis(where["valkey"], 0))
-
-
-def pick_redis(server_url: str, worker: int) -> str:
-    """The session's Valkey database of one of its processes: 0 the controller, from 1 on xdist's workers."""
-    return f"{server_url}/{(zlib.crc32(os.environ[SESSION].encode()) + worker) % 64}"
+    database = zlib.crc32(session.encode()) % 64
+    return Services(f"{where['postgres']}/reckoner_{session}", f"{where['valkey']}/{database}")
 
 
 def _lock(path: Path, mode: int) -> int:
