@@ -100,6 +100,7 @@ class TestCommitted:
         assert sent == [str(job.id) for job in jobs]
         assert sweep().hinted == 0  # they were just sent
 
+    @pytest.mark.slow
     def test_a_broker_that_nobody_listens_at_is_a_dead_broker(self, kind, monkeypatch, settings):
         """The same against a closed port: the real client's error is the one that is understood."""
         dead = Celery("dead", broker="redis://127.0.0.1:1/0", set_as_current=False)

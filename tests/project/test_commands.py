@@ -17,6 +17,7 @@ from project.embedded.layout import PROJECT_ROOT
 OURS = {"project", "training", "decisions", "models_registry", "jobs", "workspaces"}
 # What checks, views and jobs need, and nothing that makes a key.
 HEAVY = ("project.urls", "rest_framework.serializers", "drf_spectacular.openapi", "numpy", "scipy", "pydantic", "redis")
+pytestmark = pytest.mark.slow
 RUN = """
 import sys
 from django.core.management import execute_from_command_line

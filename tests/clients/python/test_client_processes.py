@@ -13,6 +13,7 @@ import pytest
 from decisions.models import Decision
 
 RunHost = Callable[..., subprocess.CompletedProcess[str]]
+pytestmark = pytest.mark.slow
 RECORD = """
 import os, sys
 from reckoner_client import Reckoner, Sending

@@ -280,6 +280,7 @@ class TestBatches:
         rows = Decision.objects.filter(episode__isnull=False).select_related("episode").order_by("id")
         assert [row.episode.external_id for row in rows] == [f"new {n}" for n in range(5)]
 
+    @pytest.mark.slow
     def test_a_batch_leaves_nothing_to_the_collector_of_cycles(self, client):
         def garbage(size):
             batch = [body(id=str(uuid7())) for _ in range(size)]
