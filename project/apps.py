@@ -6,4 +6,5 @@ class ProjectConfig(AppConfig):
 
     def ready(self) -> None:
         # Every process that enqueues must know the broker: without an application Celery would ask a default one.
-        import project.celery  # noqa: F401
+        import project.celery
+        import project.database  # noqa: F401
