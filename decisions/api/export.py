@@ -50,7 +50,10 @@ def _moment(text: str) -> dt.datetime:
     value = parse_datetime(text)
     if value is None or value.tzinfo is None:
         raise ValueError(text)
-    return value
+    try:
+        return value.astimezone(dt.UTC)
+    except OverflowError as error:
+        raise ValueError(text) from error
 
 
 def _limit(text: str) -> int | None:

@@ -38,6 +38,8 @@ NEWEST = dt.timedelta(hours=1)
 # Clients' clocks may be wrong, but a moment that Python cannot read back would poison every list it stands in.
 EARLIEST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 LATEST = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
+LARGEST_OFFSET = dt.timedelta(hours=16)
+"""From here on PostgreSQL takes no offset from UTC; clocks on earth keep to 14 hours."""
 COST_GRAIN = Decimal("0.00000001")
 
 
@@ -97,9 +99,17 @@ def check_id(given: uuid.UUID, now: dt.datetime, since: dt.datetime | None = Non
 
 
 def check_moment(given: dt.datetime | UnsetType, name: str = "observed_at") -> list[FieldFault]:
-    if given is UNSET or EARLIEST <= given <= LATEST:
+    if given is UNSET:
         return []
-    return [FieldFault(name, f"{given.isoformat()} is out of range", f"{EARLIEST:%Y} to {LATEST:%Y}")]
+    if not EARLIEST <= given <= LATEST:
+        return [FieldFault(name, f"{given.isoformat()} is out of range", f"{EARLIEST:%Y} to {LATEST:%Y}")]
+    if not has_usable_offset(given):
+        return [FieldFault(name, f"{given.isoformat()} is too far from UTC", "an offset of less than 16 hours")]
+    return []
+
+
+def has_usable_offset(given: dt.datetime) -> bool:
+    return given.tzinfo is dt.UTC or abs(given.utcoffset() or dt.timedelta()) < LARGEST_OFFSET
 
 
 Prepare = Callable[[Sequence[tuple[int, Any]]], Prepared]

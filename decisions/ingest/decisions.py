@@ -22,6 +22,7 @@ from decisions.ingest.batches import (
     check_id,
     check_moment,
     content_hashes,
+    has_usable_offset,
     write_batch,
 )
 from decisions.ingest.decoding import ItemError
@@ -168,6 +169,8 @@ def _is_plain(given: Columns, agents: dict[str, CurrentAgent], span: tuple[int, 
         return False
     moments = [moment for moment in given["observed_at"] if moment is not UNSET]
     if moments and not EARLIEST <= min(moments) <= max(moments) <= LATEST:
+        return False
+    if not all(map(has_usable_offset, moments)):
         return False
     if not all(is_uuid7_between(row_id, *span) for row_id in given["id"] if row_id is not UNSET):
         return False

@@ -32,6 +32,7 @@ BAD_FIELDS = pytest.mark.parametrize(
         ({"policy_name": None, "model_version": 9}, "model_version"),
         ({"observed_at": "2026-01-01T00:00:00"}, "observed_at"),
         ({"observed_at": "9999-12-31T23:59:59-14:00"}, "observed_at"),
+        ({"observed_at": "2024-03-08T22:19:30+20:53"}, "observed_at"),
         ({"observed_at": "0001-01-01T00:00:00+14:00"}, "observed_at"),
         ({"tokens_in": 2**31}, "tokens_in"),
         ({"cost": 999_999.9999999999}, "cost"),

@@ -208,8 +208,13 @@ class TestEndpoint:
         assert {fault["field"] for fault in answer.json()["error"]["fields"]} == {
             *("limit", "min_reward", "max_reward", "since", "until", "agent_type", "require_feedback", "require_reward")
         }
-        for wrong in ("format=csv", "agent=nobody", "limit=99999999999", "limit=%C2%B2"):
+        for wrong in (
+            *("format=csv", "agent=nobody", "limit=99999999999", "limit=%C2%B2"),
+            "since=0001-01-01T00:00:00%2B20:00",
+        ):
             assert api("export:read").get(f"decisions/export?{wrong}").status_code == 400, wrong
+        far = api("export:read").get("decisions/export?since=2026-01-01T00:00:00%2B20:53")
+        assert far.status_code == 200
 
     def test_another_workspace_sees_none_of_it(self, api, other_workspace, told):
         elsewhere = api.of(other_workspace, "export:read")
