@@ -1,6 +1,7 @@
 """Wrong passwords: an account is closed for the address that guessed, an address for everybody, and nobody else is."""
 
 import secrets
+from ipaddress import ip_address
 
 import pytest
 from django.core.cache import caches
@@ -22,7 +23,7 @@ def limit(settings):
 
 def fresh_address():
     """One that no other test has: the counts are shared by all processes."""
-    return f"2001:db8:{secrets.token_hex(2)}:{secrets.token_hex(2)}::1"
+    return str(ip_address(f"2001:db8:{secrets.token_hex(2)}:{secrets.token_hex(2)}::1"))
 
 
 @pytest.fixture
