@@ -45,6 +45,8 @@ from training import examples as training
 from training.datasets import snapshot_ledger
 from workspaces import examples as workspaces_examples
 
+pytestmark = pytest.mark.slow
+
 ENVELOPE = {"code", "message", "fields", "request_id"}
 # Sent, too, but what they show cannot come without more than this test has.
 UNANSWERED = {"decide": (503, "a model server has to answer: tests/decisions/gateway/test_gateway.py asks a real one")}
