@@ -74,7 +74,7 @@ FAULTS: Mapping[str, Sequence[str]] = {
     ],
     "p: attempts to log in": ["tests/workspaces/test_log_in_limit.py"],
     "q: base models": [
-        "tests/training/test_runs_and_datasets.py::test_only_allowed_models_are_begun_with",
+        "tests/training/test_runs_and_datasets.py::TestStarting::test_only_allowed_models_are_begun_with",
         "tests/training/engine/test_engine_models.py::test_pickled_weights_are_not_loaded",
     ],
     "r: the internal key": ["tests/decisions/notes_app/test_notes_app_api.py::TestTheInternalKey"],
