@@ -22,7 +22,7 @@ run: $(VENV)/run-$(TORCH).stamp ## Everything, with embedded databases; ARGS=--o
 test: $(VENV)/dev-$(TORCH).stamp browser ## Installs what the tests need and runs all of them
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-# Folders whose tests all need torch, or a browser, are not even read.
+# Folders whose tests all need torch or a browser are left out: importing torch alone takes seconds.
 test-quick: $(VENV)/dev-$(TORCH).stamp ## The tests that need neither a browser nor a trained model: 90 seconds on two cores
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not browser" \
 	  --ignore tests/browser --ignore tests/training/engine --ignore tests/benchmarks $(ARGS)

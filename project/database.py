@@ -1,8 +1,8 @@
-"""A request's database session: whether the server has ended it is seen at its socket, without asking.
+"""Checks at a request's start whether the server has closed its database connection, without a query.
 
-Django asks `SELECT 1` before a request's first statement (CONN_HEALTH_CHECKS). Recording a decision takes three
-statements, so a fourth is a good part of it. A server that ends a session says so, or closes it; an idle session has
-nothing else to read.
+Django would send `SELECT 1` before the first statement (CONN_HEALTH_CHECKS), and recording a decision takes only three.
+A server that ends a session sends a message or closes the connection. An idle connection has nothing else to read, so
+it is enough to look whether its socket can be read.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from django.core.signals import request_started
 from django.db import connections
 
 
-def look_at_sessions(**_: Any) -> None:
-    """Closes what the server has ended, for the request to open anew, and spares the others Django's question."""
+def check_connections(**_: Any) -> None:
+    """Closes those that the server has ended, so that the request opens new ones; the others need no query."""
     for connection in connections.all(initialized_only=True):
         if connection.connection is None or connection.in_atomic_block:
             continue
@@ -31,5 +31,5 @@ def _has_something_to_read(descriptor: int) -> bool:
     return bool(sockets.poll(0))
 
 
-# After Django's own receiver, which begins every request with the question to be asked.
-request_started.connect(look_at_sessions, dispatch_uid="project.database")
+# After Django's own receiver, which marks every connection as unchecked.
+request_started.connect(check_connections, dispatch_uid="project.database")

@@ -2,12 +2,11 @@
 
     python -m benchmarks.accept.ground [--only NAME …] [--quick]
 
-`faults` runs the tests that show each fault mended. The figures are of this machine and want it for themselves.
+`faults` runs the tests that show that each fault is fixed. The figures are of this machine and want it for themselves.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.accept.parts import run_parts
 from benchmarks.accept.shown import shown_rows
 from tools.instance import ROOT
 from tools.report import Report, log
@@ -235,18 +235,5 @@ PARTS: dict[str, Callable[[Report, bool], None]] = {
     "earlier": earlier,
 }
 
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="NAME", help=", ".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="shorter simulations, one loop, smaller tables")
-    options = parser.parse_args()
-    report = Report("ground")
-    for name in options.only:
-        log(name)
-        PARTS[name](report, options.quick)
-    return report.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_parts("ground", PARTS, description=__doc__, quick="shorter simulations, one loop, smaller tables"))

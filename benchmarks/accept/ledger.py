@@ -9,7 +9,6 @@ of this machine and want it for themselves.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 
@@ -17,10 +16,11 @@ from benchmarks.accept.ledger_browse import browse_rows
 from benchmarks.accept.ledger_docs import docs_rows
 from benchmarks.accept.ledger_ingest import generated_rows, kill_rows, speed_rows
 from benchmarks.accept.ledger_openapi import openapi_rows
+from benchmarks.accept.parts import run_parts
 from benchmarks.accept.shown import shown_rows
 from tools.instance import Instance
 from tools.killing import run_on_instance
-from tools.report import Report, log
+from tools.report import Report
 
 SHOWN = {
     "traces by the real SDK exporter and a real instrumentation package": ["tests/decisions/traces"],
@@ -83,18 +83,5 @@ PARTS: dict[str, Callable[[Report, bool], None]] = {
     "speed": speed,
 }
 
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="NAME", help=", ".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="a tenth of the kills, requests and rows")
-    options = parser.parse_args()
-    report = Report("ledger")
-    for name in options.only:
-        log(name)
-        PARTS[name](report, options.quick)
-    return report.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_parts("ledger", PARTS, description=__doc__, quick="a tenth of the kills, requests and rows"))

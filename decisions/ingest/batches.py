@@ -39,7 +39,7 @@ NEWEST = dt.timedelta(hours=1)
 EARLIEST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 LATEST = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
 LARGEST_OFFSET = dt.timedelta(hours=16)
-"""From here on PostgreSQL takes no offset from UTC; clocks on earth keep to 14 hours."""
+"""PostgreSQL refuses an offset from UTC of this size or more. The largest of a real time zone is 14 hours."""
 COST_GRAIN = Decimal("0.00000001")
 
 
@@ -109,6 +109,7 @@ def check_moment(given: dt.datetime | UnsetType, name: str = "observed_at") -> l
 
 
 def has_usable_offset(given: dt.datetime) -> bool:
+    """Whether PostgreSQL takes the moment's offset from UTC, to either side."""
     return given.tzinfo is dt.UTC or abs(given.utcoffset() or dt.timedelta()) < LARGEST_OFFSET
 
 

@@ -26,6 +26,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 needs_redis = pytest.mark.skipif(shutil.which("redis-server") is None, reason="no redis-server: make test-servers")
 
 
+def bare_pytest(folder: Path) -> list[str]:
+    """Arguments for a pytest without Django that runs the folder's test_probe.py alone."""
+    alone = ["-q", "-p", "no:cacheprovider", "-p", "no:django", "--noconftest", f"--rootdir={folder}"]
+    return [*alone, str(folder / "test_probe.py")]
+
+
 def manage(servers: Servers, var: Path, *arguments: str) -> str:
     """A management command of an instance that has nothing but these servers' addresses."""
     environment = {
@@ -83,18 +89,8 @@ def test_pytest_gets_the_addresses_and_its_exit_code_is_ours(tmp_path: Path) -> 
         "    assert '@127.0.0.1:' in os.environ['DATABASE_URL'] and '@127.0.0.1:' in os.environ['REDIS_URL']\n"
         "    pytest.exit('both', returncode=57)\n"
     )
-    run = [
-        "18,valkey",
-        "--",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:django",
-        "--noconftest",
-        f"--rootdir={tmp_path}",
-    ]
-    assert main([*run, str(tmp_path / "test_probe.py")]) == 57
+    run = ["18,valkey", "--", *bare_pytest(tmp_path)]
+    assert main(run) == 57
 
 
 def test_told_to_stop_it_ends_pytest_as_ctrl_c_does_and_then_the_servers(tmp_path: Path) -> None:
@@ -109,16 +105,7 @@ def test_told_to_stop_it_ends_pytest_as_ctrl_c_does_and_then_the_servers(tmp_pat
         "    finally:\n"
         "        (HERE / 'tidied').touch()\n"
     )
-    run = [
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:django",
-        "--noconftest",
-        f"--rootdir={tmp_path}",
-        str(tmp_path / "test_probe.py"),
-    ]
+    run = bare_pytest(tmp_path)
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.servers", "18,valkey", "--", *run],
         cwd=PROJECT_ROOT,
