@@ -30,6 +30,7 @@ def test_golden_vectors(vector):
     assert got.bucket == vector["bucket"]
 
 
+@pytest.mark.slow
 def test_buckets_are_uniform_on_a_million_units():
     counts = np.bincount((buckets("filing", 1_000_000) * 1000).astype(int), minlength=1000)
     assert chisquare(counts).pvalue > 1e-3

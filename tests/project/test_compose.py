@@ -193,6 +193,7 @@ def run_check(var: Path, environment: dict[str, str]) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.slow
 def test_the_example_s_placeholders_are_refused_by_name_before_anything_is_made(tmp_path: Path) -> None:
     var = tmp_path / "var"
     done = run_check(var, VARIABLES)
@@ -371,6 +372,7 @@ def test_the_web_s_health_check_sees_a_ready_server_and_a_missing_one(
     assert run_health_check("web", pick_port(tmp_path / "port")) == 1
 
 
+@pytest.mark.slow
 def test_the_model_server_s_health_check_sees_a_ready_server_and_a_missing_one(tmp_path: Path) -> None:
     with running_model_server(tmp_path / "artifacts", "token") as address:
         assert run_health_check("model-server", int(address.rsplit(":", 1)[1])) == 0

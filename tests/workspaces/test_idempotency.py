@@ -197,6 +197,7 @@ class TestKeeping:
 
 @pytest.mark.django_db(transaction=True)
 class TestAtOnce:
+    @pytest.mark.slow
     def test_a_hundred_at_once_have_one_effect(self, client, at_once):
         sent = body()
         answers = at_once(100, lambda: client.post("decisions", sent, **KEY))

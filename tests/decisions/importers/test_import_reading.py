@@ -42,6 +42,7 @@ def file(tmp_path):
     return write
 
 
+@pytest.mark.slow
 @given(
     values=st.lists(VALUES.filter(lambda value: isinstance(value, dict)), max_size=6), indent=st.sampled_from([None, 1])
 )

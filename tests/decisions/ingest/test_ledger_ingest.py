@@ -212,6 +212,7 @@ class TestRepeats:
         answers = at_once(8, lambda: client.post("decisions", sent | {"step_number": next(numbers)}))
         assert sorted(a.status_code for a in answers) == [201] + [409] * 7
 
+    @pytest.mark.slow
     @pytest.mark.django_db(transaction=True)
     def test_batches_that_overlap_in_opposite_order_do_not_deadlock(self, client, at_once):
         for _ in range(3):

@@ -68,6 +68,7 @@ def say(api: Any, decision: Decision, value: str, at: str | dt.timedelta | None 
     return str(answer.json()["kept"][0]["id"])
 
 
+@pytest.mark.slow
 def test_every_reader_takes_the_same_verdict(agent: Any, api: Any, labeller: Any, workspace: Any, readers: Any) -> None:
     me: Actor = person(labeller, workspace, "labeller")
     decision = DecisionFactory(agent=agent, options=["a", "b"], action="a")

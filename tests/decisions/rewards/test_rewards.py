@@ -67,6 +67,7 @@ CASES = st.lists(
 WEIGHTS = st.just(0.0) | st.floats(1e-6, 8) | st.floats(-8, -1e-6)
 
 
+@pytest.mark.slow
 @IN_ONE_TRANSACTION
 @given(
     cases=CASES,
@@ -138,6 +139,7 @@ def test_a_component_that_fails_stores_its_error_and_no_value(agent, by):
 EVENTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(VERDICTS)), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @IN_ONE_TRANSACTION
 @given(events=EVENTS, data=st.data())
 def test_shuffled_and_repeated_feedback_earns_what_sorted_feedback_earns(agent, by, events, data):

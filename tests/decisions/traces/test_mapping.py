@@ -386,6 +386,7 @@ PARTS = KNOWN | st.sampled_from(["content", "message", "role"])
 EVENTS = st.lists(st.tuples(EVENT_NAMES, st.dictionaries(PARTS, VALUES | JSON_TEXT, max_size=4)), max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(attributes=st.dictionaries(KNOWN, VALUES | WORDS | JSON_TEXT, max_size=12), events=EVENTS, failed=st.booleans())
 def test_no_attribute_breaks_the_reading(attributes: Any, events: Any, failed: bool) -> None:

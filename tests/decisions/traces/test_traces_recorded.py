@@ -67,6 +67,7 @@ def message(answer: Any) -> str:
     return str(ExportTraceServiceResponse.FromString(answer.content).partial_success.error_message)
 
 
+@pytest.mark.slow
 def test_any_order_and_any_pieces_tell_the_same(exporter: Any) -> None:
     spans = story()
     exporter.send(*spans)
@@ -219,6 +220,7 @@ def test_a_verdict_that_is_none_is_told(exporter: Any) -> None:
     assert Step.objects.count() == 1 and not Feedback.objects.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_new_agents_of_many_requests_at_once_do_not_wait_for_each_other_in_a_circle(
     exporter: Any, at_once: Any
