@@ -126,6 +126,8 @@ TEMPLATES = [
 DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=600, conn_health_checks=True)}
 if DATABASES["default"]["ENGINE"] != "django.db.backends.postgresql":
     raise ValueError("DATABASE_URL: PostgreSQL 16 or newer is the only database; give postgresql://…")
+# Statements of workspaces/prepared.py are prepared at their fifth execution in a session.
+DATABASES["default"].setdefault("OPTIONS", {}).setdefault("prepare_threshold", 5)
 # For counts that all web processes share and that may be lost, such as wrong passwords; `process` while it is away.
 CACHES = {
     "default": {

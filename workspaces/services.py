@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, KeyNotLive
 from workspaces.models import ApiKey, AuditEntry, Membership, Role, Scope, User, Workspace
+from workspaces.prepared import prepared_cursor
 from workspaces.row_cache import STAMP, RowCache
 
 PREFIX_BYTES = 6
@@ -144,7 +145,7 @@ SELECT {STAMP.format("k")} || ' ' || {STAMP.format("w")}
 
 def _read_key(prefix: str) -> ApiKey | None:
     """With its workspace. Every request of a program asks this."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_KEY_STAMP, [prefix])
         row = cursor.fetchone()
     if row is None:

@@ -108,9 +108,10 @@ FAULTS: Mapping[str, Sequence[str]] = {
 
 
 def run(command: Sequence[str], **environment: str) -> tuple[int, str, float]:
-    """Exit code, output and seconds."""
+    """Exit code, output and seconds. What was given to the make around this is not given on to a make inside."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "ARGS")}
     began = time.monotonic()
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=kept | environment, capture_output=True, text=True, check=False)
     if done.returncode:
         log(done.stdout[-2000:] + done.stderr[-1000:])
     return done.returncode, done.stdout, time.monotonic() - began

@@ -6,13 +6,12 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db import connection
-
 from decisions.agents.actions import Space, make_space
 from decisions.errors import UnknownAgent
 from decisions.models import Agent, AgentVersion
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault
+from workspaces.prepared import prepared_cursor
 from workspaces.row_cache import STAMP, RowCache
 
 
@@ -52,7 +51,7 @@ SELECT a.slug, a.id, v.id, {STAMP.format("a")}
 def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, CurrentAgent]:
     """By slug; unknown ones are left out. One query for any number of them, and two more for those that are new to this
     process or have changed."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(NEWEST_VERSIONS, [by.workspace.id, list(slugs)])
         rows = [(slug, agent, version, f"{stamp} {version}") for slug, agent, version, stamp in cursor.fetchall()]
     found = {slug: _CURRENT.find(agent, stamp) for slug, agent, _, stamp in rows}

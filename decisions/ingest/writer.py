@@ -23,6 +23,7 @@ from psycopg.types.json import set_json_dumps
 
 from decisions.errors import Erased
 from decisions.models.tombstones import ERASED_HASH
+from workspaces.prepared import prepared_cursor
 
 set_json_dumps(msgspec.json.encode)
 
@@ -206,7 +207,7 @@ def _insert_missing(table: Table, columns: Columns) -> Written:
     ids = columns["id"]
     # A column that says nothing costs PostgreSQL as much as one that does.
     kinds = tuple((name, kind) for name, kind in table.columns.items() if columns[name].count(None) < len(ids))
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_insert_statement(table.name, kinds), [_payload(kinds, columns)])
         stored = {row[0] for row in cursor.fetchall()}
     if len(stored) == len(ids):

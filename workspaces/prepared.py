@@ -1,0 +1,22 @@
+"""A cursor for the few statements that every recorded decision needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connection
+from django.db.backends.postgresql.base import ServerBindingCursor
+
+
+@contextmanager
+def prepared_cursor() -> Iterator[Any]:
+    """From the fifth time on a session sends only the parameters: PostgreSQL has parsed and planned the statement.
+
+    Django's own cursors write the parameters into the text, which is another statement each time. This one is counted,
+    logged and wrapped as they are. Moments come back in UTC.
+    """
+    connection.ensure_connection()
+    with connection._prepare_cursor(ServerBindingCursor(connection.connection)) as cursor:  # type: ignore[attr-defined]
+        yield cursor
