@@ -14,12 +14,12 @@ from decisions.partitions.partitioning import ensure_partitions
 from decisions.partitions.retention import drop_old_months
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.maturing import mature_outcomes
+from decisions.rewards.queueing import CALCULATE_REWARDS
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.registry import job_kind
 from jobs.services import enqueue_daily, enqueue_job
 
-CALCULATE_REWARDS = "decisions.calculate_rewards"
 MATURE_OUTCOMES = "decisions.mature_outcomes"
 MAKE_PARTITIONS = "decisions.make_partitions"
 DROP_OLD_MONTHS = "decisions.drop_old_months"
@@ -27,14 +27,17 @@ DROP_OLD_MONTHS = "decisions.drop_old_months"
 
 @job_kind(CALCULATE_REWARDS)
 def calculate_all_rewards(context: JobContext) -> dict[str, Any]:
-    """Every agent with a reward spec, or the one that the payload names; everything pending."""
+    """Every agent with a reward spec, or those of the job's workspace, or the one that the payload names; everything
+    pending."""
     agents = Agent.objects.filter(reward_specs__isnull=False).distinct().order_by("id")
+    if context.workspace is not None:
+        agents = agents.filter(workspace=context.workspace)
     if "agent_id" in context.payload:
         agents = agents.filter(id=context.payload["agent_id"])
     written = 0
     chosen = list(agents)
     with context.fenced():
-        spread_outcomes(again=True)
+        spread_outcomes(workspace=context.workspace, again=True)
     for number, agent in enumerate(chosen, start=1):
         with context.fenced():
             written += calculate_rewards(current_reward_spec(agent))

@@ -2,12 +2,15 @@
 
 from django.urls import path
 
-from project import connect_views, views
+from project import connect_views, rewards_views, views
 from project.upkeep import views as upkeep_views
 
 urlpatterns = [
     path("", views.overview, name="overview"),
     path("loop", views.loop, name="loop"),
+    path("decisions/rewards", rewards_views.rewards, name="rewards"),
+    path("decisions/rewards/status", rewards_views.rewards_status, name="rewards-status"),
+    path("decisions/rewards/calculate", rewards_views.rewards_calculate, name="rewards-calculate"),
     path("disk", upkeep_views.disk, name="disk"),
     path("connect", connect_views.connect, name="connect"),
     path("connect/keys", connect_views.key_make, name="key-make"),

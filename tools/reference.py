@@ -40,6 +40,7 @@ PAGES: Mapping[str, Page] = {
         "Changes of items' status", ("status-changes",), "[Items](../notes-app.md#outcomes-of-items)"
     ),
     "episodes": Page("Episodes, steps and traces", ("episodes", "steps", "v1"), "[traces.md](../traces.md)"),
+    "rewards": Page("Rewards", ("rewards",), "[Rewards now](../api.md#rewards-now)"),
     "datasets": Page("Datasets", ("datasets",), "[runs.md](../runs.md)"),
     "runs": Page("Runs", ("runs",), "[runs.md](../runs.md)"),
     "models": Page("Models, versions, exports", ("models", "versions", "exports"), "[runs.md](../runs.md)"),

@@ -18,6 +18,7 @@ STEP = "01a1f89d-c478-7d93-b852-16335f552773"
 FEEDBACK = "01a1f9a8-b836-79b1-9598-634fabf4a07c"
 LABEL = "01a1f8fb-3c5f-73fb-8b60-793d3f508249"
 CHANGE = "01a1f987-8bd8-716d-bc73-d160ef412ed6"
+CALCULATION = "01a1f9b0-6c1d-7f42-9d36-2b7ad0a5c318"
 TRACE_SECONDS = "1795176000"
 """When the spans began, in seconds of Unix time."""
 NDJSON = "application/x-ndjson"
@@ -252,6 +253,18 @@ TRACES = {
     ]
 }
 
+A_CALCULATION = {
+    "id": CALCULATION,
+    "state": "queued",
+    "progress": 0.0,
+    "message": "",
+    "error": "",
+    "rewards": None,
+    "requested_by": "key:5f2c91d07a3e",
+    "created_at": MOMENT,
+    "finished_at": None,
+}
+
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "agents_list": [Example(page(AN_AGENT))],
     "agents_create": [
@@ -336,6 +349,16 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             name="a measure of a unit, in a list",
         ),
     ],
+    "rewards_calculations_list": [
+        Example(
+            page(
+                A_CALCULATION
+                | {"state": "succeeded", "progress": 1.0, "message": "filer: 96 rewards", "rewards": 96}
+                | {"finished_at": "2026-11-20T08:00:04Z"}
+            )
+        )
+    ],
+    "calculate_rewards": [Example(A_CALCULATION, 202)],
     "record_status_changes": [
         Example(
             kept(CHANGE),

@@ -19,7 +19,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models.verdicts import WITHDRAWN
-from decisions.tasks import CALCULATE_REWARDS
+from decisions.rewards.queueing import CALCULATE_REWARDS
 from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
 
@@ -144,6 +144,12 @@ def count_ledger(workspace: Workspace, now: dt.datetime | None = None) -> Ledger
     )
 
 
+def count_unread(workspace: Workspace, now: dt.datetime | None = None) -> Count:
+    """Feedback of the workspace that no calculation of rewards has read yet. One statement."""
+    read, unread, *_ = _row(_UNREAD, {"workspace": workspace.id, "now": now or timezone.now()})
+    return Count(unread, more=unread == read == LOOK)
+
+
 def _row(statement: str, parameters: Mapping[str, Any]) -> Sequence[Any]:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
@@ -203,7 +209,8 @@ SELECT count(*), count(*) - count(answered), count(*) FILTER (WHERE id >= %(toda
 """  # noqa: S608 - a number and a name of ours
 
 # How far each agent's current spec has read: its newest reward's watermark, or the start of the newest calculation of
-# every agent that ended well, where the spec was there already. Feedback that gives no reward moves no watermark.
+# every agent, of this workspace or of all, that ended well, where the spec was there already. Feedback that gives no
+# reward moves no watermark.
 _MARKS = f"""
 WITH spec AS (
   SELECT DISTINCT ON (agent_id) id, agent_id, created_at FROM decisions_rewardspec
@@ -211,6 +218,7 @@ WITH spec AS (
 ), calculation AS (
   SELECT max(started_at) AS started_at FROM jobs_job
    WHERE kind = '{CALCULATE_REWARDS}' AND state = 'succeeded' AND NOT payload ? 'agent_id'
+     AND (workspace_id IS NULL OR workspace_id = %(workspace)s)
 ), mark AS (
   SELECT spec.id, spec.agent_id,
          greatest((SELECT max(r.feedback_until) FROM decisions_reward r WHERE r.spec_id = spec.id),

@@ -23,6 +23,7 @@ TOLD: dict[str, tuple[str, str]] = {
     "experiment.started": ("An experiment started", ""),
     "experiment.stopped": ("An experiment stopped", ""),
     "rehearsal.started": ("A rehearsal started", ""),
+    "rewards.requested": ("A calculation of rewards started", ""),
     "run.started": ("A run started", ""),
     "version.registered": ("{name} registered", "ok"),
 }

@@ -9,7 +9,8 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db.models import Q
 
-from decisions.tasks import CALCULATE_REWARDS, MATURE_OUTCOMES
+from decisions.rewards.queueing import CALCULATE_REWARDS
+from decisions.tasks import MATURE_OUTCOMES
 from jobs.models import Job, JobState, Outbox
 from models_registry.models import ExperimentState
 from project.home.counts import LedgerCounts

@@ -118,6 +118,9 @@ def build(workspace: Any, slug: str) -> World:
         key=ApiKeyFactory(workspace=workspace),
         extra={
             "erasure": ErasureFactory(workspace=workspace),
+            "calculation": JobFactory(
+                workspace=workspace, kind="decisions.calculate_rewards", payload={"requested_by": "someone"}
+            ),
             "freezing": JobFactory(
                 workspace=workspace, kind="training.freeze_dataset", payload={"agent": slug, "name": "n"}
             ),
@@ -242,6 +245,10 @@ CALLS: dict[str, list[Call]] = {
     ],
     "otlp-traces": [Call("POST", "/v1/traces", "decisions:write", traces_body)],
     "api-feedback": [Call("POST", "feedback", "feedback:write", feedback_body, 201, foreign=(400, 404))],
+    "api-reward-calculations": [
+        Call("GET", "rewards/calculations", READ),
+        Call("POST", "rewards/calculations", ADMIN, status=202),
+    ],
     "api-datasets": [
         Call("GET", "datasets", READ),
         Call("POST", "datasets", ADMIN, lambda w: {"agent": w.agent.slug, "name": "n"}, 202, foreign=(404,)),
@@ -401,6 +408,8 @@ def test_lists_show_one_workspace_only(db: None, scene: Scene, call: Call) -> No
     shown = list(answer.streaming_content) if call.lines else answer.json()["results"]
     assert shown
     text = str(shown)
+    for one in scene.elsewhere.extra.values():
+        assert str(one.pk) not in text
     for name in (
         "agent",
         "decision",

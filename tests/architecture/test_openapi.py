@@ -212,6 +212,9 @@ def tell_ledger(by, agent):
         training.FREEZING: JobFactory(
             workspace=workspace, kind="training.freeze_dataset", payload={"agent": "filer", "name": "n"}
         ).id,
+        ledger.CALCULATION: JobFactory(
+            workspace=workspace, kind="decisions.calculate_rewards", payload={"requested_by": "system"}
+        ).id,
         training.HELD_OUT: held_out.id,
         training.RUN: run.id,
         training.EVENT: RunEventFactory(run=run).id,

@@ -12,7 +12,7 @@ from decisions.erasure.erasing import Person, erase_decisions, find_decisions
 from decisions.ingest.item_ends import count_waiting, spread_outcomes
 from decisions.ingest.items import StatusChangeIn, record_status_changes
 from decisions.models import Feedback, Item, Project, StatusChange
-from decisions.tasks import CALCULATE_REWARDS
+from decisions.rewards.queueing import CALCULATE_REWARDS
 from jobs.models import Job
 from jobs.runner import run_job
 from jobs.services import enqueue_job

@@ -142,12 +142,15 @@ class TestFeedbackToReckon:
         create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", 2.0)])
         assert count_ledger(agent.workspace).unread == Count(1)
 
-    def test_feedback_that_gives_no_reward_does_not_wait_after_a_calculation_of_all(self, agent: Any) -> None:
+    def test_feedback_that_gives_no_reward_does_not_wait_after_a_calculation_of_all(
+        self, agent: Any, other_workspace: Any
+    ) -> None:
         say(decide(agent, NOW - DAY), NOW - 3 * HOUR, metric="clicks", value=3)
         assert self.waiting(agent) == 1
         ended = {"state": "succeeded", "started_at": NOW - 2 * HOUR, "finished_at": NOW - 2 * HOUR}
         JobFactory(workspace=None, kind="decisions.calculate_rewards", payload={"agent_id": "other"}, **ended)
-        assert self.waiting(agent) == 1  # that one read another agent only
+        JobFactory(workspace=other_workspace, kind="decisions.calculate_rewards", **ended)
+        assert self.waiting(agent) == 1  # those read another agent, and another workspace, only
         JobFactory(workspace=None, kind="decisions.calculate_rewards", **ended)
         assert self.waiting(agent) == 0
 

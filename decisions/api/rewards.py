@@ -1,0 +1,33 @@
+"""/api/v1/rewards: calculating rewards now instead of at the daily hour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from decisions.api.serializers.rewards import CalculationSerializer
+from decisions.rewards.queueing import find_calculations, request_calculation
+from jobs.models import Job
+from workspaces.models import Scope
+from workspaces.permissions import acting
+
+
+class CalculationList(generics.ListAPIView[Job]):
+    """Calculations of rewards that were asked for, newest first; and asking for one.
+
+    While one is queued or running, asking again answers with that one.
+    """
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
+    serializer_class = CalculationSerializer
+
+    def get_queryset(self) -> Any:
+        return find_calculations(acting(self.request).workspace)
+
+    @extend_schema(operation_id="calculate_rewards", request=None, responses={"202": CalculationSerializer})
+    def post(self, request: Request) -> Response:
+        return Response(CalculationSerializer(request_calculation(by=acting(request))).data, status=202)

@@ -1,0 +1,42 @@
+"""Rewards now: the job that calculates those of one workspace, asked for by a person or a program.
+
+The daily job of all workspaces is of the same kind; `decisions.tasks` holds the handler of both.
+"""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from jobs.models import Job, JobState
+from jobs.services import enqueue_job
+from workspaces.actors import Actor
+from workspaces.models import Workspace
+from workspaces.services import record_audit
+
+CALCULATE_REWARDS = "decisions.calculate_rewards"
+UNDER_WAY = (JobState.QUEUED, JobState.RUNNING)
+
+
+def find_calculations(workspace: Workspace) -> QuerySet[Job]:
+    """Those that were asked for in the workspace, newest first."""
+    found: QuerySet[Job] = Job.objects.for_workspace(workspace).filter(kind=CALCULATE_REWARDS).order_by("-id")
+    return found
+
+
+def find_all_calculations(workspace: Workspace) -> QuerySet[Job]:
+    """The same and the daily ones. A daily job's result, message and error speak of all workspaces: show none of it."""
+    return Job.objects.filter(Q(workspace=workspace) | Q(workspace=None), kind=CALCULATE_REWARDS).order_by("-id")
+
+
+@transaction.atomic
+def request_calculation(*, by: Actor) -> Job:
+    """The workspace's calculation that waits or works, or a new one where there is none."""
+    # Who asks at the same moment waits here, and finds the first one's job.
+    Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
+    under_way = find_calculations(by.workspace).filter(state__in=UNDER_WAY).first()
+    if under_way is not None:
+        return under_way
+    job = enqueue_job(kind=CALCULATE_REWARDS, workspace=by.workspace, payload={"requested_by": by.name})
+    record_audit(by=by, action="rewards.requested", target=f"job:{job.id}")
+    return job
