@@ -13,7 +13,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
-from decisions.agents.prompts import render_prompt
+from decisions.agents.prompts import PromptError, render_prompt
 from decisions.erasure.erasing import hold_off_erasures
 from decisions.gateway.exploration import model_probabilities
 from decisions.models import Agent, AgentVersion, RewardSpec
@@ -24,6 +24,7 @@ from models_registry.models import Artifact, ArtifactKind
 from models_registry.services import store_artifact
 from training.errors import EmptyDataset
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot
+from training.run_states import RunState
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault
 from workspaces.ids import uuid7_time
@@ -33,6 +34,12 @@ ROWS_FILE = "rows.jsonl"
 FETCH = 2000
 PROBABILITY_DIGITS = 7
 REBUILT = " (rebuilt)"
+
+LEARNT_FROM = f"""EXISTS (
+    SELECT 1 FROM training_datasetitem i JOIN training_trainingrun t ON t.dataset_id = i.dataset_id
+     WHERE i.decision_id = d.id AND t.state NOT IN ('{RunState.FAILED}', '{RunState.CANCELLED}')
+       AND t.created_at < %(unused_at)s)"""  # noqa: S608 - our own names
+"""SQL: a run that was there before `unused_at`, and neither failed nor was cancelled, learns from the decision `d`."""
 
 # The newest version of the spec's reward, for decisions whose policy is known. Decisions without a value stay out:
 # nothing is known of them, or a component failed.
@@ -46,7 +53,7 @@ SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.u
   ) r ON true
  WHERE d.agent_id = %(agent)s AND (%(version)s::uuid IS NULL OR d.agent_version_id = %(version)s)
    AND r.value IS NOT NULL AND d.propensity IS NOT NULL AND d.options IS NOT NULL
-   AND d.{NOT_ERASED}
+   AND d.{NOT_ERASED} AND (%(unused_at)s::timestamptz IS NULL OR NOT {LEARNT_FROM})
  ORDER BY d.id
 """  # noqa: S608 - a constant of ours
 
@@ -73,20 +80,29 @@ def snapshot_ledger(
     name: str,
     agent_version: AgentVersion | None = None,
     reward_spec: RewardSpec | None = None,
+    unused_at: dt.datetime | None = None,
     tell: Callable[[float, str], None] = lambda fraction, message: None,
     on_made: Callable[[DatasetSnapshot], None] = lambda dataset: None,
 ) -> DatasetSnapshot:
     """Every rewarded decision of the agent, or of one version of it, with a logged propensity, by the current reward
     spec or by another. Raises EmptyDataset.
 
-    `tell` hears how far it is; `on_made` is called in the transaction that makes the dataset, and may undo it.
+    `unused_at`: only decisions that no run had learnt from at that moment. A moment, not "now": asked again after the
+    run that the dataset was made for, the question still finds its rows.
+    A decision whose state lacks a field that its prompt names is left out, and counted as `without_prompt`. `tell`
+    hears how far it is; `on_made` is called in the transaction that makes the dataset, and may undo it.
     """
     spec = reward_spec or current_reward_spec(agent)
     items: list[tuple[Any, int]] = []
     rewards: list[float] = []
+    without_prompt = 0
 
     def rows() -> Iterator[dict[str, Any]]:
-        for row, version in _read_logged(agent, spec, agent_version):
+        nonlocal without_prompt
+        for row, version in _read_logged(agent, spec, agent_version, unused_at):
+            if row is None:
+                without_prompt += 1
+                continue
             items.append((row["id"], version))
             rewards.append(row["reward"])
             if len(items) % FETCH == 0:
@@ -116,8 +132,13 @@ def snapshot_ledger(
                 "agent": agent.slug,
                 "reward_spec": spec.number,
                 **({"agent_version": agent_version.number} if agent_version is not None else {}),
+                **({"unused_at": unused_at.isoformat()} if unused_at is not None else {}),
             },
-            statistics={"mean_reward": sum(rewards) / len(rewards), "confirmed_share": _share(rewards)},
+            statistics={
+                "mean_reward": sum(rewards) / len(rewards),
+                "confirmed_share": _share(rewards),
+                **({"without_prompt": without_prompt} if without_prompt else {}),
+            },
         )
         DatasetItem.objects.bulk_create(
             [DatasetItem(dataset=dataset, decision_id=row, reward_version=version) for row, version in items],
@@ -141,21 +162,28 @@ def _share(rewards: list[float]) -> float:
 
 
 def _read_logged(
-    agent: Agent, spec: RewardSpec, agent_version: AgentVersion | None
-) -> Iterator[tuple[dict[str, Any], int]]:
-    """Streams, so that memory does not grow with the ledger."""
+    agent: Agent, spec: RewardSpec, agent_version: AgentVersion | None, unused_at: dt.datetime | None
+) -> Iterator[tuple[dict[str, Any] | None, int]]:
+    """Each row with the version of its reward; None for a row without a prompt. Streams, so that memory does not grow
+    with the ledger."""
     templates: Mapping[Any, str] = dict(AgentVersion.objects.filter(agent=agent).values_list("id", "prompt_template"))
     with connection.chunked_cursor() as cursor:
         only = agent_version.id if agent_version is not None else None
-        cursor.execute(LOGGED_ROWS, {"agent": agent.id, "spec": spec.id, "version": only})
+        asked = {"agent": agent.id, "spec": spec.id, "version": only, "unused_at": unused_at}
+        cursor.execute(LOGGED_ROWS, asked)
         while chunk := cursor.fetchmany(FETCH):
             for decision, version_id, state, options, action, propensity, unit, *acting, value, version in chunk:
                 state, options, action = (_loaded(field) for field in (state, options, action))
+                try:
+                    prompt = render_prompt(templates[version_id], state, options)
+                except PromptError:
+                    yield None, version
+                    continue
                 thought = _thought(options, *acting)
                 yield (
                     {
                         "id": str(decision),
-                        "prompt": render_prompt(templates[version_id], state, options),
+                        "prompt": prompt,
                         "options": options,
                         "action": action,
                         "propensity": propensity,

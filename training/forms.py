@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.conf import settings
@@ -173,23 +174,40 @@ def _by_agent(datasets: Sequence[DatasetSnapshot]) -> list[tuple[str, list[tuple
     return list(groups.items())
 
 
-def first_values(form_of: TrainingRun | None) -> dict[str, Any]:
-    """What the form shows first: a run's own plan to be changed, or nothing."""
-    if form_of is None:
-        return {}
-    run = form_of
+def values_of_run(run: TrainingRun) -> dict[str, Any]:
+    """What the form shows of a run's own plan, to be changed."""
+    base = str(run.base_version_id) if run.base_version_id else run.base_model
+    return _as_values(run.agent_id, run.method, run.dataset_id, run.heldout_id, run.replay_id, base, run.spec)
+
+
+def values_of_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
+    """What the form shows of a plan (`training.defaults`)."""
+    heldout, replay = (dataset.pk if dataset is not None else None for dataset in (plan.heldout, plan.replay))
+    base = str(plan.base_version.pk) if plan.base_version is not None else plan.base_model
+    return _as_values(agent.pk, plan.method, plan.dataset.pk, heldout, replay, base, plan.settings)
+
+
+def _as_values(
+    agent: UUID,
+    method: str,
+    dataset: UUID,
+    heldout: UUID | None,
+    replay: UUID | None,
+    base: str,
+    spec: Mapping[str, Any],
+) -> dict[str, Any]:
     rest: dict[str, Any] = {
         name: value
-        for name, value in run.spec.items()
+        for name, value in spec.items()
         if name != "method" and (name, value) != ("checkpoint_every_seconds", settings.CHECKPOINT_SECONDS)
     }
     values: dict[str, Any] = {
-        "agent": str(run.agent_id),
-        "method": run.method,
-        "dataset": str(run.dataset_id),
-        "heldout": str(run.heldout_id or ""),
-        "replay": str(run.replay_id or ""),
-        "base": str(run.base_version_id) if run.base_version_id else run.base_model,
+        "agent": str(agent),
+        "method": method,
+        "dataset": str(dataset),
+        "heldout": str(heldout or ""),
+        "replay": str(replay or ""),
+        "base": base,
     }
     for name, path in PATHS.items():
         place: Any = rest

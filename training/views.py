@@ -1,4 +1,4 @@
-"""Pages of runs: the list, one run with live curves, some beside each other, and the form that starts one."""
+"""Pages of runs: the list, one run with live curves, and some beside each other."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from decisions.models import Agent
 from models_registry.models import Experiment
 from training.comparison import FEWEST, MOST, compare_scores, find_differences, overlay_curves
 from training.curves import estimate_left, read_curves, read_sparklines
-from training.errors import InvalidRun
-from training.forms import RunForm, first_values
 from training.measures import find_reach, measure_evaluation, tone_of
 from training.models import RunEvent, TrainingRun
 from training.predictions import draw_reliability, read_predictions
 from training.run_states import RunState
-from training.runs import METHODS, cancel_run, start_run
+from training.runs import METHODS, cancel_run
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
@@ -60,7 +58,8 @@ def _runs(request: PageRequest) -> QuerySet[TrainingRun]:
     return found
 
 
-def _get_run(request: PageRequest, pk: uuid.UUID) -> TrainingRun:
+def get_run(request: PageRequest, pk: uuid.UUID) -> TrainingRun:
+    """Of the page's workspace. Raises Http404."""
     run = _runs(request).filter(pk=pk).first()
     if run is None:
         raise Http404("There is no such run.")
@@ -91,7 +90,7 @@ def run_list(request: PageRequest) -> HttpResponse:
     runs = runs.filter(**{fields[name]: value for name, value in chosen.items()})
     before = request.GET.get("before", "")
     if before:
-        runs = runs.filter(id__lt=_as_id(before, "before"))
+        runs = runs.filter(id__lt=as_id(before, "before"))
     page = list(runs[: PAGE + 1])
     older = urlencode({**chosen, "before": page[PAGE - 1].id}) if len(page) > PAGE else ""
     context = {
@@ -108,7 +107,8 @@ def run_list(request: PageRequest) -> HttpResponse:
     return render(request, "training/runs.html", context)
 
 
-def _as_id(text: str, field: str) -> uuid.UUID:
+def as_id(text: str, field: str) -> uuid.UUID:
+    """An id out of an address. Raises InvalidInput, which names the field."""
     try:
         return uuid.UUID(text)
     except ValueError as error:
@@ -120,7 +120,7 @@ def _as_id(text: str, field: str) -> uuid.UUID:
 def _compare(request: PageRequest) -> HttpResponse:
     """`compare` may be given more than once, or as a list with commas."""
     asked = [part for value in request.GET.getlist("compare") for part in value.split(",") if part]
-    wanted = list(dict.fromkeys(_as_id(part, "compare") for part in asked))
+    wanted = list(dict.fromkeys(as_id(part, "compare") for part in asked))
     if not FEWEST <= len(wanted) <= MOST:
         raise InvalidInput(
             "Choose two or three runs to compare.",
@@ -144,7 +144,7 @@ def _compare(request: PageRequest) -> HttpResponse:
 @workspace_page()
 def run_row(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """One row of the list, which htmx polls until its run is over."""
-    run = _get_run(request, pk)
+    run = get_run(request, pk)
     (line,) = _lines([run])
     return render(request, "training/_run_row.html", {"line": line}, status=STOP_POLLING if run.is_terminal else 200)
 
@@ -169,14 +169,14 @@ def _progress(run: TrainingRun) -> dict[str, Any]:
 @require_safe
 @workspace_page()
 def run_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    return render(request, "training/run.html", _progress(_get_run(request, pk)))
+    return render(request, "training/run.html", _progress(get_run(request, pk)))
 
 
 @require_safe
 @workspace_page()
 def run_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """The part that htmx polls until the run is over."""
-    run = _get_run(request, pk)
+    run = get_run(request, pk)
     return render(request, "training/_run_status.html", _progress(run), status=STOP_POLLING if run.is_terminal else 200)
 
 
@@ -187,7 +187,7 @@ def run_curves(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     given = request.GET.get("after", "0")
     if not given.isdecimal() or len(given) > 18:
         raise InvalidInput("The address is not usable.", faults=[FieldFault("after", "is no number", "as answered")])
-    run = _get_run(request, pk)
+    run = get_run(request, pk)
     return JsonResponse({"terminal": run.is_terminal, "state": run.state, **read_curves(run, after=int(given))})
 
 
@@ -195,7 +195,7 @@ def run_curves(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @workspace_page()
 def run_predictions(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """The part with reliability and confusion, read from the attempt's files when somebody looks."""
-    run = _get_run(request, pk)
+    run = get_run(request, pk)
     seen = read_predictions(run)
     context = {"run": run, "seen": seen, "reliability": draw_reliability(seen) if seen is not None else None}
     return render(request, "training/_predictions.html", context)
@@ -203,32 +203,9 @@ def run_predictions(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
-def run_start(request: PageRequest) -> HttpResponse:
-    """GET shows the form, with `like` filled in as that run was; POST starts what it asks for."""
-    like = _get_run(request, _as_id(request.GET["like"], "like")) if request.GET.get("like") else None
-    status = 200
-    if request.method == "POST":
-        form = RunForm(request.POST, workspace=request.workspace)
-        if form.is_valid():
-            agent, plan = form.read_plan()
-            try:
-                run = start_run(by=request.actor, agent=agent, plan=plan)
-            except InvalidRun as error:
-                form.add_faults(error.faults)
-            else:
-                messages.success(request, f"The {run} is in the queue.")
-                return redirect("pages:run", request.workspace.slug, run.pk)
-        status = 400
-    else:
-        form = RunForm(initial=first_values(like), workspace=request.workspace)
-    return render(request, "training/run_form.html", {"form": form, "like": like}, status=status)
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
 def run_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """GET asks, POST tells the run to stop; it leaves a checkpoint first."""
-    run = _get_run(request, pk)
+    run = get_run(request, pk)
     back = reverse("pages:run", args=[request.workspace.slug, pk])
     if request.method == "POST":
         cancel_run(by=request.actor, run=run)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connection
 
-from decisions.tasks import CALCULATE_REWARDS
+from decisions.rewards.queueing import CALCULATE_REWARDS
 from jobs.models import JobState
 from project.home.counts import DAYS, Count, LedgerCounts
 from project.home.items import page_of
@@ -140,7 +140,7 @@ def _ledger_stations(sight: Sight) -> tuple[Station, ...]:
             "rewards",
             ledger.rewards,
             ledger.rewards_today,
-            page="decisions",
+            page="rewards",
             moving=calculating or sight.just(ledger.last_reward),
             waiting=ledger.unread,
             waits="to calculate",
@@ -191,7 +191,7 @@ def _model_stations(sight: Sight) -> tuple[Station, ...]:
     works = any(run.state != RunState.QUEUED for run in runs)
     live = Count(len(rows.live))
     return (
-        station("dataset", "datasets", "runs", sight.ledger.unfrozen, "new rewards"),
+        station("dataset", "datasets", "datasets", sight.ledger.unfrozen, "new rewards"),
         station("train", "runs", "runs", Count(len(runs)), "queued or running", works),
         station("evaluate", "evaluations", "models", Count(unevaluated), "not measured"),
         station("register", "versions", "models", Count(len(rows.untried)), "to try"),

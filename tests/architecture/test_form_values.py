@@ -19,7 +19,10 @@ QUERIES = {
     "label": ("q", "agent", "version"),
     "episodes": ("q", "agent", "since", "state", "session", "before"),
     "runs": ("agent", "method", "state", "before", "compare"),
-    "run-start": ("like",),
+    "run-start": ("like", "agent", "dataset"),
+    "datasets": ("before",),
+    "dataset-make": ("agent", "version", "which"),
+    "rewards": ("x",),
     "run-curves": ("after",),
     "rehearsals": ("before",),
     "rehearsal-start": ("agent",),
@@ -30,6 +33,8 @@ QUERIES = {
 FORMS = {
     "decision-label": ("verdict", "option", "note", "view", "query", "have", "next"),
     "run-start": ("agent", "dataset", "learning_rate", "epochs", "batch_size", "steps", "lora_r", "seed", "more"),
+    "dataset-make": ("agent", "version", "which", "name"),
+    "train-new": ("agent",),
     "version-try": (
         *("name", "treatment_share", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds"),
         *("exposure_window_seconds", "attribution_window_seconds", "error_rate", "latency", "budget_ms"),

@@ -1,0 +1,247 @@
+"""Defaults that start, training on new decisions by one press, and what the pages say where something is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from decisions.rewards.calculate import calculate_rewards
+from decisions.rewards.specs import current_reward_spec
+from jobs.models import Job
+from jobs.runner import run_job
+from tools.factories import (
+    AgentFactory,
+    AliasFactory,
+    ArtifactFactory,
+    DatasetSnapshotFactory,
+    DecisionFactory,
+    FeedbackFactory,
+    ModelVersionFactory,
+    RewardSpecFactory,
+    TrainingRunFactory,
+)
+from training.defaults import find_defaults
+from training.freezing import start_rebuild
+from training.loops.recipes import base_settings, round_settings
+from training.models import DatasetSnapshot, TrainingRun
+from workspaces.models import AuditEntry
+
+
+def at(name: str, workspace: Any, *arguments: Any) -> str:
+    return reverse(f"pages:{name}", args=[workspace.slug, *arguments])
+
+
+def decide(agent: Any, verdict: str = "confirmed", **fields: Any) -> Any:
+    """A decision with its verdict and, where it can have one, its reward."""
+    decision = DecisionFactory(agent=agent, **fields)
+    FeedbackFactory(decision=decision, value=verdict)
+    calculate_rewards(current_reward_spec(agent))
+    return decision
+
+
+@pytest.fixture
+def heldout(agent: Any) -> Any:
+    return DatasetSnapshotFactory(agent=agent, name="held-out rows", rows=40)
+
+
+@pytest.fixture
+def taught(agent: Any, heldout: Any) -> Any:
+    return DatasetSnapshotFactory(agent=agent, name="labels of the team", rows=200)
+
+
+@pytest.fixture
+def champion(agent: Any, taught: Any, heldout: Any) -> Any:
+    """filer:1, which a run made from the tiny model."""
+    version = ModelVersionFactory(registered_model=agent.registered_model, method="pretrain")
+    ended = {"state": "succeeded", "finished_at": timezone.now(), "produced_version": version}
+    TrainingRunFactory(agent=agent, dataset=taught, heldout=heldout, **ended)
+    AliasFactory(version=version)
+    return version
+
+
+def shown_values(answer: Any) -> dict[str, Any]:
+    """What a browser would send of the form as it came."""
+    form = answer.context["form"]
+    return {name: form[name].value() for name in form.fields if form[name].value() is not None}
+
+
+class TestTheUntouchedForm:
+    def test_it_makes_the_first_model_of_the_labels_and_measures_on_the_held_out_rows(
+        self, agent: Any, taught: Any, heldout: Any, workspace: Any, admin: Any, page_client: Any
+    ) -> None:
+        client, path = page_client(admin), at("run-start", workspace)
+        assert client.post(path, shown_values(client.get(path))).status_code == 302
+        run = TrainingRun.objects.get()
+        assert (run.method, run.dataset, run.heldout, run.base_model) == ("pretrain", taught, heldout, "tiny")
+        version = agent.versions.get()
+        assert run.spec["serving"] == {"temperature": version.temperature, "epsilon": version.epsilon}
+        assert run.spec["max_prompt_tokens"] == version.max_prompt_tokens
+        assert run.spec["optimiser"] == base_settings("tiny", 200)["optimiser"]
+
+    def test_it_learns_from_decisions_from_the_champion_with_its_labels_as_replay(
+        self, agent: Any, champion: Any, taught: Any, heldout: Any, workspace: Any, admin: Any, page_client: Any
+    ) -> None:
+        spec = agent.reward_specs.get()
+        old, new = (DatasetSnapshotFactory(agent=agent, kind="logged", reward_spec=spec, rows=800) for _ in range(2))
+        DatasetSnapshotFactory(agent=AgentFactory(workspace=workspace, name="Another"), name="held-out of another")
+        TrainingRunFactory(agent=agent, dataset=new)
+        ModelVersionFactory(registered_model=agent.registered_model)  # newer, and not the champion
+        client, path = page_client(admin), at("run-start", workspace)
+        client.post(path, shown_values(client.get(path)))
+        run = TrainingRun.objects.latest("id")
+        assert (run.method, run.dataset, run.base_version) == ("posterior", old, champion)
+        assert (run.heldout, run.replay) == (heldout, taught)
+        assert run.spec["optimiser"] == round_settings("tiny", 1000)["optimiser"] and "lora" not in run.spec
+        client.post(path, shown_values(client.get(f"{path}?dataset={new.id}")))
+        assert TrainingRun.objects.latest("id").dataset == new
+
+    def test_the_base_has_full_weights_and_was_not_made_from_what_was_erased(
+        self, agent: Any, champion: Any, workspace: Any
+    ) -> None:
+        artifact = ArtifactFactory(workspace=workspace, kind="adapter")
+        adapter = ModelVersionFactory(registered_model=agent.registered_model, artifact=artifact, base=champion)
+        type(champion.aliases.get()).objects.update(version=adapter)
+        assert find_defaults(workspace, [agent])[agent.id].base == champion
+        type(champion).objects.filter(id=champion.id).update(marked_at=timezone.now())
+        assert find_defaults(workspace, [agent])[agent.id].base is None
+
+    def test_rows_that_were_learnt_from_are_never_measured_on(
+        self, agent: Any, champion: Any, heldout: Any, workspace: Any
+    ) -> None:
+        assert find_defaults(workspace, [agent])[agent.id].heldout == heldout
+        TrainingRunFactory(agent=agent, dataset=heldout, state="queued")
+        assert find_defaults(workspace, [agent])[agent.id].heldout is None
+
+    def test_where_no_run_can_start_the_page_says_what_to_do_first(
+        self, workspace: Any, admin: Any, page_client: Any, by: Any
+    ) -> None:
+        client, path = page_client(admin), at("run-start", workspace)
+        assert at("connect", workspace) in client.get(path).content.decode()
+        agent = AgentFactory(workspace=workspace)
+        spec = RewardSpecFactory(agent=agent)
+        text = client.get(path).content.decode()
+        assert "Import labelled rows" in text and "<form" not in text.split("<main")[1].split("</main>")[0]
+        logged = DatasetSnapshotFactory(agent=agent, kind="logged", reward_spec=spec)
+        assert "Import labelled rows" in client.get(f"{path}?dataset={logged.id}").content.decode()
+        ModelVersionFactory(registered_model=agent.registered_model)
+        DatasetSnapshot.objects.all().delete()
+        assert at("dataset-make", workspace) in client.get(path).content.decode()
+        assert client.get(f"{path}?dataset={DatasetSnapshotFactory().id}").status_code == 404
+
+
+class TestOnePress:
+    def press(self, client: Any, workspace: Any, **form: str) -> Any:
+        return client.post(at("train-new", workspace), form)
+
+    def test_it_freezes_what_no_run_has_learnt_from_and_starts_a_run_on_it(
+        self,
+        agent: Any,
+        champion: Any,
+        taught: Any,
+        heldout: Any,
+        workspace: Any,
+        admin: Any,
+        page_client: Any,
+        store: Any,
+    ) -> None:
+        client, first = page_client(admin), decide(agent)
+        DecisionFactory(agent=agent)
+        sent = [self.press(client, workspace)["Location"] for _ in range(2)]
+        job = Job.objects.get(kind="training.freeze_dataset")
+        assert sent == [at("dataset-making", workspace, job.id)] * 2
+        assert "Waiting for a worker" in client.get(sent[0]).content.decode()
+        assert AuditEntry.objects.filter(action="run.requested", actor=admin.email).count() == 1
+        run_job(job.id)
+        run = TrainingRun.objects.latest("id")
+        assert (run.method, run.base_version, run.heldout, run.replay) == ("posterior", champion, heldout, taught)
+        assert (run.state, run.requested_by) == ("queued", admin.email)
+        assert [item.decision_id for item in run.dataset.items.all()] == [first.id]
+        assert run.spec["optimiser"] == round_settings("tiny", 201)["optimiser"]
+        assert client.get(sent[0])["Location"] == at("run", workspace, run.id)
+        polled = client.get(sent[0], headers={"HX-Request": "true"})
+        assert polled["HX-Redirect"] == at("run", workspace, run.id)
+        # Nothing is new: no second run. A later decision is, and it alone.
+        assert self.press(client, workspace)["Location"] == at("train-new", workspace)
+        assert "There is nothing new to learn from" in client.get(at("train-new", workspace)).content.decode()
+        later = decide(agent, "corrected")
+        self.press(client, workspace, agent=agent.slug)
+        run_job(Job.objects.get(kind="training.freeze_dataset", state="queued").id)
+        newest = TrainingRun.objects.latest("id")
+        assert [item.decision_id for item in newest.dataset.items.all()] == [later.id]
+        # The first question asked again still has its answer; a run that failed has learnt nothing.
+        TrainingRun.objects.filter(id=newest.id).update(state="failed", finished_at=timezone.now())
+        assert self.press(client, workspace)["Location"] != at("train-new", workspace)
+
+    def test_a_rebuild_asks_the_question_of_its_time(
+        self, agent: Any, champion: Any, workspace: Any, by: Any, admin: Any, page_client: Any, store: Any
+    ) -> None:
+        decide(agent)
+        self.press(page_client(admin), workspace)
+        run_job(Job.objects.get(kind="training.freeze_dataset").id)
+        dataset = TrainingRun.objects.latest("id").dataset
+        run_job(start_rebuild(by=by, dataset=dataset).id)
+        again = DatasetSnapshot.objects.latest("id")
+        assert (again.rows, again.name) == (1, f"{dataset.name} (rebuilt)")
+        assert TrainingRun.objects.filter(dataset=again).count() == 0
+
+    def test_a_run_that_cannot_start_any_more_leaves_no_dataset(
+        self, agent: Any, champion: Any, heldout: Any, workspace: Any, admin: Any, page_client: Any, store: Any
+    ) -> None:
+        decide(agent)
+        client = page_client(admin)
+        place = self.press(client, workspace)["Location"]
+        runs = TrainingRun.objects.count()
+        DatasetSnapshot.objects.filter(id=heldout.id).update(marked_at=timezone.now(), erased_rows=3)
+        datasets = DatasetSnapshot.objects.count()
+        assert run_job(Job.objects.get(kind="training.freeze_dataset").id) == "dead"
+        assert "3 of its rows were erased" in client.get(place).content.decode()
+        assert (TrainingRun.objects.count(), DatasetSnapshot.objects.count()) == (runs, datasets)
+
+    def test_without_a_model_it_is_refused_and_the_page_says_why(
+        self, agent: Any, workspace: Any, admin: Any, page_client: Any
+    ) -> None:
+        decide(agent)
+        FeedbackFactory(decision=DecisionFactory(agent=agent))
+        client = page_client(admin)
+        answer = self.press(client, workspace, agent=agent.slug)
+        assert answer.status_code == 400 and "There is no model to train yet" in answer.content.decode()
+        assert self.press(client, workspace)["Location"] == at("train-new", workspace)
+        text = client.get(at("train-new", workspace)).content.decode()
+        assert "Start the first run" in text and at("rewards", workspace) in text
+        assert self.press(client, workspace, agent="nobody").status_code == 404
+        assert not Job.objects.exists()
+
+    def test_the_page_s_statements_do_not_grow(
+        self, agent: Any, champion: Any, workspace: Any, admin: Any, page_client: Any
+    ) -> None:
+        client, path = page_client(admin), at("train-new", workspace)
+        client.get(path)
+
+        def count() -> int:
+            with CaptureQueriesContext(connection) as captured:
+                assert client.get(path).status_code == 200
+            return len(captured)
+
+        before = count()
+        for _ in range(6):
+            other = AgentFactory(workspace=workspace)
+            RewardSpecFactory(agent=other)
+            AliasFactory(version=ModelVersionFactory(registered_model=other.registered_model))
+            DatasetSnapshotFactory(agent=other)
+            decide(agent)
+        assert count() == before
+
+    @pytest.mark.parametrize(("persona", "status"), [("viewer", 403), ("labeller", 403), ("outsider", 404)])
+    def test_others_start_nothing(
+        self, persona: str, status: int, agent: Any, champion: Any, workspace: Any, page_client: Any, request: Any
+    ) -> None:
+        decide(agent)
+        client = page_client(request.getfixturevalue(persona))
+        assert client.get(at("train-new", workspace)).status_code == status
+        assert self.press(client, workspace, agent=agent.slug).status_code == status
+        assert not Job.objects.exists()

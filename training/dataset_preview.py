@@ -1,0 +1,185 @@
+"""What a dataset of an agent's decisions would hold, before it is made: how many, of what, and what would be left out.
+
+A preview looks at the newest LOOK decisions of each agent, so that a page may ask for it whatever the ledger holds; the
+job that makes the dataset reads them all. Its conditions are those of `training.datasets.LOGGED_ROWS`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from decisions.agents.prompts import PromptError, as_text, render_prompt
+from decisions.models import Agent, AgentVersion, Decision
+from decisions.models.tombstones import NOT_ERASED
+from decisions.models.verdicts import THAT_COUNTS
+from training.datasets import LEARNT_FROM
+
+LOOK = 10_000
+MOST_ACTIONS = 20
+EXAMPLES = 3
+
+WHY = {
+    "feedback": "have no verdict yet",
+    "calculation": "have a verdict and wait for its reward",
+    "reward": "have no reward: it could not be calculated, or the verdict was taken back",
+    "propensity": "have no propensity: the app did not say how likely its choice was",
+    "options": "do not say which options there were",
+    "version": "were made by another version of the agent",
+    "used": "are in a dataset that a run has learnt from already",
+    "erased": "were erased at a person's request",
+}
+"""Why a decision is left out, by the name that the statement below gives it; the first that holds, from its CASE."""
+
+_PREVIEW = f"""
+WITH asked AS (
+  SELECT a.id AS agent_id, s.id AS spec_id
+    FROM unnest(%(agents)s::uuid[]) AS a(id)
+   CROSS JOIN LATERAL (SELECT id FROM decisions_rewardspec WHERE agent_id = a.id ORDER BY number DESC LIMIT 1) s
+), looked AS (
+  SELECT asked.spec_id, newest.*
+    FROM asked CROSS JOIN LATERAL (
+      SELECT d.id, d.workspace_id, d.agent_id, d.agent_version_id, left(d.action #>> '{{}}', 200) AS action,
+             d.propensity, d.options IS NOT NULL AS offered, d.{NOT_ERASED} AS kept
+        FROM decisions_decision d WHERE d.agent_id = asked.agent_id ORDER BY d.id DESC LIMIT {LOOK}
+    ) newest
+), valued AS (
+  SELECT d.*, r.decision_id IS NOT NULL AS calculated, r.value, {THAT_COUNTS} AS verdict
+    FROM looked d
+    LEFT JOIN LATERAL (
+      SELECT decision_id, value FROM decisions_reward
+       WHERE decision_id = d.id AND spec_id = d.spec_id ORDER BY version DESC LIMIT 1
+    ) r ON true
+), sorted AS (
+  SELECT d.agent_id, d.id, d.action, d.verdict,
+         CASE WHEN NOT d.kept THEN 'erased'
+              WHEN d.agent_version_id <> %(version)s::uuid THEN 'version'
+              WHEN NOT d.offered THEN 'options'
+              WHEN d.propensity IS NULL THEN 'propensity'
+              WHEN NOT d.calculated AND d.verdict IS NULL THEN 'feedback'
+              WHEN NOT d.calculated THEN 'calculation'
+              WHEN d.value IS NULL THEN 'reward'
+              WHEN %(unused_at)s::timestamptz IS NOT NULL AND {LEARNT_FROM} THEN 'used'
+         END AS why
+    FROM valued d
+), ranked AS (
+  SELECT agent_id, action, count(*) AS found,
+         row_number() OVER (PARTITION BY agent_id ORDER BY count(*) DESC, action) AS place
+    FROM sorted WHERE why IS NULL GROUP BY agent_id, action
+), newest AS (
+  SELECT agent_id, id, row_number() OVER (PARTITION BY agent_id ORDER BY id DESC) AS place FROM sorted WHERE why IS NULL
+)
+SELECT agent_id, 'why', why, count(*) FROM sorted GROUP BY agent_id, why
+UNION ALL SELECT agent_id, 'verdict', verdict, count(*) FROM sorted WHERE why IS NULL GROUP BY agent_id, verdict
+UNION ALL SELECT agent_id, 'action', action, found FROM ranked WHERE place <= {MOST_ACTIONS}
+UNION ALL SELECT agent_id, 'example', id::text, place FROM newest WHERE place <= {EXAMPLES}
+"""  # noqa: S608 - numbers and names of ours
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Counts among the newest `looked_at` decisions of an agent, of which `rows` would be in the dataset.
+
+    `actions` (at most MOST_ACTIONS) and `verdicts` count those rows, the most frequent first; `left_out` counts the
+    others by a key of WHY. `examples` are the newest rows' ids.
+    """
+
+    rows: int = 0
+    looked_at: int = 0
+    actions: tuple[tuple[str, int], ...] = ()
+    verdicts: tuple[tuple[str, int], ...] = ()
+    left_out: tuple[tuple[str, int], ...] = ()
+    examples: tuple[uuid.UUID, ...] = ()
+
+    @property
+    def look_ended(self) -> bool:
+        """There may be more decisions than were looked at."""
+        return self.looked_at >= LOOK
+
+    @property
+    def told_left_out(self) -> list[tuple[str, int, str]]:
+        """Key, count and words of each reason."""
+        return [(why, count, WHY[why]) for why, count in self.left_out]
+
+    def counts(self, why: str) -> int:
+        return dict(self.left_out).get(why, 0)
+
+
+def preview_datasets(
+    agents: Sequence[Agent], *, agent_version: AgentVersion | None = None, unused_at: dt.datetime | None = None
+) -> dict[uuid.UUID, Preview]:
+    """By agent, what a dataset by its current reward spec would hold: one statement for any number of agents.
+
+    `unused_at`: only decisions that no run had learnt from at that moment.
+    """
+    found: dict[uuid.UUID, dict[str, list[tuple[Any, int]]]] = {agent.id: {} for agent in agents}
+    parameters = {
+        "agents": [agent.id for agent in agents],
+        "version": agent_version.id if agent_version is not None else None,
+        "unused_at": unused_at,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_PREVIEW, parameters)
+        for agent_id, what, name, count in cursor.fetchall():
+            found[agent_id].setdefault(what, []).append((name, count))
+    return {agent_id: _read(lines) for agent_id, lines in found.items()}
+
+
+def _read(lines: dict[str, list[tuple[Any, int]]]) -> Preview:
+    why = dict(lines.get("why", []))
+
+    def by_count(pairs: list[tuple[Any, int]]) -> tuple[tuple[str, int], ...]:
+        return tuple(sorted(pairs, key=lambda pair: (-pair[1], str(pair[0]))))
+
+    return Preview(
+        rows=why.get(None, 0),
+        looked_at=sum(why.values()),
+        actions=by_count(lines.get("action", [])),
+        verdicts=by_count([(name or "no verdict", count) for name, count in lines.get("verdict", [])]),
+        left_out=by_count([(name, count) for name, count in why.items() if name is not None]),
+        examples=tuple(uuid.UUID(name) for name, _ in sorted(lines.get("example", []), key=lambda pair: pair[1])),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A row as it would be: its prompt, what was done, and the decision that it comes from."""
+
+    decision: Decision
+    prompt: str
+    verdict: str
+    reward: float | None
+
+
+_SHOWN = f"""
+SELECT d.id, {THAT_COUNTS}, r.value
+  FROM decisions_decision d
+  LEFT JOIN LATERAL (
+    SELECT value FROM decisions_reward r JOIN decisions_rewardspec s ON s.id = r.spec_id
+     WHERE r.decision_id = d.id ORDER BY s.number DESC, r.version DESC LIMIT 1
+  ) r ON true
+ WHERE d.id = ANY(%s)
+"""  # noqa: S608 - names of ours
+
+
+def show_examples(ids: Sequence[uuid.UUID]) -> list[Example]:
+    """In the order of `ids`; the reward in [0, 1] by the newest spec. Two statements."""
+    if not ids:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(_SHOWN, [list(ids)])
+        told = {row: (verdict or "", value) for row, verdict, value in cursor.fetchall()}
+    decisions = Decision.objects.select_related("agent_version").in_bulk(list(ids))
+    return [Example(decisions[pk], _prompt(decisions[pk]), *told[pk]) for pk in ids if pk in decisions]
+
+
+def _prompt(decision: Decision) -> str:
+    try:
+        return render_prompt(decision.agent_version.prompt_template, decision.state, decision.options or ())
+    except PromptError:
+        return as_text(decision.state)

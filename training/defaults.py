@@ -1,0 +1,173 @@
+"""What a run begins with where nobody says otherwise, from what the workspace has: base, rows, held-out rows, settings.
+
+The form of a run shows these first, and *Train on new decisions* uses them. They are choices that start: a run that
+begins with them passes `training.runs.check_plan`.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from decisions.models import Agent, AgentVersion
+from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
+from models_registry.models.version import VersionState
+from training.base_models import TINY, is_allowed_base
+from training.engine.spec import LEARNS_FROM_LOGS, RunSpec, TinyShape
+from training.loops import recipes
+from training.models import DatasetKind, DatasetSnapshot, TrainingRun
+from training.run_states import RunState
+from training.runs import RunPlan
+from workspaces.models import Workspace
+
+FROM_LOGS, FROM_LABELS = "posterior", "pretrain"
+"""The methods of choice (docs/learning.md)."""
+MOST = 200
+"""The newest so many datasets, runs and versions are looked at."""
+FOR_MEASURING = re.compile(r"(?<![a-z])(held.?out|test|eval|evaluation|validation)(?![a-z])", re.IGNORECASE)
+"""Names that people give to rows that are to be measured on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """Of one agent.
+
+    `base`: the champion, or else the newest version with full weights; None before the first. `root`: the model that
+    `base`, or the first version, comes from (`tiny`, a hub id or a folder); "" where nobody knows. `logged`: the newest
+    dataset of decisions, one that no run has learnt from before the others. `taught`: labelled rows to teach a first
+    model. `heldout`: labelled rows that no run has learnt from. `replay`: labelled rows that one has learnt from.
+    """
+
+    agent: Agent
+    agent_version: AgentVersion | None
+    base: ModelVersion | None
+    root: str
+    logged: DatasetSnapshot | None
+    taught: DatasetSnapshot | None
+    heldout: DatasetSnapshot | None
+    replay: DatasetSnapshot | None
+
+    def plan(self, dataset: DatasetSnapshot | None = None) -> RunPlan | None:
+        """Learning from this dataset, or from the one of choice; None where something is missing for it."""
+        chosen = dataset or (self.logged if self.base is not None and self.logged is not None else self.taught)
+        if chosen is None or (chosen.kind == DatasetKind.LOGGED and self.base is None):
+            return None
+        heldout = self.heldout if self.heldout != chosen else None
+        if chosen.kind == DatasetKind.LOGGED:
+            replay = self.replay
+            rows = chosen.rows + (replay.rows if replay is not None else 0)
+            told = choose_settings(FROM_LOGS, root=self.root, rows=rows, agent_version=self.agent_version)
+            return RunPlan(FROM_LOGS, chosen, base_version=self.base, heldout=heldout, replay=replay, settings=told)
+        root = self.root if self.root and is_allowed_base(self.root) else TINY
+        told = choose_settings(FROM_LABELS, root=root, rows=chosen.rows, agent_version=self.agent_version)
+        return RunPlan(FROM_LABELS, chosen, base_model=root, heldout=heldout, settings=told)
+
+
+def choose_settings(method: str, *, root: str, rows: int, agent_version: AgentVersion | None) -> Mapping[str, Any]:
+    """Fields of the engine's spec: the measured recipe for so many rows, and the agent's own prompt and exploration."""
+    make = recipes.round_settings if method in LEARNS_FROM_LOGS else recipes.base_settings
+    told = dict(make(root, max(1, rows)))
+    if agent_version is not None:
+        tokens = agent_version.max_prompt_tokens
+        if root == TINY:  # its positions hold the template and the answer, too
+            room = RunSpec.model_fields["max_completion_tokens"].default + 16
+            tokens = min(tokens, TinyShape().max_positions - room)
+        told["max_prompt_tokens"] = tokens
+        told["serving"] = {"temperature": agent_version.temperature, "epsilon": agent_version.epsilon}
+    return told
+
+
+def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UUID, Defaults]:
+    """By agent. Five statements, however many agents there are."""
+    datasets = list(
+        DatasetSnapshot.objects.for_workspace(workspace)
+        .filter(agent__in=agents, marked_at=None)
+        .select_related("agent")
+        .order_by("-id")[:MOST]
+    )
+    runs = list(
+        TrainingRun.objects.for_workspace(workspace)
+        .exclude(state__in=[RunState.FAILED, RunState.CANCELLED])
+        .defer("spec", "metrics")
+        .order_by("-id")[:MOST]
+    )
+    models = [agent.registered_model_id for agent in agents]
+    versions = {
+        version.id: version
+        for version in ModelVersion.objects.for_workspace(workspace)
+        .filter(registered_model__in=models, state=VersionState.READY, marked_at=None)
+        .select_related("registered_model", "artifact", "base__artifact", "base__registered_model")
+        .order_by("-id")[:MOST]
+    }
+    champions = dict(
+        Alias.objects.filter(registered_model__in=models, name=AliasName.CHAMPION).values_list(
+            "registered_model_id", "version_id"
+        )
+    )
+    newest = {
+        version.agent_id: version
+        for version in AgentVersion.objects.filter(agent__in=agents)
+        .order_by("agent_id", "-number")
+        .distinct("agent_id")
+    }
+    made_by = {run.produced_version_id: run for run in runs if run.produced_version_id is not None}
+    found = {}
+    for agent in agents:
+        own = [version for version in versions.values() if version.registered_model_id == agent.registered_model_id]
+        base = _choose_base(own, champions.get(agent.registered_model_id))
+        root = _find_root(base, made_by) if base is not None else settings.BASE_MODEL
+        rows = _choose_rows([one for one in datasets if one.agent_id == agent.id], runs, has_base=base is not None)
+        found[agent.id] = Defaults(agent, newest.get(agent.id), base, root, *rows)
+    return found
+
+
+def _choose_base(own: Sequence[ModelVersion], champion: uuid.UUID | None) -> ModelVersion | None:
+    """Full weights: the champion's, those under it where it is an adapter, or the newest. `own`: newest first."""
+    first = [version for version in own if version.id == champion]
+    candidates = [*first, *(version.base for version in first if version.base is not None), *own]
+    return next((one for one in candidates if one.artifact.kind == ArtifactKind.MODEL and one.marked_at is None), None)
+
+
+def _find_root(version: ModelVersion, made_by: Mapping[uuid.UUID, TrainingRun]) -> str:
+    """The model that the first of its ancestors was made from; "" for one that was imported."""
+    place: uuid.UUID | None = version.id
+    for _ in range(len(made_by)):
+        run = made_by.get(place) if place is not None else None
+        if run is None:
+            return ""
+        if run.base_model:
+            return run.base_model
+        place = run.base_version_id
+    return ""
+
+
+def _choose_rows(
+    own: Sequence[DatasetSnapshot], runs: Collection[TrainingRun], *, has_base: bool
+) -> tuple[DatasetSnapshot | None, ...]:
+    """Logged, taught, heldout, replay, of the agent's `own` datasets; these and the runs newest first. Rows that were
+    learnt from are never measured on."""
+    learnt = {run.dataset_id for run in runs} | {run.replay_id for run in runs}
+    measured = [run.heldout_id for run in runs if run.heldout_id is not None]
+    logged = [one for one in own if one.kind == DatasetKind.LOGGED]
+    labelled = [one for one in own if one.kind == DatasetKind.LABELLED]
+    fresh = [one for one in labelled if one.id not in learnt]
+
+    def fitness(one: DatasetSnapshot) -> tuple[bool, bool]:
+        return one.id in measured, bool(FOR_MEASURING.search(one.name))
+
+    # The newest of the fittest: max takes the first of equals.
+    heldout = max(fresh, key=fitness, default=None)
+    if heldout is not None and labelled == [heldout] and not has_base and not any(fitness(heldout)):
+        heldout = None  # the only labelled rows are needed to teach the first model
+    others = [one for one in labelled if one != heldout]
+    return (
+        next((one for one in logged if one.id not in learnt), next(iter(logged), None)),
+        next(iter(others), None),
+        heldout,
+        next((one for one in others if one.id in learnt), None),
+    )

@@ -1,0 +1,151 @@
+"""Pages that start runs: the form, and the button that trains on what is new. Where something is missing they say what
+to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from decisions.models import Agent
+from jobs.models import Job
+from training.defaults import Defaults, find_defaults
+from training.errors import InvalidRun
+from training.forms import RunForm, values_of_plan, values_of_run
+from training.models import DatasetKind, DatasetSnapshot
+from training.new_decisions import find_readiness, request_training
+from training.runs import RunPlan, check_plan, start_run
+from training.views import as_id, get_run
+from workspaces.models import Role
+from workspaces.pages import PageRequest, workspace_page
+
+AGENTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something to do before a run can start, and where."""
+
+    what: str
+    why: str
+    action: str
+    url: str
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def run_start(request: PageRequest) -> HttpResponse:
+    """GET shows the form with values that start: those of a run (`like`), of a `dataset`, or the best there is for an
+    `agent` or for any. POST starts what it asks for."""
+    if request.method == "POST":
+        form = RunForm(request.POST, workspace=request.workspace)
+        if form.is_valid():
+            agent, plan = form.read_plan()
+            try:
+                run = start_run(by=request.actor, agent=agent, plan=plan)
+            except InvalidRun as error:
+                form.add_faults(error.faults)
+            else:
+                messages.success(request, f"The {run} is in the queue.")
+                return redirect("pages:run", request.workspace.slug, run.pk)
+        return render(request, "training/run_form.html", {"form": form}, status=400)
+    if request.GET.get("like"):
+        like = get_run(request, as_id(request.GET["like"], "like"))
+        form = RunForm(initial=values_of_run(like), workspace=request.workspace)
+        return render(request, "training/run_form.html", {"form": form, "like": like})
+    dataset = _find_dataset(request)
+    defaults = _find_defaults(request, dataset)
+    chosen = _choose(defaults, dataset)
+    if chosen is None:
+        context = {"steps": list(_find_steps(request, defaults, dataset)), "dataset": dataset}
+        return render(request, "training/run_missing.html", context)
+    form = RunForm(initial=values_of_plan(*chosen), workspace=request.workspace)
+    return render(request, "training/run_form.html", {"form": form, "plan": chosen[1]})
+
+
+def _find_dataset(request: PageRequest) -> DatasetSnapshot | None:
+    if not request.GET.get("dataset"):
+        return None
+    pk = as_id(request.GET["dataset"], "dataset")
+    found = DatasetSnapshot.objects.for_workspace(request.workspace).select_related("agent").filter(pk=pk).first()
+    if found is None:
+        raise Http404("There is no such dataset.")
+    return found
+
+
+def _find_defaults(request: PageRequest, dataset: DatasetSnapshot | None) -> list[Defaults]:
+    """Of the dataset's agent, of the one that is asked for, or of each."""
+    agents = Agent.objects.for_workspace(request.workspace).order_by("name")
+    if dataset is not None:
+        agents = agents.filter(pk=dataset.agent_id)
+    elif request.GET.get("agent"):
+        agents = agents.filter(slug=request.GET["agent"])
+    return list(find_defaults(request.workspace, list(agents[:AGENTS])).values())
+
+
+def _choose(defaults: Sequence[Defaults], dataset: DatasetSnapshot | None) -> tuple[Agent, RunPlan] | None:
+    """A plan that starts, one that learns from decisions before one that makes a first model; None without any."""
+    plans = [(one.agent, plan) for one in defaults if (plan := one.plan(dataset)) is not None]
+    for agent, plan in sorted(plans, key=lambda pair: pair[1].dataset.kind != DatasetKind.LOGGED):
+        try:
+            check_plan(agent, plan)
+        except InvalidRun:
+            continue
+        return agent, plan
+    return None
+
+
+def _find_steps(request: PageRequest, defaults: Sequence[Defaults], dataset: DatasetSnapshot | None) -> Iterator[Step]:
+    """What is missing, in the order in which it is needed."""
+
+    def at(name: str) -> str:
+        return reverse(f"pages:{name}", args=[request.workspace.slug])
+
+    if dataset is not None and dataset.marked_at is not None:
+        why = "Some of its rows were erased, and nothing is trained from it any more. A new one leaves them out."
+        yield Step("Make a new dataset", why, "Make a dataset", at("dataset-make"))
+        return
+    if not defaults:
+        why = "An agent says what may be chosen and how the model is asked."
+        yield Step("Connect an app", why, "Connect an app", at("connect"))
+    if not any(one.base is not None or one.taught is not None for one in defaults):
+        why = (
+            "The first model learns from texts whose right answer is known: manage.py import_labelled reads them from a"
+            " file. Import some of them under the name “held-out rows”. No run learns from those; every run is measured"
+            " on them."
+        )
+        yield Step("Import labelled rows", why, "See datasets", at("datasets"))
+    elif not any(one.logged is not None for one in defaults):
+        why = "A run learns from decisions that have a reward."
+        yield Step("Make a dataset", why, "Make a dataset", at("dataset-make"))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def train_new(request: PageRequest) -> HttpResponse:
+    """POST trains an agent on its new decisions: the one that is named, or the only one that can be. GET shows for each
+    agent what that would do, or what is missing for it."""
+    if request.method == "POST" and "agent" in request.POST:
+        agent = Agent.objects.for_workspace(request.workspace).filter(slug=request.POST["agent"]).first()
+        if agent is None:
+            raise Http404("There is no such agent.")
+        return _follow(request, request_training(by=request.actor, agent=agent))
+    agents = find_readiness(request.workspace)
+    if request.method == "POST":
+        ready = [one for one in agents if one.ready]
+        under_way = [one.under_way for one in agents if one.under_way is not None]
+        if len(ready) == 1:
+            return _follow(request, request_training(by=request.actor, agent=ready[0].agent))
+        if not ready and len(under_way) == 1:
+            return _follow(request, under_way[0])
+        return redirect("pages:train-new", request.workspace.slug)
+    return render(request, "training/train_new.html", {"agents": agents})
+
+
+def _follow(request: PageRequest, job: Job) -> HttpResponse:
+    return redirect("pages:dataset-making", request.workspace.slug, job.pk)
