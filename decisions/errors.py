@@ -10,6 +10,12 @@ class UnknownAgent(NotFound):
     code = "unknown_agent"
 
 
+class OutdatedVersion(Conflict):
+    """A change of an agent that is not based on its newest version."""
+
+    code = "outdated_version"
+
+
 class IdConflict(Conflict):
     """The same id was sent before with other content."""
 

@@ -28,6 +28,7 @@ SECTIONS = (
     ("Overview", "pages:overview", "", "house", "o"),
     ("Decisions", "pages:decisions", "decisions", "list-checks", "d"),
     ("Episodes", "pages:episodes", "episodes", "layers", "p"),
+    ("Agents", "pages:agents", "agents", "bot", "a"),
     ("Datasets", "pages:datasets", "datasets", "database", "t"),
     ("Runs", "pages:runs", "runs", "activity", "r"),
     ("Models", "pages:models", "models", "box", "m"),

@@ -148,8 +148,8 @@ def check_setup(setup: AgentSetup) -> None:
 
 
 @transaction.atomic
-def create_agent_version(*, by: Actor, agent: Agent, setup: AgentSetup) -> AgentVersion:
-    """The next version; earlier ones stay as they are for ever."""
+def create_agent_version(*, by: Actor, agent: Agent, setup: AgentSetup, changed: Sequence[str] = ()) -> AgentVersion:
+    """The next version; earlier ones stay as they are. `changed` names the fields that differ, for the audit."""
     check_setup(setup)
     Agent.objects.select_for_update().get(id=agent.id)
     last = agent.versions.aggregate(last=Max("number"))["last"] or 0
@@ -167,5 +167,8 @@ def create_agent_version(*, by: Actor, agent: Agent, setup: AgentSetup) -> Agent
         temperature=setup.temperature,
         epsilon=setup.epsilon,
     )
-    record_audit(by=by, action="agent_version.created", target=f"agent_version:{version.id}")
+    details: dict[str, Any] = {"agent": agent.slug, "number": version.number}
+    if changed:
+        details["changed"] = list(changed)
+    record_audit(by=by, action="agent_version.created", target=f"agent_version:{version.id}", details=details)
     return version

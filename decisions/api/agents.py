@@ -1,24 +1,34 @@
-"""/api/v1/agents: making and listing them, and asking one to decide."""
+"""/api/v1/agents: making, listing, reading and changing them, and asking one to decide."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import msgspec
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from decisions.agents.revising import revise_agent
 from decisions.agents.services import AgentSetup, create_agent, kind_setup, kind_unit
 from decisions.api.batches import body_of
-from decisions.api.serializers.agents import ONE_OR_MORE_ANSWERS, AgentCreateSerializer, AgentSerializer
+from decisions.api.serializers.agents import (
+    ONE_OR_MORE_ANSWERS,
+    AgentCreateSerializer,
+    AgentDetailSerializer,
+    AgentPatchSerializer,
+    AgentSerializer,
+)
+from decisions.errors import UnknownAgent
 from decisions.gateway.decide import as_plain, decide
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.schemas import DecideItem
-from decisions.models import Agent
+from decisions.models import Agent, AgentVersion
+from decisions.queries.agents import find_champion
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.idempotency import made_id
 from workspaces.models import Scope
@@ -27,6 +37,7 @@ from workspaces.parsing import RawBatchParser, raw_body
 from workspaces.permissions import acting
 
 DECIDE = BodyDecoder(DecideItem)
+ETAG = re.compile(r'"?([0-9]{1,9})"?', re.ASCII)
 MAX_DECIDE = 256
 
 
@@ -59,6 +70,72 @@ class AgentList(generics.ListCreateAPIView[Agent]):
             setup=_setup(kind, fields),
         )
         return Response(AgentSerializer(agent).data, status=201)
+
+
+class AgentDetail(APIView):
+    """One agent with its newest version in full."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "PATCH": Scope.ADMIN}
+
+    @extend_schema(operation_id="agents_retrieve", responses={"200": AgentDetailSerializer})
+    def get(self, request: Request, slug: str) -> Response:
+        agent = _get_agent(request, slug)
+        return _answer(agent, agent.versions.order_by("-number").first())
+
+    @extend_schema(
+        operation_id="revise_agent",
+        parameters=[
+            OpenApiParameter(
+                "If-Match",
+                str,
+                OpenApiParameter.HEADER,
+                description='The ETag that GET answered, such as "3", in place of expected_version.',
+            )
+        ],
+        request=AgentPatchSerializer,
+        responses={"200": AgentDetailSerializer, "409": ErrorSerializer},
+    )
+    def patch(self, request: Request, slug: str) -> Response:
+        """Makes the next version of the agent: the newest one with the given fields. Versions themselves never change.
+
+        `expected_version` or `If-Match` names the version that the change is based on. Where that is no longer the
+        newest, the answer is 409 `outdated_version`. A change of nothing makes no version.
+        """
+        agent = _get_agent(request, slug)
+        given = AgentPatchSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        changes = dict(given.validated_data)
+        expected = _expected(request, changes.pop("expected_version", None))
+        revision = revise_agent(by=acting(request), agent=agent, expected=expected, changes=changes)
+        return _answer(agent, revision.version)
+
+
+def _get_agent(request: Request, slug: str) -> Agent:
+    agent = Agent.objects.for_workspace(acting(request).workspace).filter(slug=slug).first()
+    if agent is None:
+        raise UnknownAgent(f"There is no agent {slug!r} in this workspace.")
+    return agent
+
+
+def _answer(agent: Agent, newest: AgentVersion | None) -> Response:
+    context = {"newest": newest, "champion": find_champion(agent)}
+    headers = {"ETag": f'"{newest.number}"'} if newest is not None else {}
+    return Response(AgentDetailSerializer(agent, context=context).data, headers=headers)
+
+
+def _expected(request: Request, in_body: int | None) -> int:
+    """The version that the change is based on, by the body or the header. Raises InvalidInput."""
+    header = request.headers.get("If-Match", "").strip()
+    if not header:
+        if in_body is None:
+            fault = FieldFault("expected_version", "is missing", "the version that the change is based on, or If-Match")
+            raise InvalidInput("Say which version the change is based on.", faults=[fault])
+        return in_body
+    number = ETAG.fullmatch(header)
+    if number is None or (in_body is not None and int(number[1]) != in_body):
+        reason = "is not an ETag of an agent" if number is None else f"differs from expected_version, {in_body}"
+        raise InvalidInput("If-Match is not usable.", faults=[FieldFault("If-Match", reason, 'such as "3"')])
+    return int(number[1])
 
 
 class Decide(APIView):

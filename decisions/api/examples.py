@@ -10,6 +10,7 @@ from typing import Any
 from workspaces.examples import MOMENT, Example, page
 
 AGENT = "01a1f7fa-8da8-7430-8db8-ed6ff165c8ce"
+AGENT_VERSION = "01a1f7fb-0c91-7b52-9d27-6b1d4e0c8a35"
 DECISION = "01a1f805-50a4-7d43-a901-42a0ce80c4b0"
 FRESH = "01a1f992-044c-7459-8c61-4f522a318785"
 """An id that the client makes for something new."""
@@ -34,6 +35,22 @@ AN_AGENT = {
     "version": 1,
     "created_at": MOMENT,
 }
+A_VERSION = {
+    "id": AGENT_VERSION,
+    "number": 1,
+    "action_space": "choice",
+    "options": OPTIONS,
+    "action_schema": None,
+    "state_schema": None,
+    "prompt_template": "{{ text }}",
+    "max_prompt_tokens": 64,
+    "max_completion_tokens": 16,
+    "temperature": 1.0,
+    "epsilon": 0.05,
+    "created_at": MOMENT,
+}
+AGENT_IN_FULL = AN_AGENT | {"champion": "filer:2", "current": A_VERSION}
+REVISED = AGENT_IN_FULL | {"version": 2, "current": A_VERSION | {"number": 2, "epsilon": 0.1}}
 A_DECISION = {
     "id": DECISION,
     "agent": "filer",
@@ -286,6 +303,10 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             {"slug": "librarian", "name": "Librarian", "kind": "LIBRARIAN"},
             name="the kind's own set-up",
         ),
+    ],
+    "agents_retrieve": [Example(AGENT_IN_FULL, path={"slug": "filer"})],
+    "revise_agent": [
+        Example(REVISED, 200, {"expected_version": 1, "epsilon": 0.1}, {"slug": "filer"}, name="more exploration"),
     ],
     "decide": [
         Example(DECIDED, 201, {"state": STATE, "unit": "item-1"}, {"slug": "filer"}, name="one item"),

@@ -8,6 +8,7 @@ urlpatterns = [
     path("decisions", decisions.DecisionList.as_view(), name="api-decisions"),
     path("feedback", decisions.FeedbackCreate.as_view(), name="api-feedback"),
     path("agents/<slug:slug>/decide", agents.Decide.as_view(), name="api-decide"),
+    path("agents/<slug:slug>", agents.AgentDetail.as_view(), name="api-agent"),
     path("agents", agents.AgentList.as_view(), name="api-agents"),
     path("decisions/export", export.DecisionExport.as_view(), name="api-decisions-export"),
     path("decisions/<uuid:pk>", decisions.DecisionDetail.as_view(), name="api-decision"),

@@ -18,6 +18,7 @@ QUERIES = {
     "decisions": ("q", "agent", "verdict", "version", "arm", "since", "order", "before"),
     "label": ("q", "agent", "version"),
     "episodes": ("q", "agent", "since", "state", "session", "before"),
+    "agent": ("before",),
     "runs": ("agent", "method", "state", "before", "compare"),
     "run-start": ("like", "agent", "dataset"),
     "datasets": ("before",),
@@ -40,16 +41,32 @@ FORMS = {
         *("exposure_window_seconds", "attribution_window_seconds", "error_rate", "latency", "budget_ms"),
         *("missing_feedback", "guardrail_e", "max_excess_failures", "min_requests_for_failures"),
     ),
+    "agent-edit": (
+        *("base", "seen", "prompt_template", "options", "temperature", "epsilon", "action_space"),
+        *("max_prompt_tokens", "max_completion_tokens", "action_schema", "state_schema"),
+    ),
     "key-make": ("name", "agent", "slug", "kind", "options", "scopes"),
     "erasures": ("kind", "name"),
     "rehearsal-start": ("text_field", "label_field", "seed_share", "decisions", "rounds", "seeds", "noise"),
 }
 GIVEN = {
     "decision-label": {"verdict": "confirmed"},
+    "agent-edit": {
+        "base": "1",
+        "prompt_template": "{{ text }}",
+        "options": "a\nb",
+        "temperature": "1",
+        "epsilon": "0.1",
+        "action_space": "choice",
+        "max_prompt_tokens": "64",
+        "max_completion_tokens": "16",
+        "make": "1",
+    },
     "key-make": {"name": "app", "agent": "", "slug": "new", "kind": "CUSTOM", "options": "a\nb", "scopes": "admin"},
     "erasures": {"kind": "unit", "name": "somebody"},
 }
 OBJECT = {"decision-label": "decision", "run-curves": "run", "version-try": "version"}
+OF_AGENT = ("agent", "agent-edit")
 
 
 @pytest.fixture
@@ -59,6 +76,8 @@ def world(workspace: Any) -> Any:
 
 def address(name: str, world: Any) -> str:
     of = [world.agent.workspace.slug]
+    if name in OF_AGENT:
+        of.append(world.agent.slug)
     return reverse(f"pages:{name}", args=[*of, getattr(world, OBJECT[name]).pk] if name in OBJECT else of)
 
 

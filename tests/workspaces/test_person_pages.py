@@ -14,7 +14,7 @@ from django.urls import reverse
 from tools.factories import PASSWORD, MembershipFactory, UserFactory
 from workspaces.models import User
 
-PAGES = ("overview", "loop", "decisions", "rewards", "datasets", "runs", "models", "experiments")
+PAGES = ("overview", "loop", "agents", "decisions", "rewards", "datasets", "runs", "models", "experiments")
 OWN_PASSWORD = "a harbour full of kites"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import PolymorphicProxySerializer
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
 from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion
@@ -58,6 +58,49 @@ class AgentCreateSerializer(StrictBody):
     max_completion_tokens = serializers.IntegerField(min_value=1, max_value=32_768, required=False)
     temperature = serializers.FloatField(required=False)
     epsilon = serializers.FloatField(required=False)
+
+
+class AgentDetailSerializer(AgentSerializer):
+    """With the newest version in full; the view gives it as `newest`, and the `champion`, in the context."""
+
+    current = serializers.SerializerMethodField(help_text="The newest version, which decisions belong to from now on")
+    champion = serializers.SerializerMethodField(help_text="The model version that answers, such as filer:2")
+
+    class Meta(AgentSerializer.Meta):
+        fields = [*AgentSerializer.Meta.fields, "champion", "current"]
+
+    def get_version(self, agent: Agent) -> int | None:
+        """Number of the newest version."""
+        newest: AgentVersion | None = self.context["newest"]
+        return newest.number if newest is not None else None
+
+    @extend_schema_field(AgentVersionSerializer(allow_null=True))
+    def get_current(self, agent: Agent) -> Any:
+        newest = self.context["newest"]
+        return AgentVersionSerializer(newest).data if newest is not None else None
+
+    def get_champion(self, agent: Agent) -> str | None:
+        champion = self.context["champion"]
+        return str(champion) if champion is not None else None
+
+
+class AgentPatchSerializer(AgentCreateSerializer):
+    """Fields of the next version; what is left out stays as it is."""
+
+    slug = None  # type: ignore[assignment]
+    name = None  # type: ignore[assignment]
+    kind = None  # type: ignore[assignment]
+    unit = None  # type: ignore[assignment]
+    expected_version = serializers.IntegerField(
+        min_value=1,
+        max_value=2**31 - 1,
+        required=False,
+        help_text="Number of the version that the change is based on; or send it as If-Match",
+    )
+    # As it is: what was read and is sent back is no change.
+    prompt_template = serializers.CharField(
+        required=False, trim_whitespace=False, help_text="Names fields of the state: {{ title }}"
+    )
 
 
 class AnswerSerializer(serializers.Serializer[Any]):

@@ -1,0 +1,172 @@
+"""The form that changes an agent: the fields of an AgentSetup as people write them.
+
+It reads what the PATCH of the API takes; `decisions.agents.services.check_setup` checks it, and its faults are put
+beside the fields that they are about.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from django import forms
+
+from decisions.agents.revising import FIELDS
+from decisions.agents.services import AgentSetup
+from decisions.models import ActionSpaceKind
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.parsing import check_body
+
+LONGEST_OPTION = 200
+LEAST_PROMPT, MOST_PROMPT, MOST_COMPLETION = 4, 131_072, 32_768
+FURTHER = ("action_space", "max_prompt_tokens", "max_completion_tokens", "action_schema", "state_schema")
+
+
+class JsonField(forms.CharField):
+    """A JSON object, or nothing; cleaned to a dict or None."""
+
+    def __init__(self, **options: Any) -> None:
+        area = forms.Textarea(attrs={"rows": 6, "spellcheck": "false", "class": "mono"})
+        super().__init__(required=False, widget=area, **options)
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
+        if not text:
+            return None
+        try:
+            check_body(text.encode())
+            found = json.loads(text)
+        except InvalidInput as error:
+            raise forms.ValidationError(error.message.replace("The body", "It")) from error
+        except ValueError as error:
+            raise forms.ValidationError(f"This is not JSON: {error}.") from error
+        if not isinstance(found, dict):
+            raise forms.ValidationError("Enter a JSON object, {…}, or leave it empty.")
+        return found
+
+
+class AgentForm(forms.Form):
+    """`base` is the number of the version that was shown, `seen` the digest of the changes that were (digest_of)."""
+
+    base = forms.IntegerField(widget=forms.HiddenInput, min_value=1, max_value=2**31 - 1)
+    seen = forms.CharField(widget=forms.HiddenInput, required=False, max_length=64)
+    prompt_template = forms.CharField(
+        label="Prompt",
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "class": "mono"}),
+        help_text="{{ name }} and {{ name.inner }} are fields of the state; with a ? behind the name a field may be "
+        "missing. {{ options }} lists the options.",
+    )
+    options = forms.CharField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false"}),
+        help_text="One per line, at least two. Empty: each decision brings its own.",
+    )
+    temperature = forms.FloatField(
+        help_text="Above 0. Below 1 the likeliest option is taken more often; above 1, less often."
+    )
+    epsilon = forms.FloatField(
+        help_text="0 to 1: the share of decisions that is drawn from all options alike, to learn from them."
+    )
+    action_space = forms.ChoiceField(choices=ActionSpaceKind.choices)
+    max_prompt_tokens = forms.IntegerField(
+        label="Prompt tokens, at most", min_value=LEAST_PROMPT, max_value=MOST_PROMPT
+    )
+    max_completion_tokens = forms.IntegerField(
+        label="Completion tokens, at most", min_value=1, max_value=MOST_COMPLETION
+    )
+    action_schema = JsonField(help_text="JSON Schema of a structured action.")
+    state_schema = JsonField(help_text="JSON Schema that every state must fit. Empty: any state is taken.")
+
+    def clean_prompt_template(self) -> str:
+        return _lines(self.cleaned_data["prompt_template"])
+
+    def clean_options(self) -> list[str] | None:
+        """One per line, without the space around it; or a JSON list, which holds any text."""
+        text = self.cleaned_data["options"]
+        if not text:
+            return None
+        if text.startswith("["):
+            found = _json_list(text)
+        else:
+            found = [line.strip() for line in _lines(text).split("\n") if line.strip()]
+        if too_long := next((option for option in found if len(option) > LONGEST_OPTION), None):
+            raise forms.ValidationError(
+                f"{too_long[:40]}… has {len(too_long)} characters; an option has at most {LONGEST_OPTION}."
+            )
+        return found
+
+    def read_setup(self, base: AgentSetup) -> AgentSetup:
+        """Of a valid form that began with `base`: a prompt whose line ends alone differ is the same."""
+        given = {name: self.cleaned_data[name] for name in FIELDS}
+        if given["prompt_template"] == _lines(base.prompt_template):
+            given["prompt_template"] = base.prompt_template
+        return AgentSetup(**given)
+
+    def add_faults(self, faults: Sequence[FieldFault]) -> None:
+        """Each beside its field."""
+        for fault in faults:
+            says = f"{fault.reason}; expected: {fault.expected}" if fault.expected else fault.reason
+            self.add_error(fault.field if fault.field in self.fields else None, says)
+
+    @property
+    def further(self) -> list[forms.BoundField]:
+        return [self[name] for name in FURTHER]
+
+    @property
+    def further_open(self) -> bool:
+        """A fault must not stand in a closed part."""
+        return any(self[name].errors for name in FURTHER)
+
+
+def write_setup(setup: AgentSetup) -> dict[str, Any]:
+    """What the form shows of a set-up, and posts for it."""
+    return {
+        "prompt_template": setup.prompt_template,
+        "options": _write_options(setup.options),
+        "temperature": setup.temperature,
+        "epsilon": setup.epsilon,
+        "action_space": setup.action_space,
+        "max_prompt_tokens": setup.max_prompt_tokens,
+        "max_completion_tokens": setup.max_completion_tokens,
+        "action_schema": _write_json(setup.action_schema),
+        "state_schema": _write_json(setup.state_schema),
+    }
+
+
+def digest_of(base: int, setup: AgentSetup) -> str:
+    """Names a change of a version: only what was shown is made."""
+    content = json.dumps([base, asdict(setup)], sort_keys=True, default=list)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _write_options(options: Sequence[str] | None) -> str:
+    if options is None:
+        return ""
+    if any(option != option.strip() or "\n" in option or "\r" in option or not option for option in options):
+        return json.dumps(list(options), ensure_ascii=False, indent=2)
+    text = "\n".join(options)
+    return json.dumps(list(options), ensure_ascii=False, indent=2) if text.startswith("[") else text
+
+
+def _write_json(schema: Mapping[str, Any] | None) -> str:
+    return "" if schema is None else json.dumps(schema, ensure_ascii=False, indent=2)
+
+
+def _json_list(text: str) -> list[str]:
+    try:
+        check_body(text.encode())
+        found = json.loads(text)
+    except (InvalidInput, ValueError) as error:
+        raise forms.ValidationError("This begins with [ but is no JSON list.") from error
+    if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
+        raise forms.ValidationError("Enter a JSON list of texts, or one option per line.")
+    return found
+
+
+def _lines(text: str) -> str:
+    """Browsers end the lines of a form with a carriage return, too."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,0 +1,199 @@
+"""Pages of agents: the list, one agent with its versions, one version with what it changed, and making a new one."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from decisions.agents.differences import Difference, compare_setups
+from decisions.agents.revising import find_changes, rebase_setup, revise_agent, setup_of
+from decisions.agents.services import AgentSetup, check_setup
+from decisions.errors import OutdatedVersion
+from decisions.models import Agent, AgentVersion
+from decisions.pages.agent_form import AgentForm, digest_of, write_setup
+from decisions.queries.agents import (
+    AGENTS,
+    find_activity,
+    find_champion,
+    find_running_experiment,
+    list_agents,
+    list_versions,
+)
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.models import Role
+from workspaces.pages import PageRequest, workspace_page
+
+
+@require_safe
+@workspace_page()
+def agent_list(request: PageRequest) -> HttpResponse:
+    lines = list_agents(request.workspace)
+    return render(request, "agents/list.html", {"lines": lines, "most": AGENTS if len(lines) == AGENTS else 0})
+
+
+@require_safe
+@workspace_page()
+def agent_detail(request: PageRequest, agent: str) -> HttpResponse:
+    """The newest version in full, and all versions, newest first; `before` is the number of the last one shown."""
+    found = _get_agent(request, agent)
+    given = request.GET.get("before", "")
+    before = _number(given) if given else None
+    lines, older = list_versions(found, before=before)
+    context = {
+        "agent": found,
+        "current": found.versions.order_by("-number").first() if before is not None else _first_version(lines),
+        "champion": find_champion(found),
+        "experiment": find_running_experiment(found),
+        "activity": find_activity([found.id])[found.id],
+        "lines": lines,
+        "before": given,
+        "older": urlencode({"before": older}) if older is not None else "",
+    }
+    return render(request, "agents/detail.html", context)
+
+
+@require_safe
+@workspace_page()
+def agent_version(request: PageRequest, agent: str, number: int) -> HttpResponse:
+    """One version in full, and what it changed of the version before it."""
+    found = _get_agent(request, agent)
+    version, newest = _get_version(found, number), _get_newest(found)
+    older = found.versions.filter(number__lt=number).order_by("-number").first()
+    context = {
+        "agent": found,
+        "version": version,
+        "newest": newest,
+        "older": older,
+        "changes": compare_setups(setup_of(older), setup_of(version)) if older is not None else [],
+    }
+    return render(request, "agents/version.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def agent_edit(request: PageRequest, agent: str) -> HttpResponse:
+    """The form; POST shows what it would change, and with `make` makes the version that was shown."""
+    found = _get_agent(request, agent)
+    newest = _get_newest(found)
+    if request.method != "POST":
+        return _ask(request, found, newest, AgentForm(initial=_values(newest.number, setup_of(newest))))
+    form = AgentForm(request.POST)
+    base, mine = _read(found, form)
+    if base is None or mine is None:
+        return _ask(request, found, newest, form, status=400)
+    if base.number != newest.number:
+        return _tell_outdated(request, found, base, mine)
+    if not find_changes(setup_of(newest), mine):
+        return _ask(request, found, newest, form, unchanged=True)
+    digest = digest_of(newest.number, mine)
+    if "make" not in request.POST or form.cleaned_data["seen"] != digest:
+        return _preview(request, found, newest, mine, unseen="make" in request.POST)
+    try:
+        changes = {name: getattr(mine, name) for name in find_changes(setup_of(base), mine)}
+        made = revise_agent(by=request.actor, agent=found, expected=base.number, changes=changes)
+    except OutdatedVersion:  # someone was quicker, between the look above and the lock
+        return _tell_outdated(request, found, base, mine)
+    messages.success(request, f"{found.name} has version {made.version.number} now.")
+    return redirect("pages:agent", request.workspace.slug, found.slug)
+
+
+def _read(agent: Agent, form: AgentForm) -> tuple[AgentVersion | None, AgentSetup | None]:
+    """The version that the form began with, and what it makes of it; None where the form is not usable."""
+    if not form.is_valid():
+        return None, None
+    base = agent.versions.filter(number=form.cleaned_data["base"]).first()
+    if base is None:
+        form.add_error(None, "The version that this form began with does not exist. Open the form again.")
+        return None, None
+    mine = form.read_setup(setup_of(base))
+    try:
+        check_setup(mine)
+    except InvalidInput as error:
+        form.add_faults(error.faults)
+        return base, None
+    return base, mine
+
+
+def _preview(request: PageRequest, agent: Agent, newest: AgentVersion, mine: AgentSetup, **told: Any) -> HttpResponse:
+    """The form as it was sent, above it what it changes, which may now be made."""
+    form = AgentForm(initial=_values(newest.number, mine) | {"seen": digest_of(newest.number, mine)})
+    return _ask(request, agent, newest, form, changes=compare_setups(setup_of(newest), mine), **told)
+
+
+def _tell_outdated(request: PageRequest, agent: Agent, base: AgentVersion, mine: AgentSetup) -> HttpResponse:
+    """Someone else made a version meanwhile: what that changed, and the person's own change on top of it."""
+    newest = _get_newest(agent)
+    merged = rebase_setup(base=setup_of(base), mine=mine, newest=setup_of(newest))
+    made_by = next((line.made_by for line in list_versions(agent)[0]), "")
+    told = {
+        "outdated": base,
+        "theirs": compare_setups(setup_of(base), setup_of(newest)),
+        "made_by": made_by,
+        "status": 409,
+    }
+    return _preview(request, agent, newest, merged, **told)
+
+
+def _ask(
+    request: PageRequest,
+    agent: Agent,
+    newest: AgentVersion,
+    form: AgentForm,
+    *,
+    changes: list[Difference] | None = None,
+    status: int = 200,
+    **told: Any,
+) -> HttpResponse:
+    context = {
+        "agent": agent,
+        "newest": newest,
+        "next_number": newest.number + 1,
+        "form": form,
+        "changes": changes,
+        "experiment": find_running_experiment(agent),
+        **told,
+    }
+    return render(request, "agents/edit.html", context, status=status)
+
+
+def _values(base: int, setup: AgentSetup) -> dict[str, Any]:
+    return {"base": base, **write_setup(setup)}
+
+
+def _get_agent(request: PageRequest, slug: str) -> Agent:
+    agent: Agent | None = (
+        Agent.objects.for_workspace(request.workspace).select_related("registered_model").filter(slug=slug).first()
+    )
+    if agent is None:
+        raise Http404("There is no such agent.")
+    return agent
+
+
+def _get_newest(agent: Agent) -> AgentVersion:
+    version = agent.versions.order_by("-number").first()
+    if version is None:
+        raise Http404("This agent has no version.")
+    return version
+
+
+def _get_version(agent: Agent, number: int) -> AgentVersion:
+    version = agent.versions.filter(number=number).first() if number < 2**31 else None
+    if version is None:
+        raise Http404("There is no such version.")
+    return version
+
+
+def _first_version(lines: list[Any]) -> AgentVersion | None:
+    return lines[0].version if lines else None
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 2**31:
+        fault = FieldFault("before", "is not a version's number", "a number above 0")
+        raise InvalidInput("The address is not usable.", faults=[fault])
+    return int(text)

@@ -1,0 +1,226 @@
+"""Pages of agents: read by everyone of the workspace, changed by admins as new versions that were looked at first."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from decisions.agents.revising import revise_agent, setup_of
+from decisions.models import AgentVersion
+from decisions.pages.agent_form import AgentForm, write_setup
+from decisions.queries.agents import VERSIONS
+from tools.factories import AgentFactory, AgentVersionFactory, AliasFactory, DecisionFactory, ModelVersionFactory
+from workspaces.models import AuditEntry
+
+pytestmark = pytest.mark.django_db
+
+
+def at(name: str, agent: Any, *more: Any) -> str:
+    return reverse(f"pages:{name}", args=[agent.workspace.slug, agent.slug, *more])
+
+
+def list_of(workspace: Any) -> str:
+    return reverse("pages:agents", args=[workspace.slug])
+
+
+def filled(agent: Any, **changes: Any) -> dict[str, Any]:
+    """What a browser posts of the form as it is shown, with changes."""
+    newest = agent.versions.order_by("-number").first()
+    return {"base": newest.number, "seen": "", **write_setup(setup_of(newest)), **changes}
+
+
+def hidden(page: str) -> dict[str, str]:
+    """The form's hidden fields."""
+    return dict(re.findall(r'<input type="hidden" name="(base|seen)" value="([^"]*)"', page))
+
+
+class TestReading:
+    def test_the_list_says_who_answers_and_how_much_was_decided(
+        self, agent: Any, workspace: Any, other_workspace: Any, viewer: Any, page_client: Any
+    ) -> None:
+        AgentVersionFactory(agent=AgentFactory(workspace=other_workspace, slug="theirs", name="Theirs"))
+        champion = ModelVersionFactory(registered_model=agent.registered_model)
+        AliasFactory(version=champion)
+        DecisionFactory.create_batch(3, agent=agent)
+        page = page_client(viewer).get(list_of(workspace))
+        (line,) = page.context["lines"]
+        assert (line.champion, line.activity.shown, line.version.number) == (champion, "3", 1)
+        text = page.content.decode()
+        assert at("agent", agent) in text and str(champion) in text and "Theirs" not in text
+        assert "<kbd>a</kbd>" in text  # the sidebar leads here
+
+    def test_an_empty_list_says_what_to_do(self, workspace: Any, viewer: Any, page_client: Any) -> None:
+        assert "No agent yet" in page_client(viewer).get(list_of(workspace)).content.decode()
+
+    def test_the_statements_do_not_grow_with_agents_versions_or_decisions(
+        self, agent: Any, workspace: Any, viewer: Any, page_client: Any, by: Any
+    ) -> None:
+        client = page_client(viewer)
+
+        def count(path: str) -> int:
+            with CaptureQueriesContext(connection) as found:
+                assert client.get(path).status_code == 200
+            return len(found)
+
+        client.get(list_of(workspace))
+        few = count(list_of(workspace)), count(at("agent", agent))
+        for number in range(6):
+            other = AgentFactory(workspace=workspace, slug=f"agent-{number}")
+            AgentVersionFactory.create_batch(2, agent=other)
+            DecisionFactory.create_batch(2, agent=other)
+            revise_agent(by=by, agent=agent, expected=number + 1, changes={"epsilon": 0.1 + number / 100})
+        assert (count(list_of(workspace)), count(at("agent", agent))) == few
+        assert max(few) <= 12
+
+    def test_one_agent_shows_its_prompt_options_and_versions_by_whom(
+        self, agent: Any, by: Any, viewer: Any, page_client: Any
+    ) -> None:
+        revise_agent(by=by, agent=agent, expected=1, changes={"prompt_template": "<b>{{ text }}</b>"})
+        page = page_client(viewer).get(at("agent", agent))
+        text = page.content.decode()
+        assert "&lt;b&gt;{{ text }}&lt;/b&gt;" in text and ">travel<" in text
+        assert [(line.version.number, line.changed, line.made_by) for line in page.context["lines"]] == [
+            (2, ("Prompt",), "system"),
+            (1, (), "system"),
+        ]
+        assert at("agent-edit", agent) not in text  # a viewer's
+
+    def test_versions_are_read_by_cursor(self, agent: Any, viewer: Any, page_client: Any) -> None:
+        AgentVersionFactory.create_batch(VERSIONS, agent=agent)
+        client = page_client(viewer)
+        first = client.get(at("agent", agent))
+        assert len(first.context["lines"]) == VERSIONS and first.context["older"] == "before=2"
+        second = client.get(f"{at('agent', agent)}?before=2")
+        assert [line.version.number for line in second.context["lines"]] == [1] and not second.context["older"]
+        assert second.context["current"].number == VERSIONS + 1
+        for odd in ("x", "0", "9" * 12):
+            assert client.get(f"{at('agent', agent)}?before={odd}").status_code == 400
+
+    def test_a_version_shows_what_it_changed(self, agent: Any, by: Any, viewer: Any, page_client: Any) -> None:
+        revise_agent(by=by, agent=agent, expected=1, changes={"prompt_template": "File it.\n{{ text }}"})
+        client = page_client(viewer)
+        text = client.get(at("agent-version", agent, 2)).content.decode()
+        assert "<ins>File it.</ins>" in text and "added</span>" in text and "0 lines removed, 1 added" in text
+        first = client.get(at("agent-version", agent, 1)).content.decode()
+        assert "The first version" in first and "The current version is" in first
+        assert client.get(at("agent-version", agent, 3)).status_code == 404
+        assert client.get(at("agent-version", agent, 10**12)).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["agent", "agent-version", "agent-edit"])
+def test_pages_of_one_agent_are_for_its_workspace_and_changing_is_for_admins(
+    name: str, agent: Any, owner: Any, labeller: Any, viewer: Any, outsider: Any, page_client: Any
+) -> None:
+    path = at(name, agent, *([1] if name == "agent-version" else []))
+    expected = {"owner": 200, "labeller": 200, "viewer": 200, "outsider": 404}
+    if name == "agent-edit":
+        expected |= {"labeller": 403, "viewer": 403}
+    people = {"owner": owner, "labeller": labeller, "viewer": viewer, "outsider": outsider}
+    assert {who: page_client(person).get(path).status_code for who, person in people.items()} == expected
+    assert page_client().get(path).status_code == 302
+    if name == "agent-edit":
+        for person in (labeller, viewer, outsider):
+            sent = filled(agent, epsilon="0.3") | {"make": "1"}
+            assert page_client(person).post(path, sent).status_code == expected.get(person.name.lower(), 404)
+        assert agent.versions.count() == 1
+    assert page_client(owner).get(path.replace("filer", "nobody")).status_code == 404
+
+
+class TestChanging:
+    @pytest.fixture
+    def client(self, owner: Any, page_client: Any) -> Any:
+        return page_client(owner)
+
+    def test_what_was_looked_at_is_made(self, agent: Any, owner: Any, client: Any) -> None:
+        path = at("agent-edit", agent)
+        shown = client.get(path).content.decode()
+        assert hidden(shown)["base"] == "1" and "{{ text }}" in shown
+        sent = filled(agent, prompt_template="File it.\r\n{{ text }}", epsilon="0.2")
+        preview = client.post(path, sent)
+        text = preview.content.decode()
+        assert preview.status_code == 200 and "<ins>File it.</ins>" in text and "Make version 2" in text
+        assert agent.versions.count() == 1
+        made = client.post(path, sent | hidden(text) | {"make": "1"})
+        assert made.status_code == 302 and made["Location"] == at("agent", agent)
+        version = agent.versions.get(number=2)
+        assert (version.prompt_template, version.epsilon) == ("File it.\n{{ text }}", 0.2)
+        entry = AuditEntry.objects.filter(action="agent_version.created").latest("id")
+        assert (entry.actor, entry.details["changed"]) == (owner.email, ["prompt_template", "epsilon"])
+
+    def test_what_was_changed_after_the_look_is_shown_again_first(self, agent: Any, client: Any) -> None:
+        path = at("agent-edit", agent)
+        seen = hidden(client.post(path, filled(agent, epsilon="0.2")).content.decode())
+        for more in (seen, {"seen": ""}):
+            answer = client.post(path, filled(agent, epsilon="0.3") | more | {"make": "1"})
+            assert answer.status_code == 200 and "changed after the comparison" in answer.content.decode()
+        assert agent.versions.count() == 1
+
+    def test_the_form_as_it_was_makes_no_version(self, agent: Any, client: Any) -> None:
+        answer = client.post(at("agent-edit", agent), filled(agent) | {"make": "1"})
+        assert answer.status_code == 200 and "Nothing differs from version 1" in answer.content.decode()
+        assert agent.versions.count() == 1
+
+    def test_the_second_of_two_is_told_and_loses_nothing(self, agent: Any, by: Any, client: Any) -> None:
+        path = at("agent-edit", agent)
+        mine = filled(agent, epsilon="0.2", options="finance\ntravel\nhealth\nsports")
+        seen = hidden(client.post(path, mine).content.decode())
+        theirs = {"prompt_template": "Sort: {{ text }}", "epsilon": 0.4}
+        revise_agent(by=by, agent=agent, expected=1, changes=theirs)
+        told = client.post(path, mine | seen | {"make": "1"})
+        text = told.content.decode()
+        assert told.status_code == 409 and agent.versions.count() == 2
+        assert "system made version 2 while you were editing version 1" in text
+        assert "What version 2 changed" in text and "<ins>Sort: {{ text }}</ins>" in text
+        assert "<ins>sports</ins>" in text and "<ins>0.2</ins>" in text and "<del>0.4</del>" in text
+        # Pressed again, their prompt stays: only what one changed oneself goes on top of it.
+        merged = filled(agent, epsilon="0.2", options="finance\ntravel\nhealth\nsports")
+        made = client.post(path, merged | hidden(text) | {"make": "1"})
+        assert made.status_code == 302, made.content
+        version = agent.versions.get(number=3)
+        assert (version.prompt_template, version.epsilon) == ("Sort: {{ text }}", 0.2)
+        assert version.options == ["finance", "travel", "health", "sports"]
+
+    @pytest.mark.parametrize(
+        ("field", "value", "says"),
+        [
+            ("prompt_template", "{{ text", "a field is written"),
+            ("prompt_template", "", "This field is required"),
+            ("options", "alone", "two or more different options"),
+            ("options", "a\n" + "b" * 201, "an option has at most 200"),
+            ("options", "[1, 2]", "Enter a JSON list of texts"),
+            ("temperature", "0", "is not positive"),
+            ("epsilon", "1.5", "is not a share"),
+            ("action_space", "dance", "Select a valid choice"),
+            ("max_prompt_tokens", "1", "greater than or equal to 4"),
+            ("state_schema", "[]", "Enter a JSON object"),
+            ("state_schema", "{", "This is not JSON"),
+            ("base", "7", "does not exist"),
+        ],
+    )
+    def test_what_is_not_usable_stands_beside_its_field(
+        self, agent: Any, client: Any, field: str, value: str, says: str
+    ) -> None:
+        answer = client.post(at("agent-edit", agent), filled(agent) | {field: value, "make": "1"})
+        assert answer.status_code == 400 and says in answer.content.decode()
+        assert agent.versions.count() == 1
+
+
+@pytest.mark.parametrize("options", [None, ["a", "b"], ["[odd", "b"], ["two\nlines", "b"], [" a", "b "]])
+def test_what_the_form_shows_of_a_version_reads_back_as_the_same(options: Any) -> None:
+    setup = setup_of(
+        AgentVersion(
+            prompt_template="\n a\r\nb ",
+            options=options,
+            action_schema={"type": "object"},
+            temperature=0.5,
+            epsilon=0.1,
+        )
+    )
+    form = AgentForm({"base": 1, **write_setup(setup)})
+    assert form.is_valid(), form.errors
+    assert form.read_setup(setup) == setup
