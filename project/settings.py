@@ -259,6 +259,7 @@ SPECTACULAR_SETTINGS = {
         "AgentKindEnum": "decisions.models.AgentKind",
         "ArtifactKindEnum": "models_registry.models.ArtifactKind",
         "DatasetKindEnum": "training.models.DatasetKind",
+        "ImportFormatEnum": "training.imports.plan.FORMAT_CHOICES",
         "JobStateEnum": "jobs.models.JobState",
         "ExperimentStateEnum": "models_registry.models.ExperimentState",
         "VersionStateEnum": "models_registry.models.VersionState",

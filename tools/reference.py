@@ -42,6 +42,7 @@ PAGES: Mapping[str, Page] = {
     "episodes": Page("Episodes, steps and traces", ("episodes", "steps", "v1"), "[traces.md](../traces.md)"),
     "rewards": Page("Rewards", ("rewards",), "[Rewards now](../api.md#rewards-now)"),
     "datasets": Page("Datasets", ("datasets",), "[runs.md](../runs.md)"),
+    "imports": Page("Imports", ("imports",), "[importing.md](../importing.md#over-page-and-api)"),
     "runs": Page("Runs", ("runs",), "[runs.md](../runs.md)"),
     "models": Page("Models, versions, exports", ("models", "versions", "exports"), "[runs.md](../runs.md)"),
     "experiments": Page("Experiments", ("experiments",), "[experiments.md](../experiments.md)"),
@@ -196,9 +197,16 @@ def _operation(one: Operation, made: Mapping[str, Any]) -> Iterator[str]:
     refused = ", ".join(status for status in one.told["responses"] if int(status) >= 400)
     yield ""
     yield from _wrapped(f"**Errors**: {refused}; see [what they mean](README.md#errors).")
-    if any(parameter["in"] == "header" for parameter in parameters):
-        yield ""
-        yield from _wrapped("Takes an [`Idempotency-Key`](../api.md#idempotency).")
+    for parameter in parameters:
+        if parameter["in"] == "header":
+            yield ""
+            yield from _wrapped(_header(parameter))
+
+
+def _header(parameter: Mapping[str, Any]) -> str:
+    if parameter["name"] == "Idempotency-Key":
+        return "Takes an [`Idempotency-Key`](../api.md#idempotency)."
+    return f"Takes the header `{parameter['name']}`. {' '.join(parameter.get('description', '').split())}"
 
 
 def _parameter(parameter: Mapping[str, Any], made: Mapping[str, Any]) -> str:

@@ -215,8 +215,18 @@ def _loaded(field: Any) -> Any:
     return json.loads(field) if isinstance(field, str) else field
 
 
-def import_labelled(*, by: Actor, agent: Agent, name: str, rows: Iterable[Mapping[str, Any]]) -> DatasetSnapshot:
-    """Inputs with the right answer: {id, prompt, options, answer, group?} each. Raises EmptyDataset."""
+def import_labelled(
+    *,
+    by: Actor,
+    agent: Agent,
+    name: str,
+    rows: Iterable[Mapping[str, Any]],
+    on_made: Callable[[DatasetSnapshot], None] = lambda dataset: None,
+) -> DatasetSnapshot:
+    """Inputs with the right answer: {id, prompt, options, answer, group?} each. Raises EmptyDataset.
+
+    `on_made` is called in the transaction that makes the dataset, and may undo it.
+    """
     count = 0
 
     def counted() -> Iterator[Mapping[str, Any]]:
@@ -233,6 +243,7 @@ def import_labelled(*, by: Actor, agent: Agent, name: str, rows: Iterable[Mappin
             workspace=by.workspace, agent=agent, name=name, kind=DatasetKind.LABELLED, artifact=artifact, rows=count
         )
         record_audit(by=by, action="dataset.imported", target=f"dataset:{dataset.id}", details={"rows": count})
+        on_made(dataset)
     return dataset
 
 

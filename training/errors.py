@@ -11,6 +11,12 @@ class EmptyDataset(InvalidInput):
     code = "empty_dataset"
 
 
+class UnusableImport(InvalidInput):
+    """A file of which nothing is taken in; the faults name their lines."""
+
+    code = "unusable_import"
+
+
 class RunOver(Conflict):
     code = "run_over"
 

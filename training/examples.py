@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from models_registry.examples import CHAMPION, DIGEST, VERSION
@@ -14,6 +15,7 @@ EVENT = "01a1f9bc-1772-769f-9b1e-49c7995253fd"
 EXPORT = "01a1f9d4-e1ab-7738-8a53-4e1b3bb4a570"
 ERASURE = "01a1f9e1-2184-7d00-b308-14c10b11ad28"
 
+IMPORT = "01a1f9b2-7a31-7d4e-b0c2-5e8f17a6c904"
 FREEZING = "01a1f9b3-4e22-7c08-8f51-93a6e0b7d2c4"
 
 A_FREEZING = {
@@ -27,6 +29,29 @@ A_FREEZING = {
     "dataset": None,
     "created_at": MOMENT,
     "finished_at": None,
+}
+AN_IMPORT = {
+    "id": IMPORT,
+    "what": "labelled",
+    "file": "rows.jsonl",
+    "state": "queued",
+    "progress": 0.0,
+    "message": "",
+    "error": "",
+    "dataset": None,
+    "counts": {},
+    "refusals": [],
+    "created_at": MOMENT,
+    "finished_at": None,
+}
+A_LABELLED_ROW = {"id": "1", "prompt": "Flights to Oslo", "options": ["finance", "travel"], "answer": "travel"}
+AN_IMPORTED_DECISION = {
+    "agent": "filer",
+    "state": {"text": "Flights to Oslo"},
+    "options": ["finance", "travel"],
+    "action": "travel",
+    "policy_name": "rules-7",
+    "observed_at": MOMENT,
 }
 A_DATASET = {
     "id": DATASET,
@@ -116,6 +141,39 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         Example(A_FREEZING | {"state": "running", "progress": 0.4, "message": "12,000 rows"}, path={"id": FREEZING})
     ],
     "rebuild_dataset": [Example(A_FREEZING | {"name": "notes of November (rebuilt)"}, 202, path={"id": DATASET})],
+    "start_import": [
+        Example(
+            AN_IMPORT,
+            202,
+            {
+                "what": "labelled",
+                "agent": "filer",
+                "name": "gold",
+                "file": "rows.jsonl",
+                "content": json.dumps(A_LABELLED_ROW),
+            },
+            name="labelled rows",
+        ),
+        Example(
+            AN_IMPORT | {"what": "decisions", "file": "november.jsonl"},
+            202,
+            {"what": "decisions", "file": "november.jsonl", "content": json.dumps(AN_IMPORTED_DECISION)},
+            name="decisions",
+        ),
+    ],
+    "imports_retrieve": [
+        Example(
+            AN_IMPORT
+            | {
+                "state": "succeeded",
+                "progress": 1.0,
+                "dataset": DATASET,
+                "counts": {"rows": 1840},
+                "finished_at": MOMENT,
+            },
+            path={"id": IMPORT},
+        )
+    ],
     "runs_list": [Example(page(A_RUN | FINISHED))],
     "start_run": [
         Example(

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from training import dataset_views, erasure_views, start_views, views
+from training.imports import views as imports
 from training.rehearsal import views as rehearsals
 
 urlpatterns = [
@@ -20,6 +21,12 @@ urlpatterns = [
     path("datasets/<uuid:pk>", dataset_views.dataset_detail, name="dataset"),
     path("datasets/making/<uuid:pk>", dataset_views.dataset_making, name="dataset-making"),
     path("erasures/", erasure_views.erasure_list, name="erasures"),
+    path("imports/", imports.import_list, name="imports"),
+    path("imports/new", imports.import_new, name="import-new"),
+    path("imports/uploads/<uuid:pk>", imports.import_check, name="import-check"),
+    path("imports/<uuid:pk>", imports.import_detail, name="import"),
+    path("imports/<uuid:pk>/status", imports.import_status, name="import-status"),
+    path("imports/<uuid:pk>/cancel", imports.import_cancel, name="import-cancel"),
     path("rehearsals/", rehearsals.rehearsal_list, name="rehearsals"),
     path("rehearsals/new", rehearsals.rehearsal_start, name="rehearsal-start"),
     path("rehearsals/<uuid:pk>/", rehearsals.rehearsal_detail, name="rehearsal"),

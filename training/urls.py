@@ -3,6 +3,7 @@
 from django.urls import path
 
 from training import api, erasure_api
+from training.imports import api as imports
 
 urlpatterns = [
     path("datasets", api.DatasetList.as_view(), name="api-datasets"),
@@ -10,6 +11,8 @@ urlpatterns = [
     path("datasets/<uuid:pk>/rebuild", erasure_api.DatasetRebuild.as_view(), name="api-dataset-rebuild"),
     path("erasures", erasure_api.ErasureList.as_view(), name="api-erasures"),
     path("erasures/<uuid:pk>", erasure_api.ErasureDetail.as_view(), name="api-erasure"),
+    path("imports", imports.ImportCreate.as_view(), name="api-imports"),
+    path("imports/<uuid:pk>", imports.ImportDetail.as_view(), name="api-import"),
     path("runs", api.RunList.as_view(), name="api-runs"),
     path("runs/<uuid:pk>", api.RunDetail.as_view(), name="api-run"),
     path("runs/<uuid:pk>/events", api.RunEvents.as_view(), name="api-run-events"),

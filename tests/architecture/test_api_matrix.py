@@ -6,6 +6,7 @@ scope it needs and how it is called.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -121,6 +122,9 @@ def build(workspace: Any, slug: str) -> World:
             "calculation": JobFactory(
                 workspace=workspace, kind="decisions.calculate_rewards", payload={"requested_by": "someone"}
             ),
+            "import": JobFactory(
+                workspace=workspace, kind="training.import", payload={"what": "labelled", "file": "rows.jsonl"}
+            ),
             "freezing": JobFactory(
                 workspace=workspace, kind="training.freeze_dataset", payload={"agent": slug, "name": "n"}
             ),
@@ -164,6 +168,12 @@ def agent_body(world: World) -> Any:
 def run_body(world: World) -> Any:
     fields = {"agent": world.agent.slug, "dataset": str(world.dataset.id), "base_model": "tiny"}
     return {"method": "pretrain", **fields}
+
+
+def import_body(world: World) -> Any:
+    row = {"id": "1", "prompt": "x", "options": ["a", "b"], "answer": "a"}
+    content = {"file": "rows.jsonl", "content": json.dumps(row)}
+    return {"what": "labelled", "agent": world.agent.slug, "name": "gold", **content}
 
 
 def notes_body(world: World) -> Any:
@@ -260,6 +270,8 @@ CALLS: dict[str, list[Call]] = {
     "api-dataset-freezing": [Call("GET", "datasets/freezings/{freezing}", READ, foreign=(404,))],
     # The dataset was imported: who may ask hears that it cannot be rebuilt.
     "api-dataset-rebuild": [Call("POST", "datasets/{dataset}/rebuild", ADMIN, status=409, foreign=(404,))],
+    "api-imports": [Call("POST", "imports", ADMIN, import_body, 202, foreign=(404,))],
+    "api-import": [Call("GET", "imports/{import}", READ, foreign=(404,))],
     "api-erasures": [
         Call("GET", "erasures", ADMIN),
         Call("POST", "erasures", ADMIN, lambda w: {"unit": "somebody"}, 201),

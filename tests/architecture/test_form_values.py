@@ -25,6 +25,8 @@ QUERIES = {
     "dataset-make": ("agent", "version", "which"),
     "rewards": ("x",),
     "run-curves": ("after",),
+    "imports": ("before",),
+    "import-new": ("what",),
     "rehearsals": ("before",),
     "rehearsal-start": ("agent",),
     "models": ("agent",),
@@ -47,6 +49,7 @@ FORMS = {
     ),
     "key-make": ("name", "agent", "slug", "kind", "options", "scopes"),
     "erasures": ("kind", "name"),
+    "import-new": ("agent", "name"),
     "rehearsal-start": ("text_field", "label_field", "seed_share", "decisions", "rounds", "seeds", "noise"),
 }
 GIVEN = {

@@ -209,6 +209,9 @@ def tell_ledger(by, agent):
         ledger.STEP: StepFactory(episode=episode).id,
         ledger.TRACE_SECONDS: int(time.time()),
         training.DATASET: snapshot_ledger(by=by, agent=agent, name="notes of November").id,
+        training.IMPORT: JobFactory(
+            workspace=workspace, kind="training.import", payload={"what": "labelled", "file": "rows.jsonl"}
+        ).id,
         training.FREEZING: JobFactory(
             workspace=workspace, kind="training.freeze_dataset", payload={"agent": "filer", "name": "n"}
         ).id,

@@ -13,11 +13,10 @@ from typing import Any
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
 
+from training import uploads
 from training.rehearsal.plan import MOST_DECISIONS, Plan, PlanError, check_plan, range_faults
 from training.rehearsal.source import Source, SourceError, read_source
 
-LARGEST_UPLOAD = 32 << 20
-LONGEST_STEM = 40
 _plan = Plan()
 
 
@@ -25,7 +24,8 @@ class RehearsalForm(forms.Form):
     """Once valid, `source` and `plan` are what `start_rehearsal` takes."""
 
     file = forms.FileField(
-        help_text=f"CSV with a line of names, JSON lines, or a JSON list; UTF-8, up to {LARGEST_UPLOAD >> 20} MiB.",
+        help_text="CSV with a line of names, JSON lines, or a JSON list; "
+        f"UTF-8, up to {uploads.LARGEST_UPLOAD >> 20} MiB.",
         widget=forms.FileInput(attrs={"accept": ".csv,.jsonl,.ndjson,.json"}),
     )
     text_field = forms.CharField(max_length=200, help_text="The column to decide on, by its name.")
@@ -68,30 +68,17 @@ class RehearsalForm(forms.Form):
         return given
 
     def _read(self, upload: UploadedFile[Any], text_field: str, label_field: str) -> Source | None:
-        if (upload.size or 0) > LARGEST_UPLOAD:
-            size = f"{(upload.size or 0) / (1 << 20):.1f} MiB"
-            self.add_error(
-                "file", f"{size} is more than {LARGEST_UPLOAD >> 20} MiB; on the server, manage.py takes more"
-            )
+        if fault := uploads.size_fault(upload):
+            self.add_error("file", fault)
             return None
-        name = Path(upload.name or "file")
         with tempfile.TemporaryDirectory(prefix="reckoner-upload-") as folder:
-            # Its name is kept, since every fault and the rehearsal itself are called by it.
-            path = Path(folder) / f"{_plain(name.stem)[:LONGEST_STEM] or 'file'}{_plain(name.suffix)[:16]}"
-            with path.open("wb") as handle:
-                for chunk in upload.chunks():
-                    handle.write(chunk)
+            path = uploads.write_upload(upload, Path(folder))
             try:
                 return read_source(path, text_field=text_field, label_field=label_field)
             except SourceError as error:
                 for fault in error.faults:
                     self.add_error(_place(fault, label_field), fault)
         return None
-
-
-def _plain(name: str) -> str:
-    """What of an uploaded name every file system takes."""
-    return "".join(letter for letter in name if letter.isalnum() or letter in " ._-").strip(" ")
 
 
 def _place(fault: str, label_field: str) -> str:

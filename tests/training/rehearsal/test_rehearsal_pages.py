@@ -16,9 +16,9 @@ from models_registry.backends.model_server import client
 from tools import factories
 from tools.model_server import running_model_server
 from tools.rehearsals import REFUSAL, make_rehearsal, read_report
+from training import uploads
 from training.errors import RehearsalUnderWay
 from training.models import Rehearsal, TrainingRun
-from training.rehearsal import forms
 from training.rehearsal.loop import SEED_LABELS, round_name
 from training.rehearsal.services import KIND, cancel_rehearsal, resume_rehearsal
 from training.rehearsal.shown import draw_learning, draw_rounds, list_parts, tell_log, tell_verdict
@@ -435,7 +435,7 @@ class TestStart:
     def test_a_file_that_is_too_large_is_not_read(
         self, path: str, owner: Any, page_client: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(forms, "LARGEST_UPLOAD", 1000)
+        monkeypatch.setattr(uploads, "LARGEST_UPLOAD", 1000)
         answer = page_client(owner).post(path, given())
         assert list(answer.context["form"].errors) == ["file"] and not Rehearsal.objects.exists()
 

@@ -5,31 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from django.core.management.base import CommandParser
-from msgspec import Meta
 
 from decisions.models import Agent
 from training.datasets import import_labelled
+from training.imports.labelled import read_rows
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 
 EXIT_BAD_INPUT = 2
 SHOWN = 20
-
-Filled = Annotated[str, Meta(min_length=1)]
-
-
-class Row(msgspec.Struct, forbid_unknown_fields=True):
-    """One line of the file. `group` names the cluster that a row belongs to (user, document, module)."""
-
-    id: Filled
-    prompt: Filled
-    options: Annotated[list[Filled], Meta(min_length=2)]
-    answer: Filled
-    group: str | None = None
 
 
 class Command(UncheckedCommand):
@@ -69,31 +57,3 @@ class Command(UncheckedCommand):
             self.stdout.write(json.dumps({"dataset": str(dataset.id), "rows": dataset.rows}))
         else:
             self.stdout.write(f"dataset {dataset.id}: {dataset.rows} rows")
-
-
-def read_rows(path: Path) -> tuple[list[Row], list[str]]:
-    """Every row of the file and every fault as `file:line: reason`."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        return [], [f"{path}: {error.strerror}"]
-    rows: list[Row] = []
-    faults: list[str] = []
-    seen: set[str] = set()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = msgspec.json.decode(line, type=Row)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            faults.append(f"{path}:{number}: {error}")
-            continue
-        if row.answer not in row.options:
-            faults.append(f"{path}:{number}: answer {row.answer!r} is not among the options")
-        if row.id in seen:
-            faults.append(f"{path}:{number}: id {row.id!r} stands twice")
-        seen.add(row.id)
-        rows.append(row)
-    if not rows and not faults:
-        faults.append(f"{path}: no rows")
-    return rows, faults

@@ -1,0 +1,66 @@
+"""/api/v1/imports: a file of decisions or labelled rows, taken in by a job."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from django.core.files.uploadedfile import SimpleUploadedFile
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from jobs.models import Job
+from training import uploads
+from training.imports.checking import check_file
+from training.imports.serializers import ImportBodySerializer, ImportSerializer, ImportUploadSerializer
+from training.imports.services import KIND, keep_for_import, start_import
+from workspaces.errors import TooLarge
+from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
+from workspaces.parsing import StrictJSONParser
+from workspaces.permissions import acting
+
+
+class ImportCreate(APIView):
+    """Import a file: labelled rows as a dataset, or decisions into the ledger. The file is checked before the answer,
+    and nothing of one that is refused is kept; a job writes it."""
+
+    scopes = {"POST": Scope.ADMIN}
+    parser_classes = [StrictJSONParser, MultiPartParser]
+
+    @extend_schema(
+        operation_id="start_import",
+        request={"application/json": ImportBodySerializer, "multipart/form-data": ImportUploadSerializer},
+        responses={"202": ImportSerializer, "404": ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        by = acting(request)
+        sent = request.FILES if request.content_type.startswith("multipart/") else None
+        given: Any = (ImportBodySerializer if sent is None else ImportUploadSerializer)(data=request.data)
+        given.is_valid(raise_exception=True)
+        file = given.validated_data["file"]
+        if sent is None:
+            file = SimpleUploadedFile(file, given.validated_data["content"].encode())
+        if fault := uploads.size_fault(file):
+            raise TooLarge(fault)
+        with tempfile.TemporaryDirectory(prefix="reckoner-upload-") as folder:
+            path = uploads.write_upload(file, Path(folder))
+            check_file(by=by, plan=given.plan, path=path)
+            upload = keep_for_import(by=by, plan=given.plan, path=path)
+        job = start_import(by=by, upload=upload, plan=given.plan, file=path.name)
+        return Response(ImportSerializer(job).data, status=202)
+
+
+class ImportDetail(generics.RetrieveAPIView[Job]):
+    """How far an import is, and then what it wrote and what it left out."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = ImportSerializer
+
+    def get_queryset(self) -> Any:
+        return Job.objects.for_workspace(acting(self.request).workspace).filter(kind=KIND)

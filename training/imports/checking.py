@@ -1,0 +1,162 @@
+"""Looking through an uploaded file before anything is written: what is in it, its first rows, and every fault.
+
+The page shows it, and page and API start no import whose file does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from django.utils import timezone
+from msgspec import UNSET
+
+from decisions.agents.current import find_agents, get_current_agent
+from decisions.importers.formats import FORMATS
+from decisions.importers.reading import UnusableFile
+from decisions.importers.records import Found, Imported, Place, Reading, Refusal, text_of
+from decisions.importers.running import Unusable, make_setup, survey
+from training.errors import UnusableImport
+from training.imports.labelled import read_rows
+from training.imports.plan import LABELLED, ImportPlan
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault
+
+FIRST, SHOWN = 5, 20
+"""Rows that a preview shows, and faults that are told one by one."""
+LONGEST_CELL = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a usable file holds. `columns` says which field is what; `rows` are the first ones, a cell a column.
+
+    `refusals` name the records that are left out, at most SHOWN of `refused`.
+    """
+
+    total: int
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, ...], ...]
+    agents: tuple[tuple[str, int, bool], ...] = ()
+    """Of decisions: slug, how many, and whether the agent has to be made."""
+    feedback: int = 0
+    refused: int = 0
+    refusals: tuple[str, ...] = ()
+
+
+LABELLED_COLUMNS = (
+    ("id", "Names the row"),
+    ("prompt", "What is asked"),
+    ("options", "What can be chosen"),
+    ("answer", "The right option"),
+    ("group", "Rows that belong together"),
+)
+DECISION_COLUMNS = (
+    ("agent", "Who decided"),
+    ("state", "What was asked"),
+    ("options", "What could be chosen"),
+    ("action", "What was chosen"),
+    ("propensity", "How likely that was"),
+    ("observed_at", "When"),
+    ("feedback", "What was said of it"),
+)
+
+
+def check_file(*, by: Actor, plan: ImportPlan, path: Path) -> Preview:
+    """Raises UnusableImport with every fault of the file, UnknownAgent for an agent that is not there."""
+    if path.suffix.lower() not in plan.endings:
+        raise _unusable([f"{path.name}: ends in {path.suffix or 'nothing'}; give {', '.join(plan.endings)}"])
+    if plan.what == LABELLED:
+        get_current_agent(by, plan.agent)
+    return _check_labelled(path) if plan.what == LABELLED else _check_decisions(by, plan, path)
+
+
+def _unusable(faults: Sequence[str], *, field: str = "file") -> UnusableImport:
+    told = [FieldFault(field, fault) for fault in faults[:SHOWN]]
+    if len(faults) > SHOWN:
+        told.append(FieldFault(field, f"and {len(faults) - SHOWN} more"))
+    return UnusableImport("The file cannot be imported. Nothing of it was kept.", faults=told)
+
+
+def _check_labelled(path: Path) -> Preview:
+    rows, faults = read_rows(path, path.name)
+    if faults:
+        raise _unusable(faults)
+    shown = tuple(
+        (row.id, _cell(row.prompt), _cell(", ".join(row.options)), row.answer, row.group or "") for row in rows[:FIRST]
+    )
+    return Preview(len(rows), LABELLED_COLUMNS, shown)
+
+
+def _check_decisions(by: Actor, plan: ImportPlan, path: Path) -> Preview:
+    format = FORMATS[plan.format]
+    reading = Reading(
+        name=format.name,
+        workspace=str(by.workspace.id),
+        now=timezone.now(),
+        agent=plan.agent or None,
+        observed_at=plan.observed_at,
+        policy=plan.policy or None,
+    )
+    first: list[Imported] = []
+    refused = 0
+
+    def noted(found: Iterable[Found]) -> Iterator[Found]:
+        nonlocal refused
+        for item in found:
+            if isinstance(item, Imported) and len(first) < FIRST:
+                first.append(item)
+            refused += isinstance(item, Refusal)
+            yield item
+
+    try:
+        seen, refusals, others = survey(noted(format.read([path], reading)))
+        told = [tell_refusal(refusal) for refusal in refusals]
+        if not seen and not others:
+            raise _unusable(told or [f"{path.name}: holds no decisions"])
+        missing = sorted(set(seen) - set(find_agents(by, seen)))
+        if missing and not plan.create_agents:
+            fault = f"{', '.join(missing)}: not an agent here; choose one for all records, or let them be made"
+            raise _unusable([fault], field="create_agents")
+        for slug in missing:
+            make_setup(slug, seen[slug], fitted=format.fitted)
+    except Unusable as error:
+        raise _unusable(error.faults) from error
+    except UnusableFile as error:
+        raise _unusable([str(error).replace(str(path), path.name)]) from error
+    return Preview(
+        total=sum(kinds.decisions for kinds in seen.values()),
+        columns=DECISION_COLUMNS,
+        rows=tuple(_decision_cells(one) for one in first),
+        agents=tuple((slug, seen[slug].decisions, slug in missing) for slug in sorted(seen)),
+        feedback=others,
+        refused=refused,
+        refusals=tuple(told[:SHOWN]),
+    )
+
+
+def tell_refusal(refusal: Refusal) -> str:
+    """By the file's own name: where it lies on the server is nobody's business."""
+    return str(replace(refusal, place=Place(Path(refusal.place.file).name, refusal.place.line)))
+
+
+def _decision_cells(one: Imported) -> tuple[str, ...]:
+    decision = one.decision
+    told = (f"{entry.feedback.metric} {text_of(entry.feedback.value)}" for entry in one.feedback)
+    moment = decision.observed_at
+    return (
+        decision.agent,
+        _cell(decision.state),
+        _cell(decision.options),
+        _cell(decision.action),
+        _cell(decision.propensity),
+        "" if moment is UNSET else moment.isoformat(),
+        _cell(", ".join(told)),
+    )
+
+
+def _cell(value: Any) -> str:
+    text = text_of(value)
+    return text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 1]}…"

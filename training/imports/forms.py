@@ -1,0 +1,118 @@
+"""The two forms that upload a file: labelled rows for a dataset, or decisions for the ledger.
+
+A valid form has read and checked the whole file; every fault of it stands beside the field that it is about.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from django import forms
+
+from decisions.importers.records import LONGEST_NAME
+from decisions.models import Agent
+from training import uploads
+from training.errors import UnusableImport
+from training.imports.checking import check_file
+from training.imports.plan import DECISIONS, FORMAT_CHOICES, LABELLED, LABELLED_ENDINGS, ImportPlan
+from training.imports.services import keep_for_import
+from workspaces.actors import Actor
+
+SIZE = f"UTF-8, up to {uploads.LARGEST_UPLOAD >> 20} MiB."
+
+
+class ImportForm(forms.Form):
+    """Base of both. After `is_valid`, `upload` names the kept file; of a form that is not valid nothing is kept."""
+
+    file = forms.FileField(widget=forms.FileInput())
+    agent = forms.ChoiceField()
+    what = ""
+    upload: uuid.UUID
+
+    def __init__(self, *given: Any, by: Actor, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.by = by
+        agents = Agent.objects.for_workspace(by.workspace).order_by("name").values_list("slug", "name")
+        field = self.fields["agent"]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [*self.first_agents, *((slug, f"{name} ({slug})") for slug, name in agents)]
+
+    first_agents: tuple[tuple[str, str], ...] = ()
+
+    def read_plan(self, given: Mapping[str, Any]) -> ImportPlan:
+        raise NotImplementedError
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        if self.errors:
+            return given
+        if fault := uploads.size_fault(given["file"]):
+            self.add_error("file", fault)
+            return given
+        plan = self.read_plan(given)
+        with tempfile.TemporaryDirectory(prefix="reckoner-upload-") as folder:
+            path = uploads.write_upload(given["file"], Path(folder))
+            try:
+                check_file(by=self.by, plan=plan, path=path)
+            except UnusableImport as error:
+                for fault_found in error.faults:
+                    self.add_error(fault_found.field if fault_found.field in self.fields else None, fault_found.reason)
+            else:
+                self.upload = keep_for_import(by=self.by, plan=plan, path=path)
+        return given
+
+
+class LabelledForm(ImportForm):
+    what = LABELLED
+    name = forms.CharField(max_length=200, label="Name of the dataset", help_text="Such as: gold labels of November")
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.order_fields(["file", "agent", "name"])
+        self.fields["file"].widget.attrs["accept"] = ",".join(LABELLED_ENDINGS)
+        self.fields["file"].help_text = f"JSON lines: id, prompt, options, answer, and group if you have it. {SIZE}"
+        self.fields["agent"].help_text = "The dataset trains and measures versions of this agent's model."
+
+    def read_plan(self, given: Mapping[str, Any]) -> ImportPlan:
+        return ImportPlan(what=LABELLED, agent=given["agent"], name=given["name"])
+
+
+class DecisionsForm(ImportForm):
+    what = DECISIONS
+    format = forms.ChoiceField(choices=FORMAT_CHOICES)
+    create_agents = forms.BooleanField(
+        required=False, label="Make agents that are not here yet", help_text="With a prompt from their states' fields."
+    )
+    observed_at = forms.DateTimeField(
+        required=False, label="Time of records without one", help_text="UTC, such as 2026-11-02 10:00"
+    )
+    policy = forms.CharField(
+        required=False,
+        max_length=LONGEST_NAME,
+        label="Who acted",
+        help_text="For records that do not say. Empty: the format's name.",
+    )
+    first_agents = (("", "the one that each record names"),)
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.order_fields(["file", "format", "agent", "create_agents", "observed_at", "policy"])
+        self.fields["file"].help_text = SIZE
+        self.fields["agent"].required = False
+
+    def read_plan(self, given: Mapping[str, Any]) -> ImportPlan:
+        return ImportPlan(
+            what=DECISIONS,
+            agent=given["agent"],
+            format=given["format"],
+            create_agents=given["create_agents"],
+            observed_at=given["observed_at"],
+            policy=given["policy"],
+        )
+
+
+FORMS: Mapping[str, type[ImportForm]] = {LABELLED: LabelledForm, DECISIONS: DecisionsForm}

@@ -1,0 +1,141 @@
+"""Pages of imports: the list, the form that uploads a file, its preview, and one import with how far it is."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
+
+from jobs.models import Job
+from training.imports.checking import check_file
+from training.imports.forms import FORMS
+from training.imports.plan import DECISIONS, LABELLED
+from training.imports.services import KIND, cancel_import, find_upload, start_import
+from training.uploads import drop_kept
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.models import Role
+from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
+
+PAGE = 25
+KINDS = {LABELLED: "Labelled rows", DECISIONS: "Decisions"}
+
+
+def _imports(request: PageRequest) -> QuerySet[Job]:
+    found: QuerySet[Job] = Job.objects.for_workspace(request.workspace).filter(kind=KIND)
+    return found
+
+
+@require_safe
+@workspace_page()
+def import_list(request: PageRequest) -> HttpResponse:
+    """Newest first."""
+    found = _imports(request).order_by("-id")
+    before = request.GET.get("before", "")
+    if before:
+        try:
+            found = found.filter(id__lt=uuid.UUID(before))
+        except ValueError as error:
+            fault = FieldFault("before", "is not an id", "an import's id")
+            raise InvalidInput("The address is not usable.", faults=[fault]) from error
+    page = list(found[: PAGE + 1])
+    context = {
+        "lines": [_told(job) for job in page[:PAGE]],
+        "older": urlencode({"before": page[PAGE - 1].id}) if len(page) > PAGE else "",
+        "before": before,
+    }
+    return render(request, "training/imports/list.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def import_new(request: PageRequest) -> HttpResponse:
+    """The form of one kind; POST checks the file and leads to its preview. Of a refused file nothing is kept."""
+    what = request.GET.get("what", LABELLED)
+    if what not in FORMS:
+        fault = FieldFault("what", "is unknown", ", ".join(FORMS))
+        raise InvalidInput("The address is not usable.", faults=[fault])
+    form, status = FORMS[what](by=request.actor), 200
+    if request.method == "POST":
+        form, status = FORMS[what](request.POST, request.FILES, by=request.actor), 400
+        if form.is_valid():
+            return redirect("pages:import-check", request.workspace.slug, form.upload)
+    context = {"form": form, "what": what, "kinds": KINDS}
+    return render(request, "training/imports/new.html", context, status=status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def import_check(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """What the kept file holds; POST imports it, or with `discard` removes it."""
+    found = find_upload(by=request.actor, upload=pk)
+    if found is None:
+        raise Http404("There is no such upload: it was imported, discarded, or kept for long enough.")
+    path, plan = found
+    if request.method == "POST":
+        if "discard" in request.POST:
+            drop_kept(pk)
+            messages.success(request, "The file was discarded.")
+            return redirect("pages:imports", request.workspace.slug)
+        job = start_import(by=request.actor, upload=pk, plan=plan, file=path.name)
+        return redirect("pages:import", request.workspace.slug, job.pk)
+    context = {
+        "preview": check_file(by=request.actor, plan=plan, path=path),
+        "plan": plan,
+        "file": path.name,
+        "kind": KINDS[plan.what],
+    }
+    return render(request, "training/imports/check.html", context)
+
+
+@require_safe
+@workspace_page()
+def import_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    return render(request, "training/imports/detail.html", _told(_get(request, pk)))
+
+
+@require_safe
+@workspace_page()
+def import_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """The part that htmx polls until the import is over."""
+    job = _get(request, pk)
+    status = STOP_POLLING if job.is_terminal else 200
+    return render(request, "training/imports/_status.html", _told(job), status=status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def import_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """GET asks, POST tells it to stop."""
+    job = _get(request, pk)
+    back = reverse("pages:import", args=[request.workspace.slug, pk])
+    if request.method == "POST":
+        cancel_import(by=request.actor, job=job)
+        messages.success(request, "The import has been told to stop.")
+        return redirect(back)
+    context = {
+        "title": "Cancel the import?",
+        "explanation": "What it has written stays. The same file imported again goes on from there.",
+        "action": "Cancel the import",
+        "back": back,
+        "dangerous": True,
+    }
+    return render(request, "partials/confirm.html", context)
+
+
+def _get(request: PageRequest, pk: uuid.UUID) -> Job:
+    job = _imports(request).filter(pk=pk).first()
+    if job is None:
+        raise Http404("There is no such import.")
+    return job
+
+
+def _told(job: Job) -> dict[str, Any]:
+    state = "stopping" if job.cancel_requested and not job.is_terminal else str(job.state)
+    return {"job": job, "state": state, "kind": KINDS[job.payload["what"]], "result": job.result or {}}
