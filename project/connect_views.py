@@ -6,12 +6,10 @@ import datetime as dt
 import uuid
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import NoReverseMatch, reverse
-from django.utils.cache import add_never_cache_headers
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
@@ -32,12 +30,11 @@ from workspaces.ids import uuid7_bound, uuid7_time
 from workspaces.models import ApiKey, Role, Scope
 from workspaces.pages import STOP_POLLING, PageRequest, may, workspace_page
 from workspaces.services import NewKey, revoke_api_key
+from workspaces.shown_once import end_secret, read_secret, send_secret
 
 KEYS = 100
 PLACEHOLDER = "YOUR-KEY"
 NEW_AGENT = ""
-SECRET_COOKIE = "new_key"  # noqa: S105 - a cookie's name
-SECRET_SECONDS = 60
 
 
 def rehearsals_url(request: PageRequest) -> str:
@@ -69,8 +66,7 @@ def connect(request: PageRequest) -> HttpResponse:
 def key_make(request: PageRequest) -> HttpResponse:
     """Makes the key and leads to its page, so that a reload makes no second one.
 
-    The secret travels in a signed cookie for that page alone, which ends it: nothing on this side keeps it. A form that
-    is not usable comes back as it was filled, with its faults and status 400.
+    A form that is not usable comes back as it was filled, with its faults and status 400.
     """
     post = request.POST
     given: dict[str, Any] = {name: post.get(name, "") for name in ("name", "agent", "slug", "kind", "options")}
@@ -83,17 +79,7 @@ def key_make(request: PageRequest) -> HttpResponse:
     key = made.made.key
     path = reverse("pages:key-made", args=[request.workspace.slug, key.pk])
     response = redirect(f"{path}?{urlencode({'agent': made.agent.slug})}")
-    response.set_signed_cookie(
-        SECRET_COOKIE,
-        made.made.token,
-        salt=str(key.pk),
-        max_age=SECRET_SECONDS,
-        path=path,
-        secure=settings.SESSION_COOKIE_SECURE,
-        httponly=True,
-        samesite="Strict",
-    )
-    return response
+    return send_secret(response, made.made.token, path=path, salt=str(key.pk))
 
 
 @require_safe
@@ -102,7 +88,7 @@ def key_made(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """The key and its programs, once."""
     key = get_object_or_404(ApiKey.objects.for_workspace(request.workspace), pk=pk)
     agent = get_object_or_404(Agent.objects.for_workspace(request.workspace), slug=request.GET.get("agent", ""))
-    token = request.get_signed_cookie(SECRET_COOKIE, default="", salt=str(key.pk), max_age=SECRET_SECONDS)
+    token = read_secret(request, salt=str(key.pk))
     if not token or key.revoked_at is not None:
         messages.info(request, f"The secret of {key.name} was shown once. A lost key is revoked, and another one made.")
         return redirect("pages:connect", request.workspace.slug)
@@ -114,10 +100,7 @@ def key_made(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "samples": _samples(write_snippets(url=_url(request), token=token, agent=agent, asks=made.asks)),
         "arrival": _arrival(request, key),
     }
-    response = render(request, "project/connect.html", context)
-    response.delete_cookie(SECRET_COOKIE, path=request.path, samesite="Strict")
-    add_never_cache_headers(response)
-    return response
+    return end_secret(request, render(request, "project/connect.html", context))
 
 
 def _make(request: PageRequest, given: dict[str, Any]) -> Connection:

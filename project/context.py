@@ -53,7 +53,8 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
             for title, name, below, icon, key in SECTIONS
         ],
         # Read by whole pages only: a lazy queryset costs the polled parts nothing.
-        "memberships": Membership.objects.filter(user=cast(PageRequest, request).user)
+        "memberships": Membership.objects.active()
+        .filter(user=cast(PageRequest, request).user)
         .select_related("workspace")
         .order_by("workspace__name"),
         "role_name": Role(role).label,

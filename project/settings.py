@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import dj_database_url
 from csp.constants import NONCE, NONE, SELF
@@ -71,6 +72,12 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "django_htmx",
     "csp",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.usersessions",
     "workspaces",
     "jobs",
     "models_registry",
@@ -88,6 +95,7 @@ MIDDLEWARE = [
     "project.middleware.ContentLengthMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "project.middleware.PagesNeedLogInMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -131,7 +139,7 @@ DATABASES["default"].setdefault("OPTIONS", {}).setdefault("prepare_threshold", 5
 # For counts that all web processes share and that may be lost, such as wrong passwords; `process` while it is away.
 CACHES = {
     "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "BACKEND": "workspaces.cache.SharedCache",
         "LOCATION": REDIS_URL,
         "KEY_PREFIX": "reckoner",
         "OPTIONS": {"socket_timeout": 0.5, "socket_connect_timeout": 0.5},
@@ -150,11 +158,53 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ] + [{"NAME": "workspaces.passwords.NotTheSamePassword"}]
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 LOGIN_URL = "log-in"
 # Straight in the session: the default opens a signed cookie for every request, of programs too.
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "log-in"
+
+# workspaces/people: django-allauth logs in, asks for the second factor, lists sessions and speaks OpenID Connect.
+ACCOUNT_ADAPTER = "workspaces.people.accounts.AccountAdapter"
+SOCIALACCOUNT_ADAPTER = "workspaces.people.accounts.SocialAccountAdapter"
+MFA_ADAPTER = "workspaces.people.accounts.MFAAdapter"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_VERIFICATION = "none"  # an invitation's link is the proof, and no mail server is part of an instance
+ACCOUNT_SESSION_REMEMBER = True
+# Codes of an authenticator app: ten wrong ones in a quarter of an hour. Passwords are counted by workspaces/log_in.py.
+ACCOUNT_RATE_LIMITS = {"login": "", "login_failed": "10/900s/key"}
+MFA_ALLOW_UNVERIFIED_EMAIL = True
+MFA_TOTP_ISSUER = "Reckoner"
+MFA_TOTP_TOLERANCE = 1
+SOCIALACCOUNT_ONLY = False
+# One provider of OpenID Connect. TRUST_EMAIL: an address that it has verified logs in to the account with that address.
+OIDC_ID = "sso"
+OIDC_SERVER = env("RECKONER_OIDC_SERVER", "")
+OIDC_NAME = env("RECKONER_OIDC_NAME", "single sign-on")
+OIDC_CLIENT_ID = env("RECKONER_OIDC_CLIENT_ID", "")
+OIDC_SECRET = env("RECKONER_OIDC_SECRET", "")
+OIDC_TRUST_EMAIL = env_flag("RECKONER_OIDC_TRUST_EMAIL")
+if OIDC_SERVER and not OIDC_CLIENT_ID:
+    raise ValueError("RECKONER_OIDC_CLIENT_ID: give the client that the provider at RECKONER_OIDC_SERVER knows")
+SOCIALACCOUNT_PROVIDERS = {
+    "openid_connect": {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": OIDC_ID,
+                "name": OIDC_NAME,
+                "client_id": OIDC_CLIENT_ID,
+                "secret": OIDC_SECRET,
+                "settings": {"server_url": OIDC_SERVER, "email_authentication": OIDC_TRUST_EMAIL},
+            }
+        ]
+        if OIDC_SERVER
+        else [],
+    }
+}
 
 LANGUAGE_CODE = "en-gb"
 TIME_ZONE = "UTC"
@@ -195,7 +245,8 @@ CONTENT_SECURITY_POLICY = {
         "img-src": [SELF, "data:"],
         "font-src": [SELF],
         "connect-src": [SELF],
-        "form-action": [SELF],
+        # A form leads to the provider of OpenID Connect by a redirect, which browsers count as the form's.
+        "form-action": [SELF, *(["{0.scheme}://{0.netloc}".format(urlsplit(OIDC_SERVER))] if OIDC_SERVER else [])],
         "base-uri": [NONE],
         "frame-ancestors": [NONE],
     }

@@ -13,7 +13,14 @@ api_v1: list[URLPattern | URLResolver] = [
 ]
 workspace_pages = [
     path("", include(urls))
-    for urls in ("project.page_urls", "decisions.pages.urls", "training.page_urls", "project.registry.urls")
+    for urls in (
+        "project.page_urls",
+        "decisions.pages.urls",
+        "training.page_urls",
+        "project.registry.urls",
+        "workspaces.people.page_urls",
+        "workspaces.audit.page_urls",
+    )
 ]
 
 # Tried in this order: what an app asks for all day first.

@@ -72,6 +72,7 @@ from workspaces.ids import uuid7, uuid7_bound
 from workspaces.models import (
     ApiKey,
     AuditEntry,
+    Invitation,
     KeptAnswer,
     Membership,
     Role,
@@ -138,6 +139,19 @@ class MembershipFactory(DjangoModelFactory[Membership]):
     workspace = factory.SubFactory(WorkspaceFactory)
     user = factory.SubFactory(UserFactory)
     role = Role.ADMIN
+
+
+class InvitationFactory(DjangoModelFactory[Invitation]):
+    """An open one, whose link nobody knows."""
+
+    class Meta:
+        model = Invitation
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    email = factory.Sequence(lambda n: f"invited{n}@example.org")
+    role = Role.LABELLER
+    token_hmac = factory.LazyFunction(lambda: secrets.token_bytes(32))
+    expires_at = factory.LazyFunction(lambda: timezone.now() + dt.timedelta(days=7))
 
 
 class ApiKeyFactory(DjangoModelFactory[ApiKey]):

@@ -80,6 +80,8 @@ def make_known(agent: Any) -> dict[str, str]:
         "exports": made.ExportJobFactory(version=version),
         "erasures": made.ErasureFactory(workspace=workspace),
         "keys": made.ApiKeyFactory(workspace=workspace),
+        "members": made.MembershipFactory(workspace=workspace, role="labeller"),
+        "invitations": made.InvitationFactory(workspace=workspace),
         "status-changes": made.StatusChangeFactory(item=made.ItemFactory(workspace=workspace)),
     }
     return {"agents": agent.slug, **{place: str(one.pk) for place, one in there.items()}}

@@ -76,7 +76,7 @@ class WorkspaceSessionAuthentication(SessionAuthentication):
         user = found[0]
         if user.must_change_password:
             raise NotAuthenticated("Change the one-time password on the pages first.")
-        memberships = Membership.objects.filter(user=user).select_related("workspace")
+        memberships = Membership.objects.active().filter(user=user).select_related("workspace")
         slug = request.headers.get(WORKSPACE_HEADER)
         if slug:
             memberships = memberships.filter(workspace__slug=slug)

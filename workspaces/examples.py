@@ -13,6 +13,10 @@ from typing import Any
 JSON = "application/json"
 MOMENT = "2026-11-20T08:00:00Z"
 KEY = "01a1f871-0b4b-74da-869a-6564b8a1abcd"
+MEMBER = "01a1f872-3c1d-7a52-9d0e-2f6b8c4e7a10"
+INVITATION = "01a1f873-77aa-7b31-8c55-90d2e1f3b6c4"
+ENTRY = "01a1f874-18f0-7c9e-a2b7-5d4c3b2a1908"
+WORKSPACE = "01a1f870-52be-7f04-b1c3-7e9d8a6f5c21"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,36 @@ A_KEY = {
 }
 NEW_KEY = A_KEY | {"token": "5f2c91d07a3e.k8Jx2vQm4TzYpW7nRb1cLd6sHf3gAe9u"}
 
+A_MEMBER = {
+    "id": MEMBER,
+    "email": "ann@example.org",
+    "name": "Ann",
+    "role": "labeller",
+    "state": "active",
+    "created_at": MOMENT,
+    "last_log_in": None,
+}
+AN_INVITATION = {
+    "id": INVITATION,
+    "email": "ben@example.org",
+    "role": "labeller",
+    "state": "open",
+    "created_at": MOMENT,
+    "expires_at": "2026-11-27T08:00:00Z",
+    "accepted_at": None,
+    "revoked_at": None,
+}
+A_WORKSPACE = {"id": WORKSPACE, "slug": "notes", "name": "Notes", "created_at": MOMENT}
+AN_ENTRY = {
+    "id": ENTRY,
+    "at": MOMENT,
+    "actor": "admin@example.org",
+    "action": "person.invited",
+    "target": f"invitation:{INVITATION}",
+    "details": {"email": "ben@example.org", "role": "labeller"},
+}
+LINK = "https://reckoner.example.org/invitation?token=k8Jx2vQm4TzYpW7nRb1cLd6sHf3gAe9uk8Jx2vQm4Tz"
+
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "keys_list": [Example(page(A_KEY))],
     "create_key": [Example(NEW_KEY, 201, {"name": "notes app", "scopes": ["decisions:write", "feedback:write"]})],
@@ -57,4 +91,14 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         Example(NEW_KEY | {"previous_until": "2026-11-20T09:00:00Z"}, 200, {"overlap_seconds": 3600}, {"id": KEY})
     ],
     "revoke_key": [Example(A_KEY | {"state": "revoked", "revoked_at": MOMENT}, path={"id": KEY})],
+    "members_list": [Example(page(A_MEMBER))],
+    "change_member": [Example(A_MEMBER | {"role": "viewer"}, 200, {"role": "viewer"}, {"id": MEMBER})],
+    "invitations_list": [Example(page(AN_INVITATION))],
+    "invite_person": [
+        Example(AN_INVITATION | {"url": LINK}, 201, {"email": "ben@example.org", "role": "labeller"}),
+    ],
+    "revoke_invitation": [Example(AN_INVITATION | {"state": "revoked", "revoked_at": MOMENT}, path={"id": INVITATION})],
+    "read_workspace": [Example(A_WORKSPACE)],
+    "rename_workspace": [Example(A_WORKSPACE, 200, {"name": "Notes"})],
+    "audit_list": [Example(page(AN_ENTRY), query={"action": "person.invited", "since": "2026-11-20"})],
 }

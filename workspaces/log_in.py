@@ -3,8 +3,7 @@
 A stranger's failures close the account for the stranger's address only, so that nobody can lock its owner out; an
 address may fail five times as often, for whatever accounts. An attempt is counted before the password is looked at, by
 one atomic step in the cache: a hundred at once are still ten, and a closed one costs no hash. (django-axes 8 counts
-after the look, and has one limit for all that it counts by.) While the cache's server is away every process counts for
-itself.
+after the look, and has one limit for all that it counts by.)
 """
 
 from __future__ import annotations
@@ -14,14 +13,11 @@ import ipaddress
 import math
 import time
 import unicodedata
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
-import redis
 import structlog
 from django.conf import settings
-from django.core.cache import BaseCache, caches
+from django.core.cache import cache
 from django.db import transaction
 from django.http import HttpRequest
 
@@ -31,7 +27,6 @@ from workspaces.services import record_audit
 
 logger = structlog.get_logger(__name__)
 PER_ADDRESS = 5
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +40,7 @@ class Attempt:
     def succeeded(self) -> None:
         """The right password: the account's count for this address starts anew, and the address gets its try back."""
         if self.pair_key:
-            _with_cache(lambda cache: cache.delete(self.pair_key))
+            cache.delete(self.pair_key)
             _give_back(self.address_key)
 
 
@@ -101,34 +96,20 @@ def _name(kind: str, what: str, number: float) -> str:
 
 
 def _count(name: str, seconds: int) -> int:
-    def add_one(cache: BaseCache) -> int:
-        cache.add(name, 0, timeout=seconds + 1)
-        return cache.incr(name)
-
-    return _with_cache(add_one)
+    cache.add(name, 0, timeout=seconds + 1)
+    return cache.incr(name)
 
 
 def _give_back(name: str) -> None:
-    def take_one(cache: BaseCache) -> None:
-        cache.add(name, 1, timeout=1)  # its window may have ended meanwhile
-        cache.decr(name)
-
-    _with_cache(take_one)
-
-
-def _with_cache(do: Callable[[BaseCache], T]) -> T:
-    try:
-        return do(caches["default"])
-    except redis.RedisError as error:
-        logger.warning("log_in_counted_by_process", error=str(error))
-        return do(caches["process"])
+    cache.add(name, 1, timeout=1)  # its window may have ended meanwhile
+    cache.decr(name)
 
 
 @transaction.atomic
 def _note_closed(account: str, address: str | None, failures: int) -> None:
     """In the audit of the person's workspaces."""
     logger.warning("log_in_closed", address=address)
-    for membership in Membership.objects.filter(user__email=account).select_related("workspace", "user"):
+    for membership in Membership.objects.active().filter(user__email=account).select_related("workspace", "user"):
         record_audit(
             by=system(membership.workspace),
             action="log_in.closed",

@@ -53,7 +53,10 @@ def workspace_page(*, role: str = Role.VIEWER) -> Callable[[Callable[..., HttpRe
             if request.user.must_change_password:
                 return redirect("change-password")
             membership = (
-                Membership.objects.select_related("workspace").filter(workspace__slug=slug, user=request.user).first()
+                Membership.objects.active()
+                .select_related("workspace")
+                .filter(workspace__slug=slug, user=request.user)
+                .first()
             )
             if membership is None:
                 raise Http404("There is no such workspace.")

@@ -18,5 +18,6 @@ def prepared_cursor() -> Iterator[Any]:
     logged and wrapped as they are. Moments come back in UTC.
     """
     connection.ensure_connection()
-    with connection._prepare_cursor(ServerBindingCursor(connection.connection)) as cursor:  # type: ignore[attr-defined]
+    made = ServerBindingCursor(connection.connection)  # type: ignore[call-arg]
+    with connection._prepare_cursor(made) as cursor:  # type: ignore[attr-defined]
         yield cursor

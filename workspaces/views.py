@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from allauth.account.signals import password_changed
+from allauth.account.views import LoginView
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_not_required
@@ -21,10 +24,10 @@ from workspaces.pages import PageRequest
 
 
 @method_decorator(login_not_required, name="dispatch")
-class LogIn(auth_views.LoginView):
-    """By e-mail address and password. Who is logged in already goes home."""
+class LogIn(LoginView):  # type: ignore[misc]
+    """By e-mail address and password, then the second factor of who has one. Who is logged in already goes home."""
 
-    redirect_authenticated_user = True
+    template_name = "registration/login.html"
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         htmx = getattr(request, "htmx", None)
@@ -35,15 +38,19 @@ class LogIn(auth_views.LoginView):
         return super().dispatch(request, *args, **kwargs)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        account = request.POST.get("username", "")
+        account = request.POST.get("login", "")
         attempt = log_in.begin_attempt(account=account, address=log_in.client_address(request))
         if attempt.wait:
-            form = self.get_form_class()(request, initial={"username": account})  # not bound: nothing is looked at
+            form = self.get_form_class()(request=request, initial={"login": account})  # not bound: nothing is looked at
             return _too_many(self, form, attempt.wait)
-        response = super().post(request, *args, **kwargs)
-        if request.user.is_authenticated:
+        response: HttpResponse = super().post(request, *args, **kwargs)
+        if response.status_code == 302:  # the password was right
             attempt.succeeded()
         return response
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        oidc = settings.OIDC_NAME if settings.OIDC_SERVER else ""
+        return {**super().get_context_data(**kwargs), "oidc_name": oidc, "oidc_id": settings.OIDC_ID}
 
 
 class ChangePassword(auth_views.PasswordChangeView):
@@ -69,6 +76,7 @@ class ChangePassword(auth_views.PasswordChangeView):
         response = super().form_valid(form)
         user = cast(User, self.request.user)
         User.objects.filter(pk=user.pk, must_change_password=True).update(must_change_password=False)
+        password_changed.send(sender=User, request=self.request, user=user)  # the list of sessions follows
         messages.success(self.request, "Your password is changed.")
         return response
 
@@ -88,7 +96,7 @@ def home(request: PageRequest) -> HttpResponse:
     if request.user.must_change_password:
         return redirect("change-password")
     memberships = list(
-        Membership.objects.filter(user=request.user).select_related("workspace").order_by("workspace__name")
+        Membership.objects.active().filter(user=request.user).select_related("workspace").order_by("workspace__name")
     )
     if len(memberships) == 1:
         return redirect("pages:overview", memberships[0].workspace.slug)

@@ -30,9 +30,11 @@ def find_needs(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.d
         why = "Without a key no app can ask an agent or send feedback."
         url = page_of(workspace, "connect")
         found.append(Item("serve", "No app is connected", why, None, "Connect an app", url, Role.ADMIN))
-    waiting = Membership.objects.filter(
-        workspace=workspace, user__must_change_password=True, user__is_active=True
-    ).select_related("user")
+    waiting = (
+        Membership.objects.active()
+        .filter(workspace=workspace, user__must_change_password=True, user__is_active=True)
+        .select_related("user")
+    )
     for member in waiting.order_by("created_at")[:MOST_MEMBERS]:
         why = "Whoever knows the password can log in. It is worthless once an own one is set at the first log-in."
         found.append(Item("serve", f"{member.user} still has a one-time password", why, member.user.created_at))

@@ -116,15 +116,13 @@ def test_a_form_is_answered_or_refused(world: Any, admin: Any, page_client: Any,
 
 
 def test_the_log_in_is_answered_or_refused(viewer: Any) -> None:
-    for field in ("username", "password", "next"):
+    for field in ("login", "password", "next"):
         for value in REFUSED:
-            given = {"username": viewer.email, "password": "x"} | {field: value}
+            given = {"login": viewer.email, "password": "x"} | {field: value}
             answer = Client().post("/log-in", given)
             assert (answer.status_code, b"Not done" in answer.content) == (400, True), field
         for value in ODD:
-            assert (
-                Client().post("/log-in", {"username": viewer.email, "password": "x"} | {field: value}).status_code < 500
-            )
+            assert Client().post("/log-in", {"login": viewer.email, "password": "x"} | {field: value}).status_code < 500
 
 
 def test_the_api_s_queries_are_answered_or_refused(world: Any, api: Any) -> None:

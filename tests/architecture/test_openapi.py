@@ -27,8 +27,10 @@ from tools.factories import (
     ExperimentFactory,
     ExportJobFactory,
     FeedbackFactory,
+    InvitationFactory,
     ItemFactory,
     JobFactory,
+    MembershipFactory,
     ModelVersionFactory,
     PhaseFactory,
     ProjectFactory,
@@ -200,6 +202,8 @@ def tell_ledger(by, agent):
     )
     return {
         workspaces_examples.KEY: ApiKeyFactory(workspace=workspace).id,
+        workspaces_examples.MEMBER: MembershipFactory(workspace=workspace, role="labeller").id,
+        workspaces_examples.INVITATION: InvitationFactory(workspace=workspace).id,
         registry.VERSION: version.id,
         registry.CHAMPION: champion.id,
         registry.EXPERIMENT: experiment.id,

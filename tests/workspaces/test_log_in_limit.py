@@ -32,7 +32,7 @@ def here():
 
 
 def attempt(account, password="wrong", *, address, **headers):
-    return Client(REMOTE_ADDR=address).post("/log-in", {"username": account, "password": password}, **headers)
+    return Client(REMOTE_ADDR=address).post("/log-in", {"login": account, "password": password}, **headers)
 
 
 def is_in(answer):

@@ -27,16 +27,16 @@ def test_the_log_in_takes_the_e_mail_in_any_case_and_leads_where_one_wanted_to_g
     client = Client()
     asked = client.get(overview)
     assert asked.status_code == 302 and asked["Location"] == f"/log-in?next={overview}"
-    wrong = client.post("/log-in", {"username": viewer.email, "password": "wrong"})
+    wrong = client.post("/log-in", {"login": viewer.email, "password": "wrong"})
     assert wrong.status_code == 200 and "_auth_user_id" not in client.session
-    right = client.post("/log-in", {"username": viewer.email.upper(), "password": PASSWORD, "next": overview})
+    right = client.post("/log-in", {"login": viewer.email.upper(), "password": PASSWORD, "next": overview})
     assert right["Location"] == overview
     assert client.get(overview).status_code == 200
 
 
 def test_the_log_in_leads_to_no_other_site(viewer: Any) -> None:
     client = Client()
-    sent = client.post("/log-in", {"username": viewer.email, "password": PASSWORD, "next": "https://example.com/"})
+    sent = client.post("/log-in", {"login": viewer.email, "password": PASSWORD, "next": "https://example.com/"})
     assert sent["Location"] == "/"
 
 
@@ -141,6 +141,6 @@ def test_what_pages_load_is_served_with_its_licence_beside_it(viewer: Any, page_
 
 def test_forms_without_their_token_change_nothing(viewer: Any) -> None:
     client = Client(enforce_csrf_checks=True)
-    answer = client.post("/log-in", {"username": viewer.email, "password": PASSWORD})
+    answer = client.post("/log-in", {"login": viewer.email, "password": PASSWORD})
     assert answer.status_code == 403 and "too old" in answer.content.decode()
     assert "_auth_user_id" not in client.session

@@ -26,12 +26,21 @@ class Workspace(models.Model):
         return self.name
 
 
+class MembershipQuerySet(models.QuerySet["Membership"]):
+    def active(self) -> Self:
+        """Those that let a person in. A deactivated one stays, so that what the person did keeps its author."""
+        return self.filter(deactivated_at=None)
+
+
 class Membership(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey("workspaces.User", on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=16, choices=Role.choices)
     created_at = models.DateTimeField(auto_now_add=True)
+    deactivated_at = models.DateTimeField(null=True, blank=True)
+
+    objects = MembershipQuerySet.as_manager()
 
     class Meta:
         constraints = [

@@ -60,7 +60,8 @@ class Command(UncheckedCommand):
         if workspace is None:
             slug, name = ("main", "Main") if options["no_demo"] else ("demo", "Demo world")
             workspace = create_workspace(slug=slug, name=name)
-        Membership.objects.get_or_create(workspace=workspace, user=admin, defaults={"role": Role.ADMIN})
+        if not workspace.memberships.exists():  # an admin of another workspace has no business here
+            Membership.objects.create(workspace=workspace, user=admin, role=Role.ADMIN)
         job = None
         if not options["no_demo"] and (workspace.slug == "demo" or not Decision.objects.exists()):
             job = Job.objects.filter(kind=KIND).order_by("created_at").first() or self._start_demo(workspace)

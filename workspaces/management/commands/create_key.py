@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import sys
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -13,10 +12,8 @@ from django.utils import timezone
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
-from workspaces.models import Scope, Workspace
+from workspaces.models import Scope
 from workspaces.services import MAX_LIFE, create_api_key
-
-EXIT_BAD_INPUT = 2
 
 
 class Command(UncheckedCommand):
@@ -38,28 +35,18 @@ class Command(UncheckedCommand):
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        workspaces = Workspace.objects.order_by("created_at")
-        if options["workspace"]:
-            workspaces = workspaces.filter(slug=options["workspace"])
-        found = list(workspaces[:2])
-        if len(found) != 1:
-            known = ", ".join(Workspace.objects.values_list("slug", flat=True)) or "none"
-            self._refuse(f"--workspace: name one of: {known}")
+        workspace = self.find_workspace(options["workspace"])
         days = options["expires_days"]
         if days is not None and not 0 < days <= MAX_LIFE.days:
-            self._refuse(f"--expires-days: more than 0, at most {MAX_LIFE.days}")
+            self.refuse(f"--expires-days: more than 0, at most {MAX_LIFE.days}")
         expires_at = None if days is None else timezone.now() + dt.timedelta(days=days)
         try:
             made = create_api_key(
-                by=system(found[0]), name=options["name"], scopes=options["scopes"] or [], expires_at=expires_at
+                by=system(workspace), name=options["name"], scopes=options["scopes"] or [], expires_at=expires_at
             )
         except ReckonerError as error:
-            self._refuse("; ".join(f"--scope: {fault.reason}, give {fault.expected}" for fault in error.faults))
+            self.refuse("; ".join(f"--scope: {fault.reason}, give {fault.expected}" for fault in error.faults))
         if options["json"]:
             self.stdout.write(json.dumps({"key": made.token, "prefix": made.key.prefix, "scopes": made.key.scopes}))
         else:
             self.stdout.write(made.token)
-
-    def _refuse(self, reason: str) -> None:
-        self.stderr.write(reason)
-        sys.exit(EXIT_BAD_INPUT)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import sys
-from typing import Any, NoReturn
+from typing import Any
 
 from django.core.management.base import CommandParser
 
 from workspaces.actors import Actor, system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
-from workspaces.models import ApiKey, Workspace
+from workspaces.models import ApiKey
 from workspaces.serializers import KeySerializer
 from workspaces.services import revoke_api_key, rotate_api_key
-
-EXIT_BAD_INPUT = 2
 
 
 class Command(UncheckedCommand):
@@ -35,29 +32,21 @@ class Command(UncheckedCommand):
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        by = self._acting(options["workspace"])
+        by = system(self.find_workspace(options["workspace"]))
         if options["action"] == "list":
             return self._list(by, options["json"])
         key = ApiKey.objects.for_workspace(by.workspace).filter(prefix=options["prefix"] or "").first()
         if key is None:
-            self._refuse(f"There is no key {options['prefix'] or ''!r} in {by.workspace.slug}; `keys list` shows them.")
+            self.refuse(f"There is no key {options['prefix'] or ''!r} in {by.workspace.slug}; `keys list` shows them.")
         try:
             if options["action"] == "revoke":
                 revoke_api_key(by=by, key=key)
                 return self._say(options["json"], {"revoked": key.prefix}, f"revoked {key.prefix}")
             made = rotate_api_key(by=by, key=key, overlap=dt.timedelta(hours=options["overlap_hours"]))
         except (ReckonerError, OverflowError) as error:
-            self._refuse(f"--overlap-hours: {error}" if options["action"] == "rotate" else str(error))
+            self.refuse(f"--overlap-hours: {error}" if options["action"] == "rotate" else str(error))
         until = made.key.previous_until.isoformat() if made.key.previous_until else None
         return self._say(options["json"], {"key": made.token, "previous_until": until}, made.token)
-
-    def _acting(self, slug: str | None) -> Actor:
-        workspaces = Workspace.objects.order_by("created_at")
-        found = list((workspaces.filter(slug=slug) if slug else workspaces)[:2])
-        if len(found) != 1:
-            known = ", ".join(Workspace.objects.values_list("slug", flat=True)) or "none"
-            self._refuse(f"--workspace: name one of: {known}")
-        return system(found[0])
 
     def _list(self, by: Actor, as_json: bool) -> None:
         keys = KeySerializer(ApiKey.objects.for_workspace(by.workspace).order_by("id"), many=True).data
@@ -69,7 +58,3 @@ class Command(UncheckedCommand):
 
     def _say(self, as_json: bool, plain: dict[str, Any], line: str) -> None:
         self.stdout.write(json.dumps(plain) if as_json else line)
-
-    def _refuse(self, reason: str) -> NoReturn:
-        self.stderr.write(reason)
-        sys.exit(EXIT_BAD_INPUT)

@@ -1,0 +1,290 @@
+"""People of a workspace: invited by a link, given a role, deactivated, let in again; and what each may not."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from tools.factories import PASSWORD, MembershipFactory, WorkspaceFactory
+from workspaces.models import AuditEntry, Invitation, Membership, Role, User
+
+OWN_PASSWORD = "a harbour full of kites"
+NEW_ACCOUNT = {"name": "Ben", "password1": OWN_PASSWORD, "password2": OWN_PASSWORD}
+
+
+def url(workspace: Any, name: str, *more: Any) -> str:
+    return reverse(f"pages:{name}", args=[workspace.slug, *more])
+
+
+def membership(workspace: Any, user: Any) -> Membership:
+    return Membership.objects.get(workspace=workspace, user=user)
+
+
+def actions(workspace: Any) -> list[str]:
+    return list(AuditEntry.objects.for_workspace(workspace).order_by("id").values_list("action", flat=True))
+
+
+@pytest.fixture
+def invite(admin: Any, workspace: Any, page_client: Any) -> Any:
+    """Makes an invitation as an admin does, and gives the link that the page shows."""
+
+    def made(email: str = "ben@example.org", role: str = "labeller") -> str:
+        client = page_client(admin)
+        answer = client.post(url(workspace, "person-invite"), {"email": email, "role": role}, follow=True)
+        assert answer.status_code == 200, answer.content
+        link = str(answer.context["link"]["url"])
+        assert link.encode() in answer.content.replace(b"&amp;", b"&")
+        return link.removeprefix("http://testserver")
+
+    return made
+
+
+class TestInvitations:
+    def test_a_link_makes_an_account_and_lets_it_in_once(self, invite: Any, workspace: Any) -> None:
+        link = invite()
+        assert parse_qs(urlsplit(link).query)["token"][0] not in str(Invitation.objects.values())
+        client = Client()
+        assert b"ben@example.org" in client.get(link).content
+        answer = client.post(link, NEW_ACCOUNT)
+        assert answer["Location"] == url(workspace, "overview")
+        assert client.get(answer["Location"]).status_code == 200
+        ben = User.objects.get(email="ben@example.org")
+        assert (ben.name, membership(workspace, ben).role) == ("Ben", "labeller")
+        assert actions(workspace) == ["person.invited", "person.joined"]
+        again = Client().post(link, NEW_ACCOUNT)
+        assert again.status_code == 410 and b"no longer valid" in again.content
+        assert User.objects.filter(email__startswith="ben").count() == 1
+
+    def test_a_weak_or_mistyped_password_makes_no_account(self, invite: Any) -> None:
+        link = invite()
+        for wrong in ({"password1": "12345678", "password2": "12345678"}, {"password2": "something else"}):
+            assert Client().post(link, NEW_ACCOUNT | wrong).status_code == 200
+        assert not User.objects.filter(email="ben@example.org").exists()
+        assert Invitation.objects.get().accepted_at is None
+
+    def test_who_has_an_account_joins_with_it_and_nobody_else_does(
+        self, invite: Any, workspace: Any, viewer: Any, outsider: Any, page_client: Any
+    ) -> None:
+        link = invite(outsider.email, "viewer")
+        assert b"has an account" in Client().get(link).content
+        assert Client().post(link, NEW_ACCOUNT).status_code == 409
+        assert page_client(viewer).post(link).status_code == 409
+        assert not Membership.objects.filter(workspace=workspace, user=outsider).exists()
+        assert page_client(outsider).post(link)["Location"] == url(workspace, "overview")
+        assert membership(workspace, outsider).role == "viewer"
+
+    def test_a_second_invitation_ends_the_first_and_a_revoked_or_old_one_opens_nothing(
+        self, invite: Any, workspace: Any, admin: Any, page_client: Any
+    ) -> None:
+        first, second = invite(), invite()
+        assert Client().get(first).status_code == 410
+        assert Client().get(second).status_code == 200
+        pk = Invitation.objects.get(revoked_at=None).pk
+        page_client(admin).post(url(workspace, "invitation-revoke", pk))
+        assert Client().get(second).status_code == 410
+        third = invite()
+        Invitation.objects.filter(revoked_at=None).update(expires_at=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+        assert Client().post(third, NEW_ACCOUNT).status_code == 410
+        assert Client().get("/invitation?token=nothing").status_code == 410
+        assert not User.objects.filter(email="ben@example.org").exists()
+
+    def test_a_form_that_is_not_usable_comes_back_with_its_faults(
+        self, workspace: Any, admin: Any, viewer: Any, page_client: Any
+    ) -> None:
+        client = page_client(admin)
+        for email, role, status in (
+            ("no address", "viewer", 400),
+            ("x@example.org", "king", 400),
+            (viewer.email, "viewer", 409),
+        ):
+            answer = client.post(url(workspace, "person-invite"), {"email": email, "role": role})
+            assert answer.status_code == status and b"fix the highlighted fields" in answer.content
+            assert email.encode() in answer.content
+        assert not Invitation.objects.exists()
+
+
+class TestRoles:
+    def test_a_role_changes_what_a_person_may_at_once(
+        self, workspace: Any, admin: Any, viewer: Any, page_client: Any
+    ) -> None:
+        theirs = page_client(viewer)
+        assert theirs.post(url(workspace, "person-invite"), {}).status_code == 403
+        pk = membership(workspace, viewer).pk
+        page_client(admin).post(url(workspace, "person-role", pk), {"role": "admin"})
+        assert (
+            theirs.post(url(workspace, "person-invite"), {"email": "c@example.org", "role": "viewer"}).status_code
+            == 302
+        )
+        assert AuditEntry.objects.for_workspace(workspace).filter(action="person.role_changed").count() == 1
+
+    def test_a_deactivated_person_sees_nothing_and_keeps_the_account(
+        self, workspace: Any, admin: Any, labeller: Any, page_client: Any, api: Any
+    ) -> None:
+        theirs, pk = page_client(labeller), membership(workspace, labeller).pk
+        assert b"Deactivate" in page_client(admin).post(url(workspace, "person-deactivate", pk)).content
+        assert membership(workspace, labeller).deactivated_at is None
+        page_client(admin).post(url(workspace, "person-deactivate", pk), {"confirmed": "1"})
+        assert theirs.get(url(workspace, "overview")).status_code == 404
+        assert theirs.get("/api/v1/agents", headers={"X-Workspace": workspace.slug}).status_code == 401
+        assert b"in no workspace" in theirs.get("/").content
+        page_client(admin).post(url(workspace, "person-reactivate", pk))
+        assert theirs.get(url(workspace, "overview")).status_code == 200
+        assert actions(workspace) == ["person.deactivated", "person.reactivated"]
+
+    def test_the_last_admin_stays(self, workspace: Any, admin: Any, viewer: Any, page_client: Any) -> None:
+        client, pk = page_client(admin), membership(workspace, admin).pk
+        for name, form in (("person-role", {"role": "viewer"}), ("person-deactivate", {"confirmed": "1"})):
+            assert client.post(url(workspace, name, pk), form).status_code == 409
+        assert client.post(url(workspace, "workspace-leave"), {"confirmed": "1"}).status_code == 409
+        assert membership(workspace, admin).role == Role.ADMIN and not actions(workspace)
+        client.post(url(workspace, "person-role", membership(workspace, viewer).pk), {"role": "admin"})
+        assert client.post(url(workspace, "workspace-leave"), {"confirmed": "1"})["Location"] == "/"
+        assert client.get(url(workspace, "overview")).status_code == 404
+
+    @pytest.mark.django_db(transaction=True)
+    def test_of_two_admins_who_leave_at_once_one_stays(
+        self, workspace: Any, admin: Any, page_client: Any, at_once: Any
+    ) -> None:
+        second = MembershipFactory(workspace=workspace).user
+        clients = iter([page_client(admin), page_client(second)])
+        answers = at_once(2, lambda: next(clients).post(url(workspace, "workspace-leave"), {"confirmed": "1"}))
+        assert sorted(answer.status_code for answer in answers) == [302, 409]
+        assert Membership.objects.active().filter(workspace=workspace).count() == 1
+
+
+class TestPasswordLinks:
+    @pytest.fixture
+    def old_session(self, viewer: Any) -> Client:
+        client = Client()
+        client.post("/log-in", {"login": viewer.email, "password": PASSWORD})
+        return client
+
+    @pytest.fixture
+    def link(self, workspace: Any, admin: Any, viewer: Any, page_client: Any, old_session: Client) -> str:
+        path = url(workspace, "person-password-link", membership(workspace, viewer).pk)
+        answer = page_client(admin).post(path, follow=True)
+        return str(answer.context["link"]["url"]).removeprefix("http://testserver")
+
+    def test_it_takes_one_new_password_and_ends_the_sessions(
+        self, link: str, viewer: Any, workspace: Any, old_session: Client
+    ) -> None:
+        assert old_session.get(url(workspace, "overview")).status_code == 200
+        client = Client()
+        refused = client.post(link, {"new_password1": "12345678", "new_password2": "12345678"})
+        assert refused.status_code == 200 and User.objects.get(pk=viewer.pk).check_password(PASSWORD)
+        done = client.post(link, {"new_password1": OWN_PASSWORD, "new_password2": OWN_PASSWORD})
+        assert done["Location"] == "/log-in"
+        assert old_session.get(url(workspace, "overview")).status_code == 302
+        assert client.post("/log-in", {"login": viewer.email, "password": OWN_PASSWORD}).status_code == 302
+        assert Client().get(link).status_code == 410
+
+    def test_nobody_makes_one_for_a_person_of_a_workspace_that_is_not_theirs(
+        self, workspace: Any, admin: Any, viewer: Any, page_client: Any
+    ) -> None:
+        MembershipFactory(workspace=WorkspaceFactory(), user=viewer)
+        path = url(workspace, "person-password-link", membership(workspace, viewer).pk)
+        answer = page_client(admin).post(path)
+        assert answer.status_code == 403 and b"1 other workspace" in answer.content
+        assert not actions(workspace)
+        said = io.StringIO()
+        call_command("people", "password-link", viewer.email, workspace=workspace.slug, stdout=said)
+        assert said.getvalue().startswith("http://localhost:8000/new-password?link=")
+
+    def test_a_link_that_was_changed_opens_nothing(self, link: str) -> None:
+        for wrong in ("/new-password", "/new-password?link=x.y", f"{link}0", link.replace(".", "%00.")):
+            assert Client().get(wrong).status_code in (400, 410), wrong
+
+
+class TestWorkspaces:
+    def test_an_admin_makes_one_and_others_do_not(self, admin: Any, viewer: Any, page_client: Any) -> None:
+        client = page_client(admin)
+        made = client.post("/workspaces/new", {"name": "Second house", "slug": ""})
+        assert made["Location"] == "/w/second-house/"
+        taken = client.post("/workspaces/new", {"name": "Another", "slug": "second-house"})
+        assert taken.status_code == 400 and b"Is taken" in taken.content
+        assert page_client(viewer).post("/workspaces/new", {"name": "Mine"}).status_code == 403
+        assert client.post("/w/second-house/people/rename", {"name": "Zweites Haus"}).status_code == 302
+        assert "Zweites Haus" in client.get("/w/second-house/").content.decode()
+
+    def test_the_commands_list_make_and_rename(self, workspace: Any, admin: Any) -> None:
+        def said(*words: str, **options: Any) -> Any:
+            out = io.StringIO()
+            call_command(*words, stdout=out, json=True, **options)
+            return json.loads(out.getvalue())
+
+        assert said("workspaces", "create", "lab", name="Lab", admin=admin.email) == {"slug": "lab", "name": "Lab"}
+        said("workspaces", "rename", "lab", name="Laboratory")
+        assert {"slug": "lab", "name": "Laboratory", "people": 1} in said("workspaces", "list")["workspaces"]
+        link = said("people", "invite", "ben@example.org", role="viewer", workspace="lab")["link"]
+        assert Client().get(link.removeprefix("http://localhost:8000")).status_code == 200
+        people = said("people", "list", workspace="lab")["people"]
+        assert [(one["email"], one["role"]) for one in people] == [(admin.email, "admin")]
+        for words in (("role", "nobody@example.org"), ("deactivate", admin.email), ("invite", "ben@example.org")):
+            with pytest.raises(SystemExit) as stopped:
+                call_command(
+                    "people",
+                    *words,
+                    workspace="lab",
+                    role="viewer" if words[0] == "role" else None,
+                    stderr=io.StringIO(),
+                )
+            assert stopped.value.code == 2
+
+
+def test_everyone_sees_the_people_and_only_admins_the_invitations(
+    invite: Any, workspace: Any, viewer: Any, outsider: Any, page_client: Any
+) -> None:
+    invite()
+    shown = page_client(viewer).get(url(workspace, "people")).content
+    assert viewer.email.encode() in shown and b"ben@example.org" not in shown and b"Invite" not in shown
+    assert page_client(outsider).get(url(workspace, "people")).status_code == 404
+
+
+def test_the_page_s_statements_do_not_grow_with_the_people(workspace: Any, admin: Any, page_client: Any) -> None:
+    client, path = page_client(admin), url(workspace, "people")
+    client.get(path)
+    with CaptureQueriesContext(connection) as few:
+        client.get(path)
+    MembershipFactory.create_batch(5, workspace=workspace)
+    with CaptureQueriesContext(connection) as many:
+        client.get(path)
+    assert len(many) == len(few)
+
+
+class TestByApi:
+    def test_people_are_listed_changed_and_invited(self, workspace: Any, viewer: Any, admin: Any, api: Any) -> None:
+        client = api("admin")
+        found = {one["email"]: one for one in client.get("members").json()["results"]}
+        changed = client.request("PATCH", f"members/{found[viewer.email]['id']}", {"role": "labeller", "active": False})
+        assert (changed.json()["role"], changed.json()["state"]) == ("labeller", "deactivated")
+        last = client.request("PATCH", f"members/{found[admin.email]['id']}", {"role": "viewer", "active": True})
+        assert last.status_code == 409 and last.json()["error"]["code"] == "last_admin"
+        assert membership(workspace, admin).role == "admin"
+        made = client.post("invitations", {"email": "ben@example.org", "role": "viewer"})
+        assert (
+            made.status_code == 201
+            and Client().get(made.json()["url"].removeprefix("http://testserver")).status_code == 200
+        )
+        ended = client.post(f"invitations/{made.json()['id']}/revoke")
+        assert ended.json()["state"] == "revoked"
+        assert (
+            client.get("audit?action=person.invited").json()["results"][0]["target"]
+            == f"invitation:{made.json()['id']}"
+        )
+
+    def test_a_repeat_does_not_tell_the_link_again(self, api: Any) -> None:
+        client, sent = api("admin"), {"email": "ben@example.org", "role": "viewer"}
+        first = client.post("invitations", sent, **{"Idempotency-Key": "one"})
+        second = client.post("invitations", sent, **{"Idempotency-Key": "one"})
+        assert first.json()["url"] and second.json() == first.json() | {"url": None}
+        assert Invitation.objects.count() == 1

@@ -1,0 +1,120 @@
+"""The second factor: an authenticator app's code after the password, recovery codes, and the operator's way out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import io
+import re
+import struct
+import time
+from typing import Any
+
+import pytest
+from allauth.mfa.models import Authenticator
+from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
+
+from tools.factories import PASSWORD
+
+
+def code_of(secret: str, steps: int = 0) -> str:
+    """RFC 6238, as an authenticator app calculates it: SHA-1, six digits, 30 seconds."""
+    counter = struct.pack(">Q", int(time.time()) // 30 + steps)
+    digest = hmac.new(base64.b32decode(secret), counter, hashlib.sha1).digest()
+    start = digest[-1] & 0xF
+    return f"{(struct.unpack('>I', digest[start : start + 4])[0] & 0x7FFFFFFF) % 10**6:06d}"
+
+
+def log_in(person: Any) -> tuple[Client, Any]:
+    client = Client()
+    return client, client.post("/log-in", {"login": person.email, "password": PASSWORD})
+
+
+@pytest.fixture
+def secret(viewer: Any) -> str:
+    """Of the viewer's app: turned on as on the pages, after a log-in."""
+    client, _ = log_in(viewer)
+    asked = client.get(reverse("mfa_activate_totp"))
+    assert asked["Location"].startswith("/account/confirm?next=")  # a session that was left open turns nothing on
+    assert client.post(asked["Location"], {"password": "wrong"}).status_code == 200
+    assert client.post(asked["Location"], {"password": PASSWORD})["Location"] == reverse("mfa_activate_totp")
+    page = client.get(reverse("mfa_activate_totp"))
+    found = re.search(r'id="secret"[^>]*value="([A-Z2-7]+)"', page.content.decode())
+    assert found is not None
+    assert client.post(reverse("mfa_activate_totp"), {"code": "000000"}).status_code == 200
+    assert not Authenticator.objects.exists()
+    done = client.post(reverse("mfa_activate_totp"), {"code": code_of(found[1], -1)})
+    assert done["Location"] == reverse("mfa_view_recovery_codes")
+    return found[1]
+
+
+def test_the_password_alone_opens_nothing_any_more(secret: str, viewer: Any, workspace: Any) -> None:
+    overview = reverse("pages:overview", args=[workspace.slug])
+    client, answer = log_in(viewer)
+    assert answer["Location"].startswith(reverse("mfa_authenticate"))
+    assert client.get(overview).status_code == 302 and "_auth_user_id" not in client.session
+    assert b"Incorrect code" in client.post(reverse("mfa_authenticate"), {"code": "123456"}).content
+    assert client.get(overview).status_code == 302
+    assert client.post(reverse("mfa_authenticate"), {"code": code_of(secret)}).status_code == 302
+    assert client.get(overview).status_code == 200
+
+
+def test_a_code_works_once_and_ten_wrong_ones_close_it(secret: str, viewer: Any) -> None:
+    code = code_of(secret)
+    first, _ = log_in(viewer)
+    assert first.post(reverse("mfa_authenticate"), {"code": code}).status_code == 302
+    second, _ = log_in(viewer)
+    assert second.post(reverse("mfa_authenticate"), {"code": code}).status_code == 200
+    for _ in range(10):
+        second.post(reverse("mfa_authenticate"), {"code": "000001"})
+    assert second.post(reverse("mfa_authenticate"), {"code": code_of(secret, 1)}).status_code == 200
+    assert "_auth_user_id" not in second.session
+
+
+def test_a_recovery_code_opens_once(secret: str, viewer: Any) -> None:
+    codes = Authenticator.objects.get(type=Authenticator.Type.RECOVERY_CODES).wrap().get_unused_codes()
+    client, _ = log_in(viewer)
+    assert client.post(reverse("mfa_authenticate"), {"code": codes[0]}).status_code == 302
+    assert "_auth_user_id" in client.session
+    again, _ = log_in(viewer)
+    assert again.post(reverse("mfa_authenticate"), {"code": codes[0]}).status_code == 200
+
+
+def test_the_database_alone_does_not_give_the_secret_away(secret: str) -> None:
+    stored = str(list(Authenticator.objects.values_list("data", flat=True)))
+    assert secret not in stored and "secret" in stored
+
+
+def test_the_operator_turns_it_off_for_who_lost_the_app(secret: str, viewer: Any, workspace: Any) -> None:
+    call_command("people", "remove-two-factor", viewer.email, workspace=workspace.slug, stdout=io.StringIO())
+    client, answer = log_in(viewer)
+    assert answer.status_code == 302 and "_auth_user_id" in client.session
+
+
+def test_the_people_page_says_who_has_it(secret: str, admin: Any, workspace: Any, page_client: Any) -> None:
+    found = page_client(admin).get(reverse("pages:people", args=[workspace.slug])).context["members"]
+    assert {str(one.user.email): one.two_factor for one in found}["viewer@example.org"] is True
+    assert sum(one.two_factor for one in found) == 1
+
+
+class TestSessions:
+    def test_they_are_listed_and_ended_one_by_one_or_all(self, viewer: Any) -> None:
+        here, elsewhere, third = (log_in(viewer)[0] for _ in range(3))
+        sessions = here.get("/profile").context["sessions"]
+        assert len(sessions) == 3 and sum(is_this for _, is_this in sessions) == 1
+        theirs = next(s for s, _ in sessions if s.session_key == elsewhere.session.session_key)
+        here.post("/profile/sessions/end", {"session": str(theirs.pk)})
+        assert elsewhere.get("/profile").status_code == 302
+        assert third.get("/profile").status_code == 200
+        here.post("/profile/sessions/end")
+        assert third.get("/profile").status_code == 302 and here.get("/profile").status_code == 200
+
+    def test_nobody_ends_another_person_s(self, viewer: Any, admin: Any) -> None:
+        theirs, _ = log_in(viewer)
+        session = theirs.get("/profile").context["sessions"][0][0]
+        mine, _ = log_in(admin)
+        mine.post("/profile/sessions/end", {"session": str(session.pk)})
+        assert theirs.get("/profile").status_code == 200

@@ -1,0 +1,37 @@
+"""The cache that all web processes share: wrong passwords, codes that were used, limits. What it holds may be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import redis
+import structlog
+from django.core.cache import caches
+from django.core.cache.backends.redis import RedisCache
+
+logger = structlog.get_logger(__name__)
+
+
+def _or_own(name: str) -> Callable[..., Any]:
+    def method(self: RedisCache, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return getattr(RedisCache, name)(self, *args, **kwargs)
+        except redis.RedisError as error:
+            logger.warning("cache_of_this_process_only", error=str(error))
+            return getattr(caches["process"], name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+class SharedCache(RedisCache):
+    """While its server is away every process counts for itself: a log-in goes on, with limits."""
+
+    add = _or_own("add")
+    get = _or_own("get")
+    set = _or_own("set")
+    touch = _or_own("touch")
+    delete = _or_own("delete")
+    has_key = _or_own("has_key")
+    incr = _or_own("incr")

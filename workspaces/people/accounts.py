@@ -1,0 +1,87 @@
+"""What django-allauth asks of this house: no sign-up without an invitation, our own count of wrong passwords, and
+secrets of authenticator apps that the database alone does not give away."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from cryptography.fernet import Fernet
+from django.conf import settings
+from django.http import HttpRequest
+
+from workspaces import log_in
+from workspaces.models import User
+from workspaces.people.invitations import accept_invitation
+
+INVITATION = "invitation"
+"""Where the session keeps the token of an invitation that is accepted by OpenID Connect."""
+
+
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
+    error_messages = DefaultAccountAdapter.error_messages | {
+        "email_password_mismatch": "The e-mail address or the password is wrong.",
+        "incorrect_password": "The password is wrong.",
+        "account_inactive": "This account is deactivated. Ask an admin.",
+    }
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return False
+
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        """Nothing: `log_in` counts attempts by account and address together, so that nobody locks an owner out."""
+
+    def reauthenticate(self, user: User, password: str) -> bool:
+        attempt = log_in.begin_attempt(account=user.email, address=log_in.client_address(self.request))
+        if attempt.wait:
+            raise self.validation_error("too_many_login_attempts")
+        if not user.check_password(password):
+            return False
+        attempt.succeeded()
+        return True
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        return log_in.client_address(request) or "0.0.0.0"  # noqa: S104 - an address that is not known, not one to bind
+
+    def add_message(
+        self, request: HttpRequest, level: int, message_template: str | None = None, *more: Any, **named: Any
+    ) -> None:
+        """That one is logged in is seen by itself."""
+        if message_template != "account/messages/logged_in.txt":
+            super().add_message(request, level, message_template, *more, **named)
+
+    def send_notification_mail(self, *_: Any, **__: Any) -> None:
+        """No mail server is part of an instance."""
+
+
+class SocialAccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
+        return False
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
+        """A log-in that is new here makes an account when its browser came from an invitation, and only then.
+
+        The account has the address that was invited, whatever the provider says: the link is what was trusted.
+        """
+        token = request.session.pop(INVITATION, None)
+        if token is None or sociallogin.is_existing or request.user.is_authenticated:
+            return
+        sociallogin.connect(request, accept_invitation(token=token, name=sociallogin.user.name or ""))
+
+
+class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]
+    def encrypt(self, text: str) -> str:
+        return _cipher().encrypt(text.encode()).decode()
+
+    def decrypt(self, encrypted_text: str) -> str:
+        return _cipher().decrypt(encrypted_text.encode()).decode()
+
+
+def _cipher() -> Fernet:
+    """With a key made from SECRET_KEY, which lies outside the database."""
+    digest = hashlib.sha256(b"two-factor:" + settings.SECRET_KEY.encode()).digest()
+    return Fernet(base64.urlsafe_b64encode(digest))

@@ -1,0 +1,133 @@
+"""/api/v1/members, /invitations, /workspace and /audit: people and what they did, by API. All need the scope admin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import generics
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from workspaces.audit.queries import find_entries, read_filter
+from workspaces.models import AuditEntry, Invitation, Membership, Scope
+from workspaces.people import invitations, members
+from workspaces.people.serializers import (
+    AuditEntrySerializer,
+    InvitationCreateSerializer,
+    InvitationSerializer,
+    MemberChangeSerializer,
+    MemberSerializer,
+    NewInvitationSerializer,
+    WorkspaceChangeSerializer,
+    WorkspaceSerializer,
+)
+from workspaces.permissions import acting
+
+FILTERS = {
+    "actor": "Only what this e-mail address, key or `system` did",
+    "action": "Only this action, such as person.invited",
+    "target": "Only what was done to this target, such as user:ID",
+    "since": "From this day on (UTC)",
+    "until": "Up to this day (UTC), which is included",
+}
+
+
+class NewInvitationResponse(Response):
+    """What is kept for a repeat (workspaces.idempotency) has null in the link's place."""
+
+    @property
+    def kept_content(self) -> bytes:
+        content: bytes = JSONRenderer().render({**self.data, "url": None})
+        return content
+
+
+class MemberList(generics.ListAPIView[Membership]):
+    """The people of the workspace, newest first."""
+
+    scopes = {"GET": Scope.ADMIN}
+    serializer_class = MemberSerializer
+
+    def get_queryset(self) -> Any:
+        return Membership.objects.filter(workspace=acting(self.request).workspace).select_related("user")
+
+
+class MemberDetail(APIView):
+    """One person's role, and whether they may come in."""
+
+    scopes = {"PATCH": Scope.ADMIN}
+
+    @extend_schema(operation_id="change_member", request=MemberChangeSerializer, responses={"200": MemberSerializer})
+    def patch(self, request: Request, pk: Any) -> Response:
+        by = acting(request)
+        membership = generics.get_object_or_404(Membership.objects.filter(workspace=by.workspace), pk=pk)
+        given = MemberChangeSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        members.change_member(by=by, membership=membership, **given.validated_data)
+        found = Membership.objects.select_related("user").get(pk=membership.pk)
+        return Response(MemberSerializer(found).data)
+
+
+class InvitationList(generics.ListCreateAPIView[Invitation]):
+    """Invitations of the workspace, without their links; and making one."""
+
+    scopes = {"GET": Scope.ADMIN, "POST": Scope.ADMIN}
+    serializer_class = InvitationSerializer
+
+    def get_queryset(self) -> Any:
+        return Invitation.objects.for_workspace(acting(self.request).workspace)
+
+    @extend_schema(
+        operation_id="invite_person", request=InvitationCreateSerializer, responses={"201": NewInvitationSerializer}
+    )
+    def post(self, request: Request) -> Response:
+        given = InvitationCreateSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        made = invitations.invite_person(by=acting(request), **given.validated_data)
+        url = request.build_absolute_uri(made.path)
+        return NewInvitationResponse({**InvitationSerializer(made.invitation).data, "url": url}, status=201)
+
+
+class InvitationRevoke(APIView):
+    """Ends an invitation's link at once. A second call changes nothing."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="revoke_invitation", request=None, responses={"200": InvitationSerializer})
+    def post(self, request: Request, pk: Any) -> Response:
+        by = acting(request)
+        invitation = generics.get_object_or_404(Invitation.objects.for_workspace(by.workspace), pk=pk)
+        invitations.revoke_invitation(by=by, invitation=invitation)
+        invitation.refresh_from_db()
+        return Response(InvitationSerializer(invitation).data)
+
+
+class WorkspaceDetail(APIView):
+    """The workspace of the key or of the header."""
+
+    scopes = {"GET": Scope.ADMIN, "PATCH": Scope.ADMIN}
+
+    @extend_schema(operation_id="read_workspace", responses={"200": WorkspaceSerializer})
+    def get(self, request: Request) -> Response:
+        return Response(WorkspaceSerializer(acting(request).workspace).data)
+
+    @extend_schema(
+        operation_id="rename_workspace", request=WorkspaceChangeSerializer, responses={"200": WorkspaceSerializer}
+    )
+    def patch(self, request: Request) -> Response:
+        given = WorkspaceChangeSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        return Response(WorkspaceSerializer(members.rename_workspace(by=acting(request), **given.validated_data)).data)
+
+
+@extend_schema(parameters=[OpenApiParameter(name, str, description=says) for name, says in FILTERS.items()])
+class AuditList(generics.ListAPIView[AuditEntry]):
+    """Who did what, newest first."""
+
+    scopes = {"GET": Scope.ADMIN}
+    serializer_class = AuditEntrySerializer
+
+    def get_queryset(self) -> Any:
+        return find_entries(acting(self.request).workspace, read_filter(self.request.query_params))

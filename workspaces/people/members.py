@@ -1,0 +1,198 @@
+"""Members of a workspace: their roles, deactivation, leaving, and links for a new password."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
+from django.contrib.auth.tokens import default_token_generator
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.encoding import force_bytes
+from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
+
+from workspaces.actors import Actor
+from workspaces.errors import Conflict, FieldFault, InvalidInput, NotAllowed, ReckonerError
+from workspaces.models import Membership, Role, User, Workspace
+from workspaces.people.invitations import read_role
+from workspaces.services import record_audit
+
+
+class LastAdmin(Conflict):
+    """A workspace without an admin could be helped by nobody."""
+
+    code = "last_admin"
+
+
+class LinkOver(ReckonerError):
+    status = 410
+    code = "link_over"
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordLink:
+    """`path` opens a page that takes a new password, once, for as long as PASSWORD_RESET_TIMEOUT says."""
+
+    user: User
+    path: str
+
+
+@transaction.atomic
+def change_role(*, by: Actor, membership: Membership, role: str) -> Membership:
+    """Raises InvalidInput for an unknown role, LastAdmin when no other admin would be left."""
+    read_role(role)
+    row = _locked(by.workspace, membership)
+    if row.role == role:
+        return row
+    if row.role == Role.ADMIN:
+        _keep_an_admin(row)
+    before, row.role = row.role, role
+    row.save(update_fields=["role"])
+    details = {"email": row.user.email, "from": before, "to": role}
+    record_audit(by=by, action="person.role_changed", target=f"user:{row.user_id}", details=details)
+    return row
+
+
+@transaction.atomic
+def deactivate_member(*, by: Actor, membership: Membership) -> Membership:
+    """The person sees nothing of the workspace from the next request on; what they did stays theirs.
+
+    A second time nothing happens. Raises LastAdmin.
+    """
+    return _deactivate(by, membership, "person.deactivated")
+
+
+@transaction.atomic
+def reactivate_member(*, by: Actor, membership: Membership) -> Membership:
+    """With the role from before."""
+    row = _locked(by.workspace, membership)
+    if row.deactivated_at is not None:
+        row.deactivated_at = None
+        row.save(update_fields=["deactivated_at"])
+        details = {"email": row.user.email, "role": row.role}
+        record_audit(by=by, action="person.reactivated", target=f"user:{row.user_id}", details=details)
+    return row
+
+
+@transaction.atomic
+def change_member(*, by: Actor, membership: Membership, role: str | None = None, active: bool | None = None) -> None:
+    """Both at once, or neither: as `change_role`, `deactivate_member` and `reactivate_member` say."""
+    if active:
+        reactivate_member(by=by, membership=membership)
+    if role is not None:
+        change_role(by=by, membership=membership, role=role)
+    if active is False:
+        deactivate_member(by=by, membership=membership)
+
+
+@transaction.atomic
+def leave_workspace(*, by: Actor) -> None:
+    """The acting person's own way out; an admin of the workspace can reactivate them. Raises LastAdmin."""
+    if by.user is None:
+        raise NotAllowed("Only a person leaves a workspace.")
+    _deactivate(by, Membership.objects.get(workspace=by.workspace, user=by.user), "person.left")
+
+
+@transaction.atomic
+def make_password_link(*, by: Actor, membership: Membership, everywhere: bool = False) -> PasswordLink:
+    """A link for the person to choose a new password. The one before works until then.
+
+    Whoever has the link can become that person in all their workspaces: so a person may make it who is an admin in each
+    of them, and `everywhere` is the operator's, who runs the command. A key makes none. Raises NotAllowed and Conflict.
+    """
+    if by.user is None and not everywhere:
+        raise NotAllowed("A key cannot reset a person's password; an admin does it on the page People.")
+    row = _locked(by.workspace, membership)
+    if row.deactivated_at is not None or not row.user.is_active:
+        raise Conflict(f"{row.user.email} is deactivated; reactivate them first.")
+    if not everywhere and (elsewhere := _not_an_admin_in(by, row.user)):
+        raise NotAllowed(
+            f"{row.user.email} is also a member of {elsewhere} where you are not an admin. The operator resets the"
+            " password with `manage.py people password-link`."
+        )
+    uid = urlsafe_base64_encode(force_bytes(row.user.pk))
+    token = default_token_generator.make_token(row.user)
+    record_audit(by=by, action="person.password_link", target=f"user:{row.user_id}", details={"email": row.user.email})
+    return PasswordLink(row.user, f"{reverse('new-password')}?{urlencode({'link': f'{uid}.{token}'})}")
+
+
+def find_by_link(link: str) -> User:
+    """The person of a link that still works. Raises LinkOver."""
+    uid, _, token = link.partition(".")
+    try:
+        user = User.objects.filter(pk=urlsafe_base64_decode(uid).decode(), is_active=True).first()
+    except (ValueError, ValidationError):
+        user = None
+    if user is None or not default_token_generator.check_token(user, token):
+        raise LinkOver("This link is no longer valid. Ask an admin for a new one.")
+    return user
+
+
+def end_sessions(user: User, *, but: str = "") -> int:
+    """Logs the person out everywhere, except in the session with the key `but`. How many sessions ended."""
+    ended = 0
+    for session in UserSession.objects.filter(user=user).exclude(session_key=but):
+        session.end()
+        ended += 1
+    return ended
+
+
+@transaction.atomic
+def remove_two_factor(*, by: Actor, membership: Membership) -> None:
+    """For somebody who lost the device and the recovery codes. The operator's alone: it is half of the log-in."""
+    row = _locked(by.workspace, membership)
+    Authenticator.objects.filter(user=row.user).delete()
+    details = {"email": row.user.email}
+    record_audit(by=by, action="person.two_factor_removed", target=f"user:{row.user_id}", details=details)
+
+
+@transaction.atomic
+def rename_workspace(*, by: Actor, name: str) -> Workspace:
+    """Addresses keep the slug. Raises InvalidInput."""
+    name = name.strip()
+    if not 1 <= len(name) <= 200:
+        fault = FieldFault("name", f"has {len(name)} characters", "1 to 200 characters")
+        raise InvalidInput("The name is not usable.", faults=[fault])
+    row = Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
+    before, row.name = row.name, name
+    row.save(update_fields=["name"])
+    if before != name:
+        record_audit(
+            by=by, action="workspace.renamed", target=f"workspace:{row.id}", details={"from": before, "to": name}
+        )
+    return row
+
+
+def _deactivate(by: Actor, membership: Membership, action: str) -> Membership:
+    row = _locked(by.workspace, membership)
+    if row.deactivated_at is None:
+        if row.role == Role.ADMIN:
+            _keep_an_admin(row)
+        row.deactivated_at = timezone.now()
+        row.save(update_fields=["deactivated_at"])
+        details = {"email": row.user.email, "role": row.role}
+        record_audit(by=by, action=action, target=f"user:{row.user_id}", details=details)
+    return row
+
+
+def _locked(workspace: Workspace, membership: Membership) -> Membership:
+    """The row as it is now. The workspace is locked, so that of two admins who leave at once one stays."""
+    Workspace.objects.select_for_update(no_key=True).get(id=workspace.id)
+    return Membership.objects.select_related("user").get(id=membership.id, workspace=workspace)
+
+
+def _keep_an_admin(row: Membership) -> None:
+    admins = Membership.objects.active().filter(workspace=row.workspace_id, role=Role.ADMIN, user__is_active=True)
+    if not admins.exclude(id=row.id).exists():
+        raise LastAdmin("The workspace needs an admin: make somebody else an admin first.")
+
+
+def _not_an_admin_in(by: Actor, user: User) -> str:
+    """Workspaces of `user` in which the actor is no admin: their number, since their names are not the actor's."""
+    own = Membership.objects.active().filter(user=by.user, role=Role.ADMIN).values("workspace")
+    count = Membership.objects.active().filter(user=user).exclude(workspace__in=own).count()
+    return f"{count} other workspace{'s' if count > 1 else ''}" if count else ""

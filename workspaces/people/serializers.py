@@ -1,0 +1,87 @@
+"""People and invitations as the API writes and reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+from rest_framework import serializers
+
+from workspaces.models import AuditEntry, Invitation, Membership, Role, Workspace
+from workspaces.serializers import StrictBody
+
+
+class MemberSerializer(serializers.ModelSerializer[Membership]):
+    """A person's place in the workspace. `id` is the membership's."""
+
+    email = serializers.EmailField(source="user.email", read_only=True)
+    name = serializers.CharField(source="user.name", read_only=True)
+    state = serializers.SerializerMethodField(help_text="active or deactivated")
+    last_log_in = serializers.DateTimeField(source="user.last_login", read_only=True, allow_null=True)
+
+    class Meta:
+        model = Membership
+        fields = ("id", "email", "name", "role", "state", "created_at", "last_log_in")
+        read_only_fields = fields
+
+    def get_state(self, membership: Membership) -> str:
+        return "active" if membership.deactivated_at is None else "deactivated"
+
+
+class MemberChangeSerializer(StrictBody):
+    role = serializers.ChoiceField(choices=Role.choices, required=False)
+    active = serializers.BooleanField(required=False, help_text="false deactivates the person, true reactivates them")
+
+    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
+        if not given:
+            raise serializers.ValidationError("Give role, active or both.")
+        return given
+
+
+class InvitationSerializer(serializers.ModelSerializer[Invitation]):
+    """An invitation without its link."""
+
+    state = serializers.SerializerMethodField(help_text="open, accepted, revoked or expired")
+
+    class Meta:
+        model = Invitation
+        fields = ("id", "email", "role", "state", "created_at", "expires_at", "accepted_at", "revoked_at")
+        read_only_fields = fields
+
+    def get_state(self, invitation: Invitation) -> str:
+        return invitation.state(timezone.now())
+
+
+class NewInvitationSerializer(InvitationSerializer):
+    """With `url`, the link, which is shown once; null where the answer is a repeat's."""
+
+    url = serializers.URLField(allow_null=True, read_only=True)
+
+    class Meta(InvitationSerializer.Meta):
+        fields = (*InvitationSerializer.Meta.fields, "url")  # type: ignore[assignment]
+        read_only_fields = fields  # type: ignore[assignment]
+
+
+class InvitationCreateSerializer(StrictBody):
+    email = serializers.EmailField(max_length=254)
+    role = serializers.ChoiceField(choices=Role.choices)
+
+
+class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
+    class Meta:
+        model = Workspace
+        fields = ("id", "slug", "name", "created_at")
+        read_only_fields = fields
+
+
+class WorkspaceChangeSerializer(StrictBody):
+    name = serializers.CharField(max_length=200)
+
+
+class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
+    details = serializers.DictField(read_only=True)
+
+    class Meta:
+        model = AuditEntry
+        fields = ("id", "at", "actor", "action", "target", "details")
+        read_only_fields = fields
