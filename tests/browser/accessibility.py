@@ -131,7 +131,8 @@ def keyboard_findings(tab: Any, part: str = "html") -> list[str]:
     """Tabs once through the page, or through its `main`: controls that were not reached, such that do not show the
     focus, and such without an id in a part that refreshes itself, by which htmx gives the focus back."""
     controls, refreshed = tab.evaluate(CONTROLS, part)
-    for _ in range(min(MOST_TABS, len(controls) + 1)):
+    parts_of_dates = 3 * tab.locator("input[type=date]").count()  # day, month, year and the calendar's button
+    for _ in range(min(MOST_TABS, len(controls) + 1 + parts_of_dates)):
         tab.keyboard.down("Tab")  # held down, it repeats
     tab.keyboard.up("Tab")
     shown = dict(reversed(tab.evaluate("() => window.focuses")))

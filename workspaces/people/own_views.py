@@ -155,6 +155,19 @@ def new_password(request: HttpRequest) -> HttpResponse:
     return response
 
 
+BROWSERS = (("Edg", "Edge"), ("OPR", "Opera"), ("Firefox", "Firefox"), ("Chrome", "Chrome"), ("Safari", "Safari"))
+SYSTEMS = (
+    *(("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("Windows", "Windows")),
+    *(("Mac OS", "macOS"), ("CrOS", "ChromeOS"), ("Linux", "Linux")),
+)
+
+
+def describe_browser(user_agent: str) -> str:
+    """`Firefox on Windows`; what is not recognised as it was sent."""
+    browser, system = (next((name for sign, name in known if sign in user_agent), "") for known in (BROWSERS, SYSTEMS))
+    return f"{browser} on {system}" if browser and system else user_agent[:100] or "unknown"
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @own_page
 def profile(request: PageRequest) -> HttpResponse:
@@ -167,7 +180,7 @@ def profile(request: PageRequest) -> HttpResponse:
     context = {
         "memberships": memberships.order_by("workspace__name"),
         "sessions": [
-            (session, session.session_key == request.session.session_key)
+            (session, describe_browser(session.user_agent), session.session_key == request.session.session_key)
             for session in UserSession.objects.filter(user=request.user).order_by("-last_seen_at")
         ],
         "two_factor": Authenticator.objects.filter(user=request.user, type=Authenticator.Type.TOTP).exists(),

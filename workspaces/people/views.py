@@ -21,7 +21,7 @@ from workspaces.people import invitations, members
 from workspaces.shown_once import end_secret, read_secret, send_secret
 
 ROLES = (
-    (Role.VIEWER, "sees decisions, models and experiments"),
+    (Role.VIEWER, "reads decisions, models and experiments"),
     (Role.LABELLER, "also confirms and corrects decisions"),
     (Role.ADMIN, "also trains, promotes, manages keys and people"),
 )
@@ -47,9 +47,7 @@ def invite(request: PageRequest) -> HttpResponse:
     try:
         made = invitations.invite_person(by=request.actor, **given)
     except (InvalidInput, Conflict) as error:
-        faults = {
-            fault.field: f"{fault.reason}{f': {fault.expected}' if fault.expected else ''}" for fault in error.faults
-        }
+        faults = {fault.field: ", enter ".join(filter(None, (fault.reason, fault.expected))) for fault in error.faults}
         context = _context(request) | {"given": given, "faults": faults}
         return render(request, "workspaces/people.html", context, status=error.status)
     return _show(request, f"{made.invitation.email} {made.path}")

@@ -104,8 +104,8 @@ class TestSessions:
     def test_they_are_listed_and_ended_one_by_one_or_all(self, viewer: Any) -> None:
         here, elsewhere, third = (log_in(viewer)[0] for _ in range(3))
         sessions = here.get("/profile").context["sessions"]
-        assert len(sessions) == 3 and sum(is_this for _, is_this in sessions) == 1
-        theirs = next(s for s, _ in sessions if s.session_key == elsewhere.session.session_key)
+        assert len(sessions) == 3 and sum(is_this for _, _, is_this in sessions) == 1
+        theirs = next(s for s, _, _ in sessions if s.session_key == elsewhere.session.session_key)
         here.post("/profile/sessions/end", {"session": str(theirs.pk)})
         assert elsewhere.get("/profile").status_code == 302
         assert third.get("/profile").status_code == 200
