@@ -26,7 +26,7 @@ from workspaces.permissions import acting
 
 
 class ModelList(generics.ListAPIView[RegisteredModel]):
-    """Registered models and who is champion."""
+    """Lists models and their champions."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = RegisteredModelSerializer
@@ -46,21 +46,23 @@ class VersionQuery(generics.GenericAPIView[ModelVersion]):
 
 
 class VersionList(VersionQuery, generics.ListAPIView[ModelVersion]):
-    """Versions of every model, newest first."""
+    """Lists the versions of all models, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = ModelVersionSerializer
 
 
 class VersionDetail(VersionQuery, generics.RetrieveAPIView[ModelVersion]):
-    """One version."""
+    """Reads one version."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = ModelVersionSerializer
 
 
 class VersionPromote(VersionQuery):
-    """Make a version champion by hand; the audit says who did. A running experiment of its model ends."""
+    """Makes a version champion by hand, once the model server has loaded it, and stops a running experiment of its
+    model.
+    """
 
     scopes = {"POST": Scope.ADMIN}
 
@@ -81,7 +83,7 @@ class ExperimentQuery(generics.GenericAPIView[Experiment]):
 
 
 class ExperimentList(ExperimentQuery, generics.ListAPIView[Experiment]):
-    """Experiments, newest first; and starting one."""
+    """Lists experiments, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = ExperimentSerializer
@@ -92,6 +94,7 @@ class ExperimentList(ExperimentQuery, generics.ListAPIView[Experiment]):
         responses={"201": ExperimentSerializer, "404": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
+        """Starts an experiment of a version against the champion."""
         given = ExperimentStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = dict(given.validated_data)
@@ -105,14 +108,14 @@ class ExperimentList(ExperimentQuery, generics.ListAPIView[Experiment]):
 
 
 class ExperimentDetail(ExperimentQuery, generics.RetrieveAPIView[Experiment]):
-    """One experiment with its evidence so far."""
+    """Reads one experiment with its evidence so far."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = ExperimentSerializer
 
 
 class ExperimentStop(ExperimentQuery):
-    """End an experiment without a winner; the champion serves everyone again."""
+    """Stops an experiment without a winner; the champion serves everyone again."""
 
     scopes = {"POST": Scope.ADMIN}
 

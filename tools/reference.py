@@ -1,7 +1,7 @@
-"""The pages of `docs/api/`: every operation of the OpenAPI document with its place, written from the document itself.
+"""Writes the pages of `docs/api/` from the OpenAPI document: `python -m tools.reference`, or `make docs`.
 
-`python -m tools.reference` writes them (`make docs` does it too). A test compares, so that nobody edits them by
-hand: what is to be told of an operation belongs to its view, its schema, or its floor's `examples.py`.
+A test compares them with the document. Texts about an operation belong to its view's docstring, its schema, or its
+floor's `examples.py`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ DEEPEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`tags`: the operations that it holds. `told`: where they are told of in words."""
+    """`tags`: the operations on the page. `guide`: a link to the page that explains them."""
 
     title: str
     tags: tuple[str, ...]
-    told: str
+    guide: str
 
 
 PAGES: Mapping[str, Page] = {
@@ -58,7 +58,7 @@ class Operation:
     path: str
     scope: str
     tag: str
-    told: Mapping[str, Any]
+    definition: Mapping[str, Any]
 
     @property
     def heading(self) -> str:
@@ -94,9 +94,9 @@ def operations(made: Mapping[str, Any]) -> list[Operation]:
     """Every operation of the document, in its order. Raises KeyError for one without a scope."""
     scopes = dict(_scopes())
     return [
-        Operation(method.upper(), path, scopes[method.upper(), path], told["tags"][0], told)
+        Operation(method.upper(), path, scopes[method.upper(), path], definition["tags"][0], definition)
         for path, methods in made["paths"].items()
-        for method, told in methods.items()
+        for method, definition in methods.items()
     ]
 
 
@@ -122,15 +122,15 @@ def _index(found: list[Operation], made: Mapping[str, Any]) -> str:
         "# Every operation of the API",
         "",
         *_wrapped(
-            "Written from the OpenAPI document by `python -m tools.reference`; do not edit. What holds for all of "
-            "them (keys, idempotency, lists, limits) is told in [api.md](../api.md)."
+            "`python -m tools.reference` writes these pages from the OpenAPI document; do not edit them. Rules for all "
+            "operations (keys, idempotency, lists, limits): [api.md](../api.md)."
         ),
         "",
     ]
     for name, page in PAGES.items():
-        lines += [f"## [{page.title}]({name}.md)", "", "| operation | scope |", "|---|---|"]
+        lines += [f"## [{page.title}]({name}.md)", "", "| operation | scope | does |", "|---|---|---|"]
         lines += [
-            f"| [{one.method} `{one.path}`]({name}.md#{_anchor(one.heading)}) | `{one.scope}` |"
+            f"| [{one.method} `{one.path}`]({name}.md#{_anchor(one.heading)}) | `{one.scope}` | {_first_line(one)} |"
             for one in found
             if one.tag in page.tags
         ]
@@ -138,7 +138,7 @@ def _index(found: list[Operation], made: Mapping[str, Any]) -> str:
     lines += [
         "## Errors",
         "",
-        *_wrapped("All in the [one envelope](../api.md#errors), whose `code` says more than the status."),
+        *_wrapped("Errors come in [one envelope](../api.md#errors), whose `code` says more than the status."),
         "",
         "| status | when | code, for example |",
         "|---|---|---|",
@@ -149,11 +149,15 @@ def _index(found: list[Operation], made: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _first_line(one: Operation) -> str:
+    return re.split(r"(?<=\.) ", _cell(one.definition.get("description", "")), maxsplit=1)[0]
+
+
 def _refusals(found: list[Operation], made: Mapping[str, Any]) -> dict[str, Any]:
     return {
         status: _resolved(response, made)
         for one in found
-        for status, response in one.told["responses"].items()
+        for status, response in one.definition["responses"].items()
         if int(status) >= 400
     }
 
@@ -163,8 +167,8 @@ def _page(page: Page, found: list[Operation], made: Mapping[str, Any]) -> str:
         f"# {page.title}",
         "",
         *_wrapped(
-            "Written from the OpenAPI document by `python -m tools.reference`; do not edit. "
-            f"In words: {page.told}. [All operations](README.md)."
+            "`python -m tools.reference` writes this page from the OpenAPI document; do not edit it. "
+            f"Guide: {page.guide}. [All operations](README.md)."
         ),
     ]
     for one in found:
@@ -173,21 +177,21 @@ def _page(page: Page, found: list[Operation], made: Mapping[str, Any]) -> str:
 
 
 def _operation(one: Operation, made: Mapping[str, Any]) -> Iterator[str]:
-    yield from _wrapped(" ".join(one.told.get("description", "").split()))
+    yield from _wrapped(" ".join(one.definition.get("description", "").split()))
     yield ""
     yield f"Scope: `{one.scope}`."
-    parameters = [_resolved(parameter, made) for parameter in one.told.get("parameters", ())]
+    parameters = [_resolved(parameter, made) for parameter in one.definition.get("parameters", ())]
     rows = [
         (f"`{parameter['name']}`", _parameter(parameter, made), _cell(parameter.get("description", "")))
         for parameter in parameters
         if parameter["in"] in {"query", "path"}
     ]
     if rows:
-        yield from ("", "**Parameters**", "", *_table(("in path or query", "type", "says"), rows))
-    body = one.told.get("requestBody")
+        yield from ("", "**Parameters**", "", *_table(("parameter", "type", "meaning"), rows))
+    body = one.definition.get("requestBody")
     if body:
         yield from ("", "**Body**", "", *_content(body["content"], made, asked=True))
-    for status, response in one.told["responses"].items():
+    for status, response in one.definition["responses"].items():
         if int(status) < 400:
             yield from (
                 "",
@@ -195,7 +199,7 @@ def _operation(one: Operation, made: Mapping[str, Any]) -> Iterator[str]:
                 "",
                 *_content(_resolved(response, made).get("content", {}), made, asked=False),
             )
-    refused = ", ".join(status for status in one.told["responses"] if int(status) >= 400)
+    refused = ", ".join(status for status in one.definition["responses"] if int(status) >= 400)
     yield ""
     yield from _wrapped(f"**Errors**: {refused}; see [what they mean](README.md#errors).")
     for parameter in parameters:
@@ -213,7 +217,7 @@ def _header(parameter: Mapping[str, Any]) -> str:
 def _parameter(parameter: Mapping[str, Any], made: Mapping[str, Any]) -> str:
     said = _kind(parameter["schema"], made)
     if parameter["in"] == "query" and parameter.get("required"):
-        return f"{said}, must be given"
+        return f"{said}, required"
     default = parameter["schema"].get("default")
     return f"{said}, by default {json.dumps(default)}" if default is not None else said
 
@@ -230,7 +234,7 @@ def _content(content: Mapping[str, Any], made: Mapping[str, Any], *, asked: bool
         shape, fields = _shape(schema, made, asked)
         yield f"`{media}`: {shape}."
         if fields:
-            yield from ("", *_table(("field", "type", "says"), fields))
+            yield from ("", *_table(("field", "type", "meaning"), fields))
         shown = held.get("examples", {})
         for name, example in shown.items():
             value = example["value"]
@@ -243,7 +247,7 @@ def _content(content: Mapping[str, Any], made: Mapping[str, Any], *, asked: bool
 
 
 def _shape(schema: Mapping[str, Any], made: Mapping[str, Any], asked: bool) -> tuple[str, list[tuple[str, str, str]]]:
-    """In words, and the fields of the object that it is (or is made of)."""
+    """The kind of value in a few words, and the fields of its object or objects."""
     several = [_resolved(part, made) for part in schema.get("oneOf", schema.get("anyOf", ()))]
     lists = [part for part in several if part.get("type") == "array"]
     objects = [part for part in several if part.get("type") == "object"]
@@ -273,7 +277,7 @@ def _bounds(schema: Mapping[str, Any]) -> str:
 
 def _fields(schema: Mapping[str, Any], made: Mapping[str, Any], asked: bool, prefix: str = "", depth: int = 0
             ) -> list[tuple[str, str, str]]:  # fmt: skip
-    """A row each, those of objects inside too. `asked`: of a body, where some may be left out."""
+    """A row for each field, nested ones included. `asked`: of a body, where some fields are optional."""
     rows = []
     needed = set(schema.get("required", ())) if asked else set(schema.get("properties", ()))
     for name, given in schema.get("properties", {}).items():
@@ -288,7 +292,7 @@ def _fields(schema: Mapping[str, Any], made: Mapping[str, Any], asked: bool, pre
 
 
 def _plain(schema: Mapping[str, Any], made: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without what says that it may be null, or that it is another's."""
+    """The schema itself: references resolved, null left out."""
     schema = _resolved(schema, made)
     for several in ("oneOf", "anyOf", "allOf"):
         parts = [part for part in schema.get(several, ()) if part.get("type") != "null"]

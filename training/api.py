@@ -34,7 +34,7 @@ from workspaces.permissions import acting
 
 
 class DatasetList(generics.ListAPIView[DatasetSnapshot]):
-    """Frozen datasets, newest first; and freezing an agent's rewarded decisions, by a job."""
+    """Lists datasets, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = DatasetSerializer
@@ -48,6 +48,7 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
         responses={"202": FreezingSerializer, "404": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
+        """Queues a job that freezes an agent's rewarded decisions as a dataset."""
         given = DatasetCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         room = get_current_agent(acting(request), given.validated_data["agent"])
@@ -56,7 +57,7 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
 
 
 class DatasetFreezing(generics.RetrieveAPIView[Job]):
-    """How far a dataset's freezing is; when it succeeded, the dataset's id."""
+    """Reads the progress of freezing a dataset, and at the end the dataset's id."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = FreezingSerializer
@@ -73,7 +74,7 @@ class RunQuery(generics.GenericAPIView[Any]):
 
 
 class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
-    """Runs, newest first; and starting one."""
+    """Lists runs, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = RunSerializer
@@ -84,6 +85,7 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
         responses={"201": RunSerializer, "404": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
+        """Starts a run."""
         given = RunStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = given.validated_data
@@ -113,14 +115,14 @@ def _find(queryset: Any, pk: UUID | None, field: str) -> Any:
 
 
 class RunDetail(RunQuery, generics.RetrieveAPIView[TrainingRun]):
-    """One run with its progress and, when it is over, its scores."""
+    """Reads one run with its progress and, at its end, its scores."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = RunSerializer
 
 
 class RunEvents(RunQuery, generics.ListAPIView[RunEvent]):
-    """What the engine said, newest first."""
+    """Lists the events of a run's engine, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = RunEventSerializer
@@ -131,7 +133,7 @@ class RunEvents(RunQuery, generics.ListAPIView[RunEvent]):
 
 
 class RunCancel(RunQuery):
-    """Ask a run to stop; it leaves a checkpoint first."""
+    """Cancels a run. A running one leaves a checkpoint first."""
 
     scopes = {"POST": Scope.ADMIN}
 
@@ -143,7 +145,7 @@ class RunCancel(RunQuery):
 
 
 class VersionExport(APIView):
-    """Export a version as merged weights."""
+    """Exports a version as merged weights. A second call finds the first export."""
 
     scopes = {"POST": Scope.ADMIN}
 
@@ -154,7 +156,7 @@ class VersionExport(APIView):
 
 
 class ExportDetail(generics.RetrieveAPIView[ExportJob]):
-    """One export; `digest` names its artifact once it is ready."""
+    """Reads one export; `digest` names its artifact once it is ready."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = ExportSerializer

@@ -59,7 +59,7 @@ class ErasurePreviewSerializer(serializers.Serializer[Any]):
 
 
 class ErasureList(generics.ListAPIView[Erasure]):
-    """Erasures, newest first; and starting one, or counting what it would find."""
+    """Lists erasures, newest first, without saying of whom."""
 
     scopes = {"GET": Scope.ADMIN, "POST": Scope.ADMIN}
     serializer_class = ErasureSerializer
@@ -73,6 +73,7 @@ class ErasureList(generics.ListAPIView[Erasure]):
         responses={"201": ErasureSerializer, "200": ErasurePreviewSerializer},
     )
     def post(self, request: Request) -> Response:
+        """Erases a person, or with `dry_run` counts what would be found."""
         given = ErasureStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = given.validated_data
@@ -84,7 +85,7 @@ class ErasureList(generics.ListAPIView[Erasure]):
 
 
 class ErasureDetail(generics.RetrieveAPIView[Erasure]):
-    """One erasure: how far it is, or what it found."""
+    """Reads the progress or the result of one erasure."""
 
     scopes = {"GET": Scope.ADMIN}
     serializer_class = ErasureSerializer
@@ -94,7 +95,7 @@ class ErasureDetail(generics.RetrieveAPIView[Erasure]):
 
 
 class DatasetRebuild(generics.GenericAPIView[DatasetSnapshot]):
-    """The dataset's question to the ledger again, as it is now: without what was erased."""
+    """Queues a job that makes the dataset again from the ledger, without what was erased."""
 
     scopes = {"POST": Scope.ADMIN}
     serializer_class = DatasetSerializer

@@ -1,4 +1,4 @@
-"""/api/v1/keys: list, make, rotate and revoke. A secret stands in one answer and nowhere else."""
+"""/api/v1/keys: list, make, rotate and revoke. A secret is shown in one answer only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def find_own_key(request: Request, pk: Any) -> ApiKey:
 
 
 class KeyList(generics.ListCreateAPIView[ApiKey]):
-    """Keys of the workspace, without their secrets; and making one."""
+    """Lists the workspace's keys, without their secrets."""
 
     scopes = {"GET": Scope.ADMIN, "POST": Scope.ADMIN}
     serializer_class = KeySerializer
@@ -46,13 +46,14 @@ class KeyList(generics.ListCreateAPIView[ApiKey]):
 
     @extend_schema(operation_id="create_key", request=KeyCreateSerializer, responses={"201": NewKeySerializer})
     def post(self, request: Request) -> Response:
+        """Makes a key. Its secret is shown once."""
         given = KeyCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         return new_key_answer(services.create_api_key(by=acting(request), **given.validated_data), status=201)
 
 
 class KeyRotate(APIView):
-    """A new secret; the one before works until `previous_until`."""
+    """Gives a key a new secret; the old one works until `previous_until`."""
 
     scopes = {"POST": Scope.ADMIN}
 

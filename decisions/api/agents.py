@@ -1,4 +1,4 @@
-"""/api/v1/agents: making, listing, reading and changing them, and asking one to decide."""
+"""/api/v1/agents: create, list, read and change agents, and ask one to decide."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _setup(kind: str, fields: dict[str, Any]) -> AgentSetup:
 
 
 class AgentList(generics.ListCreateAPIView[Agent]):
-    """Agents of the workspace; making one also makes its model and its first reward spec."""
+    """Lists the workspace's agents."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = AgentSerializer
@@ -57,6 +57,7 @@ class AgentList(generics.ListCreateAPIView[Agent]):
 
     @extend_schema(request=AgentCreateSerializer, responses={"201": AgentSerializer})
     def post(self, request: Request) -> Response:
+        """Creates an agent with its first version, its model and its first reward spec."""
         given = AgentCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = dict(given.validated_data)
@@ -139,7 +140,7 @@ def _expected(request: Request, in_body: int | None) -> int:
 
 
 class Decide(APIView):
-    """Ask an agent to decide on one input or up to 256. Every answer is recorded as a decision before it is sent."""
+    """Asks an agent to decide on one input or up to 256. Every answer is recorded as a decision before it is sent."""
 
     scopes = {"POST": Scope.ROUTE_READ}
     parser_classes = [RawBatchParser]

@@ -1,4 +1,4 @@
-"""What every endpoint shares that takes one item or a list of them."""
+"""Shared code of endpoints that take one item or a list."""
 
 from __future__ import annotations
 

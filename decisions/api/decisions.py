@@ -33,7 +33,7 @@ FEEDBACK = BodyDecoder(FeedbackIn)
 
 
 class DecisionList(IngestListView[Decision]):
-    """The ledger's decisions, newest first; and recording decisions that were made elsewhere."""
+    """Lists decisions, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
     serializer_class = DecisionSerializer
@@ -88,12 +88,13 @@ class DecisionList(IngestListView[Decision]):
         responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> HttpResponse:
+        """Records decisions that were made elsewhere."""
         batch = DECISIONS.decode(raw_body(request))
         return self.answer(record_decisions(by=acting(request), items=batch.items), batch)
 
 
 class DecisionDetail(generics.RetrieveAPIView[Decision]):
-    """One decision with its feedback, labels and rewards."""
+    """Reads one decision with its feedback, labels and rewards."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = DecisionDetailSerializer
@@ -107,7 +108,7 @@ class DecisionDetail(generics.RetrieveAPIView[Decision]):
 
 
 class DecisionLabels(APIView):
-    """A reviewer's verdict on a decision; it becomes feedback as well."""
+    """Records a reviewer's verdict on a decision, as a label and as feedback."""
 
     scopes = {"POST": Scope.FEEDBACK_WRITE}
 
@@ -125,7 +126,7 @@ class DecisionLabels(APIView):
 
 
 class FeedbackCreate(IngestView):
-    """Feedback on decisions, episodes or units: early, late, repeated or superseding."""
+    """Records feedback on decisions, episodes or units: early, late, repeated or superseding."""
 
     scopes = {"POST": Scope.FEEDBACK_WRITE}
 

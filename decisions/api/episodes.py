@@ -48,7 +48,7 @@ def id_parameter(request: Request, name: str) -> uuid.UUID | None:
 
 
 class StepList(IngestListView[Step]):
-    """Steps, newest first; and recording what happened inside episodes and on the way to decisions."""
+    """Lists steps, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
     serializer_class = StepSerializer
@@ -75,12 +75,13 @@ class StepList(IngestListView[Step]):
         responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> HttpResponse:
+        """Records tool calls, model calls and reasoning of episodes and decisions."""
         batch = STEPS.decode(raw_body(request))
         return self.answer(record_steps(by=acting(request), items=batch.items), batch)
 
 
 class EpisodeList(IngestListView[Episode]):
-    """Episodes, newest first; and saying what is known of them, at once or bit by bit."""
+    """Lists episodes, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
     serializer_class = EpisodeSerializer
@@ -113,12 +114,13 @@ class EpisodeList(IngestListView[Episode]):
         responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> HttpResponse:
+        """Records facts about episodes, all at once or step by step."""
         batch = EPISODES.decode(raw_body(request))
         return self.answer(record_episodes(by=acting(request), items=batch.items), batch)
 
 
 class EpisodeDetail(generics.GenericAPIView[Episode]):
-    """One episode with its decisions and steps in order, and what they come to."""
+    """Reads one episode with its decisions and steps in order, and their totals."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = EpisodeDetailSerializer

@@ -1,5 +1,6 @@
-"""What the OpenAPI document shows of the ledger. PURE. The story is told in `workspaces.examples`; the notes app's own
-paths are in `decisions.notes_app.examples`."""
+"""Examples of the ledger for the OpenAPI document; `workspaces.examples` tells the story behind them. PURE. Those of
+the notes app's paths are in `decisions.notes_app.examples`.
+"""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def read_choice(request: Request) -> ExportChoice:
 
 
 class DecisionExport(APIView):
-    """Decisions as JSON lines for training, newest first: chats, or prompts with completions. Streamed."""
+    """Streams decisions as JSON lines for training, newest first: chats, or prompts with completions."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     content_negotiation_class = JsonLines

@@ -1,4 +1,4 @@
-"""/api/v1/status-changes: items as the app that owns them reports them."""
+"""/api/v1/status-changes: changes of items' status, reported by the app that owns the items."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANGES = BodyDecoder(StatusChangeIn)
 
 
 class StatusChangeCreate(IngestView):
-    """Changes of items' status. DONE and COLD_STORAGE end an item, and all its decisions hear of it as feedback."""
+    """Records changes of items' status. DONE and COLD_STORAGE end an item, as feedback on all its decisions."""
 
     scopes = {"POST": Scope.FEEDBACK_WRITE}
 

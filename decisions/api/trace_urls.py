@@ -1,4 +1,4 @@
-"""Where exporters send traces: the path that OTLP prescribes, outside /api/v1."""
+"""The path for traces that OTLP prescribes, outside /api/v1."""
 
 from django.urls import path
 

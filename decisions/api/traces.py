@@ -1,4 +1,4 @@
-"""POST /v1/traces: where OpenTelemetry exporters send spans (OTLP over HTTP)."""
+"""POST /v1/traces, for OpenTelemetry exporters (OTLP over HTTP)."""
 
 from __future__ import annotations
 

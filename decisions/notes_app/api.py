@@ -1,6 +1,6 @@
-"""The paths that the notes app calls, in its shapes: /api/training/*, and feedback on decisions and status changes.
+"""Views of the notes app's paths: /api/training/*, and feedback on decisions and status changes.
 
-Views parse, call the same services as /api/v1, and answer in camelCase (docs/notes-app.md).
+They parse, call the same services as /api/v1, and answer in camelCase (docs/notes-app.md).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def body_of(request: Request) -> Mapping[str, Any]:
 
 
 class Record(NotesView):
-    """Records one decision of an agent of the notes app. The action and the state are held to the agent's schemas."""
+    """Records one decision of an agent of the notes app. Action and state must fit the agent's schemas."""
 
     scopes = {"POST": Scope.DECISIONS_WRITE}
 
@@ -152,7 +152,7 @@ class Record(NotesView):
 
 
 class Decisions(NotesView):
-    """Lists decisions, newest first; or rewards those of given ids that have none yet."""
+    """Lists decisions, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.FEEDBACK_WRITE}
 
@@ -178,6 +178,7 @@ class Decisions(NotesView):
         responses={200: JSON},
     )
     def post(self, request: Request) -> Response:
+        """Calculates the rewards of given decisions that have none yet."""
         rewarded = ledger.reward_decisions(by=acting(request), ids=_ids(body_of(request).get("decisionIds")))
         return Response(
             {
@@ -211,7 +212,7 @@ def _uuid(text: str) -> uuid.UUID | None:
 
 
 class CalculatePending(NotesView):
-    """Calculates the rewards of everything that waits, or says how much that is."""
+    """Counts the decisions that wait for a reward."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.FEEDBACK_WRITE}
 
@@ -231,13 +232,14 @@ class CalculatePending(NotesView):
         responses={200: JSON},
     )
     def post(self, request: Request) -> Response:
+        """Calculates all waiting rewards."""
         done = calculate_pending(find_specs(acting(request).workspace))
         said = f"{done.processed} rewards calculated, {done.errors} with an error."
         return Response({"success": True, "processed": done.processed, "errors": done.errors, "message": said})
 
 
 class Outcomes(NotesView):
-    """Brings ends of items to all their decisions, then calculates the rewards of whatever waits."""
+    """Counts the decisions that wait for the outcome of their item."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.FEEDBACK_WRITE}
 
@@ -256,6 +258,7 @@ class Outcomes(NotesView):
         responses={200: JSON},
     )
     def post(self, request: Request) -> Response:
+        """Gives the ends of items to their decisions as feedback, then calculates all waiting rewards."""
         limit = body_of(request).get("limit")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit < 2**31):
             raise InvalidInput("The limit is not usable.", faults=[FieldFault("limit", "is out of range", "1 or more")])
@@ -263,7 +266,7 @@ class Outcomes(NotesView):
 
 
 class TrackOutcomes(NotesView):
-    """The same by its other name, for cron: the limit stands in the query, and the answer says it in words."""
+    """Like `outcomes`, for cron, with a message."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.FEEDBACK_WRITE}
 
@@ -285,6 +288,7 @@ class TrackOutcomes(NotesView):
         responses={200: JSON},
     )
     def post(self, request: Request) -> Response:
+        """Like `outcomes`, for cron, with the limit in the query and a message in the answer."""
         query = Query(request)
         limit = query.limit(2**31 - 1, default=None)
         query.check()
@@ -322,7 +326,7 @@ class ExportView(NotesView):
 
 
 class Export(ExportView):
-    """Decisions as JSON lines of chats, streamed, newest first."""
+    """Streams decisions as JSON lines of chats, newest first."""
 
     @extend_schema(
         operation_id="notes_export_chats",
@@ -335,7 +339,7 @@ class Export(ExportView):
 
 
 class ExportFile(ExportView):
-    """An agent's decisions as JSON lines of prompt and completion, streamed, newest first."""
+    """Streams an agent's decisions as JSON lines of prompt and completion, newest first."""
 
     @extend_schema(
         operation_id="notes_export_completions",
@@ -353,7 +357,7 @@ class ExportFile(ExportView):
 
 
 class Stats(NotesView):
-    """How many decisions there are to train on, in blocks of 100; ready from 100 decisions and 50 rewards on."""
+    """Counts decisions to train on, in blocks of 100. A kind is ready with 100 decisions and 50 rewards."""
 
     scopes = {"GET": Scope.EXPORT_READ}
 
@@ -395,7 +399,7 @@ def _judgement(request: Request) -> tuple[Judgement, str]:
 
 
 class DecisionFeedback(NotesView):
-    """What the person made of a decision. A decision of another workspace, or of another `userId`, is not there."""
+    """Records a person's verdict on a decision. One of another workspace, or of another `userId`, is a 404."""
 
     scopes = {"PATCH": Scope.FEEDBACK_WRITE}
 
@@ -417,7 +421,9 @@ class DecisionFeedback(NotesView):
 
 
 class StatusChangeFeedback(NotesView):
-    """What the person made of a change of status. CORRECTED swimlane, priority and labels then hold for the item."""
+    """Records a person's verdict on a change of status. With CORRECTED, its swimlane, priority and labels hold for the
+    item.
+    """
 
     scopes = {"PATCH": Scope.FEEDBACK_WRITE}
 

@@ -1,1 +1,1 @@
-"""What the ledger's endpoints take and answer, by subject, for DRF and for OpenAPI."""
+"""Serializers of the ledger's endpoints, by subject, for DRF and OpenAPI."""

@@ -1,4 +1,4 @@
-"""What the endpoints of agents answer, for DRF and for OpenAPI."""
+"""Serializers of agents."""
 
 from __future__ import annotations
 

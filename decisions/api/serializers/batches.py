@@ -1,4 +1,4 @@
-"""What becomes of each item of a batch, for DRF and for OpenAPI."""
+"""Serializers of the result of each item in a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the endpoints of decisions answer, for DRF and for OpenAPI."""
+"""Serializers of decisions."""
 
 from __future__ import annotations
 

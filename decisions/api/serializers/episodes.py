@@ -1,4 +1,4 @@
-"""What the endpoints of steps and episodes answer, for DRF and for OpenAPI."""
+"""Serializers of steps and episodes."""
 
 from __future__ import annotations
 
