@@ -1,4 +1,4 @@
-"""Whether each importer and each operation has its place in the documentation, with all that it needs."""
+"""Checks that each importer and each operation is documented, with every part that its page needs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from tools.instance import ROOT
 
 DOCS = ROOT / "docs"
-IMPORTER_SECTIONS = ("What it takes", "Example", "What becomes what", "Refused", "Checked against")
+IMPORTER_SECTIONS = ("Input", "Example", "Mapping", "Refused", "Checked against")
 DOCUMENTATION_ONLY = ("tensorzero", "langfuse")
-"""Importers that no real export was put through; their pages say so."""
+"""Importers that were never tried on a real export; their pages say so."""
 
 
 def sections(text: str, level: int = 2) -> dict[str, str]:
@@ -37,10 +37,10 @@ def importer_faults(name: str) -> list[str]:
     answer = re.search(r"^<!-- the answer -->\n```json\n(.*?)^```", example, re.MULTILINE | re.DOTALL)
     if answer is None or '"refusals": ["' not in answer[1]:
         faults.append("Example: no report that shows a refusal")
-    faults += [f"{heading}: no table" for heading in ("What becomes what", "Refused") if held[heading].count("\n|") < 4]
+    faults += [f"{heading}: no table" for heading in ("Mapping", "Refused") if held[heading].count("\n|") < 4]
     only = "documentation only" in held["Checked against"]
     if only != (name in DOCUMENTATION_ONLY):
-        faults.append("Checked against: says another thing than is known")
+        faults.append("Checked against: contradicts DOCUMENTATION_ONLY")
     return faults
 
 
