@@ -1,4 +1,4 @@
-"""What can be wrong with a request to the ledger."""
+"""Errors of requests to the ledger."""
 
 import uuid
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""The ledger's job kinds, and what beat asks for."""
+"""The ledger's job kinds, and the tasks that beat queues."""
 
 from __future__ import annotations
 

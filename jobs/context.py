@@ -1,4 +1,4 @@
-"""What a handler holds while it works: its job's lease, fence and progress."""
+"""What a handler gets: its job's lease, fence and progress."""
 
 from __future__ import annotations
 

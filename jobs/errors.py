@@ -1,4 +1,4 @@
-"""What can happen to a job, as exceptions that handlers raise and the runner understands."""
+"""Exceptions that handlers raise to defer or end a job."""
 
 from __future__ import annotations
 

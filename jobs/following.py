@@ -1,4 +1,4 @@
-"""Following a job from a terminal: what `manage.py demo wait` and `manage.py rehearse` show until it is over."""
+"""Follows a job in a terminal until it ends, for `manage.py demo wait` and `manage.py rehearse`."""
 
 from __future__ import annotations
 

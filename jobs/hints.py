@@ -1,4 +1,4 @@
-"""Sending "look at this job" through the broker. Losing a hint loses no work: the sweeper sends it again."""
+"""Sends "look at this job" through the broker. A lost hint loses no work: the sweeper sends it again."""
 
 from __future__ import annotations
 

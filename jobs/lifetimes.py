@@ -1,4 +1,4 @@
-"""How long jobs and their hints stay. Called by the daily job that removes what is kept for long enough."""
+"""Removes jobs and hints after their time. Called by the daily job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work as rows. PostgreSQL is the truth about a job; a broker message only says "look"."""
+"""Jobs as rows. PostgreSQL is the truth about a job; a broker message only says "look"."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Job kinds: the upper floors register handlers here, so that this floor need not know them.
+"""Job kinds: the upper floors register handlers here, so that this floor does not depend on them.
 
-The module `tasks` of every app does that. It is imported by whoever first asks for a kind, in every process that
-enqueues or runs jobs; a command that does neither never loads what jobs need.
+The module `tasks` of every app does that. It is imported when a kind is first needed, so a command that uses no jobs
+loads none of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claiming a job, running its handler, and writing down how it ended."""
+"""Claims a job, runs its handler, and records how it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting work in the queue and asking for it to end."""
+"""Enqueues, cancels and retries jobs."""
 
 from __future__ import annotations
 

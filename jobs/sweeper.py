@@ -1,4 +1,4 @@
-"""The only redelivery. Takes back jobs whose lease ran out and sends hints for what is due."""
+"""Takes back jobs whose lease ran out, and sends hints for what is due. Nothing else delivers a job again."""
 
 from __future__ import annotations
 

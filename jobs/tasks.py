@@ -1,4 +1,4 @@
-"""Celery's two entrances: run one job, sweep."""
+"""The two Celery tasks: run one job, sweep."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The content-addressed store: folders named by the SHA-256 of their manifest, never half visible.
+"""The content-addressed store: folders named by the SHA-256 of their manifest, visible only when complete.
 
-Written to a temporary folder, synced, then renamed; a reader that finds a digest finds all of it. The layout
-`sha256/ab/abcd…/` is shared with the model server.
+A folder is written under a temporary name, synced, then renamed. The layout `sha256/ab/abcd…/` is shared with the model
+server.
 """
 
 from __future__ import annotations

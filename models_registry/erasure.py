@@ -1,7 +1,7 @@
-"""What a person's erasure changes on this floor: units of exposures and observations, marks, files.
+"""The registry's part of a person's erasure: units of exposures and observations, marks, files.
 
-The job in `training.erasure` calls it; the ledger's share is `decisions.erasure.erasing`. A unit becomes a pseudonym,
-the same wherever it stood, so that arms, counts and outcomes of experiments stay what they were.
+The job in `training.erasure` calls it; the ledger's part is `decisions.erasure.erasing`. A unit becomes a pseudonym,
+the same everywhere, so that arms, counts and outcomes of experiments stay what they were.
 """
 
 from __future__ import annotations

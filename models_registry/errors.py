@@ -1,4 +1,4 @@
-"""What can be wrong with a request to the registry."""
+"""Errors of requests to the registry."""
 
 from workspaces.errors import Conflict, ReckonerError, Unavailable
 

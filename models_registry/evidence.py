@@ -1,7 +1,8 @@
-"""The decision test over an experiment's rewarded units: the contrast that decides, and the plain one beside it.
+"""Runs the decision test over an experiment's rewarded units: the contrast that decides, and the plain one for
+comparison.
 
-`experiments` stores what comes of it, the pages draw it. Which contrast decides is a matter of two fields of the
-experiment, `conditioned` and `rescaled` (docs/experiments.md, docs/adr/0012).
+`experiments` stores the results, the pages draw them. The experiment's fields `conditioned` and `rescaled` choose the
+contrast (docs/experiments.md, docs/adr/0012).
 """
 
 from __future__ import annotations

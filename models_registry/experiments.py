@@ -1,7 +1,7 @@
-"""The life of an experiment: start, route, consume matured observations, decide.
+"""Experiments: start, route, use matured observations, decide.
 
 `decisions.gateway.decide` routes through `Router`; `decisions.rewards.maturing` hands matured units to
-`consume_observations`. The arithmetic is in `statistics` and `routing`, which know no database.
+`consume_observations`. The arithmetic is in `statistics` and `routing`, which use no database.
 """
 
 from __future__ import annotations

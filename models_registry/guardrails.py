@@ -1,6 +1,6 @@
-"""What must not get worse while a treatment is tried: the plan of it, its faults, and the evidence so far.
+"""Guardrails of experiments: their plan, its faults, and the evidence so far.
 
-`experiments` checks plans, stores them and hands the evidence to the promotion rule; `decisions.rewards.maturing`
+`experiments` checks and stores plans and hands the evidence to the promotion rule; `decisions.rewards.maturing`
 measures the units. The arithmetic is in `statistics.guardrails`.
 """
 

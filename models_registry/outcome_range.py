@@ -1,7 +1,7 @@
 """The outcomes that a model's units can have, [low, high] within [0, 1].
 
-They follow from reward specs, which this floor does not know: the ledger's floor registers what finds them
-(`decisions.rewards.attainable`), and `experiments` asks when an experiment starts.
+They follow from reward specs, which this floor does not know: the ledger registers the function that finds them
+(`decisions.rewards.attainable`), and `experiments` calls it when an experiment starts.
 """
 
 from __future__ import annotations

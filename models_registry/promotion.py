@@ -1,8 +1,8 @@
-"""Who serves: making a version the champion, and how an experiment ends.
+"""Makes a version the champion, and ends experiments.
 
-Whoever promotes by hand, by a page, the API or a rehearsal, calls `promote_version`; the promotion rule moves the alias
-itself (`experiments.consume_observations`), since its treatment serves already. A version that is about to get traffic
-is loaded first, outside any transaction: one that the model server cannot serve gets none.
+Promoting by hand (a page, the API, a rehearsal) calls `promote_version`; the promotion rule moves the alias itself
+(`experiments.consume_observations`), since its treatment serves already. A version is loaded before it gets traffic,
+outside any transaction: one that the model server cannot serve gets none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which arm a unit gets: one hash, no state, the same answer in every process and every client language.
+"""Assigns a unit to an arm by one hash, without state, the same in every process and every client language.
 
 The decide endpoint calls `assign` for each unit; the experiment keeps the salt. The vectors in
-tests/models_registry/routing_vectors.json pin the answers for clients in other languages.
+tests/models_registry/routing_vectors.json fix the answers for clients in other languages.
 """
 
 import hashlib

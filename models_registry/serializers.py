@@ -1,4 +1,4 @@
-"""What the registry's endpoints answer."""
+"""Serializers of the registry's endpoints."""
 
 from __future__ import annotations
 

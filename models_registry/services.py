@@ -1,4 +1,4 @@
-"""Registering artifacts and versions, and moving the aliases that decide who serves."""
+"""Registers artifacts and versions, and moves the aliases that decide who serves."""
 
 from __future__ import annotations
 

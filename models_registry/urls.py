@@ -1,4 +1,4 @@
-"""The registry's part of /api/v1."""
+"""URLs of the registry under /api/v1."""
 
 from django.urls import path
 

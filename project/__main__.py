@@ -1,4 +1,4 @@
-"""Django's command line; every path that the pages have is also a command here. `manage.py` and `reckoner` call it."""
+"""Django's command line, called by `manage.py` and `reckoner`."""
 
 import os
 import sys

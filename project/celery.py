@@ -1,4 +1,4 @@
-"""The Celery application and what beat sends. A message says only "look"; jobs live in PostgreSQL."""
+"""The Celery application and beat's schedule. Messages only name a job; jobs live in PostgreSQL."""
 
 from __future__ import annotations
 

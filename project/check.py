@@ -1,4 +1,4 @@
-"""`make check`: lint, format, types, contracts, migrations, OpenAPI, deployment; side by side, under a minute."""
+"""`make check`: lint, format, types, contracts, migrations, OpenAPI and deployment, in parallel, under a minute."""
 
 from __future__ import annotations
 

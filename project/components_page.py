@@ -1,4 +1,4 @@
-"""/components/: every part of the design language in its states. Any logged-in person may look and copy from it."""
+"""/components/: every component of the pages in all its states, for logged-in people to look at and copy from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connecting an app: a key, an agent that it may talk about, and programs that work with both as they stand.
+"""Connecting an app: makes a key and an agent, and programs that run with both as copied.
 
 The programs are template files, `templates/project/snippets/`, filled here by `write_snippets`; a test runs each of
 them against a live server. `project.connect_views` is the page.

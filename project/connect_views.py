@@ -1,4 +1,4 @@
-"""Pages of connecting: start the demo world, make and revoke keys, and the programs that use them."""
+"""Pages for connecting an app: start the demo, make and revoke keys, show programs that use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every template may read beside its view's context: the workspace, the role, the way around."""
+"""Context of every template: the workspace, the role, the navigation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Checks at a request's start whether the server has closed its database connection, without a query.
 
 Django would send `SELECT 1` before the first statement (CONN_HEALTH_CHECKS), and recording a decision takes only three.
-A server that ends a session sends a message or closes the connection. An idle connection has nothing else to read, so
-it is enough to look whether its socket can be read.
+A server that ends a session sends a message or closes the connection, and an idle connection receives nothing else. So
+the check is whether its socket has something to read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""/livez, /readyz and /metrics: what an operator's probes read. No login, no workspace data."""
+"""/livez, /readyz and /metrics for an operator's probes. No login, no workspace data."""
 
 from __future__ import annotations
 

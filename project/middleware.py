@@ -1,6 +1,6 @@
-"""What happens to every request before its view: an id for logs and answers, and no body without a length.
+"""Runs before every view: gives the request an id for logs and answers, and refuses a body without a length.
 
-Recording a decision takes a millisecond, so what a program's request does not need is not done for it.
+Recording a decision takes a millisecond, so requests of programs skip what they do not need.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Puts the floors' examples into the OpenAPI document, by operation id (SPECTACULAR_SETTINGS names the hook).
 
-A test says which operation has none, whether each fits its schema, and what the application answers to it.
+Tests check that every operation has one, that each fits its schema, and what the application answers to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pages that need every floor, under /w/<workspace>/."""
+"""URLs of pages that need every floor, under /w/<workspace>/."""
 
 from django.urls import path
 

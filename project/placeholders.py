@@ -1,4 +1,4 @@
-"""The words of .env.example where secrets belong: settings refuse to start while one is left."""
+"""The placeholders for secrets in .env.example: settings refuse to start while one is left."""
 
 import re
 from collections.abc import Mapping

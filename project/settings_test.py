@@ -1,4 +1,4 @@
-"""Settings of the tests: real PostgreSQL and a real Valkey, kept for the session by project.embedded.testing.
+"""Settings of the tests: real PostgreSQL and Valkey, kept for the session by project.embedded.testing.
 
 With DATABASE_URL and REDIS_URL set, the same tests run against servers reached over TCP.
 """

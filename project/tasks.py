@@ -1,4 +1,4 @@
-"""Job kinds that need every floor, and what beat asks for."""
+"""Job kinds that need every floor, and the tasks that beat queues."""
 
 from __future__ import annotations
 

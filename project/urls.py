@@ -1,4 +1,4 @@
-"""Every URL of the house: the API, the probes, and the pages."""
+"""All URLs: the API, the probes, and the pages."""
 
 from django.contrib.auth.decorators import login_not_required
 from django.urls import URLPattern, URLResolver, include, path

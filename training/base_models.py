@@ -1,7 +1,7 @@
-"""Which models a run may begin with besides the workspace's own versions: `tiny`, and what the instance's owner allows.
+"""Which base models a run may use besides the workspace's own versions: `tiny`, and what the instance's owner allows.
 
-Whoever may start a run would otherwise have the engine load any folder that it can read, another workspace's weights
-and what a stranger has put on a hub among them.
+Without this, whoever may start a run could have the engine load any readable folder, also another workspace's weights
+or a stranger's model from a hub.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two or three runs beside each other: their curves over one axis, what they were told differently, what came of it."""
+"""Compares two or three runs: curves on one axis, different settings, results."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reading the curves of runs: all of one run, only what is new of it, or a few points of many.
+"""Reads the curves of runs: all of one run, only its new points, or a few points of many.
 
-A resumed run measures some steps twice; of a step, the newest attempt's value counts.
+A resumed run measures some steps twice; the newest attempt's value counts.
 """
 
 from __future__ import annotations

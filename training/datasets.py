@@ -1,4 +1,4 @@
-"""Ledger → frozen rows. A snapshot never changes; its rows say which decision and reward version they came from."""
+"""Freezes rows of the ledger as datasets. A dataset never changes; its rows name their decision and reward version."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Erasing a person: asked for here, since from here the ledger, its datasets and the registry can all be seen.
+"""The job that erases a person. It is on this floor because it needs the ledger, its datasets and the registry.
 
 request → Erasure + job → batches of tombstones, each with the marks of the datasets that held them, in one transaction
 → what names the person without a decision → runs stopped, versions marked → files removed → the subject forgotten.
 
-Every step is idempotent: a job that is cut off goes on where it was, with the same pseudonyms.
+Every step is idempotent: an interrupted job continues, with the same pseudonyms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of erasures: what an erasure would find, starting one, and how far each is. For admins."""
+"""The page *Erasures*, for admins: preview an erasure, start it, see its progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a request to the training floor."""
+"""Errors of requests to the training floor."""
 
 from workspaces.errors import Conflict, InvalidInput
 

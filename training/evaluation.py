@@ -1,6 +1,6 @@
-"""From an engine's predictions to scores with intervals, and to the gate before live traffic.
+"""Turns an engine's predictions into scores with intervals, and into the gate's verdict before live traffic.
 
-The model's own action is scored on held-out inputs; rows are clustered by their group (module, user, episode), and
+Scores are of the model's own action on held-out inputs. Rows are clustered by their group (module, user, episode), and
 the difference is paired: both models answered the same rows (docs/learning.md).
 """
 

@@ -1,4 +1,4 @@
-"""What the OpenAPI document shows of this floor. PURE. The story is told in `workspaces.examples`."""
+"""Examples of this floor for the OpenAPI document; `workspaces.examples` tells the story behind them. PURE."""
 
 from __future__ import annotations
 

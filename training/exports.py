@@ -1,4 +1,4 @@
-"""Exporting a version: merged weights in the store, made by the engine, loaded by transformers."""
+"""Exports a version: merged weights in the store, made by the engine, checked by hash."""
 
 from __future__ import annotations
 

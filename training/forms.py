@@ -1,7 +1,7 @@
-"""The form that starts a run: what most people set, with the engine's own defaults, and room for the rest of the spec.
+"""The form that starts a run: common settings with the engine's defaults, and a field for the rest of the spec.
 
-It builds the same `RunPlan` as the API's body does; `training.runs.start_run` checks it, and its faults are put beside
-the fields that they are about.
+It builds the same `RunPlan` as the API's body; `training.runs.start_run` checks it, and its faults are shown beside
+their fields.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Starts the engine process, watches it, stops it, and collects what it left.
+"""Starts the engine process, watches it, stops it, and collects its output.
 
-The supervisor holds the engine's stdin: when the supervisor dies, the engine reads end of file, leaves a checkpoint
-and exits, so no trainer is ever left behind. Each attempt writes under `attempts/<fence>/` only.
+The supervisor holds the engine's stdin. When the supervisor dies, the engine reads end of file, leaves a checkpoint and
+exits, so no engine is left behind. Each attempt writes only under `attempts/<fence>/`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long runs keep what only a run under way needs. Called by the daily job that removes what is kept long enough."""
+"""Removes files and events of ended runs after their time. Called by the daily job."""
 
 from __future__ import annotations
 

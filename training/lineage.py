@@ -1,4 +1,4 @@
-"""From a decision to the runs that used it, through the items of their datasets, for `decisions.queries.lineage`."""
+"""Finds the runs that used a decision, through the items of their datasets, for `decisions.queries.lineage`."""
 
 from __future__ import annotations
 

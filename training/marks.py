@@ -1,7 +1,6 @@
-"""Marks of erasure on datasets and versions: who learnt from rows that are gone, and that nobody does so again.
+"""Marks datasets and versions that learnt from erased rows, and refuses to train from marked datasets.
 
-A version's weights cannot be made to forget; a mark says what they came from, so that people can decide to retire it
-(docs/erasure.md, docs/adr/0008).
+A version's weights cannot forget; the mark lets people decide to retire it (docs/erasure.md, docs/adr/0008).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an evaluation holds, as lines that pages draw: base, trained and their paired difference for each measure."""
+"""An evaluation as rows for pages: base, trained and their paired difference for each measure."""
 
 from __future__ import annotations
 

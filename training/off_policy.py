@@ -1,9 +1,9 @@
-"""What a policy would be worth, from decisions that another one made, and whether that is evidence for a canary.
+"""Estimates what a policy would earn from decisions that another policy made, and whether that allows a canary.
 
-Known: each decision's reward, the probability with which its action was chosen, and the probability with which the
-policy in question would have chosen it. `estimate_value` gives the four usual estimates side by side; `judge_gate`
-decides whether a model version may meet a few users. It never decides a promotion: that takes an experiment.
-PURE: plain arrays in, frozen values out. The service that reads logs and asks a model server calls both.
+Inputs: each decision's reward, the probability with which its action was chosen, and the probability with which the
+other policy would have chosen it. `estimate_value` gives the four usual estimates; `judge_gate` decides whether a model
+version may meet a few users. It never decides a promotion: that takes an experiment. PURE: plain arrays in, frozen
+values out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The training floor's pages under /w/<workspace>/."""
+"""URLs of the training floor's pages, under /w/<workspace>/."""
 
 from django.urls import path
 

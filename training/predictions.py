@@ -1,7 +1,7 @@
-"""What one can see in the predictions of a run's evaluation: how sure the models were, and what they took for what.
+"""Calibration and confusions from the predictions of a run's evaluation.
 
-The engine leaves `predictions.jsonl` in the folder of its attempt. Runs whose folder is gone, or lies on another
-machine, simply have nothing to show here; scores and intervals are in the database.
+The engine leaves `predictions.jsonl` in its attempt's folder. Without the folder there is nothing to show here; scores
+and intervals are in the database.
 """
 
 from __future__ import annotations

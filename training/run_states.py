@@ -1,4 +1,4 @@
-"""The life of a run as one table. PURE: the launcher, the pages and the docs read it."""
+"""The table of run states and transitions. PURE: the launcher, the pages and the docs read it."""
 
 from __future__ import annotations
 

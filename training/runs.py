@@ -1,4 +1,4 @@
-"""Starting, moving and cancelling runs. Every move is a compare-and-set with an event row in its transaction."""
+"""Starts, moves and cancels runs. Every move is a compare-and-set with an event row in its transaction."""
 
 from __future__ import annotations
 

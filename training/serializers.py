@@ -1,4 +1,4 @@
-"""What the training floor's endpoints answer."""
+"""Serializers of the training floor's endpoints."""
 
 from __future__ import annotations
 

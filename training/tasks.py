@@ -1,4 +1,4 @@
-"""The training floor's job kinds, on a queue of their own."""
+"""Job kinds of the training floor, on a queue of their own."""
 
 from __future__ import annotations
 

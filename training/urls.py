@@ -1,4 +1,4 @@
-"""The training floor's part of /api/v1."""
+"""URLs of the training floor under /api/v1."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Who is acting, and in which workspace: the one value that services take as `by=`."""
+"""The actor of a service call and its workspace: the value that services take as `by=`."""
 
 from __future__ import annotations
 

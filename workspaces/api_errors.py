@@ -1,4 +1,4 @@
-"""One error envelope for the whole API, and the one place where exceptions become HTTP."""
+"""The one error envelope of the API; the only place where exceptions become HTTP."""
 
 from __future__ import annotations
 

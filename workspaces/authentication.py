@@ -1,4 +1,4 @@
-"""Who sends a request to the API: a key in `Authorization: Bearer prefix.secret`, or a logged-in person."""
+"""Authenticates API requests: a key in `Authorization: Bearer prefix.secret`, or a logged-in person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the management commands of all floors share."""
+"""Shared code of all management commands."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What a person's erasure changes on this floor: answers that are kept for repeated requests.
+"""The lowest floor's part of a person's erasure: answers kept for repeated requests.
 
-They are bytes of many kinds, so nobody can find one person's among them. Those that hold ids and nothing else stay;
-every other one is replaced by a refusal, and not dropped: without it a repeated request would do its work again, and
-store again what it holds.
+They are bytes of many kinds, so one person's cannot be found among them. Those with ids only stay; every other one
+becomes a refusal. Dropping it instead would let a repeated request store again what it holds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be wrong with a request, as exceptions. Each app subclasses these; `api_errors` maps them once."""
+"""Errors of requests, as exceptions. Each app subclasses these; `api_errors` maps them to HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the OpenAPI document shows of this floor, and how an example is written. PURE.
+"""Examples of this floor for the OpenAPI document, and how examples are written. PURE.
 
 All floors tell one story: Ann writes notes, the agent `filer` puts each into a folder, the notes app asks it and
 records what became of the note. `project.openapi` puts the examples in, and a test sends each of them.

@@ -1,4 +1,4 @@
-"""What no query parameter and no field of a form may hold, refused in one place before any view reads it.
+"""Refuses values that no query parameter and no form field may hold, before any view reads them.
 
 PostgreSQL stores no NUL, and Python reads no number of more than 4,300 digits: either would end in a 500 somewhere.
 JSON bodies have limits of their own (workspaces.parsing).

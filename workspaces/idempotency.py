@@ -1,12 +1,12 @@
-"""`Idempotency-Key`: a request that is sent again gets the first answer, and nothing happens twice.
+"""`Idempotency-Key`: a repeated request gets the first answer, and nothing happens twice.
 
-One middleware for every POST of the API, so that no endpoint can forget it. The answer is written in the transaction of
-its effect: a process that is killed in between leaves neither, and the repeat does the work. An advisory lock of that
-transaction says that the first request is still in flight; it goes with its holder, however that ends.
+One middleware serves every POST of the API, so that no endpoint can forget it. The answer is written in the transaction
+of its effect: a process that is killed in between leaves neither, and the repeat does the work. An advisory lock of
+that transaction marks the first request as in flight; it ends with the transaction.
 
 A view that waits for a model (`calls_out`) must not keep a transaction open meanwhile. Its request claims the key in a
-transaction of its own, and makes its rows under ids that follow from the claim (`made_id`): whatever is killed in
-between, a repeat makes the same ids, finds what is there, and answers that. So a claim keeps no answer.
+transaction of its own and makes its rows under ids that follow from the claim (`made_id`). A repeat makes the same ids,
+finds what is there, and answers that, so a claim keeps no answer.
 """
 
 from __future__ import annotations

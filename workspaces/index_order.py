@@ -1,4 +1,4 @@
-"""Reading the newest rows by an index, whatever PostgreSQL knows of the table."""
+"""Makes PostgreSQL read the newest rows by an index, whatever its statistics say."""
 
 from __future__ import annotations
 

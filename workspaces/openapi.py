@@ -1,7 +1,7 @@
-"""How views describe themselves in OpenAPI: what every operation shares is stated here, once.
+"""How views describe themselves in OpenAPI, and what every operation shares.
 
-Errors are the one envelope, as shared responses; every POST takes an `Idempotency-Key`. Examples stand in each floor's
-`examples.py` and are put in by `project.openapi`.
+Errors are the one envelope, as shared responses; every POST takes an `Idempotency-Key`. Each floor's `examples.py` has
+its examples, and `project.openapi` puts them in.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The guard of every page: who asks, in which workspace, with which role.
+"""The guard of every page: finds the workspace, and checks the person's role.
 
-Views of all floors wear `@workspace_page(...)`. Outsiders get 404, so that a workspace's existence stays private;
+Views of all floors use `@workspace_page(...)`. Outsiders get 404, so that a workspace's existence stays private;
 members whose role is too low get 403; a one-time password leads to the change page first.
 """
 

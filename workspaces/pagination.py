@@ -1,4 +1,4 @@
-"""Lists are read by cursor, newest first: uuid7 ids are the order."""
+"""Lists by cursor, newest first, in the order of uuid7 ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first admin's one-time password: kept in a file for the terminal until the admin chooses another one."""
+"""The first admin's one-time password, kept in a file until the admin chooses another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""May this actor call this view? Views name the scope that each method needs."""
+"""Checks that an actor has the scope that a view's method needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the API answers: what a client takes, and JSON for where a thousand items are answered at once."""
+"""Content negotiation and JSON rendering of the API, fast for answers with a thousand items."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Objects made of rows, kept in a process for as long as the rows are what they were.
+"""Keeps objects made of rows in a process for as long as the rows are unchanged.
 
-The question whether a row has changed is still asked every time, but it reads no more than where the row lies and which
-transaction wrote it: every change of a row moves it. So nothing is ever out of date, and what is saved is the making of
-model objects, which costs a request more than the question. PURE.
+Each use still asks whether the row has changed, but that query only reads where the row lies and which transaction
+wrote it: every change moves it. So nothing is ever out of date, and what is saved is making model objects, which costs
+a request more than the query. PURE.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bodies that are read strictly: a misspelt field is an error with its name, not a default taken silently. And keys."""
+"""Strict bodies, where a misspelt field is an error with its name; and the serializers of keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making workspaces, people and keys, and writing the audit."""
+"""Creates workspaces, people and keys, and writes the audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What beat asks of this floor."""
+"""Tasks of this floor that beat queues."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How many requests a minute one key may send, counted in Valkey for all web processes together.
+"""Limits the requests a minute of one key, counted in Valkey for all web processes together.
 
-A process takes shares of a minute's allowance, a hundredth of it at a time, and spends them without asking again: the
-limit is exact to a share for each process, and costs nothing on the way. While Valkey is away nobody is turned away:
-recording decisions does not depend on the broker.
+A process takes shares of a minute's allowance, a hundredth at a time, and spends them without asking again: the limit
+is exact to one share for each process. While Valkey is away nobody is limited, since recording decisions must not
+depend on the broker.
 """
 
 from __future__ import annotations

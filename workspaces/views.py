@@ -1,4 +1,4 @@
-"""Pages about the person: log in, log out, change the password, and which workspace to open."""
+"""Pages about the person: log in, log out, change the password, choose a workspace."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Agents and their versions: what an agent may do, what it is asked, and the kinds that bring their own set-up."""
+"""Agents and their versions: action spaces, prompts, and the kinds with a set-up of their own."""

@@ -1,10 +1,10 @@
-"""Is an action inside its action space, and a state what the agent takes? Faults carry the path. PURE of database.
+"""Checks that an action is in its action space, and that a state fits the agent. Faults carry the path. No database.
 
-A `Space` is made once for an agent's version and asked for every decision of a batch. What fits is found by a compiled
-validator in microseconds; only what does not fit is walked again by `jsonschema`, whose faults name the place.
+A `Space` is made once for an agent's version and checks every decision of a batch. A compiled validator takes
+microseconds; only what does not fit is checked again by `jsonschema`, whose faults name the place.
 
-In the schema of a structured action, the keyword `x-offered` beside a field's type says where in the state the values
-stand that were on offer: `{"type": "string", "x-offered": "todoItems[].id"}`.
+In the schema of a structured action, the keyword `x-offered` beside a field's type names the place in the state that
+holds the allowed values: `{"type": "string", "x-offered": "todoItems[].id"}`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Agents as decisions meet them: with the newest version and its action space, found by one query."""
+"""Reads agents with their newest version and its action space, by one query."""
 
 from __future__ import annotations
 

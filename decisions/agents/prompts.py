@@ -1,8 +1,8 @@
-"""From an agent's template and a decision's state to the prompt. PURE.
+"""Renders the prompt from an agent's template and a decision's state. PURE.
 
-A template names fields of the state in double braces, dotted for nesting: `{{ item.title }}: {{ item.body }}`.
-`{{ item.body? }}` may be missing and then reads "none". `{{ options }}` lists the offered options. Nothing else is
-evaluated: stored text is data.
+A template names fields of the state in double braces, dotted for nesting: `{{ item.title }}: {{ item.body }}`. `{{
+item.body? }}` is optional and then reads "none". `{{ options }}` lists the offered options. Nothing else is evaluated:
+stored text is data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Agents and their versions: what people set up."""
+"""Services that create and change agents and their versions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Erasing a person or an item from the ledger, counting what that touches, and the names that must not return."""
+"""Erases a person or an item from the ledger, previews it, and recognises erased names when they are sent again."""

@@ -1,4 +1,4 @@
-"""What an erasure would find, and which items and projects would stay because other decisions are about them."""
+"""Previews an erasure: counts of rows, and of items and projects that stay because other decisions are about them."""
 
 from __future__ import annotations
 

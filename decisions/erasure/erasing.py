@@ -1,9 +1,9 @@
-"""Erasing a person from the ledger: tombstones instead of rows, so that counts and experiments stay what they were.
+"""Erases a person from the ledger by tombstones, so that counts and experiments stay what they were.
 
-Ids, times, propensities and numbers stay. Text goes: states, actions, answers, notes, names. Who it was about becomes
-a pseudonym, the same within one erasure, so that several decisions of one unit remain one cluster; its key is thrown
-away at the end. Everything is set-based, and a second run finds nothing to do. The job that calls this, batch by
-batch, is in `training.erasure`, where datasets and versions can be seen too.
+Ids, times, propensities and numbers stay; states, actions, answers, notes and names go. The person's names become
+pseudonyms, the same within one erasure, so that several decisions of one unit remain one cluster; their key is thrown
+away at the end. Everything is set-based, and a second run changes nothing. The job in `training.erasure` calls this,
+batch by batch, because it needs datasets and versions too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Recognising names after their erasure: by fingerprints, which only the installation's own key can make.
+"""Recognises erased names by fingerprints, which only the installation's own key can make.
 
-Ids tell of themselves whether they are tombstones. Names do not, since they are gone; but clients repeat requests by
-name too: an episode's, a change's external id, an idempotency key, an item's reference.
+A tombstone keeps its id but not its names. Clients repeat requests by name too: an episode's name, a change's external
+id, an idempotency key, an item's reference.
 """
 
 from __future__ import annotations

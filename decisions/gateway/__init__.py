@@ -1,1 +1,1 @@
-"""Decisions made here: the model's answer, the exploration around it, and the row that is stored before it leaves."""
+"""Decisions made by the gateway: the model's answer, the exploration, and the row stored before the answer is sent."""

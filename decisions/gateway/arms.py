@@ -1,11 +1,12 @@
-"""Asking the arms: the version that a unit was assigned acts, the other arm's says how it would have chosen.
+"""Asks both arms of an experiment: the assigned version acts, the other arm's says how it would have chosen.
 
-The gateway calls `score_questions`. The model server gets two requests at most: every question for the arm assigned,
-then for the other arm those whose treatment failed, which the control answers, and all the rest in an experiment that
-conditions its contrast. What the other arm cannot answer fails nobody: such a unit keeps the plain contrast.
+The gateway calls `score_questions`. The model server gets at most two requests: every question for the assigned arm;
+then for the other arm, the questions whose treatment failed (the control answers them), and all others in an experiment
+with a conditioned contrast. When the other arm cannot answer, the decision still succeeds, and the unit keeps the plain
+contrast.
 
 Both requests have the same limits. An arm that answers only when it is asked first would make the contrast of a unit
-depend on the arm it was assigned, and bias it.
+depend on its assignment, and bias it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Ask an agent to decide: route, ask the model, draw an action, record. One straight path.
+"""Decides for an agent: route, ask the model, draw an action, record.
 
     request → agent, version → Router (experiment or champion) → prompt → model server's probabilities
             → acting policy (temperature, ε) → drawn action with its propensity → exposure + decision, one transaction
 
-When the treatment of an experiment cannot answer, its unit is served by the control and the exposure says so. When
-nobody can, the failure is recorded by the arm assigned, and the caller gets an error (`decisions.gateway.arms`,
+When the treatment of an experiment cannot answer, the control does, and the exposure says so. When neither can, the
+failure is recorded for the assigned arm, and the caller gets an error (`decisions.gateway.arms`,
 `decisions.gateway.exposures`).
 """
 

@@ -1,4 +1,4 @@
-"""From a model's probabilities to the policy that acts, and to the action drawn from it. PURE."""
+"""Makes the acting policy from a model's probabilities, and draws an action from it. PURE."""
 
 from __future__ import annotations
 

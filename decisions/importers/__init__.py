@@ -1,6 +1,6 @@
-"""Decisions that were made elsewhere, from files: one module a format, a table of them, and the run that writes.
+"""Imports decisions made elsewhere from files.
 
-`formats.py` is the table, `running.py` surveys and writes, `manage.py import_decisions` is the way in. A format's
-module turns files into the ingest schemas and says of everything else where it stood and why it was refused; it touches
-no database.
+`formats.py` is the table of formats, one module each; `running.py` surveys the files and writes; `manage.py
+import_decisions` is the command. A format's module turns files into the ingest schemas, or into refusals with place and
+reason. It does not use the database.
 """

@@ -1,8 +1,7 @@
-"""Reckoner's own format as a table: a column a field of POST /decisions.
+"""Reckoner's own format as a table: one column for each field of POST /decisions.
 
-`state.title` is the field `title` of the state, `feedback.verdict` the value of the metric `verdict`. Cells of
-`state`, `options`, `action` and the like are JSON where they begin as an object or a list, else text. An empty cell is
-none.
+`state.title` is the field `title` of the state, `feedback.verdict` the value of the metric `verdict`. Cells of `state`,
+`options`, `action` and the like are JSON where they begin as an object or a list, else text. An empty cell is left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Vowpal Wabbit's DSJSON, as Azure Personalizer logs it: one event a line, with the probability it acted by.
+"""Vowpal Wabbit's DSJSON, as Azure Personalizer logs it: one event a line, with the probability of its action.
 
-`a` lists the actions from the one shown first, counted from 1; `p` their probabilities in that order; `c` what was
-known: shared features, and under `_multi` those of each action. `_label_cost` is minus the reward.
+`a` lists the actions, the shown one first, counted from 1; `p` their probabilities in that order; `c` the context:
+shared features, and under `_multi` those of each action. `_label_cost` is minus the reward.
 """
 
 from __future__ import annotations

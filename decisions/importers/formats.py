@@ -1,4 +1,4 @@
-"""The table of formats: a row each, with the module that reads it."""
+"""The table of import formats, each with the module that reads it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Reckoner's own format as JSON lines (or a JSON list): the fields of POST /decisions, with what belongs to each.
+"""Reckoner's own format as JSON lines or a JSON list: the fields of POST /decisions, with feedback and steps.
 
-A line with an `action` is a decision; `feedback` and `steps` on it are lists. A line with a `metric` is feedback for
-itself, on a `decision_id`, a `unit`, or an `episode` by its name.
+A line with an `action` is a decision; `feedback` and `steps` on it are lists. A line with a `metric` is feedback on a
+`decision_id`, a `unit`, or an `episode` by its name.
 """
 
 from __future__ import annotations

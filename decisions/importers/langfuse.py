@@ -1,8 +1,8 @@
 """Langfuse's blob storage export as JSON lines or JSON: traces, observations (both kinds) and scores, in one folder.
 
-A trace is a decision: what it was given and what came out, from the trace's own row or else from its root observation.
-Every other observation is a step, every score feedback. Which table a row is of follows from its columns. Checked
-against Langfuse's documentation of the export's fields only, not against a running one.
+A trace is a decision: its input and output come from the trace's own row, or else from its root observation. Every
+other observation is a step, every score feedback. A row's columns tell its table. Checked against Langfuse's
+documentation only, not against a running one.
 """
 
 from __future__ import annotations

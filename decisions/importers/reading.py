@@ -1,6 +1,6 @@
-"""Files into records with constant memory: JSON lines, JSON lists of any length, single JSON values, and CSV.
+"""Reads files as records with constant memory: JSON lines, JSON lists of any length, single JSON values, and CSV.
 
-The limits of the API hold for each record too, but for its size: a trace may be large.
+The limits of the API hold for each record, except the size: a trace may be large.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a format's reader hands over: decisions with their steps and feedback, and refusals with their place. PURE.
+"""What a format's reader returns: decisions with their steps and feedback, and refusals with their place. PURE.
 
-An id is minted from the event's time and what names it in its own system, so that reading the same file again gives
-the same ids, and the ledger recognises each as a repeat.
+An id follows from the event's time and its name in its own system. Reading the same file again gives the same ids, and
+the ledger recognises the repeats.
 """
 
 from __future__ import annotations

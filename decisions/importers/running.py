@@ -1,8 +1,8 @@
-"""An import: survey the files, make the agents, write batch by batch.
+"""Runs an import: survey the files, make the agents, write batch by batch.
 
 Files are read twice, so that what would stop the import (an unknown agent, nothing usable) is known before anything is
-written. A batch is one transaction: its decisions, their steps and feedback are in, or none of them. Ids follow from
-the content, so an import that was cut off goes on when it is run again, and a repeat changes nothing.
+written. A batch is one transaction with its decisions, steps and feedback. Ids follow from the content, so an
+interrupted import continues when it is run again.
 """
 
 from __future__ import annotations

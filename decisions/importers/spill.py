@@ -1,4 +1,4 @@
-"""Rows that belong together but lie apart, brought together on disk: memory stays constant however large a file is."""
+"""Groups rows that belong together on disk, so that memory stays constant for files of any size."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Results of tau-bench: a list of runs, each with its messages and the reward it ended with.
+"""Results of tau-bench: a list of runs, each with its messages and its reward.
 
-A run is an episode, every message of the assistant a decision over what had been said so far, and a message without a
-tool call is the call `respond`, which is how the benchmark itself names it. A tool's answer is a step of the decision
-that called it. What follows the last decision (the user's last word) is a step of that one.
+A run is an episode. Every message of the assistant is a decision over the conversation so far; one without a tool call
+is the call `respond`, as in the benchmark. A tool's answer is a step of the decision that called it, and so is what
+follows the last decision.
 """
 
 from __future__ import annotations

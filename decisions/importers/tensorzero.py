@@ -1,7 +1,7 @@
 """TensorZero's tables as JSON lines: ChatInference, JsonInference, ModelInference and the four of feedback.
 
-An inference is a decision of the agent that its function is, in the episode that it names. Which table a row is of
-follows from its columns. Checked against TensorZero's documentation of its data model only, not against a running one.
+An inference is a decision of the agent named like its function, in its episode. A row's columns tell its table. Checked
+against TensorZero's documentation only, not against a running one.
 """
 
 from __future__ import annotations

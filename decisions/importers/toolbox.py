@@ -1,8 +1,8 @@
 """ToolBox: its trace files, and its checkpoints as JSON. A pickle is never opened.
 
-A trace is an episode of one decision, with its tool calls and reasoning as steps. A checkpoint holds the sessions'
-histories, of which every question with the answer after it is a decision; the next checkpoint holds most of them again,
-and so do the traces, richer: such overlap is left out.
+A trace is an episode of one decision, with its tool calls and reasoning as steps. In a checkpoint, every question with
+its answer is a decision. The next checkpoint repeats most of them, and the traces hold them in more detail; such
+repeats are left out.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Everything that writes what clients send: decisions, feedback, steps, episodes, and what items' ends say."""
+"""Writes what clients send: decisions, feedback, steps, episodes, and the feedback from items' ends."""

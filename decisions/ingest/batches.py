@@ -1,5 +1,6 @@
-"""What every batch of the ledger shares: what becomes of its items, when an id or a moment is usable, and one
-transaction in which repeats and conflicts are told apart."""
+"""Shared code of the ledger's batches: results of items, checks of ids and times, and one transaction that tells
+repeats from conflicts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recording decisions made elsewhere. An answer means committed; a repeated id is a duplicate or a conflict."""
+"""Records decisions made elsewhere. An answer means committed; a repeated id is a duplicate or a conflict."""
 
 from __future__ import annotations
 

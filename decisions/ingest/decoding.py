@@ -1,4 +1,4 @@
-"""From a body's bytes to typed items, and to one precise fault for each item that is not usable."""
+"""Decodes a body's bytes into typed items, with one precise fault for each item that is not usable."""
 
 from __future__ import annotations
 

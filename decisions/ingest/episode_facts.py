@@ -1,4 +1,4 @@
-"""What clients say of episodes: recorded bit by bit, the last word counts."""
+"""Records facts about episodes as clients send them; the last value counts."""
 
 from __future__ import annotations
 

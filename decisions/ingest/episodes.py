@@ -1,4 +1,4 @@
-"""Episodes: found by name or trace, made where they are new."""
+"""Finds episodes by name or trace, and makes new ones."""
 
 from __future__ import annotations
 

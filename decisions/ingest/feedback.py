@@ -1,4 +1,4 @@
-"""Recording feedback on decisions, episodes and units: early, late, repeated or superseding."""
+"""Records feedback on decisions, episodes and units: early, late, repeated or superseding."""
 
 from __future__ import annotations
 

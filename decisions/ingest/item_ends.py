@@ -1,8 +1,8 @@
-"""An item's end reaches all its decisions: feedback for each of them, written by one statement.
+"""Turns an item's end into feedback on each of its decisions, by one statement.
 
-`decisions.ingest.items` spreads a change when it is reported. A decision that comes later marks the change again
-(`mark_late_decisions`, in the transaction that records it), and the next spread, at the latest the nightly one, finds
-it. Spreading twice writes nothing twice: ids and keys follow from change, decision and metric.
+`decisions.ingest.items` does this when a change is reported. A later decision about the item marks the change again
+(`mark_late_decisions`, in the transaction that records it), for the next run, at the latest the daily one. Running
+twice writes nothing twice: ids and keys follow from change, decision and metric.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Items as the app reports them: their changes of status, and where an end goes."""
+"""Records items and their changes of status as the app reports them."""
 
 from __future__ import annotations
 

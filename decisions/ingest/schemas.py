@@ -1,7 +1,7 @@
-"""What the ingest endpoints take, decoded and checked by msgspec in one pass.
+"""The bodies of the ingest endpoints, decoded and checked by msgspec in one pass.
 
-`omit_defaults`: a field that was left out is no part of the content hash, so that one that becomes known later does not
-turn what was sent before into other content.
+`omit_defaults`: a field that was left out is not part of the content hash, so that a new field does not make earlier
+content look different.
 """
 
 from __future__ import annotations

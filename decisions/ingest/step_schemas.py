@@ -1,4 +1,4 @@
-"""What the endpoints of steps and episodes take, decoded and checked by msgspec in one pass."""
+"""The bodies of the endpoints of steps and episodes, decoded and checked by msgspec in one pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing steps. As for decisions: an answer means committed, a repeated id is a duplicate or a conflict."""
+"""Writes steps. An answer means committed; a repeated id is a duplicate or a conflict."""
 
 from __future__ import annotations
 

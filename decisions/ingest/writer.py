@@ -1,10 +1,11 @@
-"""Rows into a partitioned table, fast and without doubles.
+"""Writes rows into a partitioned table, fast and without duplicates.
 
-Optimistic COPY: retries are rare, so the common case pays for no conflict handling. On a unique violation the same rows
-go again through `json_to_recordset … ON CONFLICT DO NOTHING`, and the content hashes of what was there tell a duplicate
-from a conflict. A few rows go that way from the start.
+COPY comes first, since retries are rare. On a unique violation the same rows go again through `json_to_recordset … ON
+CONFLICT DO NOTHING`, and the stored content hashes tell a duplicate from a conflict. A few rows go that way from the
+start.
 
-Rows travel column by column, since Python's work for each row is what a batch costs (docs/results.md, "Recording").
+Rows are passed column by column, because Python's work for each row is the main cost of a batch (docs/results.md,
+"Recording").
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What people judge: labels, verdicts, and what an app's user says of an item's change of status."""
+"""Labels and verdicts of reviewers, and feedback of an app's users on changes of items' status."""

@@ -1,4 +1,4 @@
-"""What a person says of an item's change of status."""
+"""A user's feedback on an item's change of status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels: a reviewer's judgement of a decision, and the feedback that says the same."""
+"""Labels: a reviewer's judgement of a decision, and the feedback written with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passing over a decision while labelling: no verdict, and nothing that rewards read. It leaves one's own queue."""
+"""Skips a decision in the reviewer's own labelling queue. A skip is no verdict, and rewards do not read it."""
 
 from __future__ import annotations
 

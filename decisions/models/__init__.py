@@ -1,4 +1,4 @@
-"""The ledger: agents, what they decided, what was observed afterwards, and what it was worth."""
+"""Tables of the ledger: agents, decisions, feedback, labels, rewards, steps, episodes, items."""
 
 from decisions.models.agent import ActionSpaceKind, Agent, AgentKind, AgentVersion
 from decisions.models.decision import Decision

@@ -1,4 +1,4 @@
-"""Agents and their immutable versions: what an agent may do, how it is asked, how it explores."""
+"""Agents and their immutable versions: action space, prompt, exploration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that were erased: kept as fingerprints, so that what is sent again under them is still recognised."""
+"""Fingerprints of erased names, to recognise them when they are sent again."""
 
 from __future__ import annotations
 

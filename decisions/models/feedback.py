@@ -1,4 +1,4 @@
-"""What was observed after a decision, and what a reviewer judged of it."""
+"""Feedback on decisions, and reviewers' labels."""
 
 from __future__ import annotations
 

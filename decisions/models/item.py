@@ -1,6 +1,6 @@
-"""What decisions are about, where the app that owns it reports it: items, their projects, and their changes of status.
+"""Items that decisions are about, their projects, and their changes of status, as the owning app reports them.
 
-The app's ids are strings (`ref`), and decisions carry them as such: a decision may come before its item was heard of.
+The app's ids are strings (`ref`) in decisions too: a decision may arrive before its item.
 """
 
 from __future__ import annotations

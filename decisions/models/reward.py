@@ -1,4 +1,4 @@
-"""What a decision was worth: versioned specs, and one row per decision, spec and version of what was known."""
+"""Reward specs and rewards: one row for each decision, spec and version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened inside an episode or on the way to a decision: tool calls, model calls, reasoning, spans."""
+"""Steps of episodes and decisions: tool calls, model calls, reasoning, spans."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What stands where a decision, its feedback or a step was erased. PURE.
+"""Tombstones: what remains of an erased decision, feedback or step. PURE.
 
-The content hash is the marker: no content has it, so a repeat of the same id is recognised as erased and never stored
-again, and no reader needs a second column. `decisions.erasure.erasing` writes tombstones; writers and readers know
-them here.
+The content hash is the marker: no content has it, so the same id sent again is recognised as erased, without a second
+column. `decisions.erasure.erasing` writes tombstones.
 """
 
 from __future__ import annotations

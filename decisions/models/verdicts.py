@@ -1,11 +1,12 @@
-"""Which verdict counts: the one definition, for pages, rewards, exports, counts and the notes app.
+"""Defines which verdict on a decision counts, for pages, rewards, exports, counts and the notes app.
 
-Of the verdicts on a decision that no other feedback on it supersedes the latest counts. When it was given is the
-client's to say, up to the moment it arrived: what is dated later counts from then, or one dated to the year 2200 would
-hold for ever. The larger id breaks ties, so that every order of arrival gives one result. A reviewer's label is one of
-them, by the feedback that it wrote; what it says beside the verdict counts as long as that does.
+It is the latest verdict that no other feedback on the decision supersedes. The client gives its time, but one dated
+later than it arrived counts from its arrival: otherwise a verdict dated to the year 2200 would count for ever. The
+larger id breaks ties, so that every order of arrival gives one result. A reviewer's label counts by the feedback
+written with it, and its other fields count as long as that does.
 
-SQL and Python stand side by side; `tests/decisions/models/test_verdicts.py` holds every reader to them.
+There is one definition in SQL and one in Python; `tests/decisions/models/test_verdicts.py` checks every reader against
+them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The notes app's own paths under /api, in its shapes; what they record and read is the same ledger."""
+"""The notes app's paths under /api, in its own shapes, over the same ledger."""

@@ -1,4 +1,4 @@
-"""What the OpenAPI document shows of the notes app's own paths. PURE. The story is told in `workspaces.examples`."""
+"""OpenAPI examples of the notes app's paths; `workspaces.examples` tells the story behind them. PURE."""
 
 from __future__ import annotations
 

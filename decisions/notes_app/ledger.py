@@ -1,7 +1,6 @@
-"""The ledger as the notes app sees it: decisions in camelCase, each with its item and project, by kind of agent.
+"""The ledger in the notes app's shapes: decisions in camelCase with their item and project, by kind of agent.
 
-The app's endpoints (`decisions.notes_app.api`) call these; what is recorded and read is the same ledger as under
-/api/v1.
+`decisions.notes_app.api` calls these; the rows are the same as under /api/v1.
 """
 
 from __future__ import annotations

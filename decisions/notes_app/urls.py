@@ -1,4 +1,4 @@
-"""The notes app's own paths, under /api."""
+"""URLs of the notes app's paths, under /api."""
 
 from django.urls import path
 

@@ -1,1 +1,1 @@
-"""The ledger's pages under /w/<workspace>/: views and paths."""
+"""The ledger's pages under /w/<workspace>/: views and URLs."""

@@ -1,4 +1,4 @@
-"""Pages of the ledger: the list of decisions, one decision, and labelling one after the other."""
+"""Pages of the ledger: the list of decisions, one decision, and labelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of episodes: the list, and one episode told in order."""
+"""Pages of episodes: the list, and one episode in order."""
 
 from __future__ import annotations
 

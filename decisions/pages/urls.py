@@ -1,4 +1,4 @@
-"""The ledger's pages under /w/<workspace>/."""
+"""URLs of the ledger's pages, under /w/<workspace>/."""
 
 from django.urls import path
 

@@ -1,1 +1,1 @@
-"""The monthly partitions of large tables: making them ahead of time, and dropping old months."""
+"""The monthly partitions of large tables: creating them ahead of time, and dropping old months."""

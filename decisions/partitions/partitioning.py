@@ -1,7 +1,7 @@
-"""Tables partitioned by RANGE of a uuid7: how they are created, and the months made ahead of time.
+"""Creates tables partitioned by RANGE of a uuid7, and their months ahead of time.
 
-The migration operation lives here because a partitioned table is created partitioned or not at all. Beat calls
-`ensure_partitions` every day; rows outside every month fall into the default partition, so nothing is ever refused.
+The migration operation is here because a table cannot be partitioned afterwards. Beat calls `ensure_partitions` daily;
+rows outside every month go to the default partition, so no row is refused.
 """
 
 from __future__ import annotations

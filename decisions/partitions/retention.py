@@ -1,9 +1,9 @@
-"""Whole old months leave the ledger by dropping their partitions; an audit row in each workspace says what went.
+"""Drops whole old months of the ledger by dropping their partitions; an audit row in each workspace counts what went.
 
-A month goes with everything that is partitioned like it (feedback, rewards, steps), in one transaction. What of that
-time lies in the default partitions (imported, or sent after its month was dropped) and the labels and skips of dropped
-decisions are deleted with it. Datasets stay as they were frozen, with the ids of their decisions; observations of
-experiments are rows of their own; episodes, and feedback on an episode or a unit, have no month and stay.
+A month goes with everything that is partitioned like it (feedback, rewards, steps), in one transaction, together with
+rows of that time in the default partitions (imported, or sent later) and the labels and skips of dropped decisions.
+Datasets keep the ids of their decisions; experiments' observations, episodes, and feedback on an episode or a unit
+stay.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The ledger read: lists and searches, what a page shows of a decision or an episode, exports, readiness to train."""
+"""Reads of the ledger: lists, searches, what pages show of decisions and episodes, exports, readiness to train."""

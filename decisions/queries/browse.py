@@ -1,9 +1,9 @@
-"""The ledger as pages read it: filters, a search, and one page of rows.
+"""The ledger for pages: filters, a search, and one page of rows.
 
-The ledger may hold millions of decisions and has few indexes, since ingest pays for each. So every statement walks at
-most a fixed number of the newest decisions (of the agent, or of the unit, item or external id that was searched for;
-before the cursor) by an index, and looks for whatever else is asked among those. `Page.go_on` says where a look ended
-that found too little; the next page goes on from there.
+The ledger may hold millions of decisions and has few indexes, since each slows ingest. So every statement walks at most
+a fixed number of the newest decisions before the cursor by an index (of the agent, or of the unit, item or external id
+searched for), and filters those. `Page.go_on` says where a look ended that found too little; the next page continues
+there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Decisions by a name that an app gave: a unit, an item, an external id. Found however old, newest first.
+"""Finds decisions by a name that an app gave (a unit, an item, an external id), however old, newest first.
 
-A B-tree for units would cost a quarter of what COPY writes (docs/adr/0009), so units and external ids share a BRIN
-index of Bloom filters, which says where a name cannot be and knows no order. So the ledger is asked in spans of time
-that grow from the newest on: a name that is everywhere is found in the first, one that was seen once costs a few
-statements.
+A B-tree for units would slow COPY by a quarter (docs/adr/0009), so units and external ids share a BRIN index of Bloom
+filters, which rules out ranges and has no order. The ledger is therefore asked in spans of time that grow from the
+newest on: a frequent name is found in the first, a rare one costs a few statements.
 """
 
 from __future__ import annotations

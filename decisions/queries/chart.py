@@ -1,4 +1,4 @@
-"""The chart above the list of decisions: how many of each verdict, over time."""
+"""The chart above the list of decisions: counts of each verdict over time."""
 
 from __future__ import annotations
 

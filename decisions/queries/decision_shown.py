@@ -1,4 +1,4 @@
-"""A decision as its pages show it, made from prefetched rows: a list costs the same queries whatever its length."""
+"""A decision as pages show it, from prefetched rows: a list of any length costs the same queries."""
 
 from __future__ import annotations
 

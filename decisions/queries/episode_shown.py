@@ -1,4 +1,4 @@
-"""An episode as its page tells it: line after line, each inside what it happened in, with its time as a bar."""
+"""An episode as its page shows it: lines nested in what they happened in, with their time as a bar."""
 
 from __future__ import annotations
 

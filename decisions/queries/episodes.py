@@ -1,4 +1,4 @@
-"""What an episode holds: its steps in the order of time, and their sums."""
+"""An episode's steps in order of time, and their sums."""
 
 from __future__ import annotations
 

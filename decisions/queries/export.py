@@ -1,8 +1,8 @@
 """The ledger as training data: JSON lines of chats, or of prompts with completions.
 
-The REST endpoints, the notes app's endpoints and `manage.py export_training_data` all make their rows here. The
-ledger is read newest first, page by page by key: memory does not grow with it, and no transaction stays open while a
-slow client reads. Erased decisions are never exported.
+The REST endpoints, the notes app's endpoints and `manage.py export_training_data` all use it. The ledger is read newest
+first, page by page by key: memory does not grow with it, and no transaction stays open while a slow client reads.
+Erased decisions are never exported.
 """
 
 from __future__ import annotations

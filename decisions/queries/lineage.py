@@ -1,6 +1,6 @@
-"""What became of decisions as training data: which of them a model learnt from, or was measured on.
+"""Which decisions a model learnt from or was measured on.
 
-Datasets and runs live a floor above. That floor registers its reader here, so that this one need not know it.
+Datasets and runs are a floor above; that floor registers its reader here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What waits for a label, the most uncertain first."""
+"""The labelling queue: decisions that wait for a label, the most uncertain first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far an agent's decisions are from being enough to train on."""
+"""Counts whether an agent's decisions are enough to train on."""
 
 from __future__ import annotations
 

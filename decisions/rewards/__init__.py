@@ -1,1 +1,1 @@
-"""Rewards from facts: components, specs, their calculation, and the units that mature for experiments."""
+"""Rewards from feedback: components, specs, their calculation, and matured units for experiments."""

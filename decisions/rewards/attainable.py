@@ -1,4 +1,4 @@
-"""The rewards that an agent's current spec can give at all: experiments measure their outcomes against this range."""
+"""The range of rewards that an agent's current spec can give: experiments rescale their outcomes by it."""
 
 from __future__ import annotations
 

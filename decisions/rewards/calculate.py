@@ -1,7 +1,7 @@
-"""Rewards by set-based SQL: every decision with new feedback, in one statement.
+"""Calculates rewards by set-based SQL: every decision with new feedback, in one statement.
 
-The components' SQL stands beside their names and computes what `components.py` computes for one decision; a test
-holds the two equal. A component that fails stores its error and the decision gets no value: a failure is never 0.
+The components' SQL computes what `components.py` computes for one decision; a test compares them. A component that
+fails stores its error, and the decision gets no value: a failure is never 0.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Reward components: small functions of plain values, in one table with their horizon.
 
-The set-based SQL in `decisions.rewards.calculate` computes the same numbers for millions of decisions; a
-test holds the two equal. The engine imports this module, and nothing else of the apps, to reward decisions
-that it makes fresh. A component that cannot be computed raises `ComponentError`: a failure is stored as an
-error and is never the number 0.
+The SQL in `decisions.rewards.calculate` computes the same numbers for millions of decisions; a test compares them. The
+engine imports this module, and nothing else of the apps, to reward fresh decisions. A component that cannot be computed
+raises `ComponentError`: a failure is stored as an error and is never the number 0.
 """
 
 from __future__ import annotations

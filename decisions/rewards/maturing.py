@@ -1,14 +1,14 @@
-"""Matured unit outcomes: from rewards to the observations that experiments consume.
+"""Turns rewards of matured units into the observations that experiments use.
 
 A unit matures when its exposure window and its phase's attribution window have passed, by the server's clock. Its
-outcome is the mean reward of its decisions in the exposure window, by the feedback recorded until it matured: later
-feedback goes to training and rewrites nothing here. Its guardrail measures are shares of the same decisions.
+outcome is the mean reward of its decisions in the exposure window, from the feedback recorded until then; later
+feedback is for training only. Its guardrail measures are shares of the same decisions.
 
 Where the experiment conditions its contrast, the probabilities with which either arm would have taken the unit's
-actions are multiplied here, too (`_log_likelihoods`).
+actions are multiplied here too (`_log_likelihoods`).
 
-Failed requests are counted over everything of the experiment so far, matured or not: a treatment that cannot answer is
-rolled back at the next look.
+Failed requests are counted over the whole experiment so far, matured or not: a treatment that cannot answer is rolled
+back at the next look.
 """
 
 from __future__ import annotations

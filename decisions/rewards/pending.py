@@ -1,4 +1,4 @@
-"""Rewards on request: everything that waits is calculated at once."""
+"""Calculates every waiting reward at once, on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reward specs: which components an agent's reward has, with their weights."""
+"""Reward specs: the components of an agent's reward, with their weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
 """OpenTelemetry traces into the ledger: spans become episodes, steps, decisions and feedback.
 
-`otlp` reads bytes, `mapping` says what a span tells (PURE, with the table of names in `names`), `recording` writes it.
+`otlp` reads bytes, `mapping` interprets a span (PURE, with the table of names in `names`), `recording` writes.
 """

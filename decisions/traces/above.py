@@ -1,5 +1,6 @@
-"""Whose a span is that names no agent: the agent's above it. Exporters send what ended first, so what lies above a span
-may come later than it does; a decision moves to the root's agent then, as long as nothing was computed of it."""
+"""Finds the agent of a span that names none: that of the nearest span above. Exporters send what ended first, so the
+spans above may arrive later; a decision then moves to the root's agent, unless it has a reward.
+"""
 
 from __future__ import annotations
 

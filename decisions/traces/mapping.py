@@ -1,7 +1,7 @@
-"""What a span tells: a step always, a decision where one was made, feedback where it was judged. PURE.
+"""Interprets a span: always a step, and a decision or feedback where it holds one. PURE.
 
-Nothing here depends on other spans or on the ledger, so a span says the same whenever and however often it arrives;
-what needs the whole trace (an episode's question and answer) is found in what has been recorded.
+Nothing here depends on other spans or on the ledger, so a span means the same whenever and however often it arrives.
+What needs the whole trace (an episode's question and answer) is read from the recorded steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Chat messages out of a span, in whichever of the five ways they were written. PURE.
+"""Reads chat messages from a span, in any of the five ways of writing them. PURE.
 
-All become `{"role", "content", "reasoning", "tool_calls": [{"id", "name", "arguments"}], "tool_call_id"}`, with the
-keys that have something to say.
+All become `{"role", "content", "reasoning", "tool_calls": [{"id", "name", "arguments"}], "tool_call_id"}`, without
+empty keys.
 """
 
 from __future__ import annotations

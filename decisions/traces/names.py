@@ -1,7 +1,7 @@
-"""Which attribute of a span says what: one table, a row a field, the preferred name first. PURE.
+"""The table of attributes that hold each field of a span, the preferred name first. PURE.
 
-Three dialects are read side by side. The GenAI semantic conventions of OpenTelemetry renamed much after 1.36, so both
-names stand here; OpenInference has its own; `reckoner.*` are ours, for what neither has a word for.
+The GenAI semantic conventions of OpenTelemetry renamed much after 1.36, so both names are here; OpenInference has its
+own; `reckoner.*` are ours, for what neither can say.
 """
 
 from __future__ import annotations

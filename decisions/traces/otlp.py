@@ -1,6 +1,6 @@
-"""OTLP/HTTP: a request's bytes to spans, in protobuf or JSON, and the answers that exporters understand.
+"""OTLP/HTTP: decodes a request's bytes into spans, from protobuf or JSON, and encodes the answers.
 
-Specification: https://opentelemetry.io/docs/specs/otlp/ (1.8). A request is refused whole only where it cannot be
+Specification: https://opentelemetry.io/docs/specs/otlp/ (1.8). A whole request is refused only where it cannot be
 decoded; a span that cannot be kept is refused alone and counted in `partial_success`.
 """
 

@@ -1,7 +1,7 @@
-"""Spans into the ledger: episodes, steps, decisions and feedback of a request, in one transaction.
+"""Writes the spans of a request into the ledger as episodes, steps, decisions and feedback, in one transaction.
 
-Nothing depends on the order in which spans arrive. Ids follow from the spans, so what is sent again is not kept
-again; what an episode was asked and answered is found anew among its steps after each request.
+The order of arrival does not matter. Ids follow from the spans, so repeats are not stored again; an episode's question
+and answer are found again among its steps after each request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A span as the mapping reads it, whatever encoding it came in. PURE."""
+"""A span as the mapping reads it, from any encoding. PURE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a protobuf request would cost to parse, told from its bytes before that is done."""
+"""Estimates from a protobuf request's bytes what parsing it would cost, before it is parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can serve, and who gets it."""
+"""Tables of artifacts, models, versions, aliases and experiments."""
 
 from models_registry.models.artifact import Artifact, ArtifactKind
 from models_registry.models.experiment import (

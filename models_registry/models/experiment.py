@@ -1,4 +1,4 @@
-"""Online A/B tests: who was assigned what, and what came of it, one unit once (docs/experiments.md)."""
+"""Online A/B tests: exposures of units to variants, and their outcomes, each unit once (docs/experiments.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guardrails: is the treatment at most a margin worse than control in something that it was not meant to improve?
+"""The guardrail test: is the treatment at most a margin worse than control in a measure?
 
 Two test martingales on either side of the margin, one for "non-inferior", one for "harmed", valid at every look.
 `models_registry.guardrails` runs them over the matured units; `promotion.decide` reads the last values.

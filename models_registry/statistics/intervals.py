@@ -1,6 +1,6 @@
-"""Intervals beside every mean: clustered means and paired differences, shares, and the experiment's display interval.
+"""Intervals: clustered means and paired differences, shares, and the experiment's display interval.
 
-Evaluations of trained models, the pages and the demo's closing table call these. None of them decides a promotion.
+Evaluations of trained models, the pages and the demo's result call these. None of them decides a promotion.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Sample-ratio mismatch: do the arms' sizes agree with the assignment probabilities, tested at every look.
 
-The experiments' evaluation job calls `check_sample_ratio`; a mismatch means the exposure log is broken, and forbids
-promotion.
+The experiments' evaluation job calls `check_sample_ratio`; a mismatch means that the exposure log is broken, and
+prevents promotion.
 """
 
 import math

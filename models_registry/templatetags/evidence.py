@@ -1,4 +1,4 @@
-"""How pages write evidence: an e-value in one way, whatever is stored of it."""
+"""Writes e-values on pages in one way."""
 
 from django import template
 

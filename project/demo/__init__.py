@@ -1,1 +1,1 @@
-"""The demo world: real text, an agent that files it, and a reader who answers."""
+"""The demo: real text, an agent that sorts it, and a simulated reader who gives feedback."""

@@ -1,6 +1,6 @@
-"""The demo world's loop: serve, record, judge, reward, train, evaluate, export, try, promote.
+"""The demo's loop: serve, record, feedback, reward, train, evaluate, export, experiment, promote.
 
-Nothing here knows more than the product does, except the simulated person, who stands for the people that answer.
+It uses the product as an app would. Only the simulated reader knows the right answers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The demo world's text: documentation passages of the standard library and of installed packages, by topic.
+"""The demo's text: documentation passages of the standard library and of installed packages, by topic.
 
-Packages are found by their place on the import path and read with `ast`; none is ever imported. The demo's
-seeding calls `build_world`; `python -m project.demo.passages` prints what it would find. Pure: no Django, no torch.
+Packages are found on the import path and read with `ast`; none is imported. The demo calls `build_world`; `python -m
+project.demo.passages` prints what it finds. Pure: no Django, no torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the demo loop showed, as plain values and as a table."""
+"""The demo's result, as plain values and as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting the demo world: what the first run's button, `manage.py bootstrap` and the tests call."""
+"""Starts the demo, for the button of an empty workspace, `manage.py bootstrap` and the tests."""
 
 from __future__ import annotations
 

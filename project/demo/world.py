@@ -1,4 +1,6 @@
-"""The demo world of a seed, kept in a file beside the ledger: decisions carry only what a live system would know."""
+"""The demo's text and answers for one seed, in a file beside the ledger. Decisions hold only what a real app would
+know.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with an embedded instance; the commands print the message and exit with the code."""
+"""Errors of an embedded instance; the commands print the message and exit with the code."""
 
 
 class EmbeddedError(Exception):

@@ -1,4 +1,4 @@
-"""One instance from start to stop: lock, leftovers, databases, migrations, programs, bootstrap, and the watch.
+"""Runs one instance from start to stop: lock, leftovers, databases, migrations, programs, bootstrap, monitoring.
 
 `manage.py up` calls `run_instance`.
 """

@@ -1,4 +1,4 @@
-"""Where an instance keeps its data, under one directory `var`. Everything in project.embedded takes a Layout."""
+"""Paths of an instance's data, under one directory `var`. Everything in project.embedded takes a Layout."""
 
 import hashlib
 import os

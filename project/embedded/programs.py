@@ -1,4 +1,4 @@
-"""What an instance runs besides its databases, as one table, and its supervisord.conf."""
+"""The table of programs that an instance runs besides its databases, and its supervisord.conf."""
 
 import os
 import shlex

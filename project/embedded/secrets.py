@@ -1,4 +1,4 @@
-"""Secrets made once per instance, in var/secrets, mode 0600. Settings call `load_secret` for each one they need."""
+"""Secrets, made once per instance in var/secrets with mode 0600. Settings call `load_secret` for each."""
 
 import os
 import re

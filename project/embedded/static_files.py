@@ -1,4 +1,4 @@
-"""The copies of the static files that `up` serves: hashed names, compressed, made once for each release."""
+"""Makes the copies of the static files that `up` serves: hashed names, compressed, once for each release."""
 
 import hashlib
 import importlib.util

@@ -1,8 +1,8 @@
-"""PostgreSQL and Valkey for the tests: started by the first test session, stopped after the last one ends.
+"""PostgreSQL and Valkey for the tests: started by the first test session, stopped after the last one.
 
-project/settings_test.py calls `ensure_test_services`. The servers belong to a keeper process (`main` below), not to
-a session: every process that uses them holds a shared lock on one file, which the kernel drops when it dies, however
-it dies; the keeper stops the servers as soon as it gets that lock for itself.
+project/settings_test.py calls `ensure_test_services`. A keeper process (`main` below) owns the servers. Every process
+that uses them holds a shared lock on one file, which the kernel releases when the process dies; when the keeper gets
+the lock exclusively, it stops the servers.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""The embedded Valkey: Celery's broker. It carries hints only (the jobs table is the truth), so it keeps nothing."""
+"""The embedded Valkey: Celery's broker. It stores nothing, since the jobs table is the truth."""
 
 import importlib
 import os

@@ -1,1 +1,1 @@
-"""The registry's pages: models, versions, experiments. They show evaluations and exports, so they need every floor."""
+"""Pages of models, versions and experiments. They also show evaluations and exports, so they need every floor."""

@@ -1,6 +1,6 @@
-"""The form that starts an experiment: every bound of the rule with its default, in the units that people think in.
+"""The form that starts an experiment: every bound of the rule with its default, in readable units.
 
-It builds the same `ExperimentPlan` as the API's body does; `start_experiment` checks it.
+It builds the same `ExperimentPlan` as the API's body; `start_experiment` checks it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The registry's pages under /w/<workspace>/."""
+"""URLs of the registry's pages, under /w/<workspace>/."""
 
 from django.urls import path
 

@@ -1,1 +1,1 @@
-"""How long things are kept, and what takes how much room: the daily job, the commands, the page."""
+"""Disk use and retention: the daily job that removes old data, the commands, and the page."""

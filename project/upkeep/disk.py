@@ -1,4 +1,4 @@
-"""What takes how much room: the instance's folders by kind, and the database by table."""
+"""Disk use: the instance's folders by kind, and the database by table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is removed when it has been kept for long enough: one table for the daily job, the command and the page."""
+"""The table of what is removed after how long, for the daily job, the command and the page."""
 
 from __future__ import annotations
 

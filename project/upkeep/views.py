@@ -1,4 +1,4 @@
-"""The page that says what takes how much room."""
+"""The page *Disk*."""
 
 from __future__ import annotations
 

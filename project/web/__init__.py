@@ -1,1 +1,1 @@
-"""How the web process serves: gunicorn forks the workers, and waitress in each of them waits for slow clients."""
+"""The web server: gunicorn forks the workers, and waitress in each of them waits for slow clients."""

@@ -1,8 +1,8 @@
-"""Connections of the web process: waitress takes a request whole, and keeps an answer until it has been read.
+"""Connections of the web process: waitress receives a request whole, and keeps an answer until it has been read.
 
-A thread of ours sees complete requests only, and is free again as soon as its answer is made: a client that sends or
-reads a byte every few seconds costs a buffer, not a thread (docs/adr/0011). What waitress lacks is an end of that
-waiting, which `Channel` adds: `settings.SLOW_CLIENT_SECONDS`.
+Our threads see complete requests only, and are free as soon as the answer is made. A client that sends or reads a byte
+every few seconds costs a buffer, not a thread (docs/adr/0011). `Channel` adds the time limit that waitress lacks,
+`settings.SLOW_CLIENT_SECONDS`.
 """
 
 from __future__ import annotations

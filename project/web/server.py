@@ -1,6 +1,6 @@
 """gunicorn's settings: `python -m gunicorn -c python:project.web.server --bind HOST:PORT project.wsgi:application`.
 
-One process loads Django and forks the workers, which share what it loaded. A worker that dies is replaced at once.
+One process loads Django and forks the workers, which share its memory. A worker that dies is replaced at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`python -m training.engine RUN_DIR`: reads the arguments, the spec and the data, claims an attempt, and runs it.
 
-Everything that can be wrong with the spec and the data is said before anything is written and before torch is
-imported. Exit codes: 0 done, 1 failed, 2 the spec, the data or the arguments are at fault, 75 stopped on request
-(a checkpoint was left; run it again to go on).
+All faults of the spec and the data are reported before anything is written and before torch is imported. Exit codes: 0
+done, 1 failed, 2 the spec, the data or the arguments are not usable, 75 stopped on request (a checkpoint was left; run
+it again to go on).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """P(option | prompt) for the options of a decision, in one forward pass of a causal language model.
 
-The options are tokenised (text, then end of sequence) and laid out as a trie behind the prompt. Where the
-trie branches, the model's logits are normalised over the children alone: the result is the distribution of
-constrained decoding, it sums to 1 over the options, and no invalid action can be drawn. The same numbers are
-logged as propensities, trained on, and evaluated. Called by every training method and by the model server.
+The options are tokenised (text, then end of sequence) into a trie behind the prompt. Where the trie branches, the
+model's logits are normalised over the children alone. The result is the distribution of constrained decoding: it sums
+to 1 over the options, and only options can be drawn. The same numbers are logged as propensities, trained on, and
+evaluated. Called by every training method and by the model server.
 """
 
 from __future__ import annotations

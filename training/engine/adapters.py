@@ -1,8 +1,8 @@
-"""Several adapters in one batch: every row through the base, and through its own adapter or none.
+"""Several adapters in one batch: every row goes through the base, and through its own adapter or none.
 
-peft runs the adapters of a batch one after the other, each over its rows picked out of the batch: hundreds of small
-operations a layer stack, and as many waits for a GPU. Here the adapters' matrices stand side by side, so that a layer
-costs two more products however many adapters there are. Used for inference, by the scorer and the chats.
+peft runs the adapters of a batch one after the other, each over its own rows: hundreds of small operations for each
+stack of layers, and as many waits for a GPU. Here the adapters' matrices are concatenated, so that a layer costs two
+more products for any number of adapters. Used by the scorer and the chats.
 """
 
 from __future__ import annotations

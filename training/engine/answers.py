@@ -1,9 +1,8 @@
-"""Answers as plain text: what keeps free generation valid while the constrained policy learns.
+"""A loss over answers as plain text, which keeps free generation valid while the constrained policy learns.
 
-π over the options is all that the other losses see. Left to them, the probability that unconstrained generation
-starts (and ends) an option at all may drift away. `text_loss` on some answers of each batch holds it: for answers
-drawn from π its expected pull on π itself is zero, since E[∇ log π(a)] = 0, and what remains raises the mass that
-the language model gives to the options.
+The other losses see π over the options only, so the probability that unconstrained generation starts and ends an option
+could drift. `text_loss` on some answers of each batch prevents that. For answers drawn from π its expected pull on π is
+zero, since E[∇ log π(a)] = 0; it only raises the mass that the language model gives to the options.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One attempt at a run: its folder, spec, device, events and stop flag, handed to whatever does the work."""
+"""One attempt at a run: its folder, spec, device, events and stop flag, passed to the code that does the work."""
 
 from __future__ import annotations
 

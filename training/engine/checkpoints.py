@@ -1,8 +1,8 @@
-"""Checkpoints: everything a run needs to go on as if it had never stopped, to the last bit on the CPU.
+"""Checkpoints: everything a run needs to resume as if it had never stopped, bit for bit on the CPU.
 
-A checkpoint is a folder `step-00000120/` with `state.pt` and a `COMPLETE` marker, which names the hash of the
-state and of the spec. It is written beside its place, synced, and renamed: a folder under the final name is
-whole, whatever kills the process. Attempts never write into each other's folders, they only read.
+A checkpoint is a folder `step-00000120/` with `state.pt` and a `COMPLETE` marker, which holds the hashes of the state
+and the spec. It is written under another name, synced, and renamed, so a folder with the final name is complete.
+Attempts only read each other's folders.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rows of the run's data files: what they hold, how they are read, and in which order they are taken.
+"""Rows of the run's data files: their types, reading them, and their order in training. No torch.
 
-Labelled rows say what was right; logged rows say what was tried, how likely that was and how it went.
-Every fault is reported with its file, line and field, and all of them at once. No torch here.
+Labelled rows hold the right answer; logged rows hold the action, its probability and its reward. All faults are
+reported together, with file, line and field.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The evaluation: base and trained model on the same held-out rows, row by row. Also the whole of method `evaluate`.
+"""Evaluates base and trained model on the same held-out rows. Also the whole of method `evaluate`.
 
-`predictions.jsonl` has a line for each row and model, from which intervals can be calculated by cluster and
-models compared in pairs; the result holds the means. Models are scored as they were saved.
+`predictions.jsonl` has a line for each row and model, for intervals by cluster and paired comparisons; the result holds
+the means. Models are scored as they were saved.
 """
 
 from __future__ import annotations

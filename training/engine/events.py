@@ -1,7 +1,7 @@
-"""The engine's voice: `events.jsonl`, one JSON object a line, appended and flushed as things happen.
+"""Writes `events.jsonl`: one JSON object a line, flushed at once.
 
-The launcher tails the file while the engine runs and reads it again after a crash; a last line cut short is
-possible and to be skipped.
+The launcher follows the file while the engine runs, and reads it again after a crash. The last line may be cut short;
+readers skip it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The training loop that every method shares: steps, schedule, progress, checkpoints, stopping, resuming.
 
-A method gives its loss or its whole step; this loop owns the optimiser. Whatever is random in a step is
-either a pure function of (seed, step) or drawn from torch's generators, whose states are in the checkpoint.
+A method gives its loss or its whole step; this loop owns the optimiser. Whatever is random in a step is a pure function
+of (seed, step), or drawn from torch's generators, whose states are in the checkpoint.
 """
 
 from __future__ import annotations

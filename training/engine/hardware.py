@@ -1,7 +1,4 @@
-"""Where tensors live: the device, the number of CPU threads and the precision that suits them.
-
-Called by the engine's entry point and by the model server, once at start.
-"""
+"""Chooses the device, the number of CPU threads and the precision. Called once at start by engine and model server."""
 
 from __future__ import annotations
 

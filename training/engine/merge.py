@@ -1,6 +1,6 @@
-"""Merging an adapter into its base: W + (α / r) · B A becomes the weight itself. Method `merge`.
+"""Merges an adapter into its base: W + (α / r) · B A becomes the weight. Method `merge`.
 
-peft merges in place, so the base is loaded afresh for it, in float32: a merge in bfloat16 would round every weight.
+peft merges in place, so the base is loaded again for it, in float32: a merge in bfloat16 would round every weight.
 """
 
 from __future__ import annotations

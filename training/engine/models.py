@@ -1,7 +1,7 @@
-"""Models at the border: loading folders, growing the tiny model, LoRA, saving, and the hash of the weights.
+"""Models: loading folders, making the tiny model, LoRA, saving, and the hash of the weights.
 
-Called by the entry point, the training methods, the evaluation and the model server. Folders are
-self-sufficient (weights as safetensors, tokenizer, chat template) and nothing here unpickles.
+Called by the entry point, the training methods, the evaluation and the model server. Folders hold everything (weights
+as safetensors, tokenizer, chat template), and nothing here unpickles.
 """
 
 from __future__ import annotations

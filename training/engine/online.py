@@ -1,7 +1,7 @@
-"""Decisions made fresh by the weights in training, and their rewards: what `grpo` and `ppo` share.
+"""Fresh decisions by the weights in training, and their rewards: what `grpo` and `ppo` share.
 
-The same weights act and are trained. A trajectory carries the hash of the weights that made it, and trajectories
-of other weights are refused: their probabilities would not be those of the policy that is updated.
+A trajectory carries the hash of the weights that made it. Trajectories of other weights are refused, because their
+probabilities would not be those of the policy that is updated.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""The direct method: P(option is right | prompt) learned from what was tried, without the language model's weights.
+"""The direct method: P(option is right | prompt) learned from logged decisions, without the language model's weights.
 
 A softmax over the row's options with scores
 
     t · log p_base(a | x) + Σ_{f in x} W[f, a] + b[a],      f: the prompt's tokens and hashed pairs of tokens,
 
-is fitted by the likelihood of the feedback: the action was right with probability q(a), and feedback says
-the opposite of the truth with chance η. It is cross-fitted: each row is predicted by a fit that never saw it.
-The prediction is the mean of a fit with and one without the base's log-probabilities. Called by
-training.engine.posterior.
+is fitted by the likelihood of the feedback: the action was right with probability q(a), and feedback says the opposite
+of the truth with chance η. It is cross-fitted: each row is predicted by a fit that never saw it. The prediction is the
+mean of a fit with and one without the base's log-probabilities. Called by training.engine.posterior.
 """
 
 from __future__ import annotations

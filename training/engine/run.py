@@ -1,6 +1,6 @@
-"""One attempt from spec to result: load or grow the model, train it by the spec's method, save, evaluate.
+"""One attempt from spec to result: load or make the model, train it by the spec's method, save, evaluate.
 
-Called by `__main__` once the spec and the data are known to be sound and the attempt's folder exists.
+Called by `__main__` once the spec and the data are checked and the attempt's folder exists.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The model server: `python -m training.engine.server --artifacts ROOT`, one process, stopped by SIGTERM.
 
-Starlette's routes on granian inside this very process, so no child can be orphaned: the event loop takes requests, one
-thread owns every model. Supervised next to the web and worker processes; the web's model backends are its clients.
+Starlette's routes run on granian inside this process, so there is no child to leave behind. The event loop takes
+requests; one thread owns every model. The web processes' model backends are its clients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a run is told (`spec.json`) and what it answers (`result.json`), typed.
+"""Types of `spec.json` and `result.json`: what a run is given, and what it answers.
 
-Both sides of the folder read this module: the launcher in Django, which has no torch, and the engine,
-which has no Django. It therefore imports neither.
+Both the launcher in Django, which has no torch, and the engine, which has no Django, read this module, so it imports
+neither.
 """
 
 from __future__ import annotations

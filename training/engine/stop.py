@@ -1,7 +1,7 @@
-"""Asking the engine to stop: SIGTERM, SIGINT, or the end of its standard input when it is supervised.
+"""Stops the engine on SIGTERM, SIGINT, or the end of its standard input when it is supervised.
 
-Nothing is interrupted. The request sets a flag; the training loop and the evaluation look at it between
-steps, leave a checkpoint and raise `Stopped`, which the entry point turns into exit code 75.
+The request only sets a flag. The training loop and the evaluation check it between steps, leave a checkpoint and raise
+`Stopped`, which becomes exit code 75.
 """
 
 from __future__ import annotations

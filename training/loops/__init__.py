@@ -1,1 +1,1 @@
-"""Loops that the product runs on itself (the demo, a rehearsal): lists of stages for one runner."""
+"""Loops that the product runs by itself (the demo, a rehearsal): lists of stages for one runner."""

@@ -1,7 +1,7 @@
 """What every loop does with its agent, through the product's own paths: gateway, ledger, rewards, datasets, runs.
 
-Everything that is made has a name or an id that follows from the loop's input, so doing it again finds it. The labels
-stay with the simulated person: decisions carry only what a live system would know.
+Names and ids of everything it makes follow from the loop's input, so a second run finds them. Only the simulated person
+knows the labels; decisions hold what a real app would know.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A labelled text, as loops decide on it. PURE."""
+"""A labelled text, the input of a loop's decision. PURE."""
 
 from __future__ import annotations
 

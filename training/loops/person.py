@@ -1,6 +1,6 @@
 """The simulated person who gives a loop its feedback. PURE: each reaction follows from the seed and the example's id.
 
-The person sees the action that was chosen and says whether it was right; nobody is told what would have been.
+The person sees only the chosen action and says whether it was right.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How loops tell the engine to train: settings of its spec. PURE. Measured in docs/results.md.
+"""Training settings of the loops, as fields of the engine's spec. PURE. Measured in docs/results.md.
 
-The tiny model is taught from scratch and trained in full; a real base is nudged and then gets an adapter.
+The tiny model is trained from scratch in full; a real base gets a gentler training and then an adapter.
 """
 
 from __future__ import annotations

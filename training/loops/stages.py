@@ -1,8 +1,7 @@
 """The runner of a loop: stages in order, each with its share of the job's progress.
 
-A stage looks at what the ledger already holds, does what is missing, and raises `Defer` while something else works.
-The next look at the job runs every stage again from the first, so a killed worker goes on where it was, and a stage
-that is done returns at once.
+A stage does what the ledger still lacks, and raises `Defer` while something else works. Each run of the job starts
+again from the first stage, and a finished stage returns at once, so a killed worker's loop continues where it was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ledger → dataset → run → evaluation → export."""
+"""Tables of datasets, runs, evaluations, exports, erasures and rehearsals."""
 
 from training.models.dataset import DatasetItem, DatasetKind, DatasetSnapshot
 from training.models.erasure import Erasure

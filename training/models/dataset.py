@@ -1,4 +1,4 @@
-"""Frozen datasets: what was read from the ledger (or imported), and which rewards stand in it."""
+"""Frozen datasets: rows from the ledger or imported ones, and which rewards they hold."""
 
 from __future__ import annotations
 

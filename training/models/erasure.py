@@ -1,4 +1,4 @@
-"""What was asked to be erased, and what came of it: without saying of whom, once it is done."""
+"""Erasures and their results. A finished one does not say who was erased."""
 
 from __future__ import annotations
 

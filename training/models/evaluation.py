@@ -1,4 +1,4 @@
-"""A version measured against its base on held-out inputs, with an interval beside every mean."""
+"""A version's scores against its base on held-out inputs, with intervals."""
 
 from __future__ import annotations
 

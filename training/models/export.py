@@ -1,4 +1,4 @@
-"""Exports: a version in a form that other programs load."""
+"""Exports: versions as files that other programs load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs, and what their engine process said while it worked."""
+"""Runs, their events and their metrics."""
 
 from __future__ import annotations
 

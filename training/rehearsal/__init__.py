@@ -1,7 +1,6 @@
-"""The loop rehearsed on labelled texts: what Reckoner would do with a team's data, before anything goes live.
+"""Rehearsals: the loop on a team's labelled texts, before anything goes live.
 
-`source` reads the file, `plan` divides its rows, `person` stands for whoever gives feedback, `recipe` says how the
-engine is to train, `loop` walks serve → record → feedback → reward → dataset → train in the ledger, `outlook`
-calculates what it would take, `report` tells it. `services` starts and ends a rehearsal; `manage.py rehearse` and pages
-call it.
+`source` reads the file, `plan` divides its rows, `person` gives feedback, `recipe` holds the training settings, `loop`
+walks serve → record → feedback → reward → dataset → train in the ledger, `outlook` extrapolates, `report` collects the
+results. `services` starts and ends a rehearsal for `manage.py rehearse` and the pages.
 """

@@ -1,6 +1,6 @@
-"""The form that starts a rehearsal from a file: everything that is wrong with file and plan, each beside its field.
+"""The form that starts a rehearsal from a file. It shows every fault of file and plan beside its field.
 
-Reading and checking are those of `manage.py rehearse`; nothing is written before all of it holds.
+It reads and checks as `manage.py rehearse` does, and writes nothing while there is a fault.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What it would take: decisions until a share of the ceiling, and units until an experiment could tell. PURE numpy.
+"""Estimates the decisions until a share of the ceiling, and the units until an experiment decides. PURE numpy.
 
-Between what was tried it interpolates; beyond it, it follows a fitted curve and says so, and not further than ten
-times the decisions that were tried.
+It interpolates within the tried range, and beyond it follows a fitted curve, up to ten times the tried decisions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a rehearsal is to go, and which rows of the file play which part. PURE."""
+"""The plan of a rehearsal: its settings, and which rows of the file play which part. PURE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rehearsal showed, read from the ledger: one entry a seed, then all of them together.
+"""The result of a rehearsal, read from the ledger: one entry a seed, then all of them together.
 
 Every accuracy is on the same held-out rows, with its interval; before and after are compared in pairs.
 """

@@ -1,4 +1,4 @@
-"""Starting, running, cancelling and finding rehearsals."""
+"""Starts, runs, cancels and finds rehearsals."""
 
 from __future__ import annotations
 

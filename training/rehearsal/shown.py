@@ -1,6 +1,6 @@
-"""A rehearsal's report as its page tells it: the verdict in words, figures for the charts, lines on shared axes. PURE.
+"""A rehearsal's report for its page: the verdict in words, figures for the charts, lines on shared axes. PURE.
 
-Every number is the report's own; only means over seeds and places on an axis are made here.
+Only means over seeds and positions on an axis are calculated here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Reading a file of labelled texts: CSV, JSON lines or JSON. PURE.
+"""Reads a file of labelled texts: CSV, JSON lines or JSON. PURE.
 
-Everything that is wrong with a file is found before anything is written, and told at once.
+All faults of a file are reported together, before anything is written.
 """
 
 from __future__ import annotations

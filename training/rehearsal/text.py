@@ -1,4 +1,4 @@
-"""A rehearsal's report for people at a terminal."""
+"""A rehearsal's report as text for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of rehearsals: all that a person may see, one with its report or its progress, and the form that starts one."""
+"""Pages of rehearsals: the list, one with its report or progress, and the form that starts one."""
 
 from __future__ import annotations
 

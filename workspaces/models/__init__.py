@@ -1,4 +1,4 @@
-"""Who may do what, and where: the lowest floor."""
+"""Tables of workspaces, people, keys and audit: the lowest floor."""
 
 from workspaces.models.api_key import ApiKey, Scope
 from workspaces.models.audit import AuditEntry

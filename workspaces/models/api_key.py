@@ -1,4 +1,4 @@
-"""Keys of programs. Only a peppered HMAC of the secret is stored."""
+"""API keys. Only a peppered HMAC of the secret is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who did what. Append-only: a trigger refuses UPDATE and DELETE (migration 0002)."""
+"""The audit. Append-only: a trigger refuses UPDATE and DELETE (migration 0002)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that are kept for a while, so that a repeated request changes nothing (workspaces.idempotency)."""
+"""Answers kept for repeated requests (workspaces.idempotency)."""
 
 from __future__ import annotations
 

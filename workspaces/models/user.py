@@ -1,4 +1,4 @@
-"""People, known by their e-mail address."""
+"""People, identified by their e-mail address."""
 
 from __future__ import annotations
 

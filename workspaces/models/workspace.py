@@ -1,4 +1,4 @@
-"""The tenant: every row of the ledger belongs to one workspace."""
+"""Workspaces: every row of the ledger belongs to one."""
 
 from __future__ import annotations
 

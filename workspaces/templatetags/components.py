@@ -1,6 +1,6 @@
-"""Parts of pages that need more than an include: icons, sparklines, and blocks with a slot.
+"""Template tags for components that need more than an include: icons, sparklines, and blocks with a slot.
 
-`{% load components %}`. Every part is shown in all its states on /components/.
+`{% load components %}`. /components/ shows each in all its states.
 """
 
 from __future__ import annotations

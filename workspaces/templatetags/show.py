@@ -1,4 +1,4 @@
-"""How numbers, moments and states are written on every page. Templates of all floors load these."""
+"""Template filters that write numbers, times and states, for the pages of all floors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client: what a host calls. Recording returns at once and never fails; asking waits and may."""
+"""The client that a program uses. Recording returns at once and never fails; asking waits and may fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong. Recording never raises these into the host; set-up and the calls that wait for an answer do."""
+"""Errors of the client. Recording never raises these; set-up and the calls that wait for an answer do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ends and the forks of the host's process, for every client in it."""
+"""Handles exits and forks of the program's process, for every client in it."""
 
 from __future__ import annotations
 

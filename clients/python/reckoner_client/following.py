@@ -1,9 +1,8 @@
-"""Functions whose calls are recorded: as decisions (`Reckoner.recorded`), or as tool calls inside a recording (`tool`).
+"""Records calls of functions: as decisions (`Reckoner.recorded`), or as tool calls inside a recording (`tool`).
 
 A call is followed to its end: a plain function ends when it returns, a coroutine when it has been awaited, a generator
-when it has been read. A generator's code runs in stretches, and between them its caller's: what is current inside is so
-in the stretches alone. A wrapper takes what the function takes, returns and yields what it does, and raises what it
-raises.
+when it has been read. A generator's code runs in stretches, with its caller's code between them; the current recording
+is set in these stretches only. A wrapper takes, returns, yields and raises what its function does.
 """
 
 from __future__ import annotations

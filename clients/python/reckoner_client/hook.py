@@ -1,6 +1,6 @@
 """`hook_into_agent`: records the runs of an agent object, and the tool calls that go through it.
 
-A plain hook: wrappers among the object's own attributes, which `unhook` takes away. Each outermost run is a recording.
+The hook is wrappers among the object's own attributes, which `unhook` removes. Each outermost run is a recording.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a program records, as items for the sender. Nothing in here raises into the host, or waits."""
+"""Makes items for the sender from what a program records. Nothing in here raises into the program, or waits."""
 
 from __future__ import annotations
 

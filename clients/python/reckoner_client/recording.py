@@ -1,8 +1,8 @@
-"""One run of an agent as it happens: its tool calls, its reasoning, what it cost, how it ended.
+"""One run of an agent: its tool calls, its reasoning, its cost, and how it ended.
 
-When it ends it becomes a decision if an action is known, its steps, and what is to be said of their episode. An agent
-that fails before it has acted leaves an episode and no decision: none was made. A recording is a context manager;
-`reckoner_client.following` makes one of every call of a function.
+At its end it becomes a decision (if an action is known), its steps, and facts about their episode. An agent that fails
+before it has acted leaves an episode and no decision. A recording is a context manager; `reckoner_client.following`
+makes one of every call of a function.
 """
 
 from __future__ import annotations

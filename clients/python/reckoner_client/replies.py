@@ -1,4 +1,4 @@
-"""What an answer of the API says: of a whole request, and of each item of a batch."""
+"""Reads the API's answers: of a whole request, and of each item of a batch."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The bounded queue and the thread behind it: batches, retries, refusals, exits and forks.
+"""The bounded queue and its thread: batches, retries, refusals, exits and forks.
 
-The host's side is `offer`: it appends under a lock and returns. One daemon thread, started by the first item and ended
-by half a minute without one, sends a batch of a kind when it is due. What is not answered stays in its place and is
-due again later. Items carry ids, so an answer that was lost costs a repeat and nothing else. Each kind waits by itself:
-while the key is refused for one, what it may send goes on.
+The program's side is `offer`: it appends under a lock and returns. One daemon thread, started by the first item and
+ended by half a minute without one, sends a batch of a kind when it is due. What is not answered stays in its place and
+is due again later. Items carry ids, so a repeat is harmless. Each kind waits by itself: while the key is refused for
+one kind, the others go on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Anything that a host may hand over, as JSON that the API takes, and ids for it.
+"""Converts any value that a program records into JSON that the API takes, and makes ids.
 
-Done at once in the host's thread: what the host changes afterwards does not change what was recorded, and the queue
+This happens at once in the program's thread: later changes to the value do not change what was recorded, and the queue
 knows its size in bytes.
 """
 

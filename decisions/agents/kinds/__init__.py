@@ -1,4 +1,4 @@
-"""The notes app's agents: one file a kind with its state, its action, its prompt and its limits. PURE."""
+"""The notes app's agents: one file for each kind, with its state, action, prompt and limits. PURE."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""How long an item may take, and what of its end its decisions hear. PURE."""
+"""How long an item should take, and which feedback its end gives to its decisions. PURE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FILER: where a new item belongs, and how urgent it is. PURE."""
+"""FILER chooses where a new item belongs, and how urgent it is. PURE."""
 
 from __future__ import annotations
 

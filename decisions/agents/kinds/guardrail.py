@@ -1,4 +1,4 @@
-"""GUARDRAIL: may this content pass? PURE."""
+"""GUARDRAIL decides whether content may pass. PURE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LIBRARIAN: how a new item relates to what is there already. PURE."""
+"""LIBRARIAN finds how a new item relates to existing ones. PURE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PRIORITIZER: which of the open items comes next. PURE."""
+"""PRIORITIZER chooses the next item among the open ones. PURE."""
 
 from __future__ import annotations
 

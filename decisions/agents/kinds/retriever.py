@@ -1,4 +1,4 @@
-"""RETRIEVER: content for a request, made from documents that it cites. PURE."""
+"""RETRIEVER writes content for a request from documents that it cites. PURE."""
 
 from __future__ import annotations
 

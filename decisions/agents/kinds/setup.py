@@ -1,7 +1,7 @@
-"""What a kind of agent brings along, and how its typed state and action become JSON schemas. PURE.
+"""The set-up of a kind of agent, and the JSON schemas made from its typed state and action. PURE.
 
-The schemas are stored with the agent's version and are what decisions are checked by; the structs are where people
-write and read them. A state may hold more than its struct names; an action may not.
+The schemas are stored with the agent's version and check its decisions; people read and edit the structs. A state may
+hold more fields than its struct; an action may not.
 """
 
 from __future__ import annotations

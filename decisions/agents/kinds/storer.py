@@ -1,4 +1,4 @@
-"""STORER: whether and where a completed item goes into its project's document. PURE."""
+"""STORER decides whether and where a completed item goes into its project's document. PURE."""
 
 from __future__ import annotations
 

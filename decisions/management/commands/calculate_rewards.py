@@ -1,4 +1,4 @@
-"""`manage.py calculate_rewards`: the rewards that wait, now instead of at night."""
+"""`manage.py calculate_rewards`: calculates now the rewards that wait for the daily job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py drop_old_decisions`: what beat does every night where RECKONER_KEEP_MONTHS says so."""
+"""`manage.py drop_old_decisions`: drops old months now, as beat does daily with RECKONER_KEEP_MONTHS."""
 
 from __future__ import annotations
 

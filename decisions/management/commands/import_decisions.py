@@ -1,4 +1,4 @@
-"""`manage.py import_decisions FILE|DIR`: what agents decided elsewhere, from files of several systems."""
+"""`manage.py import_decisions FILE|DIR`: imports decisions that agents made elsewhere, in several formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py training_stats FILER`: is there enough to train on?"""
+"""`manage.py training_stats FILER`: says whether there are enough decisions to train on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py retry_jobs`: dead jobs are due again, once what killed them is fixed."""
+"""`manage.py retry_jobs`: makes dead jobs due again, once their fault is fixed."""
 
 from __future__ import annotations
 

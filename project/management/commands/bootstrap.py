@@ -1,4 +1,4 @@
-"""`manage.py bootstrap`: the first admin with a one-time password, a workspace, and the demo world if wanted."""
+"""`manage.py bootstrap`: the first admin with a one-time password, a workspace, and the demo."""
 
 from __future__ import annotations
 

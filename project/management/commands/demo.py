@@ -1,4 +1,4 @@
-"""`manage.py demo wait`: follow the demo world's loop to its end and print what it showed."""
+"""`manage.py demo wait`: follows the demo to its end and prints its result."""
 
 from __future__ import annotations
 

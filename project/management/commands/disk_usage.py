@@ -1,4 +1,4 @@
-"""`manage.py disk_usage`: what takes how much room, and how long it stays."""
+"""`manage.py disk_usage`: how much the folders and tables take on the disk, and how long they are kept."""
 
 from __future__ import annotations
 

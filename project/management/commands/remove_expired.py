@@ -1,4 +1,4 @@
-"""`manage.py remove_expired`: what the daily job removes, now."""
+"""`manage.py remove_expired`: removes now what the daily job would remove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py up`: the whole instance by one command; `make run` calls it."""
+"""`manage.py up`: starts the whole instance; `make run` calls it."""
 
 import json
 import os

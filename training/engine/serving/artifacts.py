@@ -1,8 +1,7 @@
-"""Reading the content-addressed store, and trusting none of it before its hashes agree.
+"""Reads artifacts from the content-addressed store, and checks their hashes before use. No Django, no torch.
 
-An artifact is a folder ROOT/sha256/<first 2>/<digest>/ of files and MANIFEST.json; the digest is the SHA-256 of the
-manifest's canonical JSON, the manifest holds every file's SHA-256. The registry writes the store, the model server
-reads it through here. No Django, no torch.
+An artifact is a folder ROOT/sha256/<first 2>/<digest>/ of files and MANIFEST.json. The digest is the SHA-256 of the
+manifest's canonical JSON, and the manifest holds every file's SHA-256. The registry writes the store.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Free generation for several conversations at once, token by token.
 
-Every row keeps its own sampling settings and its own random generator, so what it says does not hang on its
-neighbours; base and adapters share the batch. The model thread drives `Generation.steps` and may do something short
-between two tokens. Exact probabilities of options come from `scoring`, not from here.
+Every row has its own sampling settings and random generator, so its text does not depend on the other rows; base and
+adapters share the batch. The model thread drives `Generation.steps` and may do something short between two tokens.
+Exact probabilities of options come from `scoring`.
 """
 
 from __future__ import annotations

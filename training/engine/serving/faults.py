@@ -1,4 +1,4 @@
-"""What can go wrong for one item or one request, with the code a client sees. Raised here, answered by the routes."""
+"""Errors of one item or one request, with the code that a client sees. Raised here, answered by the routes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Models in memory: bases and their adapters, loaded when first asked for, the least recently used let go.
+"""Models in memory: bases and their adapters, loaded at first use; the least recently used are dropped.
 
-Adapters sit in their base's own layers (peft), so ten adapters cost one copy of the weights and rows of different
-adapters share a batch. Used by the model thread alone; nothing here is safe to call from two threads.
+Adapters sit in their base's layers (peft), so ten adapters cost one copy of the weights, and rows of different adapters
+share a batch. Used by the model thread alone; not thread-safe.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The bodies clients send, typed, and their translation into what the model thread serves.
+"""The typed bodies that clients send, and their translation for the model thread.
 
-msgspec names the place of whatever is wrong ("at `$.items[3].options`"). As OpenAI's servers do, unknown parameters
-of a chat request are ignored; known ones that would change the answer and cannot be honoured are refused by name.
+msgspec names the place of a fault ("at `$.items[3].options`"). As in OpenAI's servers, unknown parameters of a chat
+request are ignored; known ones that would change the answer and are not supported are refused by name.
 """
 
 from __future__ import annotations

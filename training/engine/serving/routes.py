@@ -1,7 +1,6 @@
-"""HTTP: which address does what, who may, and how answers and refusals look. Built by `training.engine.server`.
+"""HTTP routes of the model server: paths, the token, and the form of answers and errors.
 
-Nothing a client sends is answered with a 5xx. The two probes are open; everything else wants the token when there is
-one.
+Bad input never gets a 5xx. The two probes are open; everything else needs the token, when there is one.
 """
 
 from __future__ import annotations

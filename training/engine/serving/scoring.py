@@ -1,7 +1,7 @@
-"""Many questions "how likely is each option?" answered by as few forward passes as their models allow.
+"""Scores the options of many items in as few forward passes as their models allow.
 
-Called by the model thread with whatever items came together, of any mixture of models. What is wrong with one item
-is that item's answer and leaves the others alone.
+Called by the model thread with the items that came together, for any mixture of models. A fault of one item is that
+item's answer and does not affect the others.
 """
 
 from __future__ import annotations

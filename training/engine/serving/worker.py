@@ -1,8 +1,8 @@
 """The one thread that owns the models, and the queue in front of it.
 
-Requests come from the event loop as futures. Whatever waits when the thread is free is served together, so batches
-grow with the load by themselves; only under load does the thread also wait a few milliseconds for stragglers. Scores
-that need nothing loaded are answered between two tokens of a running generation.
+Requests come from the event loop as futures. Whatever waits when the thread is free is served together, so batches grow
+with the load; under load the thread also waits a few milliseconds for more. Scores that need no loading are answered
+between two tokens of a running generation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`manage.py erase_person`: a person's data out of the ledger, datasets marked, from the server's side."""
+"""`manage.py erase_person`: erases a person from the ledger and marks datasets and versions."""
 
 from __future__ import annotations
 

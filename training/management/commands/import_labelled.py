@@ -1,4 +1,6 @@
-"""`manage.py import_labelled`: inputs with the right answer as a dataset, for pretraining, replay and held-out rows."""
+"""`manage.py import_labelled`: imports inputs with the right answer as a dataset for pretraining, replay and
+evaluation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py rehearse FILE`: the loop on a team's own labelled texts, before anything goes live."""
+"""`manage.py rehearse FILE`: runs the loop on a file of labelled texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py keys`: list, rotate and revoke a workspace's API keys. `create_key` makes one."""
+"""`manage.py keys`: lists, rotates and revokes a workspace's API keys. `create_key` makes one."""
 
 from __future__ import annotations
 
