@@ -17,10 +17,7 @@ from workspaces.permissions import acting
 
 
 class CalculationList(generics.ListAPIView[Job]):
-    """Calculations of rewards that were asked for, newest first; and asking for one.
-
-    While one is queued or running, asking again answers with that one.
-    """
+    """Lists the calculations of rewards that people or programs requested, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = CalculationSerializer
@@ -30,4 +27,5 @@ class CalculationList(generics.ListAPIView[Job]):
 
     @extend_schema(operation_id="calculate_rewards", request=None, responses={"202": CalculationSerializer})
     def post(self, request: Request) -> Response:
+        """Queues a calculation of all waiting rewards. While one is queued or running, it answers with that one."""
         return Response(CalculationSerializer(request_calculation(by=acting(request))).data, status=202)
