@@ -1,9 +1,9 @@
-"""How often a password may be tried: by account and address together, and by address alone.
+"""Limits failed log-ins: by account and address together, and by address alone.
 
-A stranger's failures close the account for the stranger's address only, so that nobody can lock its owner out; an
-address may fail five times as often, for whatever accounts. An attempt is counted before the password is looked at, by
-one atomic step in the cache: a hundred at once are still ten, and a closed one costs no hash. (django-axes 8 counts
-after the look, and has one limit for all that it counts by.)
+A stranger's failures block the account for the stranger's address only, so that nobody can lock its owner out; an
+address may fail five times as often over all accounts. An attempt is counted before the password is checked, by one
+atomic step in the cache: a hundred at once still count, and a blocked one costs no hash. (django-axes 8 counts after
+the check, and has one limit for all that it counts by.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pages about the person; they stand outside any workspace. django-allauth looks its own up by its own names."""
+"""URLs of pages about the person, outside any workspace. django-allauth finds its own by its own names."""
 
 from allauth.account import views as account_views
 from django.contrib.auth.views import LogoutView

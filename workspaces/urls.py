@@ -1,4 +1,4 @@
-"""What /api/v1 says of workspaces: keys, people, invitations and the audit."""
+"""URLs of /api/v1 about workspaces: keys, people, invitations and the audit."""
 
 from django.urls import path
 
