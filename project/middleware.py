@@ -17,6 +17,7 @@ from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
 
 from workspaces.api_errors import json_error
 from workspaces.errors import LengthRequired, TooLarge
@@ -85,6 +86,15 @@ class PolicyMiddleware(CSPMiddleware):  # type: ignore[misc]
             return made
         response[POLICY] = POLICY_OF_JSON
         return response
+
+
+class CompressedPagesMiddleware(GZipMiddleware):
+    """Pages and their parts travel compressed. Answers to programs do not: it would take as long as recording does."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if not response.get("Content-Type", "").startswith("text/html"):
+            return response
+        return super().process_response(request, response)  # type: ignore[arg-type]
 
 
 class PagesNeedLogInMiddleware(LoginRequiredMiddleware):

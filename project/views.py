@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, cast
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -13,8 +14,9 @@ from project.connect_views import rehearsals_url
 from project.home.overview import read_home
 from workspaces.api_errors import json_error
 from workspaces.errors import InvalidInput, NotAllowed, NotFound, ReckonerError
-from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages import STOP_POLLING, PageRequest, enter_workspace, workspace_page
 
+WORKSPACE_PATH = re.compile(r"^/w/(?P<slug>[-\w]+)/")
 REHEARSE = ".venv/bin/python manage.py rehearse FILE --text-field TEXT --label-field LABEL"
 
 
@@ -47,6 +49,10 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Below a workspace its members keep the way around."""
+    place = WORKSPACE_PATH.match(request.path)
+    if place and not hasattr(request, "workspace") and request.user.is_authenticated:
+        enter_workspace(cast(PageRequest, request), place["slug"])
     return _wrong(request, 404, NotFound("There is no such thing here."))
 
 

@@ -41,6 +41,17 @@ def may(role: str, needed: str) -> bool:
     return RANK[role] >= RANK[needed]
 
 
+def enter_workspace(request: PageRequest, slug: str) -> bool:
+    """Puts the workspace, the role and the actor on the request of a member; False for everybody else."""
+    found = Membership.objects.active().select_related("workspace").filter(workspace__slug=slug, user=request.user)
+    membership = found.first()
+    if membership is None:
+        return False
+    request.workspace, request.role = membership.workspace, membership.role
+    request.actor = person(request.user, membership.workspace, membership.role)
+    return True
+
+
 def workspace_page(*, role: str = Role.VIEWER) -> Callable[[Callable[..., HttpResponse]], Callable[..., HttpResponse]]:
     """Wraps a view of `/w/<slug>/…`. The view gets a PageRequest and the URL's other arguments.
 
@@ -52,18 +63,10 @@ def workspace_page(*, role: str = Role.VIEWER) -> Callable[[Callable[..., HttpRe
         def guarded(request: PageRequest, slug: str, **kwargs: Any) -> HttpResponse:
             if request.user.must_change_password:
                 return redirect("change-password")
-            membership = (
-                Membership.objects.active()
-                .select_related("workspace")
-                .filter(workspace__slug=slug, user=request.user)
-                .first()
-            )
-            if membership is None:
+            if not enter_workspace(request, slug):
                 raise Http404("There is no such workspace.")
-            request.workspace, request.role = membership.workspace, membership.role
-            request.actor = person(request.user, membership.workspace, membership.role)
-            if not may(membership.role, role):
-                raise PermissionDenied(f"This needs the role {Role(role).label.lower()} in {membership.workspace}.")
+            if not may(request.role, role):
+                raise PermissionDenied(f"This needs the role {Role(role).label.lower()} in {request.workspace}.")
             try:
                 response = view(request, **kwargs)
             except ReckonerError as error:

@@ -59,7 +59,7 @@ def complaints() -> list[str]:
 
 @pytest.fixture
 def open_tab(browser: Any, live_server: Any, complaints: list[str]) -> Iterator[Callable[..., Any]]:
-    """`open_tab(width=1280, dark=False)`: each in a context of its own."""
+    """`open_tab(width=1280, dark=False, zone="UTC")`: each in a context of its own."""
     contexts = []
 
     def watch(tab: Any) -> Any:
@@ -68,11 +68,12 @@ def open_tab(browser: Any, live_server: Any, complaints: list[str]) -> Iterator[
         tab.on("response", lambda got: got.status >= 400 and complaints.append(f"{got.status} {got.url}"))
         return tab
 
-    def make(*, width: int = 1280, dark: bool = False) -> Any:
+    def make(*, width: int = 1280, dark: bool = False, zone: str = "UTC") -> Any:
         context = browser.new_context(
             base_url=live_server.url,
             viewport={"width": width, "height": 800},
             color_scheme="dark" if dark else "light",
+            timezone_id=zone,
             reduced_motion="reduce",  # motion costs sixty frames a second; a focus that fades in shows itself late
         )
         context.set_default_timeout(PATIENCE)

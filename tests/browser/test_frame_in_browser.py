@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
 from tests.browser.accessibility import axe_findings, look_at
+from workspaces.actors import system
+from workspaces.services import record_audit
 
 GROUND = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((sum, one) => sum + +one, 0)"
 """Red, green and blue together: 0 is black, 765 white."""
@@ -67,6 +70,24 @@ def test_the_frame_is_accessible_and_its_palette_goes_where_a_few_letters_say_an
     tab.keyboard.press("Control+k")
     expect(tab.get_by_role("dialog", name="Search and jump")).to_be_visible()
     assert tab.url.endswith("/decisions/")
+
+
+def test_half_a_window_folds_the_sidebar_and_moments_are_local(
+    open_tab: Any, admin: Any, workspace: Any, log_in: Any
+) -> None:
+    entry = record_audit(by=system(workspace), action="made", target="thing:1")
+    written = entry.at.astimezone(ZoneInfo("America/Los_Angeles"))
+    tab = log_in(open_tab(width=900, zone="America/Los_Angeles"), admin)
+    tab.goto(reverse("pages:audit", args=[workspace.slug]))
+    tab.mouse.move(600, 400)
+    width = "() => document.querySelector('#sidebar').getBoundingClientRect().width"
+    left = "() => document.querySelector('main').getBoundingClientRect().left"
+    folded = tab.evaluate(left)
+    assert tab.evaluate(width) < 60 and folded < 60
+    tab.get_by_role("link", name="Decisions", exact=True).focus()
+    assert tab.evaluate(width) > 200 and tab.evaluate(left) == folded  # over the page, which does not move
+    assert axe_findings(tab) == []
+    expect(tab.locator("time").first).to_have_text(written.strftime("%H:%M:%S"))
 
 
 def test_a_narrow_window_has_its_menu_behind_a_button(open_tab: Any, viewer: Any, overview: str, log_in: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
 import pytest
@@ -203,6 +204,27 @@ def test_unknown_api_paths_answer_the_envelope(path: str, db: None) -> None:
 def test_unknown_pages_are_plain_pages(viewer: Any, page_client: Any) -> None:
     answer = page_client(viewer).get("/nothing")
     assert answer.status_code == 404 and "There is no such thing here" in answer.content.decode()
+
+
+def test_an_unknown_page_of_a_workspace_keeps_the_way_around_for_its_members(
+    viewer: Any, outsider: Any, workspace: Any, page_client: Any
+) -> None:
+    way = reverse("pages:decisions", args=[workspace.slug])
+    for person, keeps in ((viewer, True), (outsider, False)):
+        answer = page_client(person).get(f"/w/{workspace.slug}/nothing/here")
+        assert answer.status_code == 404
+        assert (f'href="{way}"' in answer.content.decode()) is keeps
+    assert Client().get(f"/w/{workspace.slug}/nothing/here").status_code == 404
+
+
+def test_pages_travel_compressed_and_answers_to_programs_do_not(
+    viewer: Any, page_client: Any, path: str, api: Any
+) -> None:
+    answer = page_client(viewer).get(path, headers={"Accept-Encoding": "gzip"})
+    assert answer["Content-Encoding"] == "gzip" and "Accept-Encoding" in answer["Vary"]
+    assert b"<html" in gzip.decompress(answer.content)
+    listed = api().get("agents", **{"Accept-Encoding": "gzip"})
+    assert not listed.has_header("Content-Encoding")
 
 
 def test_a_fault_of_ours_says_which_request_it_was(

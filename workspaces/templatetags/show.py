@@ -75,13 +75,16 @@ def signed(value: Any) -> str:
 
 @register.filter
 def moment(value: dt.datetime | None) -> SafeString | str:
-    """A <time> element: short to read, exact in its attribute and tooltip."""
+    """A <time> element, short to read and exact in its attribute; static/js/time.js writes it in the reader's zone."""
     if value is None:
         return NONE
     local = timezone.localtime(value)
     shown = local.strftime("%H:%M:%S") if local.date() == timezone.localdate() else local.strftime("%-d %b %Y, %H:%M")
     return format_html(
-        '<time datetime="{}" title="{}">{}</time>', value.isoformat(), local.strftime("%Y-%m-%d %H:%M:%S %Z"), shown
+        '<time datetime="{}" title="{}" data-moment>{}</time>',
+        value.isoformat(),
+        local.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        shown,
     )
 
 
