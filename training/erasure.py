@@ -29,6 +29,7 @@ from decisions.erasure.erasing import (
 )
 from jobs.context import JobContext
 from jobs.services import enqueue_job
+from training.imports.services import erase_refusals
 from training.marks import cancel_marked_runs, mark_datasets, mark_made_versions, remove_marked_files
 from training.models import DatasetItem, Erasure
 from workspaces.actors import Actor, system
@@ -125,6 +126,7 @@ def erase_person(context: JobContext) -> dict[str, Any] | None:
     with context.fenced():
         _add(erasure, erase_rest(workspace=workspace, person=person, secret=secret))
         _add(erasure, Counter(answers=erase_answers(workspace=workspace)))
+        erase_refusals(workspace)
     runs = cancel_marked_runs(workspace)
     context.progress(0.95, "removing files")
     datasets = remove_marked_files(workspace)

@@ -115,11 +115,10 @@ def _find_steps(request: PageRequest, defaults: Sequence[Defaults], dataset: Dat
         yield Step("Connect an app", why, "Connect an app", at("connect"))
     if not any(one.base is not None or one.taught is not None for one in defaults):
         why = (
-            "The first model learns from texts whose right answer is known: manage.py import_labelled reads them from a"
-            " file. Import some of them under the name “held-out rows”. No run learns from those; every run is measured"
-            " on them."
+            "The first model learns from texts whose right answer is known. Import a file of them, and import some of"
+            " them under the name “held-out rows”. No run learns from those; every run is measured on them."
         )
-        yield Step("Import labelled rows", why, "See datasets", at("datasets"))
+        yield Step("Import labelled rows", why, "Import a file", at("import-new"))
     elif not any(one.logged is not None for one in defaults):
         why = "A run learns from decisions that have a reward."
         yield Step("Make a dataset", why, "Make a dataset", at("dataset-make"))

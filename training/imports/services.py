@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from django.db import transaction
+from django.db import connection, transaction
 
 from decisions.agents.current import get_current_agent
 from decisions.errors import UnknownAgent
@@ -31,6 +31,7 @@ from training.imports.plan import LABELLED, ImportPlan
 from training.models import DatasetSnapshot
 from training.uploads import drop_kept, keep_file, read_kept
 from workspaces.actors import Actor, system
+from workspaces.models import Workspace
 from workspaces.services import record_audit
 
 KIND = "training.import"
@@ -71,6 +72,16 @@ def cancel_import(*, by: Actor, job: Job) -> Job:
     if job.is_terminal:  # no worker has it: nobody else removes its file
         transaction.on_commit(lambda: drop_kept(uuid.UUID(job.payload["upload"])))
     return job
+
+
+def erase_refusals(workspace: Workspace) -> None:
+    """Forgets what imports said of the records that they left out, and why some ended: the reasons quote them."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE jobs_job SET result = result - 'refusals', error = '' WHERE workspace_id = %s AND kind = %s"
+            " AND finished_at IS NOT NULL",
+            [workspace.id, KIND],
+        )
 
 
 def run_import(context: JobContext) -> dict[str, Any] | None:

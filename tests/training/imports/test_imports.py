@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
+from decisions.erasure.erasing import Person, PersonKind
 from decisions.models import Agent, Decision, Feedback
 from jobs.models import Job
 from jobs.runner import run_job
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts import artifact_path, remove_incoming
 from tools.factories import JobFactory
 from training import uploads
+from training.erasure import start_erasure
 from training.imports import services
 from training.models import DatasetSnapshot
 from workspaces.models import AuditEntry
@@ -154,6 +158,15 @@ class TestOverTheApi:
         assert answer.status_code == 413 and kept(store) == []
 
 
+def test_an_erasure_forgets_what_was_said_of_records_that_were_left_out(api: Any, agent: Any, by: Any) -> None:
+    job = api().post("imports", decisions_body(DECISION, DECISION | {"action": "Ann's own words"})).json()["id"]
+    assert run(job) == "succeeded" and "own words" in str(api().get(f"imports/{job}").json()["refusals"])
+    erasure = start_erasure(by=by, person=Person(PersonKind.UNIT, "ann"))
+    assert run(erasure.job_id) == "succeeded"
+    told = api().get(f"imports/{job}").json()
+    assert told["refusals"] == [] and told["counts"]["refused"] == 1
+
+
 class TestTheJob:
     @pytest.fixture
     def asked(self, api: Any, agent: Any) -> Job:
@@ -255,6 +268,16 @@ class TestPages:
         assert len(kept(store)) == 1
         assert client.post(check, {"discard": "1"}).status_code == 302
         assert kept(store) == [] and not Job.objects.exists()
+
+    def test_a_file_that_nobody_takes_goes_in_time(
+        self, agent: Any, workspace: Any, owner: Any, page_client: Any, store: Path
+    ) -> None:
+        form = {"file": upload(ROW), "agent": "filer", "name": "gold"}
+        check = page_client(owner).post(self.at("import-new", workspace), form)["Location"]
+        now = timezone.now()
+        assert list(remove_incoming(now - dt.timedelta(days=1))) == [] and len(kept(store)) == 1
+        assert list(remove_incoming(now + dt.timedelta(days=1))) == [1] and kept(store) == []
+        assert page_client(owner).post(check).status_code == 404 and not Job.objects.exists()
 
     def test_it_is_cancelled_on_its_page(
         self, api: Any, agent: Any, workspace: Any, owner: Any, page_client: Any, store: Path,
