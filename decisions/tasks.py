@@ -63,8 +63,8 @@ def drop_old(context: JobContext) -> dict[str, Any]:
     return {"months": len(dropped), "rows": sum(sum(one.rows.values()) for one in dropped)}
 
 
-# Beat asks for the daily ones every hour: from its hour on a job is made once, and again when it died. So what a short
-# fault kills, or an instance that slept at that hour misses, is made up within the hour.
+# Beat queues the daily jobs every hour: each is made once a day from its hour on, and again when it died. So a job that
+# a fault killed, or that was missed while the instance was stopped, is repeated within an hour.
 
 
 @shared_task(name="decisions.queue_nightly_rewards")

@@ -1,4 +1,4 @@
-"""The page of rewards: what waits for one, how far a calculation is, and the button that starts one."""
+"""The page of rewards: waiting feedback, the progress of a calculation, and the button that starts one."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from jobs.services import enqueue_daily
 from project.demo.loop import KIND, run_demo_loop
 from project.upkeep.lifetimes import REMOVE_EXPIRED, remove_in_job
 
-# Kept: whoever starts the demo looks whether there ever was one.
+# Kept: starting the demo checks whether there ever was one.
 job_kind(KIND, kept=True)(run_demo_loop)
 job_kind(REMOVE_EXPIRED)(remove_in_job)
 

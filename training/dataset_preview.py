@@ -1,7 +1,7 @@
-"""What a dataset of an agent's decisions would hold, before it is made: how many, of what, and what would be left out.
+"""Previews a dataset of an agent's decisions: how many rows, of what, and what would be left out.
 
-A preview looks at the newest LOOK decisions of each agent, so that a page may ask for it whatever the ledger holds; the
-job that makes the dataset reads them all. Its conditions are those of `training.datasets.LOGGED_ROWS`.
+It reads the newest LOOK decisions of each agent, so that it is fast for any ledger; the job that makes the dataset
+reads them all. Its conditions are those of `training.datasets.LOGGED_ROWS`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pages of datasets: the list, one dataset, and making one of an agent's decisions with a preview before it."""
+"""Pages of datasets: the list, one dataset, and making one with a preview."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a run begins with where nobody says otherwise, from what the workspace has: base, rows, held-out rows, settings.
+"""Default values of a run, from what the workspace has: base, rows, held-out rows, settings.
 
-The form of a run shows these first, and *Train on new decisions* uses them. They are choices that start: a run that
-begins with them passes `training.runs.check_plan`.
+The form of a run shows them, and *Train on new decisions* uses them. A run with these values passes
+`training.runs.check_plan`.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def erase_person(context: JobContext) -> dict[str, Any] | None:
     total = count_decisions(workspace=workspace, person=person)
     done, after = 0, None
     while True:
-        # The workspace's lock before the job's row: whoever waits must not keep the heartbeat from renewing the lease.
+        # The workspace's lock before the job's row: waiting must not keep the heartbeat from renewing the lease.
         with transaction.atomic():
             wait_for_copies(workspace)
             ids = find_decisions(workspace=workspace, person=person, after=after, size=BATCH, secret=secret)

@@ -1,6 +1,6 @@
-"""The job that freezes an agent's rewarded decisions as a dataset: it goes through the ledger, as no request should.
+"""The job that freezes an agent's rewarded decisions as a dataset. It reads the whole ledger, so no request does it.
 
-Where it was asked for together with a run (`training.new_decisions`), it starts that run on the dataset it has made.
+When it was queued together with a run (`training.new_decisions`), it starts that run on the new dataset.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""*Train on new decisions*: one press freezes the decisions that no run has learnt from and starts a run on them.
+"""*Train on new decisions*: freezes the decisions that no run has learnt from, and starts a run on them.
 
-The job is that of any dataset (`training.freezing`); the run is started in the transaction that makes the dataset, from
-the defaults of its agent (`training.defaults`).
+The job is that of any dataset (`training.freezing`). The run starts in the transaction that makes the dataset, with the
+defaults of its agent (`training.defaults`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Pages that start runs: the form, and the button that trains on what is new. Where something is missing they say what
-to do next."""
+"""Pages that start runs: the form, and the button that trains on new decisions. Where something is missing, they say
+what to do next.
+"""
 
 from __future__ import annotations
 

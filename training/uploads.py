@@ -1,7 +1,7 @@
-"""Files that people send: how large one may be, what of its name is kept, and writing it down.
+"""Uploaded files: their largest size, their name, and storing them.
 
-The forms of rehearsals and of imports read an upload here. An import's file waits for its job in the store's folder
-`incoming`, which is emptied of what nobody took (`RECKONER_KEEP_INCOMING_DAYS`).
+The forms of rehearsals and of imports use it. An import's file waits for its job in the store's folder `incoming`,
+which is emptied after `RECKONER_KEEP_INCOMING_DAYS`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pages of runs: the list, one run with live curves, and some beside each other."""
+"""Pages of runs: the list, one run with live curves, and a comparison of runs."""
 
 from __future__ import annotations
 

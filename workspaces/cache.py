@@ -1,4 +1,4 @@
-"""The cache that all web processes share: wrong passwords, codes that were used, limits. What it holds may be lost."""
+"""The cache that all web processes share: wrong passwords, used codes, limits. Its content may be lost."""
 
 from __future__ import annotations
 

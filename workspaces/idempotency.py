@@ -168,8 +168,8 @@ def _request_hash(request: HttpRequest) -> bytes:
     return digest.digest()
 
 
-# Two statements, each with a snapshot of its own, in one question: the answer that the first request wrote is seen by
-# whoever gets the lock after it.
+# Two statements in one round trip, each with a snapshot of its own: the next holder of the lock sees the answer that
+# the first request wrote.
 _LOCK = """
 SELECT pg_try_advisory_xact_lock(%s);
 SELECT id, request_hash, status, content_type, body, created_at FROM workspaces_keptanswer

@@ -1,5 +1,6 @@
-"""A secret that one page shows once: it travels to that page in a signed cookie, which the page ends. Nothing on this
-side keeps it, and a reload of the form that made it makes no second one."""
+"""Passes a secret to the one page that shows it, in a signed cookie that the page deletes. Nothing is stored here, and
+reloading the form that made it makes no second one.
+"""
 
 from __future__ import annotations
 

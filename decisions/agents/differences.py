@@ -1,4 +1,4 @@
-"""What two set-ups of an agent differ in, line by line, as a page shows it.
+"""Compares two set-ups of an agent line by line, for its page.
 
 A field becomes lines: a prompt its own, options one each, a schema its indented JSON, a number one. Long unchanged
 stretches are left out.

@@ -1,7 +1,7 @@
-"""Changing an agent: a new version from a changed set-up, by whoever knew the newest one.
+"""Changes an agent by a new version, based on the newest one.
 
-The page and the API call `revise_agent`. Two people who edit at once cannot overwrite each other: the second is told
-which version is the newest, and `rebase_setup` says what their change means for it.
+The page and the API call `revise_agent`. Two people who edit at once cannot overwrite each other: the second gets the
+newest version, and `rebase_setup` says what their change means for it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class AgentList(generics.ListCreateAPIView[Agent]):
 
 
 class AgentDetail(APIView):
-    """One agent with its newest version in full."""
+    """Reads one agent with its newest version in full. The version's number is the ETag."""
 
     scopes = {"GET": Scope.EXPORT_READ, "PATCH": Scope.ADMIN}
 

@@ -107,7 +107,7 @@ def read_choice(request: Request) -> ExportChoice:
         kind=query.read("agent_type", lambda text: AgentKind(text).value, None, ", ".join(AgentKind.values)),
         min_reward=low,
         max_reward=high,
-        # Who names a bound wants rewards.
+        # A bound implies that a reward is required.
         require_reward=bool(
             query.read("require_reward", BOOLEANS.__getitem__, low is not None or high is not None, yes_or_no)
         ),

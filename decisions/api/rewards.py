@@ -1,4 +1,4 @@
-"""/api/v1/rewards: calculating rewards now instead of at the daily hour."""
+"""/api/v1/rewards: calculates rewards now instead of at the daily hour."""
 
 from __future__ import annotations
 

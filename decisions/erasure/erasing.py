@@ -45,7 +45,7 @@ class Person:
 
 
 Counts = Mapping[str, int]
-# Text that says nothing of anyone: the vocabulary of verdicts and of items' ends.
+# Text that is not about anyone: the values of verdicts and of items' ends.
 KEPT_TEXT = [*Verdict.values, *ItemOutcome.values]
 
 _PSEUDONYM = "%(prefix)s || left(encode(sha256(%(secret)s || convert_to({0}, 'UTF8')), 'hex'), 32)"
@@ -64,7 +64,7 @@ def _words(column: str) -> str:
     return f"CASE WHEN {column} = '' THEN '' ELSE %(erased)s END"
 
 
-# Of a person's own episode also what names nobody: the calls of models that a trace tells of, say.
+# In a person's own episode, decisions without any name too, such as a trace's calls of models.
 MINE = f"""
 SELECT {{columns}} FROM decisions_decision
  WHERE workspace_id = %(workspace)s AND {NOT_ERASED}
@@ -81,7 +81,7 @@ UPDATE decisions_decision
        user_ref = {_pseudonym("user_ref")}, content_hash = %(hash)s
  WHERE workspace_id = %(workspace)s AND id = ANY(%(ids)s) AND {NOT_ERASED}
 """  # noqa: S608
-# Episodes before decisions, as those lock them who record traces; whoever is writing into one now is waited for.
+# Episodes before decisions, in the order in which recording traces locks them; this waits for current writers.
 _LOCK_EPISODES = """
 SELECT id FROM decisions_episode
  WHERE id IN (SELECT episode_id FROM decisions_decision WHERE workspace_id = %(workspace)s AND id = ANY(%(ids)s))
@@ -102,7 +102,7 @@ _LABELS = """
 UPDATE decisions_label SET note = '', corrected_action = NULL
  WHERE decision_id = ANY(%(ids)s) AND (note <> '' OR corrected_action IS NOT NULL)
 """
-# A skip says nothing that is worth keeping, and its note may.
+# A skip holds nothing worth keeping, and its note may hold text.
 _SKIPS = "DELETE FROM decisions_skip WHERE decision_id = ANY(%(ids)s)"
 # Components are numbers but for the reasons of failures, which may quote what could not be computed.
 _REWARDS = """
@@ -124,7 +124,7 @@ UPDATE decisions_step
  WHERE workspace_id = %(workspace)s AND {NOT_ERASED}
    AND (decision_id = ANY(%(ids)s) OR (decision_id IS NULL AND episode_id = ANY(%(episodes)s)))
 """  # noqa: S608
-# Names by which requests are repeated leave their fingerprint: what is sent again under them is told that it is gone.
+# Names that make requests repeatable leave a fingerprint, so that repeats are answered `erased`.
 _REMEMBER = f"""
 INSERT INTO decisions_erasedname (id, workspace_id, target)
 SELECT {FINGERPRINT.format("%(kind)s || ':' || {name}")}, %(workspace)s, {{target}}
@@ -154,7 +154,7 @@ EPISODE_IS_ERASED = """(
        external_id = %(prefix)s || id AND query IN ('', %(erased)s) AND final_response IN ('', %(erased)s)
        AND (unit = '' OR unit LIKE %(prefix)s || '%%') AND (session = '' OR session LIKE %(prefix)s || '%%'))"""
 """SQL: nothing is left of an episode since an earlier erasure."""
-# The trace's id says nothing of anyone and keeps a trace that is sent again from becoming a second episode.
+# The trace's id is not about anyone, and prevents a second episode when the trace is sent again.
 _EPISODES = f"""
 UPDATE decisions_episode
    SET external_id = %(prefix)s || id,

@@ -336,7 +336,7 @@ def _write_feedback(by: Actor, items: Sequence[ImportedFeedback], tally: Report,
             refusals.append(Refusal(item.place, "episode", "was erased"))
             continue
         found = known.get(item.episode, []) if item.episode is not None else []
-        # Other systems' episodes may run over several agents; ours are an agent's, so each part is told.
+        # Other systems' episodes may span several agents; ours belong to one agent, so each part gets the feedback.
         ready += [(index, _on_episode(item.feedback, episode)) for episode in found]
         if not found and (item.episode is None or item.episode_first):
             ready.append((index, item.feedback))

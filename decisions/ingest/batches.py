@@ -36,7 +36,7 @@ from workspaces.ids import uuid7_time
 
 OLDEST = dt.timedelta(days=400)
 NEWEST = dt.timedelta(hours=1)
-# Clients' clocks may be wrong, but a moment that Python cannot read back would poison every list it stands in.
+# Clients' clocks may be wrong, but a time that Python cannot read back would break every list with it.
 EARLIEST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 LATEST = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
 LARGEST_OFFSET = dt.timedelta(hours=16)

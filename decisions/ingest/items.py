@@ -95,7 +95,7 @@ def record_status_changes(*, by: Actor, items: Sequence[tuple[int, StatusChangeI
     now = timezone.now()
     reported, errors = _check(by, items, now)
     known = _find_repeats(by.workspace, reported)
-    # What is refused or told again makes no item and renames no project.
+    # Refused and repeated changes make no item and rename no project.
     fresh_ones = [one for one in reported if _first(one, known) is None]
     there = _find_items(by.workspace, fresh_ones)
     known |= _find_repeats(by.workspace, fresh_ones)  # the same request may have been before us while we waited

@@ -206,7 +206,7 @@ def _insert_statement(name: str, columns: tuple[tuple[str, str], ...]) -> str:
 
 def _insert_missing(table: Table, columns: Columns) -> Written:
     ids = columns["id"]
-    # A column that says nothing costs PostgreSQL as much as one that does.
+    # A column of nulls costs PostgreSQL as much as any other, so it is left out.
     kinds = tuple((name, kind) for name, kind in table.columns.items() if columns[name].count(None) < len(ids))
     with prepared_cursor() as cursor:
         cursor.execute(_insert_statement(table.name, kinds), [_payload(kinds, columns)])

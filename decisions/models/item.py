@@ -59,8 +59,8 @@ class Item(WorkspaceOwned):
 class StatusChange(WorkspaceOwned):
     """An item went from one status to another, and what somebody said of that.
 
-    `outcome` is set where the change ends the item; what stands beside it then becomes feedback on all decisions of
-    the item, and `spread_at` says when. It is null again once a decision of the item arrives later.
+    `outcome` is set where the change ends the item; its other fields then become feedback on all decisions of the
+    item, and `spread_at` says when. It is null again once a decision of the item arrives later.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -1,7 +1,7 @@
-"""The form that changes an agent: the fields of an AgentSetup as people write them.
+"""The form that changes an agent: the fields of an AgentSetup, in readable form.
 
-It reads what the PATCH of the API takes; `decisions.agents.services.check_setup` checks it, and its faults are put
-beside the fields that they are about.
+It reads what the PATCH of the API takes; `decisions.agents.services.check_setup` checks it, and its faults are shown
+beside their fields.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pages of agents: the list, one agent with its versions, one version with what it changed, and making a new one."""
+"""Pages of agents: the list, one agent with its versions, one version with its changes, and making a new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages of agents show: each agent with its newest version, who answers, and how much it has decided."""
+"""Reads for the pages of agents: each agent with its newest version, its champion, and its number of decisions."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def find_page(
     if search is None:
         search = read_search(workspace, filters.q, before=None if filters.order else before)
     if search.by == "id":
-        return Page(search.ids or ())  # whatever else is asked: who has its id wants to see it
+        return Page(search.ids or ())  # a lookup by id ignores the filters
     uncertain = filters.order == UNCERTAIN
     look = NewestDecisions(workspace, filters, most=QUEUE_LOOK if uncertain else LOOK, search=search)
     rest = "ORDER BY d.id DESC"

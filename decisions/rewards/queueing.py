@@ -1,4 +1,4 @@
-"""Rewards now: the job that calculates those of one workspace, asked for by a person or a program.
+"""Queues a job that calculates the rewards of one workspace now, for a person or a program.
 
 The daily job of all workspaces is of the same kind; `decisions.tasks` holds the handler of both.
 """

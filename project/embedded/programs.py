@@ -11,7 +11,7 @@ from project.embedded.layout import PROJECT_ROOT, Layout
 
 Group = Literal["services", "models", "web", "apps"]
 
-# Started from the lowest, stopped from the highest; a group has stopped before the next one is told to.
+# Started from the lowest, stopped from the highest; each group stops before the next one.
 PRIORITIES: dict[Group, int] = {"services": 1, "models": 5, "web": 8, "apps": 10}
 START_RETRIES = 20
 # Of the libraries' static files, not those of pages that we do not have.

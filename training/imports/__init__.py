@@ -1,1 +1,1 @@
-"""Files of decisions or labelled rows, taken in by a job: checked first, then written; by the page and the API."""
+"""Imports files of decisions or labelled rows over the page and the API: checked first, then written by a job."""

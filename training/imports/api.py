@@ -1,4 +1,4 @@
-"""/api/v1/imports: a file of decisions or labelled rows, taken in by a job."""
+"""/api/v1/imports: imports a file of decisions or labelled rows by a job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from workspaces.permissions import acting
 
 
 class ImportCreate(APIView):
-    """Import a file: labelled rows as a dataset, or decisions into the ledger. The file is checked before the answer,
+    """Imports a file: labelled rows as a dataset, or decisions into the ledger. The file is checked before the answer,
     and nothing of one that is refused is kept; a job writes it."""
 
     scopes = {"POST": Scope.ADMIN}
@@ -57,7 +57,7 @@ class ImportCreate(APIView):
 
 
 class ImportDetail(generics.RetrieveAPIView[Job]):
-    """How far an import is, and then what it wrote and what it left out."""
+    """Reads the progress of an import, and at its end what it wrote and left out."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = ImportSerializer

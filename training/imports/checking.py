@@ -1,6 +1,6 @@
-"""Looking through an uploaded file before anything is written: what is in it, its first rows, and every fault.
+"""Checks an uploaded file before anything is written: its kind, its first rows, and every fault.
 
-The page shows it, and page and API start no import whose file does not hold.
+The page shows the result. Page and API start no import of a file with a fault that stops it.
 """
 
 from __future__ import annotations

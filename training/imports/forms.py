@@ -1,6 +1,6 @@
 """The two forms that upload a file: labelled rows for a dataset, or decisions for the ledger.
 
-A valid form has read and checked the whole file; every fault of it stands beside the field that it is about.
+A valid form has read and checked the whole file; every fault is shown beside its field.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an import is asked to do."""
+"""The plan of an import: the file and its options."""
 
 from __future__ import annotations
 

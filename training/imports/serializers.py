@@ -1,4 +1,4 @@
-"""What the endpoints of imports take and answer."""
+"""Serializers of imports."""
 
 from __future__ import annotations
 

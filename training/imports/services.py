@@ -1,7 +1,7 @@
-"""Starting an import, the job that does it, and cancelling it.
+"""Starts an import, does its job, and cancels it.
 
-Decisions get their ids from their content and a dataset is made in the transaction that ends the job, so an attempt
-that was cut off is made again without harm.
+Ids of decisions follow from their content, and a dataset is made in the transaction that ends the job, so an
+interrupted attempt can be repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pages of imports: the list, the form that uploads a file, its preview, and one import with how far it is."""
+"""Pages of imports: the list, the form that uploads a file, its preview, and one import with its progress."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class RehearsalForm(forms.Form):
         source = None
         if {"file", "text_field", "label_field"} <= given.keys():
             source = self._read(given["file"], given["text_field"], given["label_field"])
-        # The plan is checked without a file, too: whoever corrects both is told of both.
+        # The plan is checked without a file too, so that its faults and the file's are shown together.
         faults: Sequence[str] = tuple(range_faults(self.plan))
         if source is not None and not faults:
             self.source = source

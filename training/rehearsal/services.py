@@ -128,7 +128,7 @@ def read_stored_source(rehearsal: Rehearsal) -> Source:
     return _read_source(rehearsal.source.digest)
 
 
-# Each look at a rehearsal wants the whole file, and there are thousands of looks.
+# Each run of the job needs the whole file, and there are thousands of runs.
 @lru_cache(maxsize=2)
 def _read_source(digest: str) -> Source:
     plain = json.loads((artifact_path(digest) / SOURCE_FILE).read_text(encoding="utf-8"))

@@ -1,1 +1,1 @@
-"""The audit of a workspace: who did what, to read, to filter and to take away as CSV."""
+"""The audit of a workspace: a page, filters, and CSV."""

@@ -1,4 +1,4 @@
-"""The audit of a workspace, under /w/<workspace>/audit."""
+"""URLs of the audit, under /w/<workspace>/audit."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Reading the audit: one set of filters for the page, the CSV and the API."""
+"""Reads the audit with one set of filters for the page, the CSV and the API."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What django-allauth asks of this house: no sign-up without an invitation, our own count of wrong passwords, and
-secrets of authenticator apps that the database alone does not give away."""
+"""Adapters of django-allauth: no sign-up without an invitation, our own count of wrong passwords, and encrypted secrets
+of authenticator apps.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class NewInvitationResponse(Response):
 
 
 class MemberList(generics.ListAPIView[Membership]):
-    """The people of the workspace, newest first."""
+    """Lists the people of the workspace, newest first."""
 
     scopes = {"GET": Scope.ADMIN}
     serializer_class = MemberSerializer
@@ -55,7 +55,7 @@ class MemberList(generics.ListAPIView[Membership]):
 
 
 class MemberDetail(APIView):
-    """One person's role, and whether they may come in."""
+    """Changes a person's role, deactivates or reactivates them."""
 
     scopes = {"PATCH": Scope.ADMIN}
 
@@ -71,7 +71,7 @@ class MemberDetail(APIView):
 
 
 class InvitationList(generics.ListCreateAPIView[Invitation]):
-    """Invitations of the workspace, without their links; and making one."""
+    """Lists the workspace's invitations, without their links."""
 
     scopes = {"GET": Scope.ADMIN, "POST": Scope.ADMIN}
     serializer_class = InvitationSerializer
@@ -83,6 +83,7 @@ class InvitationList(generics.ListCreateAPIView[Invitation]):
         operation_id="invite_person", request=InvitationCreateSerializer, responses={"201": NewInvitationSerializer}
     )
     def post(self, request: Request) -> Response:
+        """Invites a person. The link is in this answer only."""
         given = InvitationCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         made = invitations.invite_person(by=acting(request), **given.validated_data)
@@ -105,7 +106,7 @@ class InvitationRevoke(APIView):
 
 
 class WorkspaceDetail(APIView):
-    """The workspace of the key or of the header."""
+    """Reads the workspace of the key, or of the header X-Workspace."""
 
     scopes = {"GET": Scope.ADMIN, "PATCH": Scope.ADMIN}
 
@@ -117,6 +118,7 @@ class WorkspaceDetail(APIView):
         operation_id="rename_workspace", request=WorkspaceChangeSerializer, responses={"200": WorkspaceSerializer}
     )
     def patch(self, request: Request) -> Response:
+        """Renames the workspace."""
         given = WorkspaceChangeSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         return Response(WorkspaceSerializer(members.rename_workspace(by=acting(request), **given.validated_data)).data)
@@ -124,7 +126,7 @@ class WorkspaceDetail(APIView):
 
 @extend_schema(parameters=[OpenApiParameter(name, str, description=says) for name, says in FILTERS.items()])
 class AuditList(generics.ListAPIView[AuditEntry]):
-    """Who did what, newest first."""
+    """Lists the entries of the audit, newest first."""
 
     scopes = {"GET": Scope.ADMIN}
     serializer_class = AuditEntrySerializer

@@ -1,4 +1,4 @@
-"""Making a workspace: by anybody who is an admin somewhere."""
+"""Makes a workspace, for anybody who is an admin somewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The people of a workspace, under /w/<workspace>/people."""
+"""URLs of a workspace's people, under /w/<workspace>/people."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""People and invitations as the API writes and reads them."""
+"""Serializers of people and invitations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a workspace's people: who is in it, with which role, and who is invited. Admins change it."""
+"""The page of a workspace's people: members, roles and invitations. Admins change them."""
 
 from __future__ import annotations
 

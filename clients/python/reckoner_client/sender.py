@@ -217,7 +217,7 @@ class Sender:
             self._transport.forget()
 
     def _wait_until(self, count: int, until: float) -> bool:
-        """Holds the lock, which waiting lets go."""
+        """The caller holds the lock; waiting releases it."""
         if threading.current_thread() is self._thread:
             return False  # `on_refused` asks: it would wait for itself
         self._hurry_until = max(self._hurry_until, until)

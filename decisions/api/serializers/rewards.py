@@ -1,4 +1,4 @@
-"""What the endpoint of calculations answers, for DRF and for OpenAPI."""
+"""Serializers of calculations."""
 
 from __future__ import annotations
 

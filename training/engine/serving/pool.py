@@ -144,7 +144,7 @@ class ModelPool:
         try:
             base.model = attach_adapter(base.model, artifact.folder, adapter_name(digest))
         except Exception as error:
-            # Half attached, and layers are changed in place: only reading the base again is sure to mend it.
+            # The adapter is half attached and layers are changed in place, so the base is read again.
             log.exception("adapter %s does not attach", digest)
             base.model = load_model(base.artifact.folder, self.device)
             base.adapters.clear()

@@ -1,4 +1,4 @@
-"""`manage.py people`: who is in a workspace; invitations, roles, deactivation and password links from a terminal."""
+"""`manage.py people`: lists people; invites, changes roles, deactivates, and makes password links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py workspaces`: list, make and rename them from a terminal."""
+"""`manage.py workspaces`: lists, makes and renames workspaces."""
 
 from __future__ import annotations
 
