@@ -11,7 +11,8 @@ from functools import wraps
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -52,15 +53,18 @@ def enter_workspace(request: PageRequest, slug: str) -> bool:
     return True
 
 
-def workspace_page(*, role: str = Role.VIEWER) -> Callable[[Callable[..., HttpResponse]], Callable[..., HttpResponse]]:
+View = Callable[..., HttpResponseBase]
+
+
+def workspace_page(*, role: str = Role.VIEWER) -> Callable[[View], View]:
     """Wraps a view of `/w/<slug>/…`. The view gets a PageRequest and the URL's other arguments.
 
     An error of a service (a run that is over, a label that makes no sense) becomes a page with its status.
     """
 
-    def decorate(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    def decorate(view: View) -> View:
         @wraps(view)
-        def guarded(request: PageRequest, slug: str, **kwargs: Any) -> HttpResponse:
+        def guarded(request: PageRequest, slug: str, **kwargs: Any) -> HttpResponseBase:
             if request.user.must_change_password:
                 return redirect("change-password")
             if not enter_workspace(request, slug):

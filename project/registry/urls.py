@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from project.registry import experiments, versions
+from project.registry import downloads, experiments, versions
 
 urlpatterns = [
     path("models/", versions.model_list, name="models"),
@@ -11,6 +11,7 @@ urlpatterns = [
     path("models/versions/<uuid:pk>/export", versions.version_export, name="version-export"),
     path("models/versions/<uuid:pk>/promote", versions.version_promote, name="version-promote"),
     path("models/versions/<uuid:pk>/try", experiments.version_try, name="version-try"),
+    path("models/exports/<uuid:pk>/download", downloads.export_download, name="export-download"),
     path("experiments/", experiments.experiment_list, name="experiments"),
     path("experiments/<uuid:pk>", experiments.experiment_detail, name="experiment"),
     path("experiments/<uuid:pk>/status", experiments.experiment_status, name="experiment-status"),

@@ -1,0 +1,63 @@
+"""Downloading an exported model from its page."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from tools.factories import ArtifactFactory, ExportJobFactory, JobFactory, ModelVersionFactory, put_files
+from workspaces.models import AuditEntry
+
+FILES = {"config.json": '{"model_type": "qwen2"}', "model.safetensors": "w" * 5000}
+
+
+@pytest.fixture
+def export(agent: Any, store: Path) -> Any:
+    stored = put_files(FILES)
+    artifact = ArtifactFactory(workspace=agent.workspace, digest=stored.digest, size_bytes=stored.size_bytes)
+    version = ModelVersionFactory(registered_model=agent.registered_model)
+    return ExportJobFactory(version=version, state="ready", artifact=artifact, job=JobFactory())
+
+
+def at(name: str, row: Any, slug: str | None = None) -> str:
+    return reverse(f"pages:{name}", args=[slug or row.workspace.slug, row.pk])
+
+
+def test_an_admin_downloads_its_files_and_the_audit_says_so(export: Any, admin: Any, page_client: Any) -> None:
+    client, path = page_client(admin), at("export-download", export)
+    page = client.get(at("version", export.version)).content.decode()
+    assert path in page and "Download, 4.9\xa0KB" in page
+    assert client.head(path)["Content-Length"] == client.get(path)["Content-Length"]
+    answer = client.get(path)
+    content = b"".join(answer.streaming_content)
+    assert answer["Content-Type"] == "application/x-tar" and int(answer["Content-Length"]) == len(content)
+    assert answer["Content-Disposition"] == 'attachment; filename="filer-1-merged.tar"'
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        assert set(tar.getnames()) == {f"filer-1-merged/{name}" for name in FILES}
+    assert AuditEntry.objects.filter(action="export.downloaded", actor=admin.email).count() == 2
+
+
+def test_an_export_that_is_not_ready_is_not_there(export: Any, admin: Any, page_client: Any) -> None:
+    type(export).objects.update(state="queued", artifact=None)
+    client = page_client(admin)
+    assert client.get(at("export-download", export)).status_code == 404
+    assert at("export-download", export) not in client.get(at("version", export.version)).content.decode()
+    assert not AuditEntry.objects.filter(action="export.downloaded").exists()
+
+
+@pytest.mark.parametrize(("persona", "status"), [("viewer", 403), ("labeller", 403), ("outsider", 404)])
+def test_others_download_nothing(
+    persona: str, status: int, export: Any, other_workspace: Any, page_client: Any, request: Any
+) -> None:
+    client = page_client(request.getfixturevalue(persona))
+    assert client.get(at("export-download", export)).status_code == status
+    elsewhere = client.get(at("export-download", export, other_workspace.slug))
+    assert elsewhere.status_code == 404
+    shown = client.get(at("version", export.version))
+    assert persona == "outsider" or ("Download" not in shown.content.decode() and shown.status_code == 200)
+    assert not AuditEntry.objects.filter(action="export.downloaded").exists()
