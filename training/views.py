@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.models import Agent
-from models_registry.models import Experiment
+from models_registry.models import AliasName, Experiment, ExperimentState, ModelVersion
 from training.comparison import FEWEST, MOST, compare_scores, find_differences, overlay_curves
 from training.curves import estimate_left, read_curves, read_sparklines
 from training.measures import find_reach, measure_evaluation, tone_of
@@ -160,9 +160,21 @@ def _progress(run: TrainingRun) -> dict[str, Any]:
         "measured": measure_evaluation(evaluation) if evaluation is not None else [],
         "cancellable": not run.is_terminal and run.state != RunState.STOPPING,
         "left": left.total_seconds() if left is not None else None,
-        "experiments": Experiment.objects.filter(variants__version=run.produced_version, variants__arm="treatment")
-        if run.produced_version_id
-        else [],
+        **(_prospects(run.produced_version) if run.produced_version is not None else {}),
+    }
+
+
+def _prospects(version: ModelVersion) -> dict[str, Any]:
+    """What the gate says of the version that a run made, where it is tried or serves, and whether it may be tried."""
+    experiments = list(Experiment.objects.filter(variants__version=version, variants__arm="treatment"))
+    gate = version.gate_verdicts.select_related("against__registered_model").order_by("-created_at").first()
+    serves = version.aliases.filter(name=AliasName.CHAMPION).exists()
+    running = any(experiment.state == ExperimentState.RUNNING for experiment in experiments)
+    return {
+        "experiments": experiments,
+        "gate": gate,
+        "serves": serves,
+        "may_try": not serves and not running and (gate is None or gate.passed),
     }
 
 

@@ -33,7 +33,7 @@ from models_registry.models import (
 from models_registry.promotion import stop_experiment
 from models_registry.statistics.intervals import display_band
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
-from project.registry.forms import ExperimentForm
+from project.registry.forms import PRESETS, ExperimentForm, find_preset
 from project.registry.verdicts import Headline, list_moments, list_needs, write_headline
 from project.registry.versions import get_version
 from workspaces.errors import Conflict, InvalidInput
@@ -261,11 +261,12 @@ def _as_e(log_e: NDArray[np.float64]) -> NDArray[np.float64]:
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """GET shows the bounds with their defaults, POST starts the experiment against the champion."""
+    """GET shows a preset and its bounds, POST starts the experiment against the champion."""
     version = get_version(request, pk)
     verdict = version.gate_verdicts.order_by("-created_at").first()
     status = 200
-    form = ExperimentForm(request.POST if request.method == "POST" else None)
+    preset = find_preset(request.GET.get("preset", "")) if request.method != "POST" else None
+    form = ExperimentForm(initial=dict(preset.values)) if preset is not None else ExperimentForm(request.POST)
     if request.method == "POST":
         status = 400
         if form.is_valid():
@@ -284,6 +285,8 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     champion = Alias.objects.filter(registered_model=version.registered_model_id, name=AliasName.CHAMPION).first()
     context = {
         "form": form,
+        "preset": preset,
+        "presets": PRESETS,
         "version": version,
         "verdict": verdict,
         "champion": champion.version if champion is not None else None,

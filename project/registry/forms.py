@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -29,6 +30,50 @@ CONTRASTS = {
     "plain": "Plain",
 }
 """How units are compared (docs/experiments.md): the fields of the plan that are on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """First values of the form for one kind of experiment; what it leaves out has the plan's defaults."""
+
+    key: str
+    title: str
+    says: str
+    values: Mapping[str, Any]
+
+
+PRESETS = (
+    Preset(
+        "usual",
+        "Usual",
+        "Half of the units meet the new version. A promotion takes at least a week and 500 units an arm.",
+        {},
+    ),
+    Preset(
+        "careful",
+        "Careful",
+        "A tenth of the units meet the new version: less is risked, and about three times as many units are needed. A "
+        "version that is not better is promoted with a chance of at most one in 100.",
+        {"treatment_share": "0.1", "promote_e": "100"},
+    ),
+    Preset(
+        "quick",
+        "Quick",
+        "For feedback that comes within an hour. A promotion takes at least a day and 200 units an arm; the evidence "
+        "that it needs stays the same.",
+        {
+            "exposure_window_seconds": "15 min",
+            "attribution_window_seconds": "1 h",
+            "min_units_per_arm": 200,
+            "min_seconds": "1 d",
+        },
+    ),
+)
+
+
+def find_preset(key: str) -> Preset:
+    """The usual one for a key that is not known."""
+    return next((preset for preset in PRESETS if preset.key == key), PRESETS[0])
 
 
 class DurationField(forms.CharField):
@@ -148,14 +193,21 @@ class ExperimentForm(forms.Form):
     GUARDRAILS = ("error_rate", "latency", "budget_ms", "missing_feedback", "guardrail_e")
     FAILURES = ("max_excess_failures", "min_requests_for_failures")
 
+    def main_fields(self) -> list[Any]:
+        """What stands open on the page."""
+        return [self[name] for name in ("name", "treatment_share")]
+
     def groups(self) -> list[tuple[str, list[Any]]]:
-        """The fields as the page shows them, under their headings."""
+        """The bounds, folded on the page, under their headings."""
         return [
-            ("Traffic and rule", [self[name] for name in ("name", *self.RULE)]),
+            ("Rule", [self[name] for name in self.RULE if name != "treatment_share"]),
             ("What counts", [self[name] for name in (*self.WINDOWS, "contrast")]),
             ("Guardrails", [self[name] for name in self.GUARDRAILS]),
             ("Failures", [self[name] for name in self.FAILURES]),
         ]
+
+    def has_folded_faults(self) -> bool:
+        return any(field.errors for _, fields in self.groups() for field in fields)
 
     def read_plan(self) -> ExperimentPlan:
         """Of a valid form."""

@@ -30,7 +30,7 @@ QUERIES = {
     "rehearsals": ("before",),
     "rehearsal-start": ("agent",),
     "models": ("agent",),
-    "version-try": ("like",),
+    "version-try": ("preset",),
     "overview": ("x",),
 }
 FORMS = {

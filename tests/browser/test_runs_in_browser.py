@@ -213,6 +213,7 @@ def test_an_admin_runs_one_again_reads_the_fault_beside_its_field_and_tries_a_ve
     expect(tab.get_by_role("heading", name="Stopped without a winner.")).to_be_visible()
     tab.goto(at("version", scene.version))
     tab.get_by_role("link", name="Try it on live traffic").click()
+    tab.get_by_text("All bounds").click()
     tab.get_by_label("Age, at least").fill("2 h")
     tab.get_by_role("button", name="Start the experiment").click()
     expect(tab.get_by_role("heading", name="Waiting for the first units to mature.")).to_be_visible()

@@ -10,11 +10,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from jobs.models import Job
+from models_registry.experiments import ExperimentPlan, start_experiment
 from tools.factories import (
     AliasFactory,
     DatasetSnapshotFactory,
     EvaluationFactory,
     ExportJobFactory,
+    GateVerdictFactory,
     JobFactory,
     ModelVersionFactory,
     RunEventFactory,
@@ -24,6 +26,7 @@ from tools.factories import (
 from training.curves import estimate_left
 from training.models import ExportJob, TrainingRun
 from training.runs import RunPlan, start_run
+from workspaces.actors import person
 
 DIFFERENCE = {"mean": 0.123, "low": 0.081, "high": 0.165, "n": 100, "clusters": 20}
 
@@ -225,10 +228,32 @@ class TestRun:
             RunEventFactory(run=run, kind="checkpoint", sequence=sequence, details={"step": sequence})
             RunMetricFactory(run=run, step=sequence)
         client = page_client(viewer)
-        with django_assert_max_num_queries(7):
+        with django_assert_max_num_queries(9):
             client.get(at("run", run))
         with django_assert_max_num_queries(6):
             client.get(at("run-curves", run))
+
+    def test_an_experiment_is_started_from_a_finished_run_where_its_gate_allows_it(
+        self, run: TrainingRun, admin: Any, viewer: Any, page_client: Any
+    ) -> None:
+        version, champion = finish(run), ModelVersionFactory(registered_model=run.agent.registered_model)
+        client, start = page_client(admin), at("version-try", version)
+
+        def look(who: Any = None) -> str:
+            return (page_client(who) if who else client).get(at("run-status", run)).content.decode()
+
+        AliasFactory(version=champion)
+        assert "No gate has judged it" in look() and start in look()
+        verdict = GateVerdictFactory(version=version, against=champion, estimate=0.1, low=0.05, high=0.15)
+        assert f"The gate passed: +10.0 points [+5.0, +15.0] above {champion}" in look() and start in look()
+        assert "The gate passed" in look(viewer) and start not in look(viewer)
+        type(verdict).objects.update(passed=False, low=-0.05)
+        assert "It cannot be tried on live traffic" in look() and start not in look()
+        type(verdict).objects.update(passed=True)
+        experiment = start_experiment(
+            by=person(admin, run.workspace, "admin"), treatment=version, plan=ExperimentPlan()
+        )
+        assert experiment.name in look() and start not in look()
 
     @pytest.mark.parametrize("name", ["run", "run-row", "run-status", "run-curves", "run-predictions", "run-cancel"])
     def test_an_outsider_finds_nothing(

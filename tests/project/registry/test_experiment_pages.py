@@ -20,7 +20,7 @@ from models_registry.experiments import (
 from models_registry.models import Alias, Experiment, Observation
 from models_registry.services import NewVersion, register_version
 from models_registry.statistics.promotion import write_e
-from project.registry.forms import DurationField, write_duration
+from project.registry.forms import PRESETS, DurationField, Preset, write_duration
 from tools.factories import (
     ArtifactFactory,
     ExposureFactory,
@@ -301,6 +301,23 @@ class TestTry:
         assert [one["measure"] for one in experiment.guardrails] == ["missing_feedback"]
         assert experiment.phases.get().treatment_share == 0.1
 
+    @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.key)
+    def test_every_preset_starts_as_it_says(
+        self, preset: Preset, versions: list[Any], admin: Any, page_client: Any
+    ) -> None:
+        client, path = page_client(admin), at("version-try", versions[1])
+        answer = client.get(f"{path}?preset={preset.key}")
+        form = answer.context["form"]
+        assert f'href="?preset={preset.key}" aria-current="true"' in answer.content.decode()
+        for name, value in preset.values.items():
+            assert form[name].value() == value
+        assert client.post(path, {name: form[name].value() or "" for name in form.fields}).status_code == 302
+        experiment = Experiment.objects.get()
+        said = {"careful": (0.1, 100.0, 604_800.0, 500), "quick": (0.5, 40.0, 86_400.0, 200)}
+        bounds = (experiment.promote_e, experiment.min_seconds, experiment.min_units_per_arm)
+        share = experiment.phases.get().treatment_share
+        assert (share, *bounds) == said.get(preset.key, (0.5, 40.0, 604_800.0, 500))
+
     @pytest.mark.parametrize(
         ("changes", "field", "says"),
         [
@@ -325,6 +342,7 @@ class TestTry:
     ) -> None:
         answer = page_client(admin).post(at("version-try", versions[1]), {**given, **changes})
         assert answer.status_code == 400 and says in " ".join(answer.context["form"].errors[field])
+        assert ('<details class="panel all-bounds" open>' in answer.content.decode()) == (field != "treatment_share")
         assert not Experiment.objects.exists() and not Alias.objects.filter(name="challenger").exists()
 
     def test_a_version_that_its_gate_refuses_is_not_started(

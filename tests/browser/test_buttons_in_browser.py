@@ -1,0 +1,68 @@
+"""The loop's buttons in a real browser: rewards now, a dataset with its preview, and training in one press."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from jobs.models import Job
+from jobs.runner import run_job
+from tests.browser.accessibility import look_at
+from tools import factories
+from training.models import DatasetSnapshot, TrainingRun
+
+
+def page(name: str, workspace: Any, *arguments: Any) -> str:
+    return reverse(f"pages:{name}", args=[workspace.slug, *arguments])
+
+
+def test_from_feedback_to_a_run_by_buttons_alone(
+    tab: Any, admin: Any, scene: Any, workspace: Any, log_in: Any, store: Any
+) -> None:
+    waiting = scene.decisions[15]
+    factories.FeedbackFactory(decision=waiting)
+    log_in(tab, admin).goto(page("overview", workspace))
+    tab.get_by_role("button", name="Calculate rewards now").click()
+    expect(tab.get_by_text("Waiting for a worker")).to_be_visible()
+    assert look_at(tab, "rewards-under-way") == []
+    run_job(Job.objects.get(kind="decisions.calculate_rewards").id)
+    expect(tab.get_by_text("All feedback has been read.")).to_be_visible()
+    assert look_at(tab, "rewards") == []
+
+    tab.goto(page("datasets", workspace))
+    assert look_at(tab, "datasets") == []
+    tab.get_by_role("link", name="Make a dataset").click()
+    expect(tab.get_by_role("heading", name="What it would hold")).to_be_visible()
+    tab.get_by_label("Decisions", exact=True).select_option("new")
+    tab.wait_for_url("**which=new**")
+    expect(tab.get_by_text("have no verdict yet")).to_be_visible()
+    assert look_at(tab, "dataset-make") == []
+    tab.get_by_label("Name").fill("by hand")
+    tab.get_by_role("button", name="Make the dataset").click()
+    expect(tab.get_by_text("This page leads to the dataset when it is made.")).to_be_visible()
+    assert look_at(tab, "dataset-making") == []
+    run_job(Job.objects.get(kind="training.freeze_dataset").id)
+    expect(tab.get_by_role("heading", name="by hand", level=1)).to_be_visible()
+    assert look_at(tab, "dataset") == []
+    tab.get_by_role("link", name="Train on it").click()
+    tab.get_by_role("button", name="Start the run").click()
+    expect(tab.get_by_role("heading", name="posterior run", level=1)).to_be_visible()
+    dataset = DatasetSnapshot.objects.get(name="by hand")
+    assert TrainingRun.objects.latest("id").dataset == dataset
+
+    factories.RewardFactory(decision=scene.decisions[20])
+    tab.goto(page("runs", workspace))
+    tab.get_by_role("button", name="Train on new decisions").click()
+    expect(tab.get_by_text("Then a run starts on it")).to_be_visible()
+    run_job(Job.objects.get(kind="training.freeze_dataset", state="queued").id)
+    run = TrainingRun.objects.latest("id")
+    tab.wait_for_url(f"**{page('run', workspace, run.id)}")
+    assert [item.decision_id for item in run.dataset.items.all()] == [scene.decisions[20].id]
+    factories.AgentFactory(workspace=workspace, name="Sorter")
+    tab.goto(page("train-new", workspace))
+    assert look_at(tab, "train-new") == []
+    tab.get_by_role("link", name="Start the first run").click()
+    expect(tab.get_by_role("heading", name="What to do first")).to_be_visible()
+    assert look_at(tab, "run-missing") == []
