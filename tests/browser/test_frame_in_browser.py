@@ -84,6 +84,7 @@ def test_half_a_window_folds_the_sidebar_and_moments_are_local(
     left = "() => document.querySelector('main').getBoundingClientRect().left"
     folded = tab.evaluate(left)
     assert tab.evaluate(width) < 60 and folded < 60
+    assert axe_findings(tab) == []
     tab.get_by_role("link", name="Decisions", exact=True).focus()
     assert tab.evaluate(width) > 200 and tab.evaluate(left) == folded  # over the page, which does not move
     assert axe_findings(tab) == []
