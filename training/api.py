@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
@@ -51,8 +52,10 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
         """Queues a job that freezes an agent's rewarded decisions as a dataset."""
         given = DatasetCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        room = get_current_agent(acting(request), given.validated_data["agent"])
-        job = freezing.start_freezing(by=acting(request), agent=room.agent, name=given.validated_data["name"])
+        fields = given.validated_data
+        room = get_current_agent(acting(request), fields["agent"])
+        unused_at = timezone.now() if fields["only_new"] else None
+        job = freezing.start_freezing(by=acting(request), agent=room.agent, name=fields["name"], unused_at=unused_at)
         return Response(FreezingSerializer(job).data, status=202)
 
 

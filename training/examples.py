@@ -136,7 +136,7 @@ AN_ERASURE = {
 
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "datasets_list": [Example(page(A_DATASET))],
-    "create_dataset": [Example(A_FREEZING, 202, {"agent": "filer", "name": "notes of November"})],
+    "create_dataset": [Example(A_FREEZING, 202, {"agent": "filer", "name": "notes of November", "only_new": True})],
     "datasets_freezings_retrieve": [
         Example(A_FREEZING | {"state": "running", "progress": 0.4, "message": "12,000 rows"}, path={"id": FREEZING})
     ],

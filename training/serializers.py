@@ -62,6 +62,7 @@ class FreezingSerializer(serializers.ModelSerializer[Job]):
 class DatasetCreateSerializer(StrictBody):
     agent = serializers.SlugField()
     name = serializers.CharField(max_length=200)
+    only_new = serializers.BooleanField(default=False, help_text="Only decisions that no run has learnt from")
 
 
 class RunSerializer(serializers.ModelSerializer[TrainingRun]):

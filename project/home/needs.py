@@ -10,6 +10,7 @@ from models_registry.models import ExperimentState
 from project.home.counts import LedgerCounts
 from project.home.items import Item, page_of
 from project.home.rows import Rows
+from training.new_decisions import FEW
 from workspaces.models import ApiKey, Membership, Role, Workspace
 
 LONG_UNDECIDED = 4
@@ -25,6 +26,11 @@ def find_needs(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.d
         what = f"{ledger.unanswered:,}{among} decision{'' if ledger.unanswered == 1 and not among else 's'} to judge"
         why = "Nothing has said yet whether they were right. The least certain one comes first: c confirms, x corrects."
         found.append(Item("feedback", what, why, None, "Judge", page_of(workspace, "label"), Role.LABELLER))
+    if ledger.unfrozen.value >= FEW:
+        what = f"{ledger.unfrozen} rewards since the newest dataset"
+        why = "A run that learns from these decisions may make a better version."
+        url = page_of(workspace, "train-new")
+        found.append(Item("dataset", what, why, None, "Train on new decisions", url, Role.ADMIN))
     valid = Q(expires_at=None) | Q(expires_at__gt=now)
     if not ApiKey.objects.for_workspace(workspace).filter(valid, revoked_at=None).exists():
         why = "Without a key no app can ask an agent or send feedback."

@@ -88,7 +88,7 @@ def test_the_preview_counts_what_is_taken_and_says_why_the_rest_is_not(
 
 
 def test_what_a_run_has_learnt_from_and_other_versions_can_be_left_out(
-    ledger: dict[str, Any], agent: Any, workspace: Any, admin: Any, page_client: Any
+    ledger: dict[str, Any], agent: Any, workspace: Any, admin: Any, page_client: Any, api: Any, store: Any
 ) -> None:
     spec = current_reward_spec(agent)
     used = DatasetSnapshotFactory(agent=agent, kind="logged", reward_spec=spec)
@@ -104,6 +104,11 @@ def test_what_a_run_has_learnt_from_and_other_versions_can_be_left_out(
     assert (look("").rows, look("which=new").rows) == (4, 3)
     assert look("which=new").counts("used") == 1
     assert (look("version=2").rows, look("version=2").counts("version")) == (1, 8)
+    for only_new, rows in ((True, 3), (False, 4)):  # the API's call is the same
+        asked = api().post("datasets", {"agent": agent.slug, "name": "n", "only_new": only_new}).json()
+        run_job(asked["id"])
+        assert api().get(f"datasets/freezings/{asked['id']}").json()["dataset"]
+        assert DatasetSnapshot.objects.latest("id").rows == rows
     type(run).objects.update(state="cancelled", finished_at=timezone.now())
     assert look("which=new").rows == 4
     assert client.get(f"{path}?version=7").status_code == client.get(f"{path}?agent=nobody").status_code == 404

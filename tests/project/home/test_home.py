@@ -19,7 +19,7 @@ from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
 from project import page_urls
-from project.home import counts
+from project.home import counts, needs
 from project.home.counts import Count, count_ledger
 from project.home.moved import TOLD
 from project.home.overview import Home, read_home
@@ -163,7 +163,7 @@ class TestFeedbackToReckon:
         assert count_ledger(agent.workspace, NOW).unread == Count(2, more=True)
 
 
-def test_rewards_wait_for_the_agent_s_next_dataset(agent: Any) -> None:
+def test_rewards_wait_for_the_agent_s_next_dataset(agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for moment in (NOW - 5 * HOUR, NOW - HOUR):
         RewardFactory(decision=decide(agent, NOW - DAY), feedback_until=moment, computed_at=moment)
     RewardFactory(
@@ -175,8 +175,14 @@ def test_rewards_wait_for_the_agent_s_next_dataset(agent: Any) -> None:
     snapshot = DatasetSnapshotFactory(agent=agent, kind="logged", reward_spec=spec)
     backdate(snapshot, NOW - 2 * HOUR)
     assert at(read_home(agent.workspace, NOW), "dataset").waiting == Count(1)
+    monkeypatch.setattr(needs, "FEW", 1)
+    [item] = [item for item in read_home(agent.workspace, NOW).needs if item.station == "dataset"]
+    assert (item.what, item.action, item.role) == (
+        "1 rewards since the newest dataset", "Train on new decisions", "admin",
+    )  # fmt: skip
     backdate(snapshot, NOW)
     assert at(read_home(agent.workspace, NOW), "dataset").waiting == Count(0)
+    assert "dataset" not in {item.station for item in read_home(agent.workspace, NOW).needs}
     backdate(DatasetSnapshotFactory(agent=agent, kind="labelled"), NOW)  # no snapshot of the ledger
 
 
