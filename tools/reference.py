@@ -19,6 +19,7 @@ __all__ = ["FOLDER", "PAGES", "Operation", "document", "operations", "pages", "p
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "api"
 WIDTH = 120
+CHOICE = re.compile(r"^\* `([^`]*)` - (.*)$", re.MULTILINE)
 DEEPEST = 3
 
 
@@ -283,7 +284,7 @@ def _fields(schema: Mapping[str, Any], made: Mapping[str, Any], asked: bool, pre
     for name, given in schema.get("properties", {}).items():
         field = _plain(given, made)
         kind = _kind(given, made) + ("" if name in needed else ", optional")
-        rows.append((f"`{prefix}{name}`", kind, _cell(given.get("description") or field.get("description", ""))))
+        rows.append((f"`{prefix}{name}`", kind, _meaning(given.get("description") or field.get("description", ""))))
         inner = _plain(field.get("items", {}), made) if field.get("type") == "array" else field
         if inner.get("properties") and depth + 1 < DEEPEST:
             dots = "[]." if field.get("type") == "array" else "."
@@ -371,6 +372,17 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
     yield "|" + "---|" * len(heads)
     for row in rows:
         yield ("| " + " | ".join(row) + " |").replace("|  |", "| |")
+
+
+def _meaning(description: str) -> str:
+    """A description, with its choices in one line; those whose label only repeats the value are left out."""
+    choices = [f"`{value}`: {label}" for value, label in CHOICE.findall(description) if _adds(value, label)]
+    return _cell(" ".join(filter(None, [CHOICE.sub("", description).strip(), "; ".join(choices)])))
+
+
+def _adds(value: str, label: str) -> bool:
+    """Whether the label says more than the value."""
+    return label.casefold() != value.replace("_", " ").casefold() and label != value
 
 
 def _cell(text: str) -> str:
