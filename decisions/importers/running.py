@@ -37,7 +37,7 @@ from decisions.importers.records import (
     text_of,
 )
 from decisions.importers.tau_bench import RESPOND
-from decisions.ingest.decisions import record_decisions
+from decisions.ingest.decisions import check_decisions, record_decisions
 from decisions.ingest.episode_facts import record_episodes
 from decisions.ingest.episodes import find_erased_episodes
 from decisions.ingest.feedback import record_feedback
@@ -273,6 +273,21 @@ def _fitted(
         if isinstance(item, Imported)
         else item
         for item in batch
+    ]
+
+
+def check_batch(*, by: Actor, format: Format, batch: Sequence[Imported]) -> list[tuple[Imported, tuple[Refusal, ...]]]:
+    """The decisions that their agents would not take, each with its reasons. Nothing is known of agents that are not
+    there, and nothing is written."""
+    known = find_agents(by, {item.decision.agent for item in batch})
+    there = [item for item in batch if item.decision.agent in known]
+    decisions = [item.decision for item in there]
+    if format.fitted:
+        decisions = [fit_action(one, known[one.agent].version.action_space) for one in decisions]
+    errors = check_decisions(by=by, items=list(enumerate(decisions)), since=EARLIEST)
+    return [
+        (item := there[error.index], tuple(Refusal(item.place, fault.field, fault.reason) for fault in error.faults))
+        for error in errors
     ]
 
 

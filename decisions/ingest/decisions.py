@@ -92,6 +92,16 @@ def record_decisions(
     return write_batch(DECISION_TABLE, items, prepare, by)
 
 
+def check_decisions(
+    *, by: Actor, items: Sequence[tuple[int, DecisionIn]], since: dt.datetime | None = None
+) -> list[ItemError]:
+    """What `record_decisions` would refuse of these by their content. Writes nothing and asks for no id: those that are
+    taken or erased are only found when they are recorded."""
+    agents = find_agents(by, {item.agent for _, item in items})
+    versions = _find_model_versions(by, agents, items)
+    return _prepare_decisions(by, items, agents, versions, timezone.now(), since).errors
+
+
 def _find_model_versions(
     by: Actor, agents: dict[str, CurrentAgent], items: Sequence[tuple[int, DecisionIn]]
 ) -> dict[tuple[uuid.UUID | None, int], uuid.UUID]:

@@ -5,6 +5,7 @@ The page shows the result. Page and API start no import of a file with a fault t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +15,10 @@ from django.utils import timezone
 from msgspec import UNSET
 
 from decisions.agents.current import find_agents, get_current_agent
-from decisions.importers.formats import FORMATS
+from decisions.importers.formats import FORMATS, Format
 from decisions.importers.reading import UnusableFile
 from decisions.importers.records import Found, Imported, Place, Reading, Refusal, text_of
-from decisions.importers.running import Unusable, make_setup, survey
+from decisions.importers.running import MOST_DECISIONS, Unusable, check_batch, make_setup, survey
 from training.errors import UnusableImport
 from training.imports.labelled import read_rows
 from training.imports.plan import LABELLED, ImportPlan
@@ -27,6 +28,7 @@ from workspaces.errors import FieldFault
 FIRST, SHOWN = 5, 20
 """Rows that a preview shows, and faults that are told one by one."""
 LONGEST_CELL = 200
+MOST_REFUSALS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +102,14 @@ def _check_decisions(by: Actor, plan: ImportPlan, path: Path) -> Preview:
         observed_at=plan.observed_at,
         policy=plan.policy or None,
     )
-    first: list[Imported] = []
-    refused = 0
-
-    def noted(found: Iterable[Found]) -> Iterator[Found]:
-        nonlocal refused
-        for item in found:
-            if isinstance(item, Imported) and len(first) < FIRST:
-                first.append(item)
-            refused += isinstance(item, Refusal)
-            yield item
-
+    watched = _Watched(by, format)
     try:
-        seen, refusals, others = survey(noted(format.read([path], reading)))
-        told = [tell_refusal(refusal) for refusal in refusals]
-        if not seen and not others:
+        seen, _, others = survey(watched.read(format.read([path], reading)))
+        for slug, count in watched.failed.items():
+            seen[slug].decisions -= count
+        taken = sum(kinds.decisions for kinds in seen.values())
+        told = [tell_refusal(refusal) for refusal in sorted(watched.refusals, key=lambda one: one.place.line)]
+        if not taken and not others:
             raise _unusable(told or [f"{path.name}: holds no decisions"])
         missing = sorted(set(seen) - set(find_agents(by, seen)))
         if missing and not plan.create_agents:
@@ -127,14 +122,53 @@ def _check_decisions(by: Actor, plan: ImportPlan, path: Path) -> Preview:
     except UnusableFile as error:
         raise _unusable([str(error).replace(str(path), path.name)]) from error
     return Preview(
-        total=sum(kinds.decisions for kinds in seen.values()),
+        total=taken,
         columns=DECISION_COLUMNS,
-        rows=tuple(_decision_cells(one) for one in first),
-        agents=tuple((slug, seen[slug].decisions, slug in missing) for slug in sorted(seen)),
+        rows=tuple(_decision_cells(one) for one in watched.first),
+        agents=tuple((slug, seen[slug].decisions, slug in missing) for slug in sorted(seen) if seen[slug].decisions),
         feedback=others,
-        refused=refused,
+        refused=watched.refused,
         refusals=tuple(told[:SHOWN]),
     )
+
+
+class _Watched:
+    """What goes by while a file is read: its first decisions, and all that would be left out."""
+
+    def __init__(self, by: Actor, format: Format) -> None:
+        self.by, self.format = by, format
+        self.first: list[Imported] = []
+        self.refused = 0
+        self.refusals: list[Refusal] = []
+        self.failed: Counter[str] = Counter()
+        """By agent, decisions that it does not take."""
+
+    def read(self, found: Iterable[Found]) -> Iterator[Found]:
+        batch: list[Imported] = []
+        for item in found:
+            if isinstance(item, Imported):
+                if len(self.first) < FIRST:
+                    self.first.append(item)
+                batch.append(item)
+                if len(batch) == MOST_DECISIONS:
+                    self._check(batch)
+                    batch = []
+            elif isinstance(item, Refusal):
+                self._refuse(item)
+            yield item
+        if batch:
+            self._check(batch)
+
+    def _check(self, batch: Sequence[Imported]) -> None:
+        for item, refusals in check_batch(by=self.by, format=self.format, batch=batch):
+            self.failed[item.decision.agent] += 1
+            for refusal in refusals:
+                self._refuse(refusal)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self.refused += 1
+        if len(self.refusals) < MOST_REFUSALS:
+            self.refusals.append(refusal)
 
 
 def tell_refusal(refusal: Refusal) -> str:

@@ -138,6 +138,7 @@ class TestOverTheApi:
             ({"what": "labelled", "file": "rows.jsonl", "content": "{}"}, 400, "agent", "is needed"),
             (decisions_body(DECISION | {"agent": "nobody"}), 400, "create_agents", "nobody: not an agent here"),
             (decisions_body("{", "[]"), 400, "file", "decisions.jsonl:1: "),
+            (decisions_body(DECISION | {"action": "garden"}), 400, "file", "action: 'garden' was not offered"),
             (decisions_body(DECISION, format="parquet"), 400, "format", "not a valid choice"),
             (decisions_body(DECISION, what="songs"), 400, "what", "not a valid choice"),
         ],
@@ -238,14 +239,20 @@ class TestPages:
     ) -> None:
         client = page_client(owner)
         new = f"{self.at('import-new', workspace)}?what=decisions"
-        file = upload(DECISION, DECISION | {"agent": "sorter", "options": ["travel"]}, "{", name="decisions.jsonl")
+        wrong = DECISION | {"action": "garden"}
+        sorted_one = DECISION | {"agent": "sorter", "options": ["travel"]}
+        file = upload(DECISION, wrong, sorted_one, "{", name="decisions.jsonl")
         sent = client.post(new, {"file": file, "agent": "", "format": "jsonl", "create_agents": "on"})
         assert sent.status_code == 302, sent.context["form"].errors
         page = client.get(sent["Location"])
         text = page.content.decode()
         assert "2 decisions" in text and "How likely that was" in text and "verdict confirmed" in text
         assert page.context["preview"].agents == (("filer", 1, False), ("sorter", 1, True))
-        assert "1 record is" in text and "decisions.jsonl:3" in text
+        assert "2 records are" in text and Decision.objects.count() == 0
+        assert [line.split(": ", 1)[0] for line in page.context["preview"].refusals] == [
+            "decisions.jsonl:2",
+            "decisions.jsonl:4",
+        ]
 
     def test_a_refused_file_is_told_line_by_line_and_not_kept(
         self, agent: Any, workspace: Any, owner: Any, page_client: Any, store: Path
