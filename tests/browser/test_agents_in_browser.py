@@ -7,15 +7,18 @@ from typing import Any
 from django.urls import reverse
 from playwright.sync_api import expect
 
+from decisions.agents.revising import revise_agent
 from decisions.models import AgentVersion
 from tests.browser.accessibility import look_at
-from tools.factories import DecisionFactory
+from tools.factories import OPTIONS, DecisionFactory
 
 
 def test_a_version_is_compared_and_made_and_every_page_fits(
-    tab: Any, admin: Any, agent: Any, workspace: Any, log_in: Any
+    tab: Any, admin: Any, agent: Any, workspace: Any, log_in: Any, by: Any
 ) -> None:
     DecisionFactory(agent=agent)
+    options = [*OPTIONS, *(f"folder {number}" for number in range(100))]
+    revise_agent(by=by, agent=agent, expected=1, changes={"options": options})
     log_in(tab, admin).goto(reverse("pages:runs", args=[workspace.slug]))
     tab.wait_for_load_state()
     tab.keyboard.press("g")
@@ -31,15 +34,15 @@ def test_a_version_is_compared_and_made_and_every_page_fits(
     tab.get_by_label("Prompt", exact=True).fill("File this note into a folder.\n\n{{ text }}")
     tab.get_by_label("Epsilon").fill("0.1")
     tab.get_by_role("button", name="Show the changes").click()
-    expect(tab.get_by_role("heading", name="Changes from version 1")).to_be_focused()
+    expect(tab.get_by_role("heading", name="Changes from version 2")).to_be_focused()
     expect(tab.locator("ins").first).to_have_text("File this note into a folder.")
     found += look_at(tab, "agent-edit")
-    tab.get_by_role("button", name="Make version 2").click()
-    expect(tab.get_by_text("Filer has version 2 now.")).to_be_visible()
-    assert AgentVersion.objects.get(agent=agent, number=2).epsilon == 0.1
+    tab.get_by_role("button", name="Make version 3").click()
+    expect(tab.get_by_text("Filer has version 3 now.")).to_be_visible()
+    assert AgentVersion.objects.get(agent=agent, number=3).epsilon == 0.1
     tab.goto(reverse("pages:agent", args=[workspace.slug, agent.slug]))
     found += look_at(tab, "agent")
-    tab.get_by_role("link", name="Version 2").click()
-    expect(tab.get_by_role("heading", name="Changes from version 1")).to_be_visible()
+    tab.get_by_role("link", name="Version 3").click()
+    expect(tab.get_by_role("heading", name="Changes from version 2")).to_be_visible()
     found += look_at(tab, "agent-version")
     assert found == []
