@@ -83,6 +83,8 @@ from workspaces.models import (
 
 PASSWORD = "correct horse battery staple"
 OPTIONS = ("finance", "travel", "health")
+IMPORT_PAYLOAD = {"what": "labelled", "file": "rows.jsonl", "upload": "01a1f9b2-7a31-7d4e-b0c2-5e8f17a6c904"}
+"""Of a job that imports a file, which is not there."""
 INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 10, "clusters": 10}
 
 

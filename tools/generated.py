@@ -71,9 +71,7 @@ def make_known(agent: Any) -> dict[str, str]:
         "freezings": made.JobFactory(
             workspace=workspace, kind="training.freeze_dataset", payload={"agent": agent.slug, "name": "n"}
         ),
-        "imports": made.JobFactory(
-            workspace=workspace, kind="training.import", payload={"what": "labelled", "file": "rows.jsonl"}
-        ),
+        "imports": made.JobFactory(workspace=workspace, kind="training.import", payload=made.IMPORT_PAYLOAD),
         "runs": run,
         "versions": version,
         "experiments": experiment,

@@ -48,7 +48,6 @@ A_LABELLED_ROW = {"id": "1", "prompt": "Flights to Oslo", "options": ["finance",
 AN_IMPORTED_DECISION = {
     "agent": "filer",
     "state": {"text": "Flights to Oslo"},
-    "options": ["finance", "travel"],
     "action": "travel",
     "policy_name": "rules-7",
     "observed_at": MOMENT,
@@ -161,6 +160,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             name="decisions",
         ),
     ],
+    "cancel_import": [Example(AN_IMPORT | {"state": "cancelled", "finished_at": MOMENT}, path={"id": IMPORT})],
     "imports_retrieve": [
         Example(
             AN_IMPORT

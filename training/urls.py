@@ -13,6 +13,7 @@ urlpatterns = [
     path("erasures/<uuid:pk>", erasure_api.ErasureDetail.as_view(), name="api-erasure"),
     path("imports", imports.ImportCreate.as_view(), name="api-imports"),
     path("imports/<uuid:pk>", imports.ImportDetail.as_view(), name="api-import"),
+    path("imports/<uuid:pk>/cancel", imports.ImportCancel.as_view(), name="api-import-cancel"),
     path("runs", api.RunList.as_view(), name="api-runs"),
     path("runs/<uuid:pk>", api.RunDetail.as_view(), name="api-run"),
     path("runs/<uuid:pk>/events", api.RunEvents.as_view(), name="api-run-events"),

@@ -20,6 +20,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from tests.api_client import ApiClient, ApiMaker
 from tools.factories import (
+    IMPORT_PAYLOAD,
     OPTIONS,
     AgentFactory,
     AgentVersionFactory,
@@ -125,9 +126,7 @@ def build(workspace: Any, slug: str) -> World:
             "calculation": JobFactory(
                 workspace=workspace, kind="decisions.calculate_rewards", payload={"requested_by": "someone"}
             ),
-            "import": JobFactory(
-                workspace=workspace, kind="training.import", payload={"what": "labelled", "file": "rows.jsonl"}
-            ),
+            "import": JobFactory(workspace=workspace, kind="training.import", payload=IMPORT_PAYLOAD),
             "freezing": JobFactory(
                 workspace=workspace, kind="training.freeze_dataset", payload={"agent": slug, "name": "n"}
             ),
@@ -286,6 +285,7 @@ CALLS: dict[str, list[Call]] = {
     # The dataset was imported: who may ask hears that it cannot be rebuilt.
     "api-dataset-rebuild": [Call("POST", "datasets/{dataset}/rebuild", ADMIN, status=409, foreign=(404,))],
     "api-imports": [Call("POST", "imports", ADMIN, import_body, 202, foreign=(404,))],
+    "api-import-cancel": [Call("POST", "imports/{import}/cancel", ADMIN, foreign=(404,))],
     "api-import": [Call("GET", "imports/{import}", READ, foreign=(404,))],
     "api-erasures": [
         Call("GET", "erasures", ADMIN),

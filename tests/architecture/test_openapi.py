@@ -17,6 +17,7 @@ from decisions.notes_app import examples as notes_app
 from models_registry import examples as registry
 from project.openapi import EXAMPLES
 from tools.factories import (
+    IMPORT_PAYLOAD,
     AgentFactory,
     AliasFactory,
     ApiKeyFactory,
@@ -213,9 +214,7 @@ def tell_ledger(by, agent):
         ledger.STEP: StepFactory(episode=episode).id,
         ledger.TRACE_SECONDS: int(time.time()),
         training.DATASET: snapshot_ledger(by=by, agent=agent, name="notes of November").id,
-        training.IMPORT: JobFactory(
-            workspace=workspace, kind="training.import", payload={"what": "labelled", "file": "rows.jsonl"}
-        ).id,
+        training.IMPORT: JobFactory(workspace=workspace, kind="training.import", payload=IMPORT_PAYLOAD).id,
         training.FREEZING: JobFactory(
             workspace=workspace, kind="training.freeze_dataset", payload={"agent": "filer", "name": "n"}
         ).id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.core.files.uploadedfile import SimpleUploadedFile
 from drf_spectacular.utils import extend_schema
@@ -18,7 +19,7 @@ from jobs.models import Job
 from training import uploads
 from training.imports.checking import check_file
 from training.imports.serializers import ImportBodySerializer, ImportSerializer, ImportUploadSerializer
-from training.imports.services import KIND, keep_for_import, start_import
+from training.imports.services import KIND, cancel_import, keep_for_import, start_import
 from workspaces.errors import TooLarge
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
@@ -56,11 +57,24 @@ class ImportCreate(APIView):
         return Response(ImportSerializer(job).data, status=202)
 
 
-class ImportDetail(generics.RetrieveAPIView[Job]):
+class ImportQuery(generics.GenericAPIView[Any]):
+    def get_queryset(self) -> Any:
+        return Job.objects.for_workspace(acting(self.request).workspace).filter(kind=KIND)
+
+
+class ImportDetail(ImportQuery, generics.RetrieveAPIView[Job]):
     """Reads the progress of an import, and at its end what it wrote and left out."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = ImportSerializer
 
-    def get_queryset(self) -> Any:
-        return Job.objects.for_workspace(acting(self.request).workspace).filter(kind=KIND)
+
+class ImportCancel(ImportQuery):
+    """Ask an import to stop. What it has written stays; the same file imported again goes on from there."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="cancel_import", request=None, responses={"200": ImportSerializer})
+    def post(self, request: Request, pk: UUID) -> Response:
+        job = cancel_import(by=acting(request), job=generics.get_object_or_404(self.get_queryset(), pk=pk))
+        return Response(ImportSerializer(job).data)

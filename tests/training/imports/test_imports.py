@@ -20,7 +20,7 @@ from decisions.models import Agent, Decision, Feedback
 from jobs.models import Job
 from jobs.runner import run_job
 from models_registry.artifacts import artifact_path, remove_incoming
-from tools.factories import JobFactory
+from tools.factories import IMPORT_PAYLOAD, JobFactory
 from training import uploads
 from training.erasure import start_erasure
 from training.imports import services
@@ -286,7 +286,7 @@ class TestPages:
         assert list(remove_incoming(now + dt.timedelta(days=1))) == [1] and kept(store) == []
         assert page_client(owner).post(check).status_code == 404 and not Job.objects.exists()
 
-    def test_it_is_cancelled_on_its_page(
+    def test_it_is_cancelled_on_its_page_and_over_the_api(
         self, api: Any, agent: Any, workspace: Any, owner: Any, page_client: Any, store: Path,
         django_capture_on_commit_callbacks: Any,
     ) -> None:  # fmt: skip
@@ -297,11 +297,15 @@ class TestPages:
             assert client.post(path).status_code == 302
         assert Job.objects.get(id=job).state == "cancelled" and kept(store) == []
         assert client.post(path).status_code == 409
+        answer = api().post(f"imports/{job}/cancel")
+        assert answer.status_code == 409 and answer.json()["error"]["code"] == "already_finished"
+        other = api().post("imports", rows_body(ROW)).json()["id"]
+        assert api().post(f"imports/{other}/cancel").json()["state"] == "cancelled" and run_job(other) is None
 
     def test_everyone_reads_and_admins_import(
         self, agent: Any, workspace: Any, owner: Any, labeller: Any, viewer: Any, outsider: Any, page_client: Any
     ) -> None:
-        job = JobFactory(workspace=workspace, kind=services.KIND, payload={"what": "labelled", "file": "rows.jsonl"})
+        job = JobFactory(workspace=workspace, kind=services.KIND, payload=IMPORT_PAYLOAD)
         people = (owner, labeller, viewer, outsider)
         expected = {
             self.at("imports", workspace): [200, 200, 200, 404],
@@ -320,12 +324,11 @@ class TestPages:
 
     def test_the_list_costs_the_same_for_any_number(self, workspace: Any, viewer: Any, page_client: Any) -> None:
         client, path = page_client(viewer), self.at("imports", workspace)
-        payload = {"what": "labelled", "file": "rows.jsonl"}
-        JobFactory(workspace=workspace, kind=services.KIND, payload=payload)
+        JobFactory(workspace=workspace, kind=services.KIND, payload=IMPORT_PAYLOAD)
         client.get(path)
         with CaptureQueriesContext(connection) as few:
             client.get(path)
-        JobFactory.create_batch(25, workspace=workspace, kind=services.KIND, payload=payload)
+        JobFactory.create_batch(25, workspace=workspace, kind=services.KIND, payload=IMPORT_PAYLOAD)
         with CaptureQueriesContext(connection) as many:
             page = client.get(path)
         assert len(page.context["lines"]) == 25 and page.context["older"]
