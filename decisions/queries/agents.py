@@ -14,6 +14,7 @@ from decisions.agents.revising import find_changes, setup_of
 from decisions.models import Agent, AgentVersion
 from models_registry.models import Alias, AliasName, Experiment, ExperimentState, ModelVersion
 from workspaces.ids import uuid7_bound, uuid7_time
+from workspaces.index_order import read_in_index_order
 from workspaces.models import AuditEntry, Workspace
 
 AGENTS, VERSIONS = 100, 20
@@ -87,7 +88,7 @@ SELECT wanted.id, found.counted, found.newest
 
 def find_activity(agents: Sequence[uuid.UUID]) -> dict[uuid.UUID, Activity]:
     """By the agent's id; one statement."""
-    with connection.cursor() as cursor:
+    with read_in_index_order(), connection.cursor() as cursor:
         cursor.execute(_ACTIVITY, [list(agents), COUNTED + 1])
         return {
             agent: Activity(counted, uuid7_time(newest) if newest is not None else None)
