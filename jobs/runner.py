@@ -106,7 +106,7 @@ def _requeue(context: JobContext, seconds: float, changes: dict[str, object]) ->
     run_after = timezone.now() + dt.timedelta(seconds=seconds)
     try:
         with context.fenced():
-            # Whoever cancels takes the same lock. Nobody would ever claim a queued job that is to be cancelled.
+            # Cancelling takes the same lock. A queued job with a cancel request is never claimed, so it ends here.
             if context.cancel_requested():
                 return _end(context, JobState.CANCELLED, str(changes.get("error") or "cancelled"))
             Job.objects.filter(id=context.job_id).update(

@@ -146,7 +146,7 @@ def remove_incoming(before: dt.datetime) -> Iterator[int]:
 def _changed_at(place: Path) -> float:
     try:
         found = place.stat()
-    except FileNotFoundError:  # whoever works here is at it
+    except FileNotFoundError:  # another process is working on it
         return time.time()
     return max(found.st_mtime, found.st_ctime)  # a rename changes the latter alone
 

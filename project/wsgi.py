@@ -13,7 +13,7 @@ application = get_wsgi_application()
 # What is loaded now stays for the life of the process. A batch makes so many objects that the collector would go
 # through all of it several times for each, which took more CPU than recording the batch.
 get_resolver().url_patterns  # noqa: B018 - loads every view
-list_kinds()  # and what jobs need, which whoever enqueues asks for
+list_kinds()  # and what enqueuing jobs needs
 gc.collect()
 gc.freeze()
 # And it looks for cycles after ten thousand new objects instead of seven hundred: an answered request leaves few.

@@ -110,7 +110,7 @@ def snapshot_ledger(
             yield row
 
     with transaction.atomic():
-        # What is read here and written below must know of the same erasures.
+        # What is read here and written below must see the same erasures.
         hold_off_erasures(by.workspace)
         artifact = _store_rows(by, rows(), meta={"kind": DatasetKind.LOGGED, "agent": agent.slug})
         if artifact is None:

@@ -70,7 +70,7 @@ def _find_under_way(workspace: Workspace) -> Sequence[Job]:
 def request_training(*, by: Actor, agent: Agent) -> Job:
     """The agent's training on new decisions that waits or works, or a new one. Raises InvalidRun where no run could
     start on such a dataset."""
-    # Who asks at the same moment waits here, and finds the first one's job.
+    # A simultaneous request waits here, and finds the first one's job.
     Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
     for job in _find_under_way(by.workspace):
         if job.payload["agent"] == agent.slug:

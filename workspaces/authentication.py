@@ -27,7 +27,7 @@ class ApiKeyAuthentication(BaseAuthentication):
             return None
         if scheme.lower() != "bearer" or not token:
             raise AuthenticationFailed("Send the key as 'Authorization: Bearer PREFIX.SECRET'.")
-        # Whoever asked before on this request (workspaces.idempotency) has looked the key up already.
+        # workspaces.idempotency may have looked up the key for this request already.
         token, known = token.strip(), getattr(request._request, "api_key", None)
         key = known[1] if known is not None and known[0] == token else find_key(token)
         request._request.api_key = (token, key)  # type: ignore[attr-defined]

@@ -82,7 +82,7 @@ class IdempotencyMiddleware:
 
 def _authenticate(request: HttpRequest, ways: Sequence[type[BaseAuthentication]]) -> Actor | None:
     """None where the view will turn the request away. The view does not ask the database for the key again."""
-    # Not by `Request.user`, which would put the actor in the place of the session's person.
+    # Not by `Request.user`, which would replace the session's person by the actor.
     asked = Request(request)
     asked.parser_context.clear()  # it refers to itself by it, and would keep the body until cycles are collected
     try:
@@ -104,11 +104,11 @@ def _answer_once(request: HttpRequest, actor: Actor, key: str, ask: Callable[[],
         response = ask()
         if hasattr(response, "render"):
             response.render()
-        # What is no success had no effect: the same key may be sent again once its reason is gone.
+        # A failure had no effect, so the same key may be sent again.
         if 200 <= response.status_code < 300:
             if connection.needs_rollback:
                 raise DatabaseError("the view answered, but its transaction had failed")
-            # A view whose answer holds what is shown once says what may be kept instead.
+            # A view whose answer holds a secret says what to keep instead.
             body = getattr(response, "kept_content", None) or response.content
             kind = response.headers.get("Content-Type", "application/json")
             _keep(actor, key, _Kept(uuid7(), digest, response.status_code, kind, body, timezone.now()))
@@ -143,7 +143,7 @@ def _answer_claimed(request: HttpRequest, actor: Actor, key: str, ask: Callable[
         elif status < 500 and kept is None:
             held.delete()  # a refusal of the first request: nothing was done
         else:
-            held.update(created_at=timezone.now() - claim_time)  # what it did, if anything, a repeat finds
+            held.update(created_at=timezone.now() - claim_time)  # a repeat finds what it did, if anything
     if kept is not None and kept.status != CLAIMED and status < 300:
         response[REPLAYED] = "true"
     return response
@@ -175,7 +175,7 @@ SELECT pg_try_advisory_xact_lock(%s);
 SELECT id, request_hash, status, content_type, body, created_at FROM workspaces_keptanswer
  WHERE workspace_id = %s AND sender = %s AND key = %s AND created_at > %s
 """
-# What is there under this key was kept for long enough and is not swept yet.
+# An expired entry under this key that has not been swept yet.
 _KEEP = """
 INSERT INTO workspaces_keptanswer (id, workspace_id, sender, key, request_hash, status, content_type, body, created_at)
 VALUES (%s, %s, %s, %s, %b, %s, %s, %b, %s)
@@ -222,7 +222,7 @@ def _replay(kept: _Kept, digest: bytes) -> HttpResponse:
 def _keep(actor: Actor, key: str, kept: _Kept) -> None:
     told = [kept.request_hash, kept.status, kept.content_type, kept.body, kept.created_at]
     values = [kept.id, actor.workspace.id, actor.name, key, *told]
-    # Bound by the server: an answer for a thousand items inside the statement's text would be read letter by letter.
+    # Bound by the server: inside the statement's text, an answer for a thousand items would be parsed as SQL.
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
         cursor.execute(_KEEP, values)
 

@@ -196,7 +196,7 @@ class EnvelopeSchema(AutoSchema):
         # Some answer in one way, whatever is asked for.
         if self.view.content_negotiation_class is Negotiation:
             statuses |= {406}
-        # A cursor that was not made here is not there.
+        # An unknown cursor is a 404.
         if "path" in places or "cursor" in {parameter["name"] for parameter in parameters}:
             statuses |= {404}
         if has_body:

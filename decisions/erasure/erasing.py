@@ -163,7 +163,7 @@ UPDATE decisions_episode
  WHERE workspace_id = %(workspace)s AND id = ANY(%(episodes)s)
    AND NOT {EPISODE_IS_ERASED}
 """  # noqa: S608
-# An item or a project goes with its last decision that still says something.
+# An item or a project is erased with its last decision that is not erased yet.
 _ALONE = f"""
 SELECT i.id, i.project_ref FROM decisions_item i
  WHERE i.workspace_id = %(workspace)s AND i.ref = ANY(%(items)s)
@@ -194,7 +194,7 @@ _CHANGES = f"""
 UPDATE decisions_statuschange SET external_id = NULL, correction = NULL, content_hash = %(hash)s
  WHERE workspace_id = %(workspace)s AND (item_id = ANY(%(item_ids)s) OR decision_id = ANY(%(ids)s)) AND {NOT_ERASED}
 """  # noqa: S608
-# Units that no decision names any more but that the person was known by: their pseudonyms stand in tombstones.
+# Units of the person that no decision names any more: tombstones hold their pseudonyms.
 _UNITS = f"""
 WITH u AS (
   SELECT unit FROM decisions_feedback
@@ -214,7 +214,7 @@ SELECT n.unit FROM named n
  WHERE NOT EXISTS (SELECT 1 FROM decisions_decision d WHERE d.workspace_id = %(workspace)s AND d.unit = n.unit)
 """  # noqa: S608
 
-# Their writers had looked before the decision was erased and were done after it.
+# Written by transactions that checked before the decision was erased and committed after it.
 _LATE = f"""
 SELECT d.id FROM decisions_decision d
  WHERE d.workspace_id = %(workspace)s AND d.content_hash = %(hash)s AND d.{{field}} = %(pseudonym)s
@@ -317,7 +317,7 @@ def erase_decisions(*, workspace: Workspace, ids: Iterable[uuid.UUID], secret: b
         counts += _erase_what_hangs_on(cursor, known)
         counts += _erase_episodes(cursor, known)
         counts += _erase_items(cursor, known)
-        # An exposure goes with its last decision that still says something.
+        # An exposure is erased with its last decision that is not erased yet.
         cursor.execute(
             f"""SELECT e.id FROM unnest(%(exposures)s::uuid[]) e(id)
                  WHERE NOT EXISTS (SELECT 1 FROM decisions_decision d WHERE d.exposure_id = e.id AND d.{NOT_ERASED})""",  # noqa: S608

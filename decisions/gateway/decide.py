@@ -145,7 +145,7 @@ def _ask(
         except PromptError as error:
             faults.append(FieldFault(path + error.field, str(error), "a value"))
             continue
-        # A unit that nobody named is the decision itself.
+        # Without a unit, the decision is its own unit.
         unit = item.unit or str(decision_id)
         route = router.route(unit)
         questions.append(Question(decision_id, path, item, unit, tuple(options), prompt, route, route.version))

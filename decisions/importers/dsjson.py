@@ -49,7 +49,7 @@ def read_event(record: Record, reading: Reading) -> list[Found]:
     chosen = _chosen(event, len(actions))
     order, probabilities = _ranked(event, len(actions), chosen)
     moment = reading.moment(event.get("Timestamp"), "Timestamp")
-    # An event is what its id says; one without an id is what it holds, but for the outcome, which may come later.
+    # Its id identifies an event; without one, its content does, except the outcome, which may come later.
     key = event.get("EventId") or canonical({"c": context, "a": event.get("a"), "p": event.get("p")})
     decision_id = reading.mint(moment, str(key))
     propensity = number_of(event.get("_label_probability"))

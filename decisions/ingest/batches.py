@@ -136,7 +136,8 @@ def write_batch(table: Table, items: Sequence[tuple[int, Any]], prepare: Prepare
     try:
         return _write_batch(table, prepare(items), by)
     except Erased as error:
-        # The transaction took back what came along, an episode's name say. Tombstones are rare: the rest goes again.
+        # The rollback also undid other writes, such as an episode's name. Tombstones are rare, so the rest is written
+        # again.
         gone = {index: item.id for index, item in items if item.id in error.ids}
         if not gone:
             raise
@@ -194,7 +195,7 @@ def _find_doubles(columns: Columns) -> tuple[list[int], list[int], list[int]]:
 def _write_once(table: Table, columns: Columns, by: Actor, *, repeated: bool) -> Written:
     refs = {ref for ref in columns.get("item_ref", ()) if ref}
     if len(columns["id"]) == 1 and not refs and not _names_episodes(columns):
-        # One statement is a transaction of its own: BEGIN and COMMIT would be two more questions to the database.
+        # One statement is a transaction of its own: BEGIN and COMMIT would be two more round trips.
         return write_columns(table, columns, repeated=repeated)
     # What a repeat or a tombstone raises is taken back to here.
     with transaction.atomic():

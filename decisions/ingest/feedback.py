@@ -58,7 +58,7 @@ def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since
     """
     now = timezone.now()
     barred = _find_targets(by, [item for _, item in items])
-    # Feedback on a unit is what else an erasure takes: its key is all that a repeat without an id is recognised by.
+    # An erasure also takes feedback on a unit, where a repeat without an id is recognised by its key alone.
     spent = find_erased(by.workspace, FEEDBACK, filter(None, {_erasable_name(item) for _, item in items}))
 
     def write(some: Sequence[tuple[int, FeedbackIn]], keyed: dict[Key, uuid.UUID]) -> Outcome:
@@ -142,7 +142,7 @@ def _find_keys(by: Actor, items: Sequence[FeedbackIn]) -> dict[Key, uuid.UUID]:
     if not keyed:
         return {}
     on = {name: {getattr(item, name) for item in keyed} - {None} for name in ("decision_id", "episode_id", "unit")}
-    # Each as the index has it: a million units may share what they call a key.
+    # Each by the index: a million units may use the same key.
     target = (
         Q(decision__in=on["decision_id"])
         | Q(decision__isnull=True, episode__in=on["episode_id"])

@@ -18,8 +18,8 @@ from django.utils import timezone
 from decisions.models.tombstones import NOT_ERASED
 from workspaces.models import Workspace
 
-# A decision and its item's end may be recorded at the same moment, each unseen by the other: the nightly spread looks
-# at what was spread since the night before once more.
+# A decision and its item's end may be recorded at the same moment without seeing each other, so the daily run checks
+# again what was spread since the day before.
 OVERLAP = dt.timedelta(hours=25)
 
 
@@ -39,7 +39,7 @@ UPDATE decisions_statuschange SET spread_at = %(now)s
     ORDER BY c.id LIMIT %(limit)s FOR UPDATE)
 RETURNING id
 """
-# Six metrics of one change, those that are known. The id is a uuid7 of the moment and of what it says.
+# Up to six metrics of one change. The id is a uuid7 from the time and the content.
 _SPREAD = """
 WITH told AS (
   SELECT c.workspace_id, d.id AS decision_id, m.metric, m.value, c.observed_at, c.id AS change_id,

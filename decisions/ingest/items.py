@@ -98,7 +98,7 @@ def record_status_changes(*, by: Actor, items: Sequence[tuple[int, StatusChangeI
     # Refused and repeated changes make no item and rename no project.
     fresh_ones = [one for one in reported if _first(one, known) is None]
     there = _find_items(by.workspace, fresh_ones)
-    known |= _find_repeats(by.workspace, fresh_ones)  # the same request may have been before us while we waited
+    known |= _find_repeats(by.workspace, fresh_ones)  # the same request may have been handled while we waited
     kept: list[Kept] = []
     fresh: list[StatusChange] = []
     for one in sorted(reported, key=lambda one: (one.observed_at, one.index)):
@@ -174,7 +174,7 @@ def _find_items(workspace: Workspace, reported: Sequence[_Reported]) -> dict[str
     """The items, made where they are new and locked: changes of one item come one after the other. Those that were
     erased are left out."""
     refs = {one.given.item_ref for one in reported}
-    # Locked before asking which are gone: an erasure that has begun is waited for, and its names are seen.
+    # Locked before checking which are erased, so that this waits for a running erasure and sees its names.
     there = _lock_items(workspace, refs)
     if missing := refs - set(there):
         made = sorted(missing - _find_gone(workspace, missing))

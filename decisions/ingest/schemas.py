@@ -20,7 +20,7 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Propensity = Annotated[float, Meta(gt=0, le=1)]
 Moment = Annotated[dt.datetime, Meta(tz=True)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-# Thirty years: what cannot be added to a moment would fail every page that shows it.
+# Thirty years: a duration that cannot be added to a time would break every page that shows it.
 LONGEST_MS = 1e12
 Milliseconds = Annotated[float, Meta(ge=0, le=LONGEST_MS)]
 

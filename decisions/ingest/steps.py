@@ -76,7 +76,7 @@ def record_steps(*, by: Actor, items: Sequence[tuple[int, StepIn]], since: dt.da
         ).values_list("id", "workspace_id", "episode_id", "content_hash")
     }
 
-    # A living decision's steps are its own, whatever became of the episode.
+    # Steps of a decision that is not erased are kept, also when the episode is erased.
     gone = find_erased_episodes(
         by=by, named={name for _, item in items if item.decision_id not in found and (name := _episode(item, agents))}
     )

@@ -59,7 +59,7 @@ def label_decision(
         same = (last.reviewer_id, last.verdict, last.corrected_action, last.note)
         if same == (by.user.pk if by.user else None, verdict, corrected_action, note):
             return last
-    Skip.objects.filter(decision_id=decision.id, reviewer=by.user).delete()  # who judges skips no more
+    Skip.objects.filter(decision_id=decision.id, reviewer=by.user).delete()  # a label ends the skip
     label = Label.objects.create(
         workspace=by.workspace,
         decision=decision,

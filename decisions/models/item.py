@@ -112,12 +112,13 @@ class StatusChange(WorkspaceOwned):
             ),
         ]
         indexes = [
-            # Whose outcome has yet to reach its decisions; and the latest, whose decisions may have been on the way.
+            # Changes whose outcome has not reached their decisions; and the latest, whose decisions may have been under
+            # way.
             models.Index(
                 fields=["workspace"], condition=~Q(outcome="") & Q(spread_at__isnull=True), name="change_unspread"
             ),
             models.Index(fields=["spread_at"], condition=Q(spread_at__isnull=False), name="change_spread"),
-            # An erased decision takes along what was said of it.
+            # Erased together with its decision.
             models.Index(fields=["decision"], condition=Q(decision__isnull=False), name="change_decision"),
         ]
 

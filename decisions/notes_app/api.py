@@ -372,7 +372,7 @@ class Stats(NotesView):
         kind = query.kind()
         query.check()
         by_kind = count_training_stats(acting(request).workspace, kind)
-        # Decisions of different kinds train nothing together: one of the kinds has to have enough.
+        # Decisions of different kinds are not trained together, so one kind must have enough.
         ready = any(one.ready for one in by_kind.values())
         each = {name: as_plain(one) for name, one in by_kind.items()}
         return Response(as_plain(add_up(by_kind.values())) | {"byAgentType": each, "readyForTraining": ready})

@@ -96,7 +96,7 @@ def agent_edit(request: PageRequest, agent: str) -> HttpResponse:
     try:
         changes = {name: getattr(mine, name) for name in find_changes(setup_of(base), mine)}
         made = revise_agent(by=request.actor, agent=found, expected=base.number, changes=changes)
-    except OutdatedVersion:  # someone was quicker, between the look above and the lock
+    except OutdatedVersion:  # someone else changed it between the check above and the lock
         return _tell_outdated(request, found, base, mine)
     messages.success(request, f"{found.name} has version {made.version.number} now.")
     return redirect("pages:agent", request.workspace.slug, found.slug)

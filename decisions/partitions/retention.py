@@ -26,8 +26,8 @@ from workspaces.models import Workspace
 from workspaces.services import record_audit
 
 EARLIER = "earlier"
-# Whoever comes while a drop waits for its locks waits behind it. Four such waits stay under the second after which
-# PostgreSQL looks for deadlocks, so that it is always the drop that gives way, and tries again.
+# While a drop waits for its locks, other statements wait behind it. Four such waits stay under the second after which
+# PostgreSQL looks for deadlocks, so that the drop always gives way, and tries again.
 LOCK_MILLISECONDS = 200
 LOCK_TRIES = 40
 LOCK_PAUSE_SECONDS = 0.5
@@ -82,8 +82,8 @@ def _old_months(border: dt.datetime) -> list[dt.datetime]:
 def _drop_month(month: dt.datetime, dry_run: bool) -> Dropped:
     there = _partitions()
     tables = {table: name for table in PARTITIONED if (name := partition_name(table, month)) in there}
-    # Before the locks: counting millions of rows would keep everybody waiting. Who writes into a month that old after
-    # its count goes uncounted.
+    # Before the locks, because counting millions of rows would block everybody. Later writes into so old a month are
+    # not counted.
     counts: Counts = defaultdict(Counter)
     with connection.cursor() as cursor:
         for table, name in tables.items():

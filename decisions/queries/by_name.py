@@ -58,7 +58,8 @@ def find_named(
     values: dict[str, Any] = {"workspace": workspace.id, "name": name, "agent": agent}
     found: list[uuid.UUID] = []
     with transaction.atomic(), connection.cursor() as cursor:
-        # The planner cannot know what a Bloom filter leaves out, and may take reading everything for no dearer.
+        # The planner cannot know what a Bloom filter rules out, and may estimate reading everything as no more
+        # expensive.
         cursor.execute("SET LOCAL enable_seqscan = off")
         for number, (low, high) in enumerate(_spans(*between, ascending=ascending)):
             values |= {"low": low, "high": high, "most": most - len(found)}

@@ -108,7 +108,7 @@ def count_by_time(
     first, last = min(row[0] for row in counted), max(row[0] for row in counted)
     step = _step(last - first)
     end = EPOCH + (last - EPOCH) // step * step
-    # A single hour is a bar, not a wall.
+    # A single hour is drawn as a narrow bar.
     start = min(EPOCH + (first - EPOCH) // step * step, end - (FEWEST_BARS - 1) * step)
     totals = tuple((verdict, sum(row[2] for row in counted if row[1] == verdict)) for verdict in _STACK)
     walked = sum(row[2] for row in counted)

@@ -176,7 +176,7 @@ def _nested(entries: Sequence[Step | Decision]) -> list[tuple[Step | Decision, i
 
     for entry in roots:
         tell(entry)
-    for entry in entries:  # what only a circle holds
+    for entry in entries:  # lines that only a cycle contains
         tell(entry)
     return told
 

@@ -32,7 +32,7 @@ def find_all_calculations(workspace: Workspace) -> QuerySet[Job]:
 @transaction.atomic
 def request_calculation(*, by: Actor) -> Job:
     """The workspace's calculation that waits or works, or a new one where there is none."""
-    # Who asks at the same moment waits here, and finds the first one's job.
+    # A simultaneous request waits here, and finds the first one's job.
     Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
     under_way = find_calculations(by.workspace).filter(state__in=UNDER_WAY).first()
     if under_way is not None:

@@ -74,7 +74,7 @@ def find_roots(by: Actor, traces: Collection[str]) -> dict[str, str]:
         return {trace: slug_of(agent) for trace, agent in cursor.fetchall()}
 
 
-# Text is any agent's; an option is its agent's where that offers it. What has a reward stays where it was rewarded.
+# Text fits any agent; an option must be offered by the agent. A rewarded decision stays with its agent.
 _MOVE = """
 UPDATE decisions_decision d
    SET agent_id = t.agent, agent_version_id = v.id, options = v.options, recorded_at = %(now)s

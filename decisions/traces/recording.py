@@ -191,7 +191,7 @@ def _find_agents(
                 reasons[slug] = f"its agent {slug!r} cannot be made: {error.message}"
             except IntegrityError:
                 reasons[slug] = f"its agent {slug!r} was made meanwhile, and is not usable"
-        # Again: another request may have made it meanwhile, and then it is as good.
+        # Read again: another request may have made it meanwhile.
         agents = find_agents(by, slugs)
     kept = []
     for one in ready:

@@ -254,10 +254,10 @@ def documented_objects(path: Path) -> Iterator[tuple[str, str]]:
     """(name, docstring) of the module (named ""), its classes, functions and methods. A file ast refuses gives none."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # other people's invalid escapes are not our news
+            warnings.simplefilter("ignore")  # warnings about other packages' invalid escapes
             tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError, OSError):
-        return  # templates and files for another Python; what they would have said is simply not in the world
+        return  # templates and files for another Python are skipped
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()

@@ -122,7 +122,7 @@ class _Instance:
             self.say("stopping already; a moment")
             return
         self.stopping = True
-        # Raised in the middle of a destructor it would be printed and forgotten: `stay` looks at this as well.
+        # An exception inside a destructor is only printed, so `stay` checks this too.
         self.requested = number
         raise StopRequested(number)
 
@@ -143,7 +143,7 @@ class _Instance:
         if own:
             self.say(f"starting {' and '.join(program.name for program in own)}")
             self.control.start_group("services")
-        self._start_group("models")  # needs no database, and the longest of all
+        self._start_group("models")  # needs no database, and takes longest
         if postgres is not None:
             postgres.wait_until_ready(lives=self._lives)
             postgres.create_database()

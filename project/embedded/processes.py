@@ -77,7 +77,7 @@ def reap(layout: Layout, grace: float = 20.0, patience: float = 45.0) -> list[st
     supervisors = [process for process in found if "project.embedded.overseer" in _command(process)]
     if supervisors:
         send(supervisors, signal.SIGTERM)
-        # One that does not end must not start anew what we stop.
+        # A supervisor that does not end must not restart what we stop.
         send(wait_for_end(supervisors, patience), signal.SIGKILL)
     _stop([process for process in find_processes(layout) if not is_service(process)], signal.SIGTERM, grace)
     # Two rounds: a program may have started another before it ended.

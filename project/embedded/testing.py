@@ -101,7 +101,7 @@ def _start_keeper(layout: Layout) -> None:
         if keeper.poll() is not None or time.monotonic() > give_up:
             raise EmbeddedError(f"the tests' servers did not start; {path} says:\n{path.read_text()}")
         time.sleep(0.02)
-    # It outlives us, and is not ours to wait for.
+    # It outlives this process, which does not wait for it.
     keeper.returncode = 0
 
 

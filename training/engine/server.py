@@ -78,7 +78,7 @@ async def _serve(server: Server, models: ModelThread) -> bool:
     # The thread first: it answers what waits, so that no connection holds the server open.
     await asyncio.to_thread(models.stop)
     for number in (signal.SIGTERM, signal.SIGINT):
-        # A second signal has nothing left to say, and would kill the interpreter while it tidies up.
+        # A second signal would kill the interpreter during its clean-up.
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
     server.stop()  # type: ignore[no-untyped-call]
@@ -110,8 +110,8 @@ def _positive(text: str) -> int:
 
 if __name__ == "__main__":
     status = main()
-    # Threads of granian's runtime may still be leaving when the interpreter is torn down under them, which aborts the
-    # process now and then. Everything is closed and written by here: leave without the tearing down.
+    # Threads of granian's runtime may still run when the interpreter is torn down, which aborts the process now and
+    # then. Everything is closed and written by here, so exit without the teardown.
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -26,7 +26,7 @@ from training.rehearsal.source import Source
 from workspaces.actors import system
 
 EVERY_LABEL, GATE_LOG = "every label", "log for the gate"
-# A gate's log has to try what the acting policy would hardly do.
+# A gate's log must also try actions that the acting policy rarely takes.
 GATE_TEMPERATURE, GATE_EPSILON = 1.0, 0.2
 BASE_END, ROUNDS_END = 0.15, 0.85
 
@@ -103,7 +103,7 @@ class SeedLoop(AgentLoop):
 
     def _teach_base(self, progress: Progress) -> None:
         base = progress.wait_for_run(self.base_run(), self._said("teaching the base"))
-        # It needs nothing of the rounds, so it trains beside them.
+        # It does not depend on the rounds, so it trains in parallel.
         self._ceiling_run(base)
 
     def _ceiling_run(self, base: ModelVersion) -> TrainingRun:

@@ -318,7 +318,7 @@ class Sender:
             lane.tries = lane.faulty = 0
             if len(batch) == 1:
                 return [(refused(reply), batch[0])]
-            # One item that cannot be read, or breaks the server, takes the whole body with it: it is looked for.
+            # One unreadable item makes the whole body fail, so the batch is split until it is found.
             lane.suspects = len(batch)
         return None
 

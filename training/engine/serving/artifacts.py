@@ -91,7 +91,7 @@ class ArtifactStore:
             try:
                 artifact = self.find(path.parent.name)
             except Fault:
-                continue  # a listing shows what can be asked for; asking for the broken one tells what is wrong
+                continue  # a listing shows what can be loaded; loading a broken one reports its fault
             if artifact.kind in SERVED_KINDS:
                 yield artifact
 

@@ -205,7 +205,7 @@ def draw(logits: Tensor, temperature: float, top_p: float, generator: torch.Gene
             token = _race(p, generator)
         else:
             ordered, tokens = p.sort(descending=True)
-            # The first token over the line stays.
+            # The token that crosses the limit is kept.
             token = tokens[_race(ordered.masked_fill(ordered.cumsum(0) - ordered >= top_p, 0), generator)]
     return token.masked_fill(logits.isnan().any(), NO_TOKEN)
 

@@ -105,7 +105,7 @@ class ModelPool:
         """Has these adapters (distinct, at most `max_adapters`) in memory together; the faults of those it cannot."""
         wanted = list(dict.fromkeys(digests))
         faults: dict[str, Fault] = {}
-        # A failure may have cost the base its other adapters, so the question is asked anew each time.
+        # A failure may have cost the base its other adapters, so this is checked again each time.
         while missing := [digest for digest in wanted if digest not in base.adapters and digest not in faults]:
             try:
                 self._load_adapter(base, missing[0], keep=wanted)

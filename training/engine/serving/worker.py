@@ -144,7 +144,7 @@ class ModelThread:
             log.exception("a batch of %d score requests failed", len(jobs))
             if len(jobs) == 1:
                 _fail(jobs, INTERNAL)
-            else:  # each alone, so that one request's trouble is not its neighbours'
+            else:  # each alone, so that one request's fault does not affect the others
                 for job in jobs:
                     self._serve_scores([job])
             return
