@@ -157,11 +157,11 @@ def _arrival(request: PageRequest, key: ApiKey) -> dict[str, Any]:
 
 
 @require_safe
-@workspace_page()
+@workspace_page(role=Role.ADMIN)
 def key_arrival(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """The line that waits for the first decision: polled until it is there."""
     key = ApiKey.objects.for_workspace(request.workspace).filter(pk=pk).first()
-    if key is None or not may(request.role, Role.ADMIN):
+    if key is None:
         raise Http404("There is no such key.")
     arrival = _arrival(request, key)
     over = arrival["decision"] is not None or key.revoked_at is not None

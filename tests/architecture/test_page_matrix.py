@@ -1,0 +1,207 @@
+"""Every page of a workspace × every role × someone else's workspace: who may see and do what; refusals change nothing.
+
+The table is the whole answer. A URL name that it does not hold fails the first test: a new page says here which role
+each of its methods needs, and of what it is.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import get_resolver, reverse
+
+from tests.architecture.test_api_matrix import World, build, state_of_everything, undone
+from tools.factories import InvitationFactory, JobFactory, MembershipFactory, RehearsalFactory, WorkspaceFactory
+
+VIEWER, LABELLER, ADMIN = "viewer", "labeller", "admin"
+ROLES = (VIEWER, LABELLER, ADMIN)
+
+
+@dataclass(frozen=True)
+class Page:
+    """The least role that each method needs; "" where the method is a 405. `of`: the arguments of its address, from a
+    workspace's world. `there` is False where it needs more than the world has: then it is a 404 for an admin, too."""
+
+    get: str = VIEWER
+    post: str = ""
+    of: Callable[[World], list[Any]] = lambda world: []
+    there: bool = True
+
+
+def of(name: str) -> Callable[[World], list[Any]]:
+    """An object of the world, by its primary key."""
+
+    def find(world: World) -> list[Any]:
+        return [(world.extra[name] if name in world.extra else getattr(world, name)).pk]
+
+    return find
+
+
+FORM = Page(get=ADMIN, post=ADMIN)
+ACTION = Page(get="", post=ADMIN)
+PAGES: dict[str, Page] = {
+    "overview": Page(),
+    "loop": Page(),
+    "disk": Page(get=ADMIN),
+    "connect": Page(),
+    "key-make": ACTION,
+    "key-made": Page(get=ADMIN, of=of("key"), there=False),  # it wants its agent: tests/project/test_connect.py
+    "key-arrival": Page(get=ADMIN, of=of("key")),
+    "key-revoke": replace(ACTION, of=of("key")),
+    "demo-start": ACTION,
+    "agents": Page(),
+    "agent": Page(of=lambda world: [world.agent.slug]),
+    "agent-edit": replace(FORM, of=lambda world: [world.agent.slug]),
+    "agent-version": Page(of=lambda world: [world.agent.slug, 1]),
+    "decisions": Page(),
+    "rewards": Page(),
+    "rewards-status": Page(),
+    "rewards-calculate": ACTION,
+    "label": Page(get=LABELLER),
+    "decision": Page(of=of("decision")),
+    "decision-label": Page(get="", post=LABELLER, of=of("decision")),
+    "decision-unlabel": Page(get="", post=LABELLER, of=of("decision")),
+    "episodes": Page(),
+    "episode": Page(of=of("episode")),
+    "datasets": Page(),
+    "dataset-make": FORM,
+    "dataset": Page(of=of("dataset")),
+    "dataset-making": Page(of=of("freezing")),
+    "imports": Page(),
+    "import-new": FORM,
+    "import-check": replace(FORM, of=lambda world: [uuid.uuid4()], there=False),
+    "import": Page(of=of("import")),
+    "import-status": Page(of=of("import")),
+    "import-cancel": replace(FORM, of=of("import")),
+    "runs": Page(),
+    "run-start": FORM,
+    "train-new": FORM,
+    "run": Page(of=of("run")),
+    "run-row": Page(of=of("run")),
+    "run-status": Page(of=of("run")),
+    "run-curves": Page(of=of("run")),
+    "run-predictions": Page(of=of("run")),
+    "run-cancel": replace(FORM, of=of("run")),
+    "erasures": FORM,
+    "rehearsals": Page(),
+    "rehearsal-start": FORM,
+    "rehearsal": Page(of=of("rehearsal")),
+    "rehearsal-status": Page(of=of("rehearsal")),
+    "rehearsal-cancel": replace(FORM, of=of("rehearsal")),
+    "rehearsal-resume": replace(ACTION, of=of("rehearsal")),
+    "models": Page(),
+    "version": Page(of=of("version")),
+    "version-exports": Page(of=of("version")),
+    "version-export": replace(ACTION, of=of("version")),
+    "version-promote": replace(FORM, of=of("version")),
+    "version-try": replace(FORM, of=of("version")),
+    "export-download": Page(get=ADMIN, of=lambda world: [uuid.uuid4()], there=False),  # see test_export_download.py
+    "experiments": Page(),
+    "experiment": Page(of=of("experiment")),
+    "experiment-status": Page(of=of("experiment")),
+    "experiment-evidence": Page(of=of("experiment")),
+    "experiment-stop": replace(FORM, of=of("experiment")),
+    "people": Page(),
+    "person-invite": ACTION,
+    "invitation-revoke": replace(ACTION, of=of("invitation")),
+    "workspace-rename": ACTION,
+    "workspace-leave": Page(get="", post=VIEWER),
+    "person-role": replace(ACTION, of=of("member")),
+    "person-deactivate": replace(ACTION, of=of("member")),
+    "person-reactivate": replace(ACTION, of=of("member")),
+    "person-password-link": replace(ACTION, of=of("member")),
+    "audit": Page(get=ADMIN),
+    "audit-csv": Page(get=ADMIN),
+}
+
+
+@dataclass
+class Scene:
+    """Two workspaces with one of everything, made once for this module; what a call changes is undone after it."""
+
+    world: World
+    elsewhere: World
+    people: dict[str, Client]
+    """Of the first workspace, by role."""
+    stranger: Client
+    """An admin of the second one."""
+
+
+def enrich(world: World, workspace: Any) -> World:
+    job = JobFactory(workspace=workspace, kind="training.rehearse")
+    world.extra |= {
+        "rehearsal": RehearsalFactory(workspace=workspace, job=job),
+        "member": MembershipFactory(workspace=workspace, role=LABELLER),
+        "invitation": InvitationFactory(workspace=workspace),
+    }
+    return world
+
+
+@pytest.fixture(scope="module")
+def scene(module_db: None) -> Scene:
+    workspace, other = WorkspaceFactory(slug="acme"), WorkspaceFactory(slug="elsewhere")
+
+    def person(of: Any, role: str) -> Client:
+        client = Client(raise_request_exception=False)
+        client.force_login(MembershipFactory(workspace=of, role=role).user)
+        client.get("/")  # whatever a first look writes is written
+        return client
+
+    people = {role: person(workspace, role) for role in ROLES}
+    MembershipFactory(workspace=workspace, role=ADMIN)  # so that the admin of the scene is not the last
+    worlds = enrich(build(workspace, "filer"), workspace), enrich(build(other, "theirs"), other)
+    return Scene(*worlds, people, person(other, ADMIN))
+
+
+def address(name: str, page: Page, world: World, *, workspace: World | None = None) -> str:
+    """Of an object of `world`, in its own workspace or in another one."""
+    return reverse(f"pages:{name}", args=[(workspace or world).agent.workspace.slug, *page.of(world)])
+
+
+def send(client: Client, method: str, path: str) -> Any:
+    return client.post(path) if method == "POST" else client.get(path)
+
+
+def methods(page: Page) -> list[tuple[str, str]]:
+    return [(method, role) for method, role in (("GET", page.get), ("POST", page.post)) if role]
+
+
+def test_every_page_of_a_workspace_stands_in_the_table() -> None:
+    (pages,) = [one for one in get_resolver().url_patterns if getattr(one, "namespace", None) == "pages"]
+    assert {name for name in pages.reverse_dict if isinstance(name, str)} == set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_who_may_not_is_refused_and_changes_nothing(db: None, scene: Scene, name: str) -> None:
+    page = PAGES[name]
+    path = address(name, page, scene.world)
+    before = state_of_everything()
+    for method, least in methods(page):
+        anonymous = send(Client(), method, path)
+        assert (anonymous.status_code, anonymous["Location"].split("?")[0]) == (302, "/log-in"), method
+        for role in ROLES[: ROLES.index(least)]:
+            assert send(scene.people[role], method, path).status_code == 403, (method, role)
+        assert send(scene.stranger, method, path).status_code == 404, method
+        if page.of(scene.world):  # nor by way of a workspace of one's own
+            theirs = address(name, page, scene.world, workspace=scene.elsewhere)
+            assert send(scene.stranger, method, theirs).status_code == 404, method
+    for method in {"GET", "POST"} - {method for method, _ in methods(page)}:
+        assert send(scene.people[ADMIN], method, path).status_code == 405, method
+    assert state_of_everything() == before
+
+
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if page.there])
+def test_who_may_is_not(db: None, scene: Scene, name: str) -> None:
+    """A form that is sent empty may be refused for what it lacks, and an action for the state that it finds."""
+    page = PAGES[name]
+    for method, least in methods(page):
+        for role in ROLES[ROLES.index(least) :]:
+            with undone():
+                answer = send(scene.people[role], method, address(name, page, scene.world))
+            usual = {200, 286, 302} if method == "GET" else {200, 302, 400, 409}
+            assert answer.status_code in usual, (method, role, answer.status_code)
