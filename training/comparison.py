@@ -90,11 +90,16 @@ def overlay_curves(runs: Sequence[TrainingRun]) -> dict[str, Any]:
     for name, by_run in sorted(curves.items(), key=lambda pair: (pair[0] != "loss", pair[0])):
         thinned = {run: thin_curve(name, values, POINTS) for run, values in by_run.items()}
         steps = sorted({step for curve in thinned.values() for step in curve["x"]})
-        kept = {run: dict(zip(curve["x"], curve["y"], strict=True)) for run, curve in thinned.items()}
+        share = "accuracy" in name or "share" in name
+        scale = 100.0 if share else 1.0
+        kept = {
+            run: {x: y * scale for x, y in zip(curve["x"], curve["y"], strict=True)} for run, curve in thinned.items()
+        }
         figures.append(
             {
-                "title": name.replace("_", " "),
+                "title": name.replace("_", " ") + (", %" if share else ""),
                 "x": {"label": "step", "values": steps},
+                "y": {"decimals": 1 if share else 2 if "reward" in name else None},
                 "series": [
                     {"label": str(run), "values": [kept.get(run.id, {}).get(step) for step in steps]} for run in runs
                 ],

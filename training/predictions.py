@@ -153,8 +153,13 @@ def calculate_confusion(
 
 
 def draw_reliability(seen: Seen) -> dict[str, Any]:
-    """The figure for charts.js: accuracy over confidence, error bars of 95 %, and the line where both are equal."""
+    """The figure for charts.js: accuracy over confidence in percent, error bars of 95 %, and the line where both are
+    equal."""
     places = sorted({0.0, 1.0} | {one.confidence for bins in seen.reliability.values() for one in bins})
+
+    def values(at: dict[float, Bin], name: str) -> list[float | None]:
+        return [getattr(at[place], name) * 100 if place in at else None for place in places]
+
     series: list[dict[str, Any]] = []
     for model, bins in sorted(seen.reliability.items(), reverse=True):
         at = {one.confidence: one for one in bins}
@@ -162,20 +167,21 @@ def draw_reliability(seen: Seen) -> dict[str, Any]:
             {
                 "label": model,
                 "kind": "dots",
-                "values": [at[place].accuracy if place in at else None for place in places],
-                "low": [at[place].low if place in at else None for place in places],
-                "high": [at[place].high if place in at else None for place in places],
+                "values": values(at, "accuracy"),
+                "low": values(at, "low"),
+                "high": values(at, "high"),
             }
         )
-    series.append({"label": "as sure as right", "values": places, "tone": "muted", "dash": True})
+    percents = [place * 100 for place in places]
+    series.append({"label": "perfect calibration", "values": percents, "tone": "muted", "dash": True})
     return {
-        "title": "right, by how sure it was",
+        "title": "Accuracy by confidence, %",
         "says": "; ".join(
-            f"{model}: confidence and accuracy are {error:.3f} apart on average"
+            f"{model}: calibration error {error * 100:.1f} points"
             for model, error in sorted(seen.error.items(), reverse=True)
         ),
         "height": 240,
-        "x": {"label": "confidence", "values": places},
-        "y": {"min": 0, "max": 1},
+        "x": {"label": "confidence, %", "values": percents},
+        "y": {"min": 0, "max": 100, "decimals": 1},
         "series": series,
     }

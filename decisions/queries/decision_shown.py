@@ -12,7 +12,7 @@ from django.utils import timezone
 from decisions.agents.prompts import as_text
 from decisions.models import Decision, Feedback, Label, Reward
 from decisions.models.verdicts import find_verdict, label_key, label_of
-from workspaces.templatetags.show import number
+from workspaces.templatetags import show
 
 MAX_KEYS = 9
 """Digits 1 to 9 choose an option. With more options than digits, the likeliest come first."""
@@ -171,7 +171,7 @@ class ShownDecision:
             Event(
                 reward.computed_at,
                 "reward",
-                "no value" if reward.value is None else number(reward.value),
+                "no value" if reward.value is None else show.reward(reward.value),
                 f"spec v{reward.spec.number}, version {reward.version}",
                 tone="info",
             )

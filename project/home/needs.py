@@ -12,6 +12,7 @@ from project.home.items import Item, page_of
 from project.home.rows import Rows
 from training.new_decisions import FEW
 from workspaces.models import ApiKey, Membership, Role, Workspace
+from workspaces.templatetags.show import points
 
 LONG_UNDECIDED = 4
 """An experiment with this many times the units and the age it needs, and no verdict, wants a person's decision."""
@@ -50,8 +51,7 @@ def find_needs(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.d
 def _gates_passed(workspace: Workspace, rows: Rows) -> list[Item]:
     found = []
     for version in rows.untried:
-        gained = f"{version.gained * 100:+.1f}".replace("-", "−")
-        why = f"{gained} points of accuracy on held-out inputs, its whole interval above 0."
+        why = f"{points(version.gained)} points of accuracy on held-out inputs, its whole interval above 0."
         what, url = f"{version} passed its gate: try it on live traffic", page_of(workspace, "version-try", version.pk)
         found.append(Item("register", what, why, version.gated_at, "Start an experiment", url, Role.ADMIN))
     return found

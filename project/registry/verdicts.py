@@ -14,6 +14,7 @@ from models_registry.models import Arm, Experiment, ExperimentState, GuardrailMe
 from models_registry.statistics.intervals import DISPLAY_MIN_UNITS_PER_ARM
 from models_registry.statistics.promotion import write_e
 from workspaces.models import AuditEntry
+from workspaces.templatetags.show import percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def list_moments(experiment: Experiment) -> list[Moment]:
     )
     started = by.get("experiment.started", "")
     phases = sorted(experiment.phases.all(), key=lambda phase: phase.number)
-    shares = [f"{phase.treatment_share:.0%} of the units meet the treatment" for phase in phases]
+    shares = [f"{percent(phase.treatment_share)} of the units meet the treatment" for phase in phases]
     more = [*shares[:1], *([f"by {started}"] if started else [])]
     moments = [Moment(experiment.started_at, "Started", ", ".join(more), "info")]
     for phase, share in list(zip(phases, shares, strict=True))[1:]:

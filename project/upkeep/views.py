@@ -14,6 +14,7 @@ from project.upkeep.disk import DiskUsage, measure_disk
 from project.upkeep.lifetimes import LIVES
 from workspaces.models import Role
 from workspaces.pages import PageRequest, workspace_page
+from workspaces.templatetags.show import percent
 
 MOST_TABLES = 12
 # Walking a large store takes seconds: a reload within this time shows the same figures.
@@ -24,7 +25,7 @@ KEEP_SECONDS = 60
 @workspace_page(role=Role.ADMIN)
 def disk(request: PageRequest) -> HttpResponse:
     usage = cast(DiskUsage, caches["process"].get_or_set("disk-usage", measure_disk, KEEP_SECONDS))
-    of_disk = _share(usage.used_bytes / usage.size_bytes)
+    of_disk = percent(usage.used_bytes / usage.size_bytes)
     shares = [(use, use.bytes / max(usage.used_bytes, 1)) for use in usage.kinds]
     return render(
         request,
@@ -34,12 +35,8 @@ def disk(request: PageRequest) -> HttpResponse:
             "used_says": f"{of_disk} of a disk of {filesizeformat(usage.size_bytes)}",
             "database_says": f"{len(usage.tables)} tables",
             "free_says": "for this instance and whatever else is on the disk",
-            "kinds": [(use, share, _share(share)) for use, share in shares if use.bytes],
+            "kinds": [(use, share, percent(share)) for use, share in shares if use.bytes],
             "tables": usage.tables[:MOST_TABLES],
             "lives": LIVES,
         },
     )
-
-
-def _share(share: float) -> str:
-    return "<1%" if 0 < share < 0.01 else f"{share:.0%}"

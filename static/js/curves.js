@@ -35,16 +35,18 @@
     const every = Math.ceil(points.length / MOST);
     if (every > 1) points = points.filter((_, index) => index % every === 0 || index === points.length - 1);
     const steps = points.map(([step]) => step);
-    const values = points.map(([, value]) => value);
-    const label = name.replaceAll("_", " ");
+    const share = /accuracy|share/.test(name);
+    const values = points.map(([, value]) => (share ? value * 100 : value));
+    const label = name.replaceAll("_", " ") + (share ? ", %" : "");
+    const decimals = share ? 1 : name.includes("reward") ? 2 : undefined;
     // Of a logarithm, what is not positive has none.
     const log = chosen.log && values.every((value) => value > 0);
     const smooth = chosen.smooth && values.length > 4;
     return {
       title: log ? `${label}, log scale` : label,
-      says: `${name} over steps, last ${charts.figures(values.at(-1))} at step ${steps.at(-1)}`,
+      says: `${label} over steps, last ${charts.figures(values.at(-1), decimals)} at step ${steps.at(-1)}`,
       x: { label: "step", values: steps },
-      y: { log },
+      y: { log, decimals },
       series: smooth
         ? [{ label: "measured", values, tone: "line-strong" }, { label: "smoothed", values: smoothed(values) }]
         : [{ label, values }],

@@ -127,7 +127,7 @@ def test_a_runs_chart_grows_by_new_points_alone_ends_and_is_shown_as_chosen(
     log_in(tab, viewer).goto(at("run", run))
     loss = tab.get_by_role("img", name="loss over steps")
     expect(loss).to_have_attribute("aria-label", "loss over steps, last 1.05 at step 59")
-    expect(tab.get_by_role("img", name="learning_rate over steps, last 0.00176 at step 59")).to_be_visible()
+    expect(tab.get_by_role("img", name="learning rate over steps, last 0.00176 at step 59")).to_be_visible()
     expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
     assert drawn_pixels(tab) > 500
     last = RunMetric.objects.filter(run=run).latest("id").id

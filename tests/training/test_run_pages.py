@@ -305,7 +305,7 @@ class TestVersion:
         AliasFactory(version=version)
         with django_assert_max_num_queries(17):
             text = client.get(at("version", version)).content.decode()
-        assert "100%" in text and f"of the units of {run.agent.name}" in text
+        assert "100.0%" in text and f"of the units of {run.agent.name}" in text
 
     def test_an_admin_exports_it_once(self, version: Any, admin: Any, page_client: Any) -> None:
         client = page_client(admin)

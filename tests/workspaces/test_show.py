@@ -31,14 +31,30 @@ def test_numbers_have_three_significant_digits(value: Any, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("share", "shown"),
-    [(0.8341, "83.4%"), (0.5, "50.0%"), (1, "100%"), (0.0, "0%"), (0.9999, "100%"), (0.00002, "< 0.01%"), (None, "–")],
+    [
+        (0.8341, "83.4%"),
+        (0.05, "5.0%"),
+        (1, "100.0%"),
+        (0.0, "0.0%"),
+        (0.9999, "> 99.9%"),
+        (0.0002, "< 0.1%"),
+        (-0.0001, "0.0%"),
+        (None, "–"),
+    ],
 )
-def test_shares_are_percentages(share: Any, shown: str) -> None:
+def test_shares_are_percentages_with_one_decimal(share: Any, shown: str) -> None:
     assert show.percent(share) == shown
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.63, "0.63"), (0.5576, "0.56"), (1, "1.00"), (-0.004, "0.00"), (None, "–"), (True, "–")]
+)
+def test_rewards_have_two_decimals(value: Any, shown: str) -> None:
+    assert show.reward(value) == shown
+
+
 def test_differences_carry_their_sign() -> None:
-    assert (show.points(0.0912), show.points(-0.02), show.signed(-0.0123456)) == ("+9.1", "−2.0", "−0.0123")
+    assert (show.points(0.0912), show.points(-0.02), show.signed(-0.0123456)) == ("+9.1", "−2.0", "−0.01")
 
 
 @pytest.mark.parametrize(
@@ -65,11 +81,6 @@ def test_intervals_stay_on_their_axis() -> None:
     drawn = show.interval(0.2, -0.1, 2.0, -0.5, 0.5)
     assert (drawn["low"], drawn["mean"], drawn["high"], drawn["zero"]) == ("40.00%", "70.00%", "100.00%", "50.00%")
     assert show.interval(None, None, None) == {"known": False}
-
-
-@pytest.mark.parametrize(("share", "shown"), [(0.8341, "83"), (0.004, "< 1"), (0.0, "0"), (1.0, "100")])
-def test_a_whole_percent_never_rounds_something_to_nothing(share: float, shown: str) -> None:
-    assert show.whole_percent(share) == shown
 
 
 def test_an_events_details_are_one_line_without_what_is_not_known() -> None:

@@ -48,14 +48,22 @@ def number(value: Any) -> str:
 
 @register.filter
 def percent(value: Any) -> str:
-    """A share in [0, 1] as a percentage with three significant digits: 0.8341 → 83.4%."""
+    """A share in [0, 1] as a percentage with one decimal: 0.8341 → 83.4%, 0.0002 → < 0.1%, 0.9999 → > 99.9%."""
     if not isinstance(value, int | float):
         return NONE
-    if 0 < value < 0.0001:
-        return "< 0.01%"
-    if value in (0, 1):
-        return f"{value * 100:.0f}%"
-    return f"{value * 100:#.3g}".rstrip(".") + "%"
+    if 0 < value < 0.0005:
+        return "< 0.1%"
+    if 0.9995 <= value < 1:
+        return "> 99.9%"
+    return _fixed(value * 100, 1) + "%"
+
+
+@register.filter
+def reward(value: Any) -> str:
+    """A reward or a mean of rewards with two decimals: 0.5576 → 0.56."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return NONE
+    return _fixed(value, 2)
 
 
 @register.filter
@@ -63,14 +71,20 @@ def points(value: Any) -> str:
     """A difference of shares in percentage points, signed: 0.091 → +9.1."""
     if not isinstance(value, int | float):
         return NONE
-    return f"{value * 100:+.1f}".replace("-", "−")
+    return _fixed(value * 100, 1, "+")
 
 
 @register.filter
 def signed(value: Any) -> str:
+    """A difference of rewards with two decimals, signed: 0.0456 → +0.05."""
     if not isinstance(value, int | float):
         return NONE
-    return f"{value:+.3g}".replace("-", "−")
+    return _fixed(value, 2, "+")
+
+
+def _fixed(value: float, decimals: int, sign: str = "") -> str:
+    """With a true minus; what rounds to zero is zero, without a minus."""
+    return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}".replace("-", "−")
 
 
 @register.filter
@@ -129,12 +143,6 @@ def plain(value: Any) -> str:
 @register.filter
 def indented(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-
-
-@register.filter
-def whole_percent(value: float) -> str:
-    """A share in [0, 1] as whole percent without its sign, for a table that says so: 0.8341 → 83, 0.004 → < 1."""
-    return "< 1" if 0 < value < 0.005 else f"{value * 100:.0f}"
 
 
 @register.filter

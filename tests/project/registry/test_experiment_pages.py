@@ -114,7 +114,7 @@ class TestExperiments:
         Experiment.objects.update(estimate=0.0456, low=0.0123, high=0.0789, verdict="more units are needed")
         page = page_client(viewer).get(reverse("pages:experiments", args=[experiment.workspace.slug]))
         text = page.content.decode()
-        assert "+0.0456" in text and "[+0.0123, +0.0789]" in text and "more units are needed" in text
+        assert "+0.05" in text and "[+0.01, +0.08]" in text and "more units are needed" in text
 
     def test_the_detail_shows_arms_and_bounds(self, experiment: Experiment, viewer: Any, page_client: Any) -> None:
         page = page_client(viewer).get(at("experiment", experiment)).content.decode()
