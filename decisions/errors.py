@@ -27,7 +27,7 @@ class IdNotUsable(InvalidInput):
 
     @classmethod
     def of(cls, *, field: str = "id") -> "IdNotUsable":
-        return cls("This id cannot be used.", faults=[FieldFault(field, "cannot be used", "a fresh id")])
+        return cls("This ID cannot be used.", faults=[FieldFault(field, "cannot be used", "a new ID")])
 
 
 class Erased(ReckonerError):

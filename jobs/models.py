@@ -86,6 +86,11 @@ class Job(models.Model):
         return f"{self.kind} {self.id} ({self.state})"
 
     @property
+    def title(self) -> str:
+        """The kind as people read it: decisions.calculate_rewards → Calculate rewards."""
+        return self.kind.rpartition(".")[2].replace("_", " ").capitalize()
+
+    @property
     def is_terminal(self) -> bool:
         return self.state in TERMINAL
 

@@ -74,15 +74,15 @@ def retry_job(*, job_id: uuid.UUID) -> Job:
     job = Job.objects.select_for_update().get(id=job_id)
     kind = list_kinds().get(job.kind)
     if job.state != JobState.DEAD:
-        raise NotRetryable(f"it is {job.state}, and only a dead job can be tried again.")
+        raise NotRetryable(f"it is {job.state}; only a dead job can be retried.")
     if kind is None or kind.on_end is not None:
-        raise NotRetryable("start again what it worked for: that has ended with it.")
+        raise NotRetryable("the work it was part of has ended; start that again.")
     job.state, job.attempts, job.run_after, job.finished_at = JobState.QUEUED, 0, timezone.now(), None
     try:
         with transaction.atomic():
             job.save(update_fields=["state", "attempts", "run_after", "finished_at"])
     except IntegrityError as error:
-        raise NotRetryable("another job has been asked for in its place.") from error
+        raise NotRetryable("another job has replaced it.") from error
     Outbox.objects.update_or_create(job=job, defaults={"sent_at": None})
     transaction.on_commit(lambda: hints.send_hint(job.id, job.queue))
     return job

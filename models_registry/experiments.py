@@ -49,6 +49,7 @@ from models_registry.statistics.sample_ratio import PhaseCount, check_sample_rat
 from workspaces.actors import Actor, system
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.services import record_audit
+from workspaces.templatetags.show import points
 
 MAX_WINDOW_SECONDS = 30 * 86_400
 MAX_SECONDS = 366 * 86_400
@@ -92,10 +93,12 @@ def check_plan(plan: ExperimentPlan) -> None:
     """Gathers every fault. Raises InvalidInput."""
     faults = []
     if not 0 < plan.treatment_share < 1:
-        faults.append(FieldFault("treatment_share", f"{plan.treatment_share} is not inside (0, 1)", "for example 0.5"))
+        faults.append(
+            FieldFault("treatment_share", f"{plan.treatment_share} must be above 0 and below 1", "for example 0.5")
+        )
     for name in ("attribution_window_seconds", "exposure_window_seconds"):
         if not 0 <= getattr(plan, name) <= MAX_WINDOW_SECONDS:
-            faults.append(FieldFault(name, "outside 0 to 30 days", "seconds"))
+            faults.append(FieldFault(name, "must be 0 to 30 days", "seconds"))
     for name in ("promote_e", "rollback_e", "guardrail_e"):
         if not 1 < getattr(plan, name) <= MAX_E:
             faults.append(FieldFault(name, "no evidence already gives 1", "more than 1, usually 20 to 100"))
@@ -103,14 +106,14 @@ def check_plan(plan: ExperimentPlan) -> None:
         if not 1 <= getattr(plan, name) <= MAX_UNITS:
             faults.append(FieldFault(name, "out of range", f"1 to {MAX_UNITS}"))
     if not 0 < plan.max_excess_failures <= 1:
-        faults.append(FieldFault("max_excess_failures", "is not inside (0, 1]", "0.05 is 5 points"))
+        faults.append(FieldFault("max_excess_failures", "must be above 0, up to 1", "0.05 is 5 points"))
     if not 0 <= plan.min_seconds <= MAX_SECONDS:
-        faults.append(FieldFault("min_seconds", "outside 0 to 366 days", "seconds"))
+        faults.append(FieldFault("min_seconds", "must be 0 to 366 days", "seconds"))
     if plan.missing not in {"exclude", "zero"}:
         faults.append(FieldFault("missing", f"{plan.missing!r} is unknown", "exclude or zero"))
     faults += find_guardrail_faults(plan.guardrails)
     if faults:
-        raise InvalidInput("The experiment cannot start like this.", faults=faults)
+        raise InvalidInput("The experiment cannot start with these settings.", faults=faults)
 
 
 def start_experiment(*, by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str = "") -> Experiment:
@@ -133,14 +136,14 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str) 
     control = get_champion(model)
     if control.id == treatment.id:
         raise InvalidInput(
-            "A version cannot be tried against itself.",
+            "A version cannot be compared with itself.",
             faults=[FieldFault("treatment", f"{treatment} is the champion", "another version of the same model")],
         )
     gate = GateVerdict.objects.filter(version=treatment).order_by("-created_at").first()
     if gate is not None and not gate.passed:
         raise GateNotPassed(
-            f"{treatment} is not shown to be better than {gate.against} on held-out inputs:"
-            f" {gate.estimate:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}]. Live traffic is left alone."
+            f"{treatment} did not pass its gate: it is not shown to be better than {gate.against} on held-out rows"
+            f" ({points(gate.estimate)} points [{points(gate.low)}, {points(gate.high)}])."
         )
     bounds = {
         bound: getattr(plan, bound)

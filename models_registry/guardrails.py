@@ -63,15 +63,17 @@ def find_guardrail_faults(guardrails: Sequence[GuardrailPlan]) -> list[FieldFaul
             expected = ", ".join(GuardrailMeasure.values)
             faults.append(FieldFault(f"{path}measure", f"{plan.measure!r} is unknown", expected))
         elif plan.measure in seen:
-            faults.append(FieldFault(f"{path}measure", f"{plan.measure} is watched twice", "each measure once"))
+            faults.append(FieldFault(f"{path}measure", f"{plan.measure} has two guardrails", "each measure once"))
         seen.add(plan.measure)
         if not 0 < plan.margin < 1:
-            faults.append(FieldFault(f"{path}margin", f"{plan.margin} is not inside (0, 1)", "0.01 is one point"))
+            faults.append(
+                FieldFault(f"{path}margin", f"{plan.margin} must be above 0 and below 1", "0.01 is one point")
+            )
         if plan.measure == GuardrailMeasure.LATENCY:
             if plan.budget_ms is None or not 0 < plan.budget_ms <= MAX_BUDGET_MS:
                 faults.append(FieldFault(f"{path}budget_ms", "is missing or out of range", "above 0, milliseconds"))
         elif plan.budget_ms is not None:
-            faults.append(FieldFault(f"{path}budget_ms", f"means nothing to {plan.measure}", "leave it out"))
+            faults.append(FieldFault(f"{path}budget_ms", f"is not used by {plan.measure}", "leave it out"))
     return faults
 
 

@@ -97,7 +97,7 @@ def drop_alias(*, by: Actor, version: ModelVersion, name: str) -> bool:
     """Takes the alias from the version; False when it points elsewhere or nowhere. Not for the champion, which has to
     be somebody: that alias only moves. Raises ValueError for it."""
     if name == AliasName.CHAMPION:
-        raise ValueError("the champion is replaced, never dropped")
+        raise ValueError("the champion can be replaced but not removed")
     dropped, _ = Alias.objects.filter(version=version, name=name).delete()
     if dropped:
         record_audit(

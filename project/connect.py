@@ -67,7 +67,7 @@ def connect_app(
 ) -> Connection:
     """Makes the key, and the agent where `new` describes one. Raises InvalidInput; then nothing is made."""
     if not 0 < len(name.strip()) <= 200:
-        raise InvalidInput("The key has no name.", faults=[FieldFault("name", "give 1 to 200 characters", "my-app")])
+        raise InvalidInput("The key has no name.", faults=[FieldFault("name", "1 to 200 characters", "my-app")])
     if agent is None:
         if new is None:
             raise InvalidInput("No agent was chosen.", faults=[FieldFault("agent", "is missing", "an agent")])
@@ -89,12 +89,12 @@ def is_served(agent: Agent) -> bool:
 def _make_agent(by: Actor, new: NewAgent) -> Agent:
     if not SLUG.fullmatch(new.slug):
         raise InvalidInput(
-            "The agent is not usable.",
-            faults=[FieldFault("slug", "give 1 to 63 small letters, digits and dashes", "for example filer")],
+            "The agent is invalid.",
+            faults=[FieldFault("slug", "1 to 63 lower-case letters, digits and hyphens", "for example filer")],
         )
     if new.kind not in AgentKind.values:
         raise InvalidInput(
-            "The agent is not usable.", faults=[FieldFault("kind", f"{new.kind!r} is unknown", ", ".join(AgentKind))]
+            "The agent is invalid.", faults=[FieldFault("kind", f"{new.kind!r} is unknown", ", ".join(AgentKind))]
         )
     setup = AgentSetup(prompt_template="{{ text }}", options=list(new.options))
     return create_agent(by=by, slug=new.slug, name=new.name or new.slug, kind=new.kind, setup=setup)

@@ -49,7 +49,7 @@ def rehearsals_url(request: PageRequest) -> str:
 @workspace_page(role=Role.ADMIN)
 def demo_start(request: PageRequest) -> HttpResponse:
     start_demo(by=request.actor)
-    messages.success(request, "The demo world is starting. This page shows how far it is.")
+    messages.success(request, "The demo is starting. This page shows its progress.")
     return redirect("pages:overview", request.workspace.slug)
 
 
@@ -90,7 +90,7 @@ def key_made(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     agent = get_object_or_404(Agent.objects.for_workspace(request.workspace), slug=request.GET.get("agent", ""))
     token = read_secret(request, salt=str(key.pk))
     if not token or key.revoked_at is not None:
-        messages.info(request, f"The secret of {key.name} was shown once. A lost key is revoked, and another one made.")
+        messages.info(request, f"The key {key.name} was already shown. If you lost it, revoke it and create another.")
         return redirect("pages:connect", request.workspace.slug)
     made = show_connection(made=NewKey(key=key, token=token), agent=agent)
     given = {"scopes": [scope.value for scope in USUAL_SCOPES], "kind": AgentKind.CUSTOM.value}
@@ -162,7 +162,7 @@ def key_arrival(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """The line that waits for the first decision: polled until it is there."""
     key = ApiKey.objects.for_workspace(request.workspace).filter(pk=pk).first()
     if key is None:
-        raise Http404("There is no such key.")
+        raise Http404("Key not found.")
     arrival = _arrival(request, key)
     over = arrival["decision"] is not None or key.revoked_at is not None
     return render(request, "project/_arrival.html", {"arrival": arrival}, status=STOP_POLLING if over else 200)
@@ -174,9 +174,9 @@ def key_revoke(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """Asks first: the list's button brings the question, and the question's the end of the key."""
     key = ApiKey.objects.for_workspace(request.workspace).filter(pk=pk).first()
     if key is None:
-        raise Http404("There is no such key.")
+        raise Http404("Key not found.")
     if not request.POST.get("confirmed"):
         return render(request, "project/key_revoke.html", {"key": key})
     revoke_api_key(by=request.actor, key=key)
-    messages.success(request, f"The key {key.name} is revoked: it opens nothing from now on.")
+    messages.success(request, f"The key {key.name} is revoked.")
     return redirect("pages:connect", request.workspace.slug)

@@ -67,7 +67,7 @@ class ContentLengthMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         length = request.META.get("CONTENT_LENGTH") or ""
         if request.META.get("HTTP_TRANSFER_ENCODING") and not length:
-            return json_error(request, LengthRequired("Send a Content-Length; chunked bodies are not taken."))
+            return json_error(request, LengthRequired("Send a Content-Length; chunked bodies are not accepted."))
         # A form's escapes are taken apart piece by piece: ten megabytes of them take seconds and hundreds of megabytes.
         form = request.content_type == "application/x-www-form-urlencoded"
         most = MAX_BODY if form else settings.LARGEST_BODY

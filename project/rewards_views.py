@@ -42,7 +42,7 @@ def rewards(request: PageRequest) -> HttpResponse:
 def rewards_calculate(request: PageRequest) -> HttpResponse:
     """Asks for a calculation; while one is under way this changes nothing."""
     request_calculation(by=request.actor)
-    messages.success(request, "The calculation is in the queue.")
+    messages.success(request, "The calculation is queued.")
     return redirect("pages:rewards", request.workspace.slug)
 
 

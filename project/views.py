@@ -41,11 +41,11 @@ def loop(request: PageRequest) -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return _wrong(request, 400, InvalidInput("The request is not usable."))
+    return _wrong(request, 400, InvalidInput("The request is invalid."))
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return _wrong(request, 403, NotAllowed(str(exception) or "This is not allowed."))
+    return _wrong(request, 403, NotAllowed(str(exception) or "You are not allowed to do this."))
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -53,7 +53,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     place = WORKSPACE_PATH.match(request.path)
     if place and not hasattr(request, "workspace") and request.user.is_authenticated:
         enter_workspace(cast(PageRequest, request), place["slug"])
-    return _wrong(request, 404, NotFound("There is no such thing here."))
+    return _wrong(request, 404, NotFound("Not found." if request.path.startswith("/api/") else "Page not found"))
 
 
 class Fault(ReckonerError):
@@ -63,7 +63,7 @@ class Fault(ReckonerError):
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """No context processors: the database may be what failed."""
-    error = Fault("Something went wrong on our side. It has been logged.")
+    error = Fault("Something went wrong on the server. The error has been logged.")
     if request.path.startswith("/api/"):
         return json_error(request, error)
     request_id = getattr(request, "request_id", "")

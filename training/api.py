@@ -113,7 +113,10 @@ def _find(queryset: Any, pk: UUID | None, field: str) -> Any:
         return None
     found = queryset.filter(pk=pk).first()
     if found is None:
-        raise NotFound(f"There is no such {field}.", faults=[FieldFault(field, "is unknown here", "an id of yours")])
+        raise NotFound(
+            f"{field} not found.",
+            faults=[FieldFault(field, "does not exist in this workspace", "an ID in this workspace")],
+        )
     return found
 
 

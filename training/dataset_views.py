@@ -65,7 +65,7 @@ def dataset_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         .first()
     )
     if dataset is None:
-        raise Http404("There is no such dataset.")
+        raise Http404("Dataset not found.")
     runs = TrainingRun.objects.filter(dataset=dataset) | TrainingRun.objects.filter(heldout=dataset)
     runs |= TrainingRun.objects.filter(replay=dataset)
     context = {
@@ -95,7 +95,7 @@ def dataset_make(request: PageRequest) -> HttpResponse:
         number = version.number if version is not None else None
         job = start_freezing(by=request.actor, agent=agent, name=name, unused_at=unused_at, agent_version=number)
         record_audit(by=request.actor, action="dataset.requested", target=f"job:{job.id}", details={"name": name})
-        messages.success(request, "The dataset is in the queue.")
+        messages.success(request, "The dataset is queued.")
         return redirect("pages:dataset-making", request.workspace.slug, job.pk)
     preview = preview_datasets([agent], agent_version=version, unused_at=unused_at)[agent.id]
     context: dict[str, Any] = {
@@ -119,7 +119,7 @@ def _find_agent(agents: list[Agent], slug: str) -> Agent | None:
         return agents[0] if agents else None
     found = next((one for one in agents if one.slug == slug), None)
     if found is None:
-        raise Http404("There is no such agent.")
+        raise Http404("Agent not found.")
     return found
 
 
@@ -129,7 +129,7 @@ def _find_version(versions: list[AgentVersion], number: str) -> AgentVersion | N
         return None
     found = next((one for one in versions if str(one.number) == number), None)
     if found is None:
-        raise Http404("There is no such version of the agent.")
+        raise Http404("Agent version not found.")
     return found
 
 
@@ -150,7 +150,7 @@ def dataset_making(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     polls the part."""
     job = Job.objects.for_workspace(request.workspace).filter(kind=KIND, pk=pk).first()
     if job is None:
-        raise Http404("There is no such dataset on its way.")
+        raise Http404("Dataset not found.")
     if job.state == JobState.SUCCEEDED and job.result:
         name = "run" if "run" in job.result else "dataset"
         place = reverse(f"pages:{name}", args=[request.workspace.slug, job.result[name]])

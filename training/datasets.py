@@ -115,10 +115,8 @@ def snapshot_ledger(
         artifact = _store_rows(by, rows(), meta={"kind": DatasetKind.LOGGED, "agent": agent.slug})
         if artifact is None:
             raise EmptyDataset(
-                "There is nothing to learn from yet.",
-                faults=[
-                    FieldFault("agent", "no decision has both a propensity and a reward", "feedback, then rewards")
-                ],
+                "There are no rows to train on yet.",
+                faults=[FieldFault("agent", "no decision has a propensity and a reward", "feedback, then rewards")],
             )
         dataset = DatasetSnapshot.objects.create(
             workspace=by.workspace,

@@ -47,12 +47,13 @@ def read_person(*, unit: str | None, user: str | None) -> Person:
     """Raises InvalidInput unless exactly one is given."""
     if bool(unit) == bool(user):
         raise InvalidInput(
-            "Say who is to be erased.", faults=[FieldFault("unit", "give exactly one of unit and user", "a name")]
+            "Name the person to erase.", faults=[FieldFault("unit", "give exactly one of unit and user", "a name")]
         )
     person = Person(PersonKind.UNIT, unit) if unit else Person(PersonKind.USER, user or "")
     if len(person.value) > LONGEST or "\x00" in person.value:
         raise InvalidInput(
-            "No such name is possible.", faults=[FieldFault(person.kind, "is too long or holds a NUL", "a name")]
+            "The name is invalid.",
+            faults=[FieldFault(person.kind, "is too long or contains a NUL character", "a name")],
         )
     return person
 

@@ -32,7 +32,7 @@ def erasure_list(request: PageRequest) -> HttpResponse:
         )
         if request.POST.get("confirmed"):
             start_erasure(by=request.actor, person=person)
-            messages.success(request, "The erasure has begun; this page says how far it is.")
+            messages.success(request, "The erasure has started. This page shows its progress.")
             return redirect("pages:erasures", request.workspace.slug)
         counts = preview_erasure(workspace=request.workspace, person=person)
         context |= {

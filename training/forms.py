@@ -28,10 +28,10 @@ DATASETS, VERSIONS = 200, 200
 """The newest so many can be chosen on the page; the API takes any."""
 WHAT_METHODS_DO = {
     "pretrain": "pretrain: learn from labelled rows",
-    "posterior": "posterior: learn from the logged verdicts",
-    "reward_weighted": "reward_weighted: repeat what was rewarded",
-    "grpo": "grpo: try fresh actions, in groups",
-    "ppo": "ppo: try fresh actions, with a critic",
+    "posterior": "posterior: learn from logged rewards",
+    "reward_weighted": "reward_weighted: imitate rewarded actions",
+    "grpo": "grpo: learn from new decisions, in groups",
+    "ppo": "ppo: learn from new decisions, with a critic",
 }
 _optimiser, _online, _lora = Optimiser(), Online(), Lora()
 # Where the form's fields stand in the engine's spec.
@@ -48,34 +48,36 @@ PATHS: Mapping[str, tuple[str, ...]] = {
 class RunForm(forms.Form):
     """Choices are of one workspace; whoever asks must be an admin of it."""
 
-    agent = forms.ChoiceField(help_text="The version is registered under the agent's model.")
+    agent = forms.ChoiceField(help_text="The new version belongs to the model of this agent.")
     method = forms.ChoiceField(choices=[(name, WHAT_METHODS_DO[name]) for name in METHODS])
     dataset = forms.ChoiceField(
-        label="Learns from",
-        help_text="Logged rows for posterior and reward_weighted, labelled rows for the others.",
+        label="Training data",
+        help_text="posterior and reward_weighted need logged rows; the others need labelled rows.",
     )
-    base = forms.ChoiceField(label="Begins with", help_text="A version with full weights, or a new small model.")
+    base = forms.ChoiceField(label="Base model", help_text="A version with full weights or a new small model.")
     heldout = forms.ChoiceField(
-        label="Measured on", required=False, help_text="Without held-out rows nothing is measured, and no gate passes."
+        label="Held-out data",
+        required=False,
+        help_text="Without held-out data the version is not evaluated and cannot pass its gate.",
     )
     replay = forms.ChoiceField(
-        label="Replays", required=False, help_text="Labelled rows mixed into learning from logs."
+        label="Replay data", required=False, help_text="Labelled rows to mix into the logged rows."
     )
-    learning_rate = forms.FloatField(required=False, help_text=f"{_optimiser.learning_rate:g} unless you say otherwise")
-    epochs = forms.IntegerField(required=False, help_text=f"passes over the rows; {_optimiser.epochs} by default")
-    batch_size = forms.IntegerField(required=False, help_text=f"rows a step; {_optimiser.batch_size} by default")
+    learning_rate = forms.FloatField(required=False, help_text=f"Default: {_optimiser.learning_rate:g}.")
+    epochs = forms.IntegerField(required=False, help_text=f"Passes over the rows. Default: {_optimiser.epochs}.")
+    batch_size = forms.IntegerField(required=False, help_text=f"Rows per step. Default: {_optimiser.batch_size}.")
     steps = forms.IntegerField(
-        label="Online steps", required=False, help_text=f"of grpo and ppo; {_online.steps} by default"
+        label="Online steps", required=False, help_text=f"For grpo and ppo. Default: {_online.steps}."
     )
     lora_r = forms.IntegerField(
-        label="LoRA rank", required=False, help_text=f"empty trains all weights; {_lora.r} is usual"
+        label="LoRA rank", required=False, help_text=f"Leave empty to train all weights. Usual: {_lora.r}."
     )
-    seed = forms.IntegerField(required=False, help_text="0 by default; the same seed gives the same run")
+    seed = forms.IntegerField(required=False, help_text="The same seed gives the same run. Default: 0.")
     more = forms.CharField(
         label="Further settings",
         required=False,
         widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false", "placeholder": '{"text_weight": 0.3}'}),
-        help_text="JSON: any other field of the engine's spec. Fields above win.",
+        help_text="JSON with other fields of the training spec. The fields above take precedence.",
     )
 
     def __init__(self, data: Mapping[str, Any] | None = None, *, workspace: Workspace, **options: Any) -> None:
@@ -93,8 +95,8 @@ class RunForm(forms.Form):
         self._choose("agent", [(key, one.name) for key, one in self.agents.items()])
         labelled = [one for one in self.datasets.values() if one.kind == DatasetKind.LABELLED]
         self._choose("dataset", _by_agent(list(self.datasets.values())))
-        self._choose("heldout", [("", "nothing"), *_by_agent(labelled)])
-        self._choose("replay", [("", "nothing"), *_by_agent(labelled)])
+        self._choose("heldout", [("", "None"), *_by_agent(labelled)])
+        self._choose("replay", [("", "None"), *_by_agent(labelled)])
         # Folders that runs of this workspace have begun with; the API takes others that are allowed, too.
         known = TrainingRun.objects.for_workspace(workspace).filter(base_model__startswith="/").order_by("base_model")
         folders = filter(is_allowed_base, known.values_list("base_model", flat=True).distinct())
@@ -102,8 +104,8 @@ class RunForm(forms.Form):
         self._choose(
             "base",
             [
-                ("versions", [(key, f"{one}, by {one.method}") for key, one in self.versions.items()]),
-                ("models", [(TINY, "a new tiny model (pretrain only)"), *((name, name) for name in elsewhere)]),
+                ("Versions", [(key, f"{one}, {one.method}") for key, one in self.versions.items()]),
+                ("Models", [(TINY, "New tiny model (pretrain only)"), *((name, name) for name in elsewhere)]),
             ],
         )
 
@@ -122,9 +124,9 @@ class RunForm(forms.Form):
         except InvalidInput as error:
             raise forms.ValidationError(error.message.replace("The body", "It")) from error
         except ValueError as error:
-            raise forms.ValidationError(f"This is not JSON: {error}.") from error
+            raise forms.ValidationError(f"Enter valid JSON: {error}.") from error
         if not isinstance(found, dict):
-            raise forms.ValidationError("An object is needed, {…}.")
+            raise forms.ValidationError('Enter a JSON object, such as {"text_weight": 0.3}.')
         return found
 
     def read_plan(self) -> tuple[Agent, RunPlan]:
@@ -170,7 +172,7 @@ class RunForm(forms.Form):
 def _by_agent(datasets: Sequence[DatasetSnapshot]) -> list[tuple[str, list[tuple[str, str]]]]:
     groups: dict[str, list[tuple[str, str]]] = {}
     for one in datasets:
-        groups.setdefault(one.agent.name, []).append((str(one.pk), f"{one.name}: {one.rows:,} {one.kind} rows"))
+        groups.setdefault(one.agent.name, []).append((str(one.pk), str(one)))
     return list(groups.items())
 
 

@@ -260,7 +260,7 @@ def _find_refusals(log: Log, labels: NDArray[np.int64], estimates: Estimates) ->
                 " the logged propensities are not those of the policy that acted, or they miss actions."
             )
     if labels.max() == 0:
-        found.append("All decisions are of one group, so nothing is known of the spread.")
+        found.append("All decisions belong to one group, so the spread is unknown.")
     return tuple(found)
 
 

@@ -37,5 +37,5 @@ class InvalidTransition(ValueError):
 def check_transition(old: RunState, new: RunState) -> None:
     """Raises InvalidTransition, naming what would be allowed."""
     if new not in TRANSITIONS[old]:
-        allowed = ", ".join(sorted(TRANSITIONS[old])) or "nothing, the state is terminal"
+        allowed = ", ".join(sorted(TRANSITIONS[old])) or "none, the state is terminal"
         raise InvalidTransition(f"a run cannot go from {old} to {new}; allowed: {allowed}")

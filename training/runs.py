@@ -98,7 +98,7 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
     for name in ("dataset", "heldout", "replay", "base_version"):
         owned = getattr(plan, name)
         if owned is not None and owned.workspace_id != agent.workspace_id:
-            faults.append(FieldFault(name, "is unknown here", "one of this workspace"))
+            faults.append(FieldFault(name, "does not exist in this workspace", "a dataset of this workspace"))
     for name in ("dataset", "heldout", "replay"):
         dataset = getattr(plan, name)
         if dataset is not None and dataset.marked_at is not None:
@@ -122,7 +122,7 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
                 for fault in error.errors()
             ]
     if faults:
-        raise InvalidRun("The run cannot start like this.", faults=faults)
+        raise InvalidRun("The run cannot start with these settings.", faults=faults)
     return spec
 
 
@@ -192,7 +192,7 @@ def cancel_run(*, by: Actor, run: TrainingRun) -> TrainingRun:
     try:
         request_cancel(job_id=run.job_id)
     except AlreadyFinished as error:
-        raise RunOver("The run is already over.") from error
+        raise RunOver("The run has already ended.") from error
     locked = TrainingRun.objects.select_for_update().get(id=run.id)
     if locked.state == RunState.RUNNING:
         move_run(locked, RunState.STOPPING)

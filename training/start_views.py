@@ -52,7 +52,7 @@ def run_start(request: PageRequest) -> HttpResponse:
             except InvalidRun as error:
                 form.add_faults(error.faults)
             else:
-                messages.success(request, f"The {run} is in the queue.")
+                messages.success(request, "The run is queued.")
                 return redirect("pages:run", request.workspace.slug, run.pk)
         return render(request, "training/run_form.html", {"form": form}, status=400)
     if request.GET.get("like"):
@@ -75,7 +75,7 @@ def _find_dataset(request: PageRequest) -> DatasetSnapshot | None:
     pk = as_id(request.GET["dataset"], "dataset")
     found = DatasetSnapshot.objects.for_workspace(request.workspace).select_related("agent").filter(pk=pk).first()
     if found is None:
-        raise Http404("There is no such dataset.")
+        raise Http404("Dataset not found.")
     return found
 
 
@@ -133,7 +133,7 @@ def train_new(request: PageRequest) -> HttpResponse:
     if request.method == "POST" and "agent" in request.POST:
         agent = Agent.objects.for_workspace(request.workspace).filter(slug=request.POST["agent"]).first()
         if agent is None:
-            raise Http404("There is no such agent.")
+            raise Http404("Agent not found.")
         return _follow(request, request_training(by=request.actor, agent=agent))
     agents = find_readiness(request.workspace)
     if request.method == "POST":

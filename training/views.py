@@ -62,7 +62,7 @@ def get_run(request: PageRequest, pk: uuid.UUID) -> TrainingRun:
     """Of the page's workspace. Raises Http404."""
     run = _runs(request).filter(pk=pk).first()
     if run is None:
-        raise Http404("There is no such run.")
+        raise Http404("Run not found.")
     return run
 
 
@@ -113,7 +113,7 @@ def as_id(text: str, field: str) -> uuid.UUID:
         return uuid.UUID(text)
     except ValueError as error:
         raise InvalidInput(
-            "The address is not usable.", faults=[FieldFault(field, "is not an id", "a run's id")]
+            "The address is invalid.", faults=[FieldFault(field, "is not an id", "a run's id")]
         ) from error
 
 
@@ -123,12 +123,12 @@ def _compare(request: PageRequest) -> HttpResponse:
     wanted = list(dict.fromkeys(as_id(part, "compare") for part in asked))
     if not FEWEST <= len(wanted) <= MOST:
         raise InvalidInput(
-            "Choose two or three runs to compare.",
+            "Select two or three runs to compare.",
             faults=[FieldFault("compare", f"{len(wanted)} chosen", f"{FEWEST} to {MOST} runs")],
         )
     found = {run.id: run for run in _runs(request).filter(id__in=wanted)}
     if len(found) < len(wanted):
-        raise Http404("There is no such run.")
+        raise Http404("Run not found.")
     runs = [found[pk] for pk in wanted]
     context = {
         "runs": runs,
@@ -198,7 +198,7 @@ def run_curves(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """JSON for the chart: all points, or with `after` those that came since the answer that said so."""
     given = request.GET.get("after", "0")
     if not given.isdecimal() or len(given) > 18:
-        raise InvalidInput("The address is not usable.", faults=[FieldFault("after", "is no number", "as answered")])
+        raise InvalidInput("The address is invalid.", faults=[FieldFault("after", "is no number", "as answered")])
     run = get_run(request, pk)
     return JsonResponse({"terminal": run.is_terminal, "state": run.state, **read_curves(run, after=int(given))})
 
@@ -221,11 +221,11 @@ def run_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     back = reverse("pages:run", args=[request.workspace.slug, pk])
     if request.method == "POST":
         cancel_run(by=request.actor, run=run)
-        messages.success(request, "The run has been told to stop.")
+        messages.success(request, "The run is stopping.")
         return redirect(back)
     context = {
-        "title": f"Cancel the {run}?",
-        "explanation": "A run that works leaves a checkpoint and ends; no model version comes of it.",
+        "title": "Cancel this run?",
+        "explanation": "A running run saves a checkpoint and ends. It creates no model version.",
         "action": "Cancel the run",
         "back": back,
         "dangerous": True,

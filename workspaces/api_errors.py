@@ -59,12 +59,12 @@ def envelope_handler(error: Exception, context: Mapping[str, Any]) -> Response |
     request_id = getattr(context["request"]._request, "request_id", None)
     headers: dict[str, str] = {}
     if isinstance(error, Http404):
-        error = NotFound("There is no such thing here.")
+        error = NotFound("Not found.")
     elif isinstance(error, PermissionDenied):
-        error = NotAllowed("This is not allowed.")
+        error = NotAllowed("You are not allowed to do this.")
     elif isinstance(error, OperationalError):
         logger.error("database_unavailable", error=str(error).splitlines()[0] if str(error) else "")
-        error = Unavailable("The database does not answer; send the same request again.")
+        error = Unavailable("The database does not answer. Send the same request again.")
     if isinstance(error, ReckonerError):
         set_rollback()
         body = envelope(error.code, error.message, error.faults, request_id)
@@ -73,7 +73,7 @@ def envelope_handler(error: Exception, context: Mapping[str, Any]) -> Response |
         set_rollback()
         status = error.status_code
         if isinstance(error, exceptions.ValidationError):
-            body = envelope("invalid_input", "Some fields are not usable.", list(flatten(error.detail)), request_id)
+            body = envelope("invalid_input", "Some fields are invalid.", list(flatten(error.detail)), request_id)
         else:
             body = envelope(DRF_CODES.get(status, "error"), str(error.detail), [], request_id)
         if header := getattr(error, "auth_header", None):

@@ -15,7 +15,7 @@ from workspaces.api_errors import envelope
 from workspaces.models import Workspace
 
 GONE = 410
-MESSAGE = "The request was answered before; its answer was removed when a person's data were erased."
+MESSAGE = "This request was answered before. Its answer was removed when a person's data were erased."
 # encode(…, 'escape') turns any bytes into text; what it escapes is in none of the answers that stay.
 _ERASE = r"""
 UPDATE workspaces_keptanswer SET status = %(gone)s, content_type = 'application/json', body = %(body)s

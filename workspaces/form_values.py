@@ -28,9 +28,9 @@ def find_value_faults(values: QueryDict) -> list[FieldFault]:
         field = name if "\x00" not in name and not LONG_NUMBER.search(name) else "a name"
         for text in (name, *found):
             if "\x00" in text:
-                faults.append(FieldFault(field[:100], "holds a NUL character", "text"))
+                faults.append(FieldFault(field[:100], "contains a NUL character", "text"))
             elif number := LONG_NUMBER.search(text):
-                reason = f"holds a number of {len(number[0])} digits"
+                reason = f"contains a number of {len(number[0])} digits"
                 faults.append(FieldFault(field[:100], reason, f"at most {MAX_DIGITS} digits"))
     return faults
 
@@ -54,7 +54,7 @@ class FormValuesMiddleware:
         if not faults:
             return None
         what = "form" if request.method == "POST" and not by_program else "query"
-        error = InvalidInput(f"The {what} is not usable.", faults=faults)
+        error = InvalidInput(f"The {what} is invalid.", faults=faults)
         if by_program:
             return json_error(request, error)
         return render(request, "errors/refused.html", {"error": error}, status=error.status)

@@ -40,7 +40,7 @@ from workspaces.parsing import MAX_BATCH
 logger = structlog.get_logger(__name__)
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
-IN_FLIGHT = "The first request with this Idempotency-Key is still being answered; ask again."
+IN_FLIGHT = "The first request with this Idempotency-Key is still being processed. Retry later."
 CLAIMED = 102
 USABLE = re.compile(r"^[\x21-\x7e]{1,255}$")
 
@@ -61,8 +61,8 @@ class IdempotencyMiddleware:
             return None
         try:
             if not USABLE.match(key):
-                fault = FieldFault(HEADER, "is not usable", "1 to 255 visible ASCII characters")
-                raise InvalidInput("The header is not usable.", faults=[fault])
+                fault = FieldFault(HEADER, "is invalid", "1 to 255 visible ASCII characters")
+                raise InvalidInput("The header is invalid.", faults=[fault])
             actor = _authenticate(request, view.view_class.authentication_classes)  # type: ignore[attr-defined]
             if actor is None or int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BATCH:
                 return None
@@ -77,7 +77,7 @@ class IdempotencyMiddleware:
             return json_error(request, error)
         except (OperationalError, InterfaceError):
             logger.error("database_unavailable")
-            return json_error(request, Unavailable("The database does not answer; send the same request again."))
+            return json_error(request, Unavailable("The database does not answer. Send the same request again."))
 
 
 def _authenticate(request: HttpRequest, ways: Sequence[type[BaseAuthentication]]) -> Actor | None:
@@ -213,7 +213,7 @@ def _lock(actor: Actor, key: str) -> _Kept | None:
 
 def _replay(kept: _Kept, digest: bytes) -> HttpResponse:
     if kept.request_hash != digest:
-        raise KeyReused("This Idempotency-Key was used for another request; send a fresh one.")
+        raise KeyReused("This Idempotency-Key was used for another request. Send a new key.")
     response = HttpResponse(kept.body, status=kept.status, content_type=kept.content_type)
     response[REPLAYED] = "true"
     return response

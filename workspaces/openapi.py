@@ -58,41 +58,41 @@ class Refusal:
 REFUSALS = {
     400: Refusal(
         "NotUsable",
-        "What was sent is not usable. `fields` names every fault that could be found at once.",
+        "The request is invalid. `fields` lists every fault that could be found at once.",
         "invalid_input",
-        "The item was not kept.",
+        "The item was not recorded.",
         ("propensity", "Expected `float` <= 1.0", "`float` <= 1.0"),
     ),
     401: Refusal(
         "NotAuthenticated",
-        "Nobody is named, or the key is unknown, expired or revoked.",
+        "The credentials are missing, or the key is unknown, expired or revoked.",
         "not_authenticated",
         "This key is unknown, expired or revoked.",
         headers={"WWW-Authenticate": {"schema": {"type": "string"}, "example": 'Bearer realm="api"'}},
     ),
     403: Refusal(
         "NotAllowed",
-        "The key or role lacks the scope that the message names.",
+        "The key or role does not have the scope that the message names.",
         "not_allowed",
         "This call needs the scope admin.",
     ),
     404: Refusal(
         "NotFound",
-        "Something that the request names is not there, or belongs to another workspace.",
+        "Something that the request names does not exist or belongs to another workspace.",
         "not_found",
-        "There is no such thing here.",
+        "Not found.",
     ),
     406: Refusal(
         "NotAcceptable",
-        "The Accept header names nothing that this operation answers with.",
+        "This operation has no answer in a format of the Accept header.",
         "not_acceptable",
         "Could not satisfy the request Accept header.",
     ),
     409: Refusal(
         "InConflict",
-        "Something else holds, as `code` says; or the first request with this Idempotency-Key has no answer yet.",
+        "A conflict, named by `code`; or the first request with this Idempotency-Key has no answer yet.",
         "request_in_flight",
-        "The first request with this Idempotency-Key is still being answered; ask again.",
+        "The first request with this Idempotency-Key is still being processed. Retry later.",
     ),
     410: Refusal(
         "Erased",
@@ -105,28 +105,28 @@ REFUSALS = {
         "LengthRequired",
         "A chunked body.",
         "length_required",
-        "Send a Content-Length; chunked bodies are not taken.",
+        "Send a Content-Length; chunked bodies are not accepted.",
     ),
     413: Refusal(
-        "TooLarge", "The body is too long.", "too_large", "The body has 1048577 bytes; at most 1048576 are taken."
+        "TooLarge", "The body is too long.", "too_large", "The body has 1048577 bytes; at most 1048576 are allowed."
     ),
     415: Refusal(
         "UnsupportedMediaType",
-        "The Content-Type or Content-Encoding is not taken.",
+        "The Content-Type or Content-Encoding is not supported.",
         "unsupported_media_type",
         'Unsupported media type "text/plain" in request.',
     ),
     422: Refusal(
         "KeyReused",
-        "The Idempotency-Key stands for another request; or, of an agent that is asked, `backend_refused`.",
+        "The Idempotency-Key was used for another request; for `decide`, also `backend_refused`.",
         "idempotency_key_reused",
-        "This Idempotency-Key was used for another request; send a fresh one.",
+        "This Idempotency-Key was used for another request. Send a new key.",
     ),
     429: Refusal(
         "TooManyRequests",
-        "The key has sent its requests of this minute. Nothing was done.",
+        "The key has used up its requests of this minute. Nothing was done.",
         "too_many_requests",
-        "This key may send 30000 requests a minute; go on after the time in Retry-After.",
+        "This key may send 30000 requests per minute. Wait for the time in Retry-After.",
         headers={
             "Retry-After": {
                 "description": "Seconds to wait",
@@ -137,17 +137,17 @@ REFUSALS = {
     ),
     503: Refusal(
         "Unavailable",
-        "Not right now: send the same request again.",
+        "Temporarily unavailable. Send the same request again.",
         "unavailable",
-        "The database does not answer; send the same request again.",
+        "The database does not answer. Send the same request again.",
     ),
 }
 SUCCESSES = {
-    "200": "What was asked for, or what became of it.",
+    "200": "The requested data, or the result of the request.",
     "201": "It is recorded.",
-    "202": "It is taken on, and goes on after the answer.",
-    "204": "It is done; there is nothing to say.",
-    "207": "Some items were kept. `errors` says which were not, and why.",
+    "202": "It is accepted and continues after the answer.",
+    "204": "It is done. The answer has no body.",
+    "207": "Some items were recorded. `errors` says which were not and why.",
 }
 IDEMPOTENCY_KEY = {
     "name": HEADER,
@@ -158,7 +158,7 @@ IDEMPOTENCY_KEY = {
     "example": "note-17-filed",
 }
 IDEMPOTENT_REPLAYED = {
-    "description": f"The answer is the first one to this {HEADER}, kept and sent again.",
+    "description": f"The answer is the stored first answer to this {HEADER}.",
     "schema": {"type": "string", "enum": ["true"]},
 }
 

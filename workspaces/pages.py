@@ -68,7 +68,7 @@ def workspace_page(*, role: str = Role.VIEWER) -> Callable[[View], View]:
             if request.user.must_change_password:
                 return redirect("change-password")
             if not enter_workspace(request, slug):
-                raise Http404("There is no such workspace.")
+                raise Http404("Workspace not found.")
             if not may(request.role, role):
                 raise PermissionDenied(f"This needs the role {Role(role).label.lower()} in {request.workspace}.")
             try:

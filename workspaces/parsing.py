@@ -31,7 +31,7 @@ STRING = re.compile(rb'"[^"]*"')
 SURROGATE = rb"\\u[dD][%s][0-9a-fA-F]{2}"
 PAIR = re.compile(SURROGATE % b"89abAB" + SURROGATE % b"c-fC-F")
 LONE_SURROGATE = re.compile(SURROGATE % b"89a-fA-F")
-HOLDS_NUL = "The body holds a NUL character, which text cannot hold here."
+HOLDS_NUL = "The body contains a NUL character, which is not allowed."
 
 
 def check_body(body: bytes, *, limit: int = MAX_BODY, containers: int = MAX_CONTAINERS) -> None:
@@ -39,7 +39,7 @@ def check_body(body: bytes, *, limit: int = MAX_BODY, containers: int = MAX_CONT
     Python. NUL and lone surrogates are refused here: PostgreSQL's jsonb cannot hold them, and one such item would fail
     a whole batch after validation."""
     if len(body) > limit:
-        raise TooLarge(f"The body has {len(body)} bytes; at most {limit} are taken.")
+        raise TooLarge(f"The body has {len(body)} bytes; at most {limit} are allowed.")
     if b"\x00" in body:
         raise InvalidInput(HOLDS_NUL)
     plain = body
@@ -56,7 +56,7 @@ def check_body(body: bytes, *, limit: int = MAX_BODY, containers: int = MAX_CONT
     if plain.count(b",") > MAX_VALUES and _outside_strings(plain.translate(None, NO_COMMA)).count(b",") > MAX_VALUES:
         raise TooLarge(f"The body has more than {MAX_VALUES} values.")
     if _nests_deeper(brackets, MAX_DEPTH):
-        raise InvalidInput(f"The body nests deeper than {MAX_DEPTH} levels.")
+        raise InvalidInput(f"The body is nested deeper than {MAX_DEPTH} levels.")
     # In the shape, digits may come from both sides of a letter or a space.
     if LONG_NUMBER in shape and LONG_NUMBER in plain.translate(DIGITS):
         _check_integers(plain)
@@ -99,7 +99,7 @@ def _check_escapes(plain: bytes) -> None:
     if b"\\u0000" in plain:
         raise InvalidInput(HOLDS_NUL)
     if LONE_SURROGATE.search(plain) and LONE_SURROGATE.search(PAIR.sub(b"", plain)):
-        raise InvalidInput("The body holds a lone surrogate, which is not text.")
+        raise InvalidInput("The body contains a lone surrogate, which is not valid text.")
 
 
 def _check_integers(plain: bytes) -> None:
@@ -121,11 +121,11 @@ def inflate(body: bytes, *, limit: int) -> bytes:
     except zlib.error as error:
         raise InvalidInput("The body is not gzip, as its Content-Encoding says.") from error
     if len(inflated) > limit:
-        raise TooLarge(f"The body inflates to more than {limit} bytes.")
+        raise TooLarge(f"The decompressed body has more than {limit} bytes.")
     if len(inflated) > most:
-        raise InvalidInput(f"The body inflates to more than {MAX_RATIO} times its size; send it as it is.")
+        raise InvalidInput(f"The decompressed body is more than {MAX_RATIO} times larger. Send it uncompressed.")
     if not inflater.eof or inflater.unused_data:
-        raise InvalidInput("The gzipped body is cut off, or something follows it.")
+        raise InvalidInput("The gzip body is incomplete or has extra data at its end.")
     return inflated
 
 
@@ -139,7 +139,7 @@ def read_body(stream: IO[bytes], *, limit: int = MAX_BODY, context: dict[str, An
         if len(body) <= limit:
             body = inflate(body, limit=limit)
     elif encoding not in {"", "identity"}:
-        raise UnsupportedEncoding(f"A Content-Encoding of {encoding[:40]!r} is not taken; send gzip, or none.")
+        raise UnsupportedEncoding(f"A Content-Encoding of {encoding[:40]!r} is not supported. Send gzip or none.")
     check_body(body, limit=limit)
     if context is not None:
         # The request refers to itself by it: megabytes would wait for the collector of cycles.

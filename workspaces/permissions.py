@@ -14,7 +14,7 @@ from workspaces.actors import Actor
 class HasScope(BasePermission):
     """The view's `scopes` maps a method to the scope it needs; HEAD needs GET's. Any other method is a 405."""
 
-    message = "This key or role lacks the scope that the call needs."
+    message = "This key or role does not have the scope for this call."
 
     def has_permission(self, request: Request, view: Any) -> bool:
         actor, scopes = request.user, getattr(view, "scopes", {})

@@ -16,7 +16,7 @@ class StrictBody(serializers.Serializer[Any]):
 
     def to_internal_value(self, data: Any) -> Any:
         unknown = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
-        faults = {name: [f"is not a field here; known: {', '.join(self.fields)}"] for name in unknown}
+        faults = {name: [f"is not a known field; known: {', '.join(self.fields)}"] for name in unknown}
         try:
             value = super().to_internal_value(data)
         except serializers.ValidationError as error:
@@ -64,7 +64,7 @@ class KeyCreateSerializer(StrictBody):
 
     def validate_expires_at(self, moment: Any) -> Any:
         if moment is not None and not timezone.now() < moment <= timezone.now() + MAX_LIFE:
-            raise serializers.ValidationError("Give a moment within the next ten years.")
+            raise serializers.ValidationError("Enter a time within the next ten years.")
         return moment
 
 

@@ -61,7 +61,7 @@ def create_api_key(*, by: Actor, name: str, scopes: Sequence[str], expires_at: d
     if unknown or not scopes:
         reason = f"unknown scopes {', '.join(unknown)}" if unknown else "no scope given"
         raise InvalidInput(
-            "The key's scopes are not usable.",
+            "The key's scopes are invalid.",
             faults=[FieldFault("scopes", reason, f"some of {', '.join(Scope.values)}")],
         )
     prefix, secret = secrets.token_hex(PREFIX_BYTES), secrets.token_urlsafe(SECRET_BYTES)
@@ -90,11 +90,11 @@ def rotate_api_key(*, by: Actor, key: ApiKey, overlap: dt.timedelta) -> NewKey:
     """
     if not dt.timedelta(0) <= overlap <= MAX_OVERLAP:
         faults = [FieldFault("overlap_seconds", f"{overlap.total_seconds():g}", "0 seconds to 30 days")]
-        raise InvalidInput("The overlap is not usable.", faults=faults)
+        raise InvalidInput("The overlap is invalid.", faults=faults)
     now = timezone.now()
     row = ApiKey.objects.for_workspace(by.workspace).select_for_update(of=("self",)).get(id=key.id)
     if not is_live(row, now):
-        raise KeyNotLive("A revoked or expired key has no new secret; make another key.")
+        raise KeyNotLive("A revoked or expired key cannot be rotated. Create another key.")
     secret = secrets.token_urlsafe(SECRET_BYTES)
     row.previous_hmac, row.previous_until = row.secret_hmac, now + overlap
     row.secret_hmac = secret_hmac(secret)

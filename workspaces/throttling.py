@@ -66,7 +66,7 @@ class KeyThrottle(BaseThrottle):
             return True
         _note_once_an_hour(actor, limit)
         raise TooManyRequests(
-            f"This key may send {limit} requests a minute; go on after the time in Retry-After.",
+            f"This key may send {limit} requests per minute. Wait for the time in Retry-After.",
             wait=max(1, math.ceil(WINDOW - time.time() % WINDOW)),
         )
 

@@ -83,7 +83,7 @@ def clinc(
         passed=BASE[0] <= min(bases) and max(bases) <= BASE[1],
     )
     report.add(
-        f"  after − base, paired, mean; exit code {code}",
+        f"  trained − base, paired, mean; exit code {code}",
         bound="low > 0, each",
         figure=", ".join(f"{s['difference']['mean']:+.3f}" for s in found["seeds"]),
         passed=code == 0 and all(seed["difference"]["low"] > 0 for seed in found["seeds"]),

@@ -70,7 +70,7 @@ class Schema:
         try:
             errors = sorted(validator.iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))
         except Unresolvable as error:
-            return [FieldFault(self.name, f"the agent's schema refers to what is not in it: {error}")]
+            return [FieldFault(self.name, f"the agent's schema has an unresolved reference: {error}")]
         return [fault for error in errors for inner in _inside(error) for fault in _named(self.name, inner)]
 
 
@@ -112,7 +112,7 @@ class Space:
             return [] if isinstance(action, str) else [FieldFault("action", "is not text", "a string")]
         if self.kind == "tool_calls":
             return _check_tool_calls(action, options)
-        assert self.action is not None, "a structured space has a schema"
+        assert self.action is not None, "a structured action space needs a schema"
         return self.action.faults(action) or _check_offered(self.action.offers, action, state)
 
 
@@ -136,25 +136,25 @@ def _shown(options: Sequence[str]) -> str:
 
 def _check_choice(action: Any, options: Sequence[str] | None) -> list[FieldFault]:
     if not options:
-        return [FieldFault("options", "is missing", "the options that were offered")]
+        return [FieldFault("options", "is missing", "the options")]
     if not isinstance(action, str) or action not in options:
-        return [FieldFault("action", f"{action!r} was not offered", _shown(options))]
+        return [FieldFault("action", f"{action!r} is not one of the options", _shown(options))]
     return []
 
 
 def _check_ranking(action: Any, options: Sequence[str] | None) -> list[FieldFault]:
     if not options:
-        return [FieldFault("options", "is missing", "the options that were offered")]
+        return [FieldFault("options", "is missing", "the options")]
     if not isinstance(action, list):
-        return [FieldFault("action", "is not a list", "an order of offered options")]
+        return [FieldFault("action", "is not a list", "an order of the options")]
     offered = set(options)
     faults = [
-        FieldFault(f"action[{index}]", f"{item!r} was not offered", _shown(options))
+        FieldFault(f"action[{index}]", f"{item!r} is not one of the options", _shown(options))
         for index, item in enumerate(action)
         if not isinstance(item, str) or item not in offered
     ]
     if not faults and len(set(action)) != len(action):
-        faults.append(FieldFault("action", "names an option twice", "each option at most once"))
+        faults.append(FieldFault("action", "repeats an option", "each option at most once"))
     return faults
 
 
@@ -168,7 +168,7 @@ def _check_tool_calls(action: Any, options: Sequence[str] | None) -> list[FieldF
         if not isinstance(name, str) or not isinstance(call.get("arguments"), dict):
             faults.append(FieldFault(f"action[{index}]", "is not a tool call", "{name: text, arguments: object}"))
         elif options is not None and name not in options:
-            faults.append(FieldFault(f"action[{index}].name", f"{name!r} was not offered", _shown(options)))
+            faults.append(FieldFault(f"action[{index}].name", f"{name!r} is not one of the options", _shown(options)))
     return faults
 
 
@@ -183,7 +183,7 @@ def _check_offered(offers: Sequence[Offer], action: Any, state: Mapping[str, Any
         faults += [
             FieldFault(
                 path,
-                f"{value!r} was not offered",
+                f"{value!r} is not one of the options",
                 _shown(offered) if offered else f"a value of state.{'.'.join(offer.source).replace('.[]', '[]')}",
             )
             for path, value in found
@@ -255,7 +255,7 @@ def _named(name: str, error: jsonschema.ValidationError) -> Iterator[FieldFault]
     elif error.validator == "additionalProperties" and error.validator_value is False:
         known = error.schema.get("properties", {})
         for field in sorted(set(error.instance) - set(known)):
-            yield FieldFault(f"{path}.{field}", "is not a field here", "one of " + ", ".join(known))
+            yield FieldFault(f"{path}.{field}", "is not a known field", "one of " + ", ".join(known))
     else:
         yield FieldFault(path, error.message)
 
@@ -273,7 +273,7 @@ def check_schema(schema: Mapping[str, Any]) -> str | None:
             return f"{reference!r} refers to another document"
     for offered in _found(schema, {OFFERED}):
         if not isinstance(offered, str) or not all(part.removesuffix(_EACH) for part in offered.split(".")):
-            return f"{OFFERED}: {offered!r} is no path in the state, such as items[].id"
+            return f"{OFFERED}: {offered!r} is not a path in the state, such as items[].id"
     return None
 
 

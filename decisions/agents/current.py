@@ -66,7 +66,7 @@ def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, CurrentAgent]:
 
 
 def unknown_agent(slug: str) -> FieldFault:
-    return FieldFault("agent", f"{slug!r} is unknown here", "an agent's slug")
+    return FieldFault("agent", f"{slug!r} does not exist in this workspace", "an agent's slug")
 
 
 def get_current_agent(by: Actor, slug: str) -> CurrentAgent:

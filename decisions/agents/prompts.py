@@ -28,9 +28,7 @@ def template_fields(template: str) -> list[str]:
     """The paths that the template names, in order, without repetition. Raises ValueError for stray braces."""
     rest = FIELD.sub("", template)
     if "{{" in rest or "}}" in rest:
-        raise ValueError(
-            "a field is written {{ name }} or {{ name.inner }}, with a ? behind it where it may be missing"
-        )
+        raise ValueError("a field is written {{ name }} or {{ name.inner }}, with a ? after it if it may be missing")
     return list(dict.fromkeys(match.group(1) for match in FIELD.finditer(template)))
 
 
@@ -57,7 +55,7 @@ def render_prompt(template: str, state: Mapping[str, Any], options: Sequence[str
             elif optional:
                 return MISSING
             else:
-                raise PromptError(f"state.{path}", f"the prompt template names {path}, which the state lacks")
+                raise PromptError(f"state.{path}", f"the prompt template uses {path}, which is not in the state")
         return MISSING if optional and value is None else as_text(value)
 
     return FIELD.sub(fill, template)

@@ -48,7 +48,7 @@ def kind_setup(kind: str) -> AgentSetup:
     known = KINDS.get(kind)
     if known is None:
         raise InvalidInput(
-            "This kind of agent has no set-up of its own.",
+            "This kind of agent has no default setup.",
             faults=[FieldFault("prompt_template", "is missing", f"a template, or a kind of {', '.join(KINDS)}")],
         )
     return AgentSetup(
@@ -83,7 +83,9 @@ def create_agent(
     # Agents of a workspace are made one after the other: the second of two with one name finds the first's.
     Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
     if Agent.objects.for_workspace(by.workspace).filter(slug=slug).exists():
-        raise InvalidInput("The agent exists.", faults=[FieldFault("slug", f"{slug!r} is taken", "another slug")])
+        raise InvalidInput(
+            "The agent already exists.", faults=[FieldFault("slug", f"{slug!r} is taken", "another slug")]
+        )
     model = register_model(by=by, name=slug)
     agent = Agent.objects.create(
         workspace=by.workspace, slug=slug, name=name, kind=kind, unit=unit, registered_model=model
@@ -125,18 +127,18 @@ def check_setup(setup: AgentSetup) -> None:
         template_fields(setup.prompt_template)
     except ValueError as error:
         raise InvalidTemplate(
-            "The prompt template is not usable.", faults=[FieldFault("prompt_template", str(error))]
+            "The prompt template is invalid.", faults=[FieldFault("prompt_template", str(error))]
         ) from error
     if setup.action_space not in ActionSpaceKind.values:
         faults.append(
             FieldFault("action_space", f"{setup.action_space!r} is unknown", ", ".join(ActionSpaceKind.values))
         )
     if setup.options is not None and (len(setup.options) < 2 or len(set(setup.options)) != len(setup.options)):
-        faults.append(FieldFault("options", "fewer than two, or one twice", "two or more different options"))
+        faults.append(FieldFault("options", "must hold two or more different options", "two or more different options"))
     if setup.temperature <= 0:
         faults.append(FieldFault("temperature", f"{setup.temperature} is not positive", "more than 0"))
     if not 0 <= setup.epsilon <= 1:
-        faults.append(FieldFault("epsilon", f"{setup.epsilon} is not a share", "0 to 1"))
+        faults.append(FieldFault("epsilon", f"{setup.epsilon} is out of range", "0 to 1"))
     if setup.action_space == ActionSpaceKind.STRUCTURED:
         reason = check_schema(setup.action_schema or {})
         if reason is not None:
@@ -144,7 +146,7 @@ def check_setup(setup: AgentSetup) -> None:
     if setup.state_schema is not None and (reason := check_schema(setup.state_schema)) is not None:
         faults.append(FieldFault("state_schema", reason, "a JSON schema of draft 2020-12"))
     if faults:
-        raise InvalidInput("The agent's version is not usable.", faults=faults)
+        raise InvalidInput("The agent's version is invalid.", faults=faults)
 
 
 @transaction.atomic

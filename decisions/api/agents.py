@@ -135,7 +135,7 @@ def _expected(request: Request, in_body: int | None) -> int:
     number = ETAG.fullmatch(header)
     if number is None or (in_body is not None and int(number[1]) != in_body):
         reason = "is not an ETag of an agent" if number is None else f"differs from expected_version, {in_body}"
-        raise InvalidInput("If-Match is not usable.", faults=[FieldFault("If-Match", reason, 'such as "3"')])
+        raise InvalidInput("If-Match is invalid.", faults=[FieldFault("If-Match", reason, 'such as "3"')])
     return int(number[1])
 
 
@@ -155,7 +155,7 @@ class Decide(APIView):
         batch = DECIDE.decode(raw_body(request))
         if batch.errors:
             raise InvalidInput(
-                "Some items are not usable.",
+                "Some items are invalid.",
                 faults=[
                     FieldFault(f"items[{error.index}].{fault.field}", fault.reason, fault.expected)
                     for error in batch.errors

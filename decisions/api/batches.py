@@ -52,7 +52,7 @@ class IngestView(APIView):
         if batch.single and errors:
             error = errors[0]
             kind = {IdConflict.code: IdConflict, Erased.code: Erased}.get(error.code, InvalidInput)
-            raise kind("The item was not kept.", faults=error.faults)
+            raise kind("The item was not recorded.", faults=error.faults)
         body = {
             "kept": outcome.kept,
             "errors": [

@@ -43,7 +43,7 @@ def id_parameter(request: Request, name: str) -> uuid.UUID | None:
         return uuid.UUID(given) if given else None
     except ValueError as error:
         raise InvalidInput(
-            "The query is not usable.", faults=[FieldFault(name, f"{given!r} is not an id", "a uuid")]
+            "The query is invalid.", faults=[FieldFault(name, f"{given!r} is not an id", "a uuid")]
         ) from error
 
 

@@ -132,7 +132,7 @@ RECORD = {
 NOT_OFFERED = {
     "index": 1,
     "code": "invalid_input",
-    "fields": [{"field": "action", "reason": "'garden' was not offered", "expected": "one of the options"}],
+    "fields": [{"field": "action", "reason": "'garden' is not one of the options", "expected": "one of the options"}],
 }
 A_STEP = {
     "id": STEP,
@@ -329,7 +329,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
                 {"id": FRESH, "agent": "filer", "state": STATE, "action": "travel", "policy_name": "rules of 2025"},
                 {"agent": "filer", "state": STATE, "action": "garden", "policy_name": "rules of 2025"},
             ],
-            name="a list, of which one item is not usable",
+            name="a list with one invalid item",
         ),
     ],
     "decisions_retrieve": [

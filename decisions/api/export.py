@@ -91,7 +91,7 @@ class _Query:
         try:
             return parse(text)
         except (ValueError, KeyError, OverflowError):
-            self.faults.append(FieldFault(name, f"{text[:100]!r} is not usable", expected))
+            self.faults.append(FieldFault(name, f"{text[:100]!r} is invalid", expected))
             return default
 
 
@@ -117,7 +117,7 @@ def read_choice(request: Request) -> ExportChoice:
         limit=query.read("limit", _limit, DEFAULT_LIMIT, "a positive number, or none"),
     )
     if query.faults:
-        raise InvalidInput("The query is not usable.", faults=query.faults)
+        raise InvalidInput("The query is invalid.", faults=query.faults)
     return choice
 
 

@@ -113,4 +113,4 @@ def _refuse_what_no_model_answers(questions: Sequence[Question], answers: Sequen
         if answer.refused
     ]
     if refused:
-        raise BackendRefused("The model server cannot score this.", faults=refused)
+        raise BackendRefused("The model server cannot score this request.", faults=refused)

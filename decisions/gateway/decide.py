@@ -103,7 +103,7 @@ class _AnsweredMeanwhile(Exception):
     """Other calls were quicker with the same questions under these ids; nothing of this one was recorded."""
 
     def __init__(self, ids: Collection[uuid.UUID]) -> None:
-        super().__init__(f"{len(ids)} of the decisions were recorded meanwhile")
+        super().__init__(f"{len(ids)} of the decisions were recorded in the meantime")
         self.ids = ids
 
 
@@ -115,7 +115,7 @@ def _by_id(items: Sequence[DecideItem]) -> dict[uuid.UUID, DecideItem]:
             continue
         first = given.setdefault(item.id, item)
         if first is not item and _request_hash(first) != _request_hash(item):
-            raise _conflict(item.id, f"{item.id} stands twice with different content")
+            raise _conflict(item.id, f"{item.id} appears twice with different content")
     return given
 
 
@@ -132,14 +132,14 @@ def _ask(
             faults += [replace(fault, field=path + fault.field) for fault in check_id(item.id, now)]
         options = item.options if item.options is not None else current.version.options
         if options is None:
-            faults.append(FieldFault(f"{path}options", "is missing", "the agent's version fixes none: give options"))
+            faults.append(FieldFault(f"{path}options", "is missing", "options, because the agent's version has none"))
             continue
         if current.version.options is not None and item.options not in (None, current.version.options):
             faults.append(FieldFault(f"{path}options", "differ from those of the agent's version", "the same, or none"))
         if (schema := current.space.state) is not None:
             faults += [replace(fault, field=path + fault.field) for fault in schema.faults(item.state)]
         if len(set(options)) != len(options):
-            faults.append(FieldFault(f"{path}options", "names an option twice", "each option once"))
+            faults.append(FieldFault(f"{path}options", "repeats an option", "each option once"))
         try:
             prompt = render_prompt(current.version.prompt_template, item.state, options)
         except PromptError as error:
@@ -150,7 +150,7 @@ def _ask(
         route = router.route(unit)
         questions.append(Question(decision_id, path, item, unit, tuple(options), prompt, route, route.version))
     if faults:
-        raise InvalidInput("The agent cannot be asked like this.", faults=faults)
+        raise InvalidInput("The agent cannot answer this request.", faults=faults)
     return questions
 
 
@@ -255,8 +255,8 @@ def _request_hash(item: DecideItem) -> bytes:
 
 
 def _conflict(row_id: uuid.UUID, message: str = "") -> IdConflict:
-    message = message or f"{row_id} was recorded before with other content"
-    return IdConflict(message, faults=[FieldFault("id", message, "a fresh id, or the same content")])
+    message = message or f"{row_id} was already recorded with different content"
+    return IdConflict(message, faults=[FieldFault("id", message, "a new ID, or the same content")])
 
 
 def _find_repeats(by: Actor, current: CurrentAgent, given: Mapping[uuid.UUID, DecideItem]) -> dict[uuid.UUID, Answer]:

@@ -41,7 +41,7 @@ def read_event(record: Record, reading: Reading) -> list[Found]:
         raise Refused("RewardValue", "a reward without its event; join them before exporting, as Personalizer does")
     context = object_of(event.get("c"), "c")
     if any(name in event or name in context for name in SLOTS):
-        raise Refused("_slots", "an event with several slots; only events with one action are taken")
+        raise Refused("_slots", "an event with several slots; only events with one action are imported")
     actions = [object_of(action, "c._multi") for action in list_of(context.get("_multi"), "c._multi")]
     if not actions:
         raise Refused("c._multi", "lists no actions")
@@ -110,7 +110,7 @@ def _chosen(event: dict[str, Any], count: int) -> int:
     }
     given = {name: value for name, value in said.items() if value is not None}
     if not given:
-        raise Refused("_labelIndex", "nothing says which action was shown")
+        raise Refused("_labelIndex", "no field names the action that was shown")
     if len(set(given.values())) > 1:
         raise Refused("_labelIndex", f"{', '.join(given)} name different actions")
     name, chosen = next(iter(given.items()))

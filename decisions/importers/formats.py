@@ -28,7 +28,7 @@ class Format:
 FORMATS = {
     row.name: row
     for row in (
-        Format("jsonl", "Reckoner's own fields, a JSON object a line", jsonl.read),
+        Format("jsonl", "Reckoner's own fields, one JSON object per line", jsonl.read),
         Format("csv", "Reckoner's own fields, a column each", csv_table.read, endings=(".csv", ".tsv")),
         Format(
             "toolbox",

@@ -66,7 +66,7 @@ def read_trace(record: Record, reading: Reading) -> list[Found]:
     ]
     roots = [span for span in spans if not span.get("parent_span_id")]
     if len(roots) != 1:
-        raise Refused("data.spans", f"has {len(roots)} spans without a parent; one is wanted")
+        raise Refused("data.spans", f"has {len(roots)} spans without a parent; expected one")
     root = roots[0]
     moment = reading.moment(info["request_time"], "info.request_time")
     decision_id = reading.mint(moment, str(info["trace_id"]))

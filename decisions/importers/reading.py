@@ -37,7 +37,7 @@ def find_files(path: Path, endings: Sequence[str]) -> list[Path]:
             raise UnusableFile(f"{path}: holds no file that ends in {', '.join(endings)}")
         return found
     if not path.is_file():
-        raise UnusableFile(f"{path}: no such file or folder")
+        raise UnusableFile(f"{path}: file or folder not found")
     if path.suffix.lower() not in endings:
         raise UnusableFile(
             f"{path}: ends in {path.suffix or 'nothing'}; this format's files end in {', '.join(endings)}"
@@ -184,7 +184,7 @@ def read_csv(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
                 if len(cells) != len(columns):
                     yield Refusal(place, "", f"has {len(cells)} cells where the first line names {len(columns)}")
                 elif any("\0" in cell for cell in cells):
-                    yield Refusal(place, "", "holds a NUL character, which text cannot hold here")
+                    yield Refusal(place, "", "contains a NUL character, which is not allowed")
                 else:
                     yield Record(place, dict(zip(columns, cells, strict=True)), sum(map(len, cells)))
         except csv.Error as error:

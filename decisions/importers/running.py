@@ -132,7 +132,7 @@ def import_decisions(*, by: Actor, order: Order, watch: Watch, report: Report | 
     missing = sorted(set(seen) - set(agents))
     if missing and not order.create_agents:
         named = ", ".join(f"{slug} ({seen[slug].decisions})" for slug in missing)
-        raise Unusable([f"unknown agents: {named}; make them, give --agent, or give --create-agents"])
+        raise Unusable([f"unknown agents: {named}; create them, or use --agent or --create-agents"])
     setups = {slug: make_setup(slug, seen[slug], fitted=order.format.fitted) for slug in missing}
     if order.dry_run:
         with transaction.atomic():
@@ -183,7 +183,7 @@ def make_setup(slug: str, kinds: Kinds, *, fitted: bool) -> AgentSetup:
         actions = {ActionSpaceKind.TOOL_CALLS} if ActionSpaceKind.TOOL_CALLS in actions else {ActionSpaceKind.TEXT}
     if len(actions) > 1:
         raise Unusable(
-            [f"agent {slug}: its actions are of several kinds ({', '.join(sorted(actions))}); make it first"]
+            [f"agent {slug}: it has actions of several kinds ({', '.join(sorted(actions))}); create it first"]
         )
     space = actions.pop()
     template = "\n".join(f"{key}: {{{{ {key} }}}}" for key in kinds.keys or []) or "Decide."

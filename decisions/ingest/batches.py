@@ -205,8 +205,8 @@ def _write_once(table: Table, columns: Columns, by: Actor, *, repeated: bool) ->
 
 
 def _conflict(row_id: uuid.UUID) -> IdConflict:
-    message = f"{row_id} was recorded before with other content"
-    return IdConflict(message, faults=[FieldFault("id", message, "a fresh id, or the same content")])
+    message = f"{row_id} was already recorded with different content"
+    return IdConflict(message, faults=[FieldFault("id", message, "a new ID, or the same content")])
 
 
 def as_cost(given: float | None) -> Decimal | None:

@@ -46,7 +46,7 @@ def fault_of(error: msgspec.ValidationError) -> FieldFault:
         return FieldFault(f"{path}.{missing.group(1)}".lstrip("."), "is missing", "a value")
     if unknown := re.search(r"unknown field `(.+?)`", reason):
         return FieldFault(
-            f"{path}.{unknown.group(1)}".lstrip("."), "is not a field here", "one of the documented fields"
+            f"{path}.{unknown.group(1)}".lstrip("."), "is not a known field", "one of the documented fields"
         )
     return FieldFault(
         path.lstrip("."),
@@ -72,17 +72,17 @@ class BodyDecoder(Generic[T]):
                 return self._decode_single(body)
             return self._decode_list(body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"The body is not usable JSON: {error}") from error
+            raise InvalidInput(f"The body is not valid JSON: {error}") from error
 
     def _decode_single(self, body: bytes) -> Batch[T]:
         if not body.strip():
             raise InvalidInput("The body is empty; send one object or a list of objects.")
         if len(body) > MAX_BODY:
-            raise TooLarge(f"The object has {len(body)} bytes; at most {MAX_BODY} are taken outside of a list.")
+            raise TooLarge(f"The object has {len(body)} bytes; at most {MAX_BODY} are allowed outside a list.")
         try:
             return Batch([(0, self._one.decode(body))], [], single=True)
         except msgspec.ValidationError as error:
-            raise InvalidInput("Some fields are not usable.", faults=[fault_of(error)]) from error
+            raise InvalidInput("Some fields are invalid.", faults=[fault_of(error)]) from error
 
     def _decode_list(self, body: bytes) -> Batch[T]:
         try:

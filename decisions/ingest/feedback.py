@@ -166,10 +166,13 @@ def _feedback_row(by: Actor, item: FeedbackIn, barred: _Targets, now: dt.datetim
     if item.metric == "verdict" and item.value not in Verdict.values:
         faults.append(FieldFault("value", f"{item.value!r} is not a verdict", "one of " + ", ".join(Verdict.values)))
     if faults:
-        raise InvalidInput("The feedback is not usable.", faults=faults)
+        raise InvalidInput("The feedback is invalid.", faults=faults)
     for name in ("decision_id", "episode_id", "supersedes"):
         if getattr(item, name) in barred.foreign:
-            raise NotFound(f"There is no such {name}.", faults=[FieldFault(name, "is unknown here", "an id of yours")])
+            raise NotFound(
+                f"{name} not found.",
+                faults=[FieldFault(name, "does not exist in this workspace", "an ID in this workspace")],
+            )
     for name in ("decision_id", "episode_id"):
         if (target := getattr(item, name)) in barred.erased:
             raise Erased.of([target], field=name)

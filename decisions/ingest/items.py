@@ -84,9 +84,9 @@ def _refusal(one: _Reported, first: StatusChange) -> ReckonerError | None:
         return None
     if bytes(first.content_hash) == ERASED_HASH:
         return Erased.of([first.id])
-    message = f"{one.names[0]} was recorded before with other content"
+    message = f"{one.names[0]} was already recorded with different content"
     field = "id" if one.given.id is not UNSET else "external_id"
-    return IdConflict(message, faults=[FieldFault(field, message, "a fresh id")])
+    return IdConflict(message, faults=[FieldFault(field, message, "a new ID")])
 
 
 @transaction.atomic
@@ -144,11 +144,11 @@ def _check(
         foreign, erased = about.get(item.decision_id, (False, False))
         faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now))
         if foreign:
-            faults.append(FieldFault("decision_id", "is unknown here", "an id of yours"))
+            faults.append(FieldFault("decision_id", "does not exist in this workspace", "an ID in this workspace"))
         if item.id in taken:
             faults += IdNotUsable.of().faults
         if faults:
-            error: ReckonerError = InvalidInput("The change is not usable.", faults=faults)
+            error: ReckonerError = InvalidInput("The change is invalid.", faults=faults)
             errors.append(ItemError.of(index, error))
             continue
         if item.external_id in names:

@@ -107,7 +107,7 @@ def _step_row(
     faults = check_moment(item.started_at, "started_at") + ([] if item.id is UNSET else check_id(item.id, now, since))
     if (item.agent is None) != (item.episode is None):
         missing = "agent" if item.agent is None else "episode"
-        faults.append(FieldFault(missing, "is missing", "agent and episode together: an episode is an agent's"))
+        faults.append(FieldFault(missing, "is missing", "agent and episode must be given together"))
     elif item.agent is None and item.decision_id is None:
         faults.append(FieldFault("decision_id", "is missing", "decision_id, or agent and episode, or all three"))
     if item.decision_id is not None and uuid7_time(item.decision_id) is None:
@@ -115,14 +115,15 @@ def _step_row(
     if item.agent is not None and item.agent not in agents:
         faults.append(unknown_agent(item.agent))
     if item.error and item.success:
-        faults.append(FieldFault("success", "is true beside an error", "false, or no error"))
+        faults.append(FieldFault("success", "is true although the step has an error", "false, or no error"))
     if faults:
-        raise InvalidInput("The step is not usable.", faults=faults)
+        raise InvalidInput("The step is invalid.", faults=faults)
     unknown = (None, None, b"")
     owner, episode, digest = decisions.get(item.decision_id, unknown) if item.decision_id else unknown
     if owner not in (None, by.workspace.id):
         raise NotFound(
-            "There is no such decision.", faults=[FieldFault("decision_id", "is unknown here", "an id of yours")]
+            "Decision not found.",
+            faults=[FieldFault("decision_id", "does not exist in this workspace", "an ID in this workspace")],
         )
     if item.decision_id is not None and bytes(digest) == ERASED_HASH:
         raise Erased.of([item.decision_id], field="decision_id")

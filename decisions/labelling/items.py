@@ -67,7 +67,7 @@ def _correct_item(change: StatusChange, correction: Mapping[str, Any]) -> None:
     except msgspec.ValidationError as error:
         fault = fault_of(error)
         raise InvalidInput(
-            "The correction is not usable.", faults=[replace(fault, field=f"correction.{fault.field}")]
+            "The correction is invalid.", faults=[replace(fault, field=f"correction.{fault.field}")]
         ) from error
     item = Item.objects.select_for_update().get(id=change.item_id)
     fields = {

@@ -43,16 +43,18 @@ def label_decision(
     space = space_of(decision.agent_version)
     offered = decision.options if space.kind == ActionSpaceKind.CHOICE else None
     if corrected_action is not None and offered is not None and corrected_action not in offered:
-        faults.append(FieldFault("corrected_action", f"{corrected_action!r} was not offered", "an offered option"))
+        faults.append(
+            FieldFault("corrected_action", f"{corrected_action!r} is not one of the options", "one of the options")
+        )
     if corrected_action is not None and space.kind != ActionSpaceKind.CHOICE:
         faults += [
             replace(fault, field=fault.field.replace("action", "corrected_action", 1))
             for fault in space.action_faults(corrected_action, options=decision.options, state=decision.state)
         ]
     if corrected_action is not None and corrected_action == decision.action:
-        faults.append(FieldFault("corrected_action", "is what was decided", "another option, or confirm"))
+        faults.append(FieldFault("corrected_action", "is the chosen action", "another option, or confirm"))
     if faults:
-        raise InvalidInput("The label is not usable.", faults=faults)
+        raise InvalidInput("The label is invalid.", faults=faults)
     # Two presses of one key come at the same moment: the second waits here and finds the first one's label.
     Decision.objects.select_for_update(no_key=True).only("id").get(id=decision.id)
     if (last := _said_last(decision)) is not None:
@@ -120,7 +122,7 @@ def withdraw_label(*, by: Actor, decision: Decision) -> Label:
         raise Erased.of([decision.id], field="decision_id")
     label = Label.objects.select_for_update().filter(decision=decision).order_by("-id").first()
     if label is None or by.user is None or label.reviewer_id != by.user.pk:
-        raise Conflict("There is no label of yours to take back: it is gone, or someone judged after you.")
+        raise Conflict("You have no label to undo: it was removed, or somebody labelled after you.")
     fed = Feedback.objects.get(decision=decision, idempotency_key=label_key(label)).id
     outcome = record_feedback(
         by=by,

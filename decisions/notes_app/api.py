@@ -66,13 +66,13 @@ class Query:
         except ValueError:
             value = float("nan")
         if not -1e9 <= value <= 1e9:
-            self.faults.append(FieldFault(name, f"{self._text(name)!r} is not usable", "a number"))
+            self.faults.append(FieldFault(name, f"{self._text(name)!r} is invalid", "a number"))
         return value
 
     def flag(self, name: str, default: bool = False) -> bool:
         text = self._text(name)
         if text is not None and text not in {"true", "false", "1", "0"}:
-            self.faults.append(FieldFault(name, f"{text[:100]!r} is not usable", "true or false"))
+            self.faults.append(FieldFault(name, f"{text[:100]!r} is invalid", "true or false"))
         return default if text is None else text in {"true", "1"}
 
     def limit(self, most: int, default: int | None = DEFAULT_LIMIT) -> int | None:
@@ -80,7 +80,7 @@ class Query:
         if text is None:
             return default
         if not (text.isascii() and text.isdecimal() and len(text) <= 10 and 1 <= int(text) <= most):
-            self.faults.append(FieldFault("limit", f"{text[:100]!r} is not usable", f"1 to {most}"))
+            self.faults.append(FieldFault("limit", f"{text[:100]!r} is invalid", f"1 to {most}"))
             return default
         return int(text)
 
@@ -94,7 +94,7 @@ class Query:
     def check(self) -> None:
         """Raises InvalidInput with every fault."""
         if self.faults:
-            raise InvalidInput("The query is not usable.", faults=self.faults)
+            raise InvalidInput("The query is invalid.", faults=self.faults)
 
 
 def read_choice(request: Request, *, most: int, need_kind: bool = False, need_reward: bool = False) -> ExportChoice:
@@ -124,7 +124,7 @@ def body_of(request: Request) -> Mapping[str, Any]:
     """An object; nothing at all counts as an empty one. Raises InvalidInput."""
     data = request.data
     if not isinstance(data, Mapping):
-        raise InvalidInput("The body is not an object.")
+        raise InvalidInput("The body must be a JSON object.")
     return data
 
 
@@ -143,7 +143,7 @@ class Record(NotesView):
         try:
             given = msgspec.convert(body_of(request), ledger.NotesDecision)
         except msgspec.ValidationError as error:
-            raise InvalidInput("The decision is not usable.", faults=[fault_of(error)]) from error
+            raise InvalidInput("The decision is invalid.", faults=[fault_of(error)]) from error
         if given.agent_type not in AgentKind.values:
             fault = FieldFault("agentType", f"{given.agent_type[:100]!r} is unknown", "one of " + ", ".join(FIVE))
             raise InvalidInput("The kind of agent is unknown.", faults=[fault])
@@ -192,7 +192,7 @@ def _ids(given: Any) -> list[uuid.UUID]:
     """Ids that could be ours; a text that is no uuid names no decision of the ledger. Raises InvalidInput."""
     if not isinstance(given, list) or len(given) > MOST_IDS:
         raise InvalidInput(
-            "decisionIds is not usable.", faults=[FieldFault("decisionIds", "is not a list", f"up to {MOST_IDS} ids")]
+            "decisionIds is invalid.", faults=[FieldFault("decisionIds", "is not a list", f"up to {MOST_IDS} ids")]
         )
     faults = [
         FieldFault(f"decisionIds[{index}]", "is not text", "an id")
@@ -200,7 +200,7 @@ def _ids(given: Any) -> list[uuid.UUID]:
         if not isinstance(one, str)
     ]
     if faults:
-        raise InvalidInput("decisionIds is not usable.", faults=faults)
+        raise InvalidInput("decisionIds is invalid.", faults=faults)
     return [found for one in given if (found := _uuid(one)) is not None]
 
 
@@ -261,7 +261,7 @@ class Outcomes(NotesView):
         """Gives the ends of items to their decisions as feedback, then calculates all waiting rewards."""
         limit = body_of(request).get("limit")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit < 2**31):
-            raise InvalidInput("The limit is not usable.", faults=[FieldFault("limit", "is out of range", "1 or more")])
+            raise InvalidInput("The limit is invalid.", faults=[FieldFault("limit", "is out of range", "1 or more")])
         return Response(_processed(*_process(request, limit)))
 
 
@@ -293,7 +293,10 @@ class TrackOutcomes(NotesView):
         limit = query.limit(2**31 - 1, default=None)
         query.check()
         spread, calculated = _process(request, limit)
-        message = f"{spread.decisions} decisions heard of their item; {calculated.processed} rewards calculated."
+        message = (
+            f"{spread.decisions} decisions received the outcome of their item; "
+            f"{calculated.processed} rewards calculated."
+        )
         return Response(_processed(spread, calculated) | {"message": message})
 
 
@@ -389,12 +392,12 @@ def _judgement(request: Request) -> tuple[Judgement, str]:
     try:
         given = msgspec.convert(body_of(request), Judgement)
     except msgspec.ValidationError as error:
-        raise InvalidInput("The feedback is not usable.", faults=[fault_of(error)]) from error
+        raise InvalidInput("The feedback is invalid.", faults=[fault_of(error)]) from error
     verdict = given.feedback.lower()
     if given.feedback != given.feedback.upper() or verdict not in Verdict.values:
         expected = "one of " + ", ".join(name.upper() for name in Verdict.values)
         fault = FieldFault("feedback", f"{given.feedback[:100]!r} is unknown", expected)
-        raise InvalidInput("The feedback is not usable.", faults=[fault])
+        raise InvalidInput("The feedback is invalid.", faults=[fault])
     return given, verdict
 
 
@@ -415,7 +418,7 @@ class DecisionFeedback(NotesView):
         decisions = Decision.objects.for_workspace(by.workspace).select_related("agent_version")
         decision = decisions.filter(id=_uuid(id)).first() if _uuid(id) is not None else None
         if decision is None or (given.user_id and decision.user_ref and given.user_id != decision.user_ref):
-            raise NotFound("There is no such decision here.")
+            raise NotFound("Decision not found.")
         judge_decision(by=by, decision=decision, verdict=verdict, correction=given.correction)
         return Response(ledger.describe_decisions(by.workspace, [decision.id])[0])
 
@@ -438,6 +441,6 @@ class StatusChangeFeedback(NotesView):
         given, verdict = _judgement(request)
         change = ledger.find_change(by.workspace, id)
         if change is None:
-            raise NotFound("There is no such change of status here.")
+            raise NotFound("Status change not found.")
         changed = judge_status_change(by=by, change=change, verdict=verdict, correction=given.correction)
         return Response(ledger.describe_change(changed))

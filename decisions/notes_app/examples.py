@@ -56,7 +56,7 @@ REWARDED = {"updated": 1, "decisions": [{"id": ID, "reward": 1.0, "components": 
 PENDING = {"pendingRewards": 12, "message": "12 decisions wait for a reward."}
 CALCULATED = {"success": True, "processed": 12, "errors": 0, "message": "12 rewards calculated, 0 with an error."}
 PROCESSED = {"success": True, "processed": 2, "updated": 5, "rewardsCalculated": 5, "errors": 0}
-PROCESSED_MESSAGE = "5 decisions heard of their item; 5 rewards calculated."
+PROCESSED_MESSAGE = "5 decisions received the outcome of their item; 5 rewards calculated."
 METADATA = {
     "decisionId": ID,
     "agentType": "FILER",

@@ -77,7 +77,7 @@ def agent_of_kind(by: Actor, kind: str) -> Agent:
     agents = list(Agent.objects.for_workspace(by.workspace).filter(kind=kind).order_by("created_at", "id"))
     named = [agent for agent in agents if agent.slug == kind.lower()]
     if not agents:
-        raise UnknownAgent(f"There is no {kind} agent in this workspace; `manage.py create_notes_agents` makes it.")
+        raise UnknownAgent(f"There is no {kind} agent in this workspace; `manage.py create_notes_agents` creates it.")
     return (named or agents)[0]
 
 
@@ -104,11 +104,11 @@ def record_notes_decision(*, by: Actor, given: NotesDecision) -> Decision:
     try:
         item = msgspec.convert(fields, DecisionIn)
     except msgspec.ValidationError as error:
-        raise InvalidInput("The decision is not usable.", faults=[_renamed(fault_of(error))]) from error
+        raise InvalidInput("The decision is invalid.", faults=[_renamed(fault_of(error))]) from error
     outcome = record_decisions(by=by, items=[(0, item)])
     if outcome.errors:
         faults = [_renamed(fault) for fault in outcome.errors[0].faults]
-        raise InvalidInput("The decision is not usable.", faults=faults)
+        raise InvalidInput("The decision is invalid.", faults=faults)
     return Decision.objects.get(id=outcome.kept[0].id)
 
 

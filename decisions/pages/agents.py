@@ -170,7 +170,7 @@ def _get_agent(request: PageRequest, slug: str) -> Agent:
         Agent.objects.for_workspace(request.workspace).select_related("registered_model").filter(slug=slug).first()
     )
     if agent is None:
-        raise Http404("There is no such agent.")
+        raise Http404("Agent not found.")
     return agent
 
 
@@ -184,7 +184,7 @@ def _get_newest(agent: Agent) -> AgentVersion:
 def _get_version(agent: Agent, number: int) -> AgentVersion:
     version = agent.versions.filter(number=number).first() if number < 2**31 else None
     if version is None:
-        raise Http404("There is no such version.")
+        raise Http404("Version not found.")
     return version
 
 
@@ -195,5 +195,5 @@ def _first_version(lines: list[Any]) -> AgentVersion | None:
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 2**31:
         fault = FieldFault("before", "is not a version's number", "a number above 0")
-        raise InvalidInput("The address is not usable.", faults=[fault])
+        raise InvalidInput("The address is invalid.", faults=[fault])
     return int(text)

@@ -31,6 +31,7 @@ from workspaces.ids import uuid7_bound
 from workspaces.index_order import read_in_index_order
 from workspaces.models import Role
 from workspaces.pages import PageRequest, safe_next, wants_part, workspace_page
+from workspaces.templatetags.show import in_words
 
 PAGE = 25
 AHEAD = 4
@@ -63,7 +64,7 @@ def _ledger(request: PageRequest) -> QuerySet[Decision]:
 def _get_decision(request: PageRequest, pk: uuid.UUID) -> Decision:
     decision = _ledger(request).filter(pk=pk).first()
     if decision is None:
-        raise Http404("There is no such decision.")
+        raise Http404("Decision not found.")
     return decision
 
 
@@ -79,7 +80,7 @@ def _id(name: str, given: str) -> uuid.UUID:
         return uuid.UUID(given)
     except ValueError as error:
         raise InvalidInput(
-            "The place in the list is not usable.", faults=[FieldFault(name, "is not an id", "a decision's id")]
+            "The position in the list is invalid.", faults=[FieldFault(name, "is not an id", "a decision's id")]
         ) from error
 
 
@@ -129,7 +130,7 @@ def _chips(filters: Filters, agents: Sequence[Agent], search: browse.Search) -> 
     names = {agent.slug: agent.name for agent in agents}
     shown = {
         "agent": ("Agent", names.get(filters.agent, filters.agent)),
-        "verdict": ("Verdict", filters.verdict),
+        "verdict": ("Verdict", in_words(filters.verdict)),
         "version": ("Model", filters.version),
         "arm": ("Arm", filters.arm),
         "since": ("Time", browse.WINDOWS[filters.since][0].lower() if filters.since else ""),
@@ -210,9 +211,9 @@ def decision_unlabel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """Takes the reader's own skip back, else their newest label."""
     decision, back = _get_decision(request, pk), _read_back(request)
     if take_skip_back(by=request.actor, decision=decision):
-        return _answer(request, decision, back, "Your skip is taken back.")
+        return _answer(request, decision, back, "Your skip was undone.")
     withdraw_label(by=request.actor, decision=decision)
-    return _answer(request, _get_decision(request, pk), back, "Your label is taken back.")
+    return _answer(request, _get_decision(request, pk), back, "Your label was undone.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ def _read_back(request: PageRequest) -> _Back:
     """Before anything is changed. Raises InvalidInput."""
     query = QueryDict(request.POST.get("query", ""))
     if faults := find_value_faults(query):
-        raise InvalidInput("The filter is not usable.", faults=faults)
+        raise InvalidInput("The filter is invalid.", faults=faults)
     held, sent = (
         frozenset(_id(name, given) for given in request.POST.getlist(name)[:MOST_HELD]) for name in ("have", "sent")
     )
@@ -256,6 +257,7 @@ def _option(decision: Decision, given: str) -> Any:
     options: Sequence[Any] = decision.options or []
     if not given.isdecimal() or int(given) >= len(options):
         raise InvalidInput(
-            "The label is not usable.", faults=[FieldFault("option", f"{given!r} was not offered", "an option's place")]
+            "The label is invalid.",
+            faults=[FieldFault("option", f"{given!r} is not one of the options", "an option's place")],
         )
     return options[int(given)]

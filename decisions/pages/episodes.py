@@ -66,7 +66,7 @@ def _parse(request: PageRequest) -> Filters:
     for name, known in (("since", WINDOWS), ("state", STATES)):
         if getattr(filters, name) and getattr(filters, name) not in known:
             raise InvalidInput(
-                "The filter is not usable.",
+                "The filter is invalid.",
                 faults=[FieldFault(name, f"{getattr(filters, name)!r} is unknown", ", ".join(known))],
             )
     return filters
@@ -122,7 +122,7 @@ def episode_list(request: PageRequest) -> HttpResponse:
         before = uuid.UUID(given) if given else None
     except ValueError as error:
         raise InvalidInput(
-            "The place in the list is not usable.", faults=[FieldFault("before", "is not an id", "an episode's id")]
+            "The position in the list is invalid.", faults=[FieldFault("before", "is not an id", "an episode's id")]
         ) from error
     episodes = list(_narrow(request, filters, before)[: PAGE + 1])
     older = episodes[PAGE - 1].id if len(episodes) > PAGE else None
@@ -147,7 +147,7 @@ def episode_list(request: PageRequest) -> HttpResponse:
 def episode_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     episode = Episode.objects.for_workspace(request.workspace).select_related("agent").filter(pk=pk).first()
     if episode is None:
-        raise Http404("There is no such episode.")
+        raise Http404("Episode not found.")
     steps = find_steps(episode, most=MOST_LINES + 1)
     decisions = list(
         Decision.objects.for_workspace(request.workspace)

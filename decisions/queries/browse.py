@@ -80,7 +80,7 @@ def parse_filters(given: Mapping[str, str]) -> Filters:
         if getattr(filters, name) and getattr(filters, name) not in values
     ]
     if faults:
-        raise InvalidInput("The filter is not usable.", faults=faults)
+        raise InvalidInput("The filter is invalid.", faults=faults)
     return filters
 
 

@@ -174,7 +174,7 @@ def _find_agents(workspace: Workspace, chosen: ExportChoice) -> dict[uuid.UUID, 
         if not agents.exists():
             raise InvalidInput(
                 "The agent is unknown.",
-                faults=[FieldFault("agent", f"{chosen.agent!r} is unknown here", "an agent's slug")],
+                faults=[FieldFault("agent", f"{chosen.agent!r} does not exist in this workspace", "an agent's slug")],
             )
     if chosen.kind is not None:
         agents = agents.filter(kind=chosen.kind)

@@ -73,7 +73,7 @@ def calibration(observed: Observed, parameters: Parameters) -> float | None:
     if observed.confidence is None:
         raise ComponentError("the decision carries no confidence")
     if not 0.0 <= observed.confidence <= 1.0:
-        raise ComponentError(f"confidence {observed.confidence} lies outside [0, 1]")
+        raise ComponentError(f"confidence {observed.confidence} must be from 0 to 1")
     return -abs(observed.confidence - (1.0 if observed.verdict == "confirmed" else 0.0))
 
 

@@ -48,9 +48,9 @@ def create_reward_spec(*, by: Actor, agent: Agent, components: Sequence[Componen
             faults.append(FieldFault(f"components[{index}].name", f"{name!r} is unknown", ", ".join(COMPONENTS)))
         elif name not in SQL_COMPONENTS:
             known = ", ".join(SQL_COMPONENTS)
-            faults.append(FieldFault(f"components[{index}].name", f"{name} is for fresh decisions only", known))
+            faults.append(FieldFault(f"components[{index}].name", f"{name} is only for new decisions", known))
         elif names.index(name) != index:
-            faults.append(FieldFault(f"components[{index}].name", f"{name} stands twice", "each component once"))
+            faults.append(FieldFault(f"components[{index}].name", f"{name} appears twice", "each component once"))
     for index, component in enumerate(components):
         if component.weight != 0 and not SMALLEST_WEIGHT <= abs(component.weight) <= LARGEST_WEIGHT:
             faults.append(
@@ -61,7 +61,7 @@ def create_reward_spec(*, by: Actor, agent: Agent, components: Sequence[Componen
                 )
             )
     if faults:
-        raise InvalidRewardSpec("The reward spec is not usable.", faults=faults)
+        raise InvalidRewardSpec("The reward spec is invalid.", faults=faults)
     plain = [{"name": c.name, "weight": c.weight, "parameters": dict(c.parameters)} for c in components]
     Agent.objects.select_for_update().get(id=agent.id)
     last = agent.reward_specs.aggregate(last=Max("number"))["last"] or 0

@@ -67,7 +67,7 @@ def inflate(body: bytes, encoding: str) -> bytes:
     size, rest = 0, body
     while rest:
         if len(parts) == MAX_MEMBERS:
-            raise InvalidInput(f"The body is more than {MAX_MEMBERS} times {encoding} in a row; send it as one.")
+            raise InvalidInput(f"The body has more than {MAX_MEMBERS} {encoding} members. Send it as one.")
         inflater = zlib.decompressobj(window)
         try:
             part = inflater.decompress(rest, MAX_BATCH + 1 - size)
@@ -94,7 +94,7 @@ def read_request(body: bytes, media_type: str) -> Request:
 
 def _check_count(count: int) -> None:
     if count > MAX_SPANS:
-        raise TooLarge(f"The request has {count} spans; at most {MAX_SPANS} are taken.")
+        raise TooLarge(f"The request has {count} spans; at most {MAX_SPANS} are allowed.")
 
 
 # Protobuf
@@ -151,14 +151,14 @@ def _lenient(pairs: Iterable[Any]) -> dict[str, Any]:
 
 def _kept(value: Any) -> Any:
     if not storable(value):
-        raise Unstorable("it holds a NUL, a lone surrogate, an integer beyond 64 bits, or nests too deep")
+        raise Unstorable("it holds a NUL, a lone surrogate, an integer beyond 64 bits, or nesting that is too deep")
     return value
 
 
 def _value(value: Any, depth: int = 0) -> Any:
     """An AnyValue of either encoding's message: both have the same names."""
     if depth > MAX_DEPTH:
-        raise Unstorable("an attribute nests too deep")
+        raise Unstorable("an attribute is nested too deeply")
     kind = value.WhichOneof("value")
     if kind is None:
         return None

@@ -148,7 +148,7 @@ def _move_to_roots(
 
 
 def _conflict(one: _Ready) -> Refusal:
-    return Refusal(one.told.step.external_id, "it was recorded before with other content")
+    return Refusal(one.told.step.external_id, "it was already recorded with different content")
 
 
 def _unusable(one: _Ready) -> Refusal:
@@ -157,7 +157,7 @@ def _unusable(one: _Ready) -> Refusal:
 
 
 def _erased(one: _Ready) -> Refusal:
-    return Refusal(one.told.step.external_id, "what it tells of was erased")
+    return Refusal(one.told.step.external_id, "its content was erased")
 
 
 # Agents and episodes
@@ -188,9 +188,9 @@ def _find_agents(
                 with transaction.atomic():
                     create_agent(by=by, slug=slug, name=slug.replace("-", " ").capitalize(), setup=setup)
             except (InvalidInput, Conflict) as error:
-                reasons[slug] = f"its agent {slug!r} cannot be made: {error.message}"
+                reasons[slug] = f"its agent {slug!r} cannot be created: {error.message}"
             except IntegrityError:
-                reasons[slug] = f"its agent {slug!r} was made meanwhile, and is not usable"
+                reasons[slug] = f"its agent {slug!r} was created in the meantime and cannot be used"
         # Read again: another request may have made it meanwhile.
         agents = find_agents(by, slugs)
     kept = []
@@ -243,7 +243,7 @@ def _record_decisions(
             number = len(place)
             place[number] = at, decision
             current = agents.get(decision.agent)
-            made = "its agent cannot be made" if current is None else _decision_in(one.told, decision, current)
+            made = "its agent cannot be created" if current is None else _decision_in(one.told, decision, current)
             if isinstance(made, DecisionIn):
                 items.append((number, made))
             elif decision.explicit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -12,6 +12,7 @@ from decisions.models import Agent, Decision, Feedback, Reward
 from models_registry.models import Experiment, ExperimentState, GateVerdict
 from models_registry.services import get_champion
 from training.models import Evaluation, ExportJob, TrainingRun
+from workspaces.templatetags import show
 
 MEASURES = (("accuracy", "Accuracy"), ("reward", "Reward"), ("valid_share", "Valid actions, free generation"))
 
@@ -70,33 +71,32 @@ def write_summary(report: Mapping[str, Any]) -> str:
     points = f"{100 * gain['mean']:+.1f} points [{100 * gain['low']:+.1f}, {100 * gain['high']:+.1f}]"
     if experiment is None:
         return (
-            f"{trained} is not shown to be better than {base} this time: {points} on {rows:,} held-out passages, and "
-            f"the interval holds 0. So it met no user, and {base} goes on serving: a loop that ships nothing unproven "
-            "has done its work. More feedback helps most: try RECKONER_DEMO_DECISIONS above 4800, or another "
-            "RECKONER_DEMO_SEED."
+            f"{trained} is not shown to be better than {base}: {points} on {rows:,} held-out passages, and the "
+            f"interval contains 0. {base} stays the champion, because Reckoner promotes no version without evidence. "
+            "More feedback helps most: set RECKONER_DEMO_DECISIONS above 4800, or try another RECKONER_DEMO_SEED."
         )
     units = f"{experiment['units_control'] + experiment['units_treatment']:,} units of live traffic"
     if experiment["state"] == ExperimentState.PROMOTED:
         return (
-            f"{trained} learnt from what readers said of {base}, is better, and serves now: {points} on {rows:,} "
-            f"held-out passages, and shown again on {units} ({experiment['verdict']})."
+            f"{trained} learnt from feedback on decisions of {base} and is now the champion: {points} on {rows:,} "
+            f"held-out passages, confirmed on {units} ({experiment['verdict']})."
         )
     if experiment["state"] == ExperimentState.ROLLED_BACK:
         return (
             f"{trained} was better on held-out passages ({points}) but not on {units}: {experiment['verdict']}. "
-            f"{base} serves everyone again, which is what the experiment is for."
+            f"{base} serves all units again."
         )
     return (
-        f"{trained} is better on {rows:,} held-out passages ({points}), but the passages ran out before {units} showed "
-        f"it beyond doubt: {experiment['verdict']}. So {base} goes on serving, and nothing was risked. A larger "
-        "RECKONER_DEMO_EXPERIMENT_UNITS with a smaller RECKONER_DEMO_DECISIONS leaves more passages for the experiment."
+        f"{trained} is better on {rows:,} held-out passages ({points}), but {units} were not enough for a verdict: "
+        f"{experiment['verdict']}. {base} stays the champion. A larger RECKONER_DEMO_EXPERIMENT_UNITS with a smaller "
+        "RECKONER_DEMO_DECISIONS leaves more passages for the experiment."
     )
 
 
-def as_cell(interval: dict[str, Any] | None) -> str:
+def as_cell(interval: dict[str, Any] | None, write: Callable[[Any], str]) -> str:
     if interval is None:
         return "–"
-    return f"{interval['mean']:.3f}  [{interval['low']:.3f}, {interval['high']:.3f}]"
+    return f"{write(interval['mean'])}  [{write(interval['low'])}, {write(interval['high'])}]"
 
 
 def print_report(console: Console, report: dict[str, Any]) -> None:
@@ -106,7 +106,9 @@ def print_report(console: Console, report: dict[str, Any]) -> None:
         table.add_column(name, justify="right")
     for measure, title in MEASURES:
         scores = [report["scores"].get(model, {}).get(measure) for model in ("base", "trained")]
-        table.add_row(title, *map(as_cell, scores), as_cell(report["differences"].get(measure)))
+        write, compare = (show.reward, show.signed) if measure == "reward" else (show.percent, show.points)
+        cells = [as_cell(score, write) for score in scores]
+        table.add_row(title, *cells, as_cell(report["differences"].get(measure), compare))
     console.print(table)
     experiment = report["experiment"]
     if experiment is None:

@@ -48,6 +48,6 @@ def start_demo(*, by: Actor) -> Job:
 
 def _check_unused(workspace: Workspace) -> None:
     if Decision.objects.for_workspace(workspace).exists():
-        raise WorkspaceInUse("The workspace holds decisions; the demo world wants an empty one.")
+        raise WorkspaceInUse("The workspace already has decisions. The demo needs an empty workspace.")
     if Agent.objects.for_workspace(workspace).filter(slug=AGENT).exists():
-        raise WorkspaceInUse(f"The workspace has an agent {AGENT}; the demo world makes its own of that name.")
+        raise WorkspaceInUse(f"The workspace has an agent {AGENT}; the demo creates its own agent with that name.")

@@ -13,18 +13,18 @@ from workspaces.ids import uuid7_bound
 from workspaces.models import AuditEntry, Workspace
 
 TOLD: dict[str, tuple[str, str]] = {
-    "agent.created": ("Agent {slug} made", ""),
-    "api_key.created": ("An API key made", ""),
-    "api_key.revoked": ("An API key revoked", ""),
-    "alias.champion": ("{name} is champion", "ok"),
-    "dataset.created": ("A dataset of {rows} decisions frozen", ""),
-    "dataset.imported": ("A labelled dataset imported", ""),
-    "demo.started": ("The demo world started", ""),
-    "experiment.started": ("An experiment started", ""),
-    "experiment.stopped": ("An experiment stopped", ""),
-    "rehearsal.started": ("A rehearsal started", ""),
-    "rewards.requested": ("A calculation of rewards started", ""),
-    "run.started": ("A run started", ""),
+    "agent.created": ("Agent {slug} created", ""),
+    "api_key.created": ("API key created", ""),
+    "api_key.revoked": ("API key revoked", ""),
+    "alias.champion": ("{name} became champion", "ok"),
+    "dataset.created": ("Dataset of {rows} decisions created", ""),
+    "dataset.imported": ("Labelled dataset imported", ""),
+    "demo.started": ("Demo started", ""),
+    "experiment.started": ("Experiment started", ""),
+    "experiment.stopped": ("Experiment stopped", ""),
+    "rehearsal.started": ("Rehearsal started", ""),
+    "rewards.requested": ("Calculation of rewards started", ""),
+    "run.started": ("Run started", ""),
     "version.registered": ("{name} registered", "ok"),
 }
 """Audit entries that are told, in words, with their tone; the others are details of these."""
@@ -45,7 +45,7 @@ def find_moved(workspace: Workspace, rows: Rows, ledger: LedgerCounts, today: dt
         if run.finished_at is not None and run.finished_at >= today:
             made = f": {run.produced_version}" if run.produced_version else ""
             url, tone = page_of(workspace, "run", run.pk), TONES.get(run.state, "")
-            events.append(Event(run.finished_at, f"The {run} {run.state}{made}", url=url, tone=tone))
+            events.append(Event(run.finished_at, f"{run} {run.state}{made}", url=url, tone=tone))
     for experiment in rows.experiments:
         # One that a person stopped stands among the audit entries.
         if experiment.state in (ExperimentState.PROMOTED, ExperimentState.ROLLED_BACK) and experiment.ended_at >= today:

@@ -24,17 +24,17 @@ def find_needs(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.d
     found = [*_gates_passed(workspace, rows), *_experiments(workspace, rows, now)]
     if ledger.unanswered:
         among = f" of the newest {ledger.looked_at:,}" if ledger.look_ended else ""
-        what = f"{ledger.unanswered:,}{among} decision{'' if ledger.unanswered == 1 and not among else 's'} to judge"
-        why = "Nothing has said yet whether they were right. The least certain one comes first: c confirms, x corrects."
-        found.append(Item("feedback", what, why, None, "Judge", page_of(workspace, "label"), Role.LABELLER))
+        what = f"{ledger.unanswered:,}{among} decision{'' if ledger.unanswered == 1 and not among else 's'} to label"
+        why = "These decisions have no feedback yet. The most uncertain one comes first."
+        found.append(Item("feedback", what, why, None, "Label", page_of(workspace, "label"), Role.LABELLER))
     if ledger.unfrozen.value >= FEW:
         what = f"{ledger.unfrozen} rewards since the newest dataset"
-        why = "A run that learns from these decisions may make a better version."
+        why = "A run on these decisions may create a better version."
         url = page_of(workspace, "train-new")
         found.append(Item("dataset", what, why, None, "Train on new decisions", url, Role.ADMIN))
     valid = Q(expires_at=None) | Q(expires_at__gt=now)
     if not ApiKey.objects.for_workspace(workspace).filter(valid, revoked_at=None).exists():
-        why = "Without a key no app can ask an agent or send feedback."
+        why = "Apps need an API key to ask an agent or to send feedback."
         url = page_of(workspace, "connect")
         found.append(Item("serve", "No app is connected", why, None, "Connect an app", url, Role.ADMIN))
     waiting = (
@@ -43,7 +43,7 @@ def find_needs(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.d
         .select_related("user")
     )
     for member in waiting.order_by("created_at")[:MOST_MEMBERS]:
-        why = "Whoever knows the password can log in. It is worthless once an own one is set at the first log-in."
+        why = "Anyone who knows this password can log in until the person sets their own."
         found.append(Item("serve", f"{member.user} still has a one-time password", why, member.user.created_at))
     return found
 
@@ -51,8 +51,8 @@ def find_needs(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.d
 def _gates_passed(workspace: Workspace, rows: Rows) -> list[Item]:
     found = []
     for version in rows.untried:
-        why = f"{points(version.gained)} points of accuracy on held-out inputs, its whole interval above 0."
-        what, url = f"{version} passed its gate: try it on live traffic", page_of(workspace, "version-try", version.pk)
+        why = f"{points(version.gained)} points of accuracy on held-out rows; the whole interval is above 0."
+        what, url = f"{version} passed its gate", page_of(workspace, "version-try", version.pk)
         found.append(Item("register", what, why, version.gated_at, "Start an experiment", url, Role.ADMIN))
     return found
 
@@ -62,15 +62,15 @@ def _experiments(workspace: Workspace, rows: Rows, now: dt.datetime) -> list[Ite
     for experiment in rows.experiments:
         url = page_of(workspace, "experiment", experiment.pk)
         if experiment.state == ExperimentState.PROMOTED:
-            why = experiment.verdict or "The treatment was better."
-            what = f"{experiment.name} is decided: promoted"
-            found.append(Item("experiment", what, why, experiment.ended_at, "Read the evidence", url))
+            why = experiment.verdict or "The treatment is better."
+            what = f"{experiment.name} ended: version promoted"
+            found.append(Item("experiment", what, why, experiment.ended_at, "Show evidence", url))
         elif experiment.state == ExperimentState.RUNNING:
             units = min(experiment.units_control, experiment.units_treatment)
             age = (now - experiment.started_at).total_seconds()
             enough = units >= LONG_UNDECIDED * experiment.min_units_per_arm
             if enough and age >= LONG_UNDECIDED * experiment.min_seconds:
-                why = f"{units:,} units an arm and no verdict: the difference is small. Stop it, or let it go on."
-                what = f"{experiment.name} stays undecided"
-                found.append(Item("experiment", what, why, experiment.started_at, "Look", url, Role.ADMIN))
+                why = f"{units:,} units per arm and no verdict: the difference is small. Stop it or let it run."
+                what = f"{experiment.name} is still inconclusive"
+                found.append(Item("experiment", what, why, experiment.started_at, "Open", url, Role.ADMIN))
     return found

@@ -132,7 +132,7 @@ def _ledger_stations(sight: Sight) -> tuple[Station, ...]:
             page="decisions",
             moving=sight.just(ledger.last_feedback),
             waiting=Count(ledger.unanswered),
-            waits=f"{f'of {ledger.looked_at:,} ' if ledger.look_ended else ''}without any",
+            waits=f"{f'of {ledger.looked_at:,} ' if ledger.look_ended else ''}without feedback",
             series=ledger.feedback_series,
         ),
         station(
@@ -193,7 +193,7 @@ def _model_stations(sight: Sight) -> tuple[Station, ...]:
     return (
         station("dataset", "datasets", "datasets", sight.ledger.unfrozen, "new rewards"),
         station("train", "runs", "runs", Count(len(runs)), "queued or running", works),
-        station("evaluate", "evaluations", "models", Count(unevaluated), "not measured"),
-        station("register", "versions", "models", Count(len(rows.untried)), "to try"),
+        station("evaluate", "evaluations", "models", Count(unevaluated), "not evaluated"),
+        station("register", "versions", "models", Count(len(rows.untried)), "ready for an experiment"),
         station("experiment", "experiments", "experiments", live, "running", bool(live)),
     )

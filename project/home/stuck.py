@@ -48,10 +48,10 @@ def find_stuck(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.d
     )
     if unsent:
         count = f"{len(unsent)}{'+' if len(unsent) == MOST else ''}"
-        why = "Their hints were not sent: the broker or beat is away. Nothing is lost; the sweeper sends them again."
-        found.append(Item("record", f"{count} due jobs that no worker knows of", why, unsent[0]))
+        why = "The broker or the scheduler is down. No job is lost: the sweeper notifies workers again."
+        found.append(Item("record", f"{count} due jobs have not reached a worker", why, unsent[0]))
     if serves and not _model_server_answers():
-        why = "Agents cannot decide until it is back. Recording and feedback go on."
+        why = "Agents cannot decide until it is back. Recording decisions and feedback still works."
         found.append(Item("serve", "The model server does not answer", why, None))
     return found
 
@@ -59,50 +59,50 @@ def find_stuck(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.d
 def _feedback(ledger: LedgerCounts) -> list[Item]:
     if not ledger.orphans:
         return []
-    why = "Feedback may come early, but these decisions have not followed for an hour. Does the app send other ids?"
-    what = f"{ledger.orphans:,} pieces of feedback on decisions that are not here"
+    why = "These decisions have not been recorded within an hour of their feedback. Check the IDs that the app sends."
+    what = f"{ledger.orphans:,} feedback entries for unknown decisions"
     return [Item("feedback", what, why, ledger.orphan_since)]
 
 
 def _last_line(error: str, longest: int = 200) -> str:
-    return error.strip().splitlines()[-1][:longest] if error.strip() else "It gave no reason."
+    return error.strip().splitlines()[-1][:longest] if error.strip() else "No reason was given."
 
 
 def _runs(workspace: Workspace, rows: Rows, now: dt.datetime) -> list[Item]:
     found = []
     for run in rows.runs:
-        name, url = f"The {run} of {run.agent.name}", page_of(workspace, "run", run.pk)
+        name, url = str(run), page_of(workspace, "run", run.pk)
         if run.state == RunState.FAILED and not run.made_good:
-            found.append(Item("train", f"{name} failed", _last_line(run.error), run.finished_at, "Read why", url))
+            found.append(Item("train", f"{name} failed", _last_line(run.error), run.finished_at, "Show error", url))
     for run in rows.under_way:
-        name, url = f"The {run} of {run.agent.name}", page_of(workspace, "run", run.pk)
+        name, url = str(run), page_of(workspace, "run", run.pk)
         heard = run.last_word or run.started_at or run.created_at
         if now - heard > STILL:
-            why = "No word from its engine." if run.started_at else "No worker has taken it."
-            found.append(Item("train", f"{name} does not move", why, heard, "Look", url))
+            why = "The training process has not reported." if run.started_at else "No worker has started it."
+            found.append(Item("train", f"{name} makes no progress", why, heard, "Open", url))
     return found
 
 
 def _experiments(workspace: Workspace, rows: Rows, now: dt.datetime) -> list[Item]:
     found = []
 
-    def add(what: str, why: str, since: dt.datetime | None, action: str = "Look") -> None:
+    def add(what: str, why: str, since: dt.datetime | None, action: str = "Open") -> None:
         found.append(Item("experiment", what, why, since, action, page_of(workspace, "experiment", experiment.pk)))
 
     for experiment in rows.experiments:
         if experiment.state == ExperimentState.ROLLED_BACK:
-            why = experiment.verdict or "The treatment was worse."
-            add(f"{experiment.name} was rolled back", why, experiment.ended_at, "Read why")
+            why = experiment.verdict or "The treatment is worse."
+            add(f"{experiment.name} was rolled back", why, experiment.ended_at, "Show reason")
     for experiment in rows.live:
         if experiment.sample_ratio_mismatch:
-            why = "The arms' sizes do not fit the split: something drops units of one arm."
-            why += " Its verdict cannot be trusted."
-            add(f"Sample ratio alarm in {experiment.name}", why, experiment.started_at)
+            why = "The arms do not have their planned shares: something drops units of one arm."
+            why += " The verdict cannot be trusted."
+            add(f"Sample ratio mismatch in {experiment.name}", why, experiment.started_at)
         window = max((phase.attribution_window_seconds for phase in experiment.phases.all()), default=0.0)
         first = experiment.started_at + dt.timedelta(seconds=experiment.exposure_window_seconds + window)
         if not experiment.matured and now > first + 2 * dt.timedelta(seconds=settings.OUTCOME_SECONDS):
-            why = "Units met it, but none has matured." if experiment.met else "No unit has met it: nobody asks."
-            add(f"{experiment.name} has no matured unit", why, first)
+            why = "Units were exposed, but none has matured." if experiment.met else "No unit has been exposed."
+            add(f"{experiment.name} has no matured units", why, first)
     return found
 
 
@@ -112,10 +112,10 @@ def _jobs(rows: Rows, now: dt.datetime) -> list[Item]:
     # Jobs of the whole instance: their errors may speak of other workspaces, so only the operator reads them.
     for kind in dict.fromkeys(job.kind for job in rows.shared_jobs):
         newest = next(job for job in rows.shared_jobs if job.kind == kind)
-        what = "is dead" if newest.state == JobState.DEAD else "lost its worker"
-        why = "It works for all workspaces; the operator finds the reason in the worker's log."
+        what = "failed permanently" if newest.state == JobState.DEAD else "lost its worker"
+        why = "This job serves all workspaces. The operator finds the reason in the log of the worker."
         found.append(
-            Item(station_of(kind), f"The shared job {kind} {what}", why, newest.finished_at or newest.lease_until)
+            Item(station_of(kind), f"Shared job “{newest.title}” {what}", why, newest.finished_at or newest.lease_until)
         )
     return found
 
@@ -124,19 +124,19 @@ def _job(job: Job, now: dt.datetime) -> Item | None:
     """None for a job that goes its way."""
 
     def item(what: str, why: str, since: dt.datetime | None) -> Item:
-        return Item(station_of(job.kind), f"The job {job.kind} {what}", why, since)
+        return Item(station_of(job.kind), f"Job “{job.title}” {what}", why, since)
 
     tried = f"{job.attempts} of {job.max_attempts}"
     if job.state == JobState.DEAD:
-        return item("is dead", _last_line(job.error), job.finished_at)
+        return item("failed permanently", _last_line(job.error), job.finished_at)
     if job.lease_until is not None and job.lease_until < now:
-        why = f"Its worker was lost (attempt {tried}); the sweeper takes it back."
+        why = f"Its worker was lost (attempt {tried}). The sweeper queues the job again."
         return item("lost its worker", why, job.lease_until)
     if job.state == JobState.QUEUED and job.error and job.attempts:
         why = f"Attempt {tried} failed: {_last_line(job.error, 160)}"
         return item("is being retried", why, job.started_at or job.created_at)
     if job.state == JobState.QUEUED and job.run_after < now - STILL:
-        return item("waits", "No worker has taken it.", job.run_after)
+        return item("is waiting", "No worker has started it.", job.run_after)
     return None
 
 

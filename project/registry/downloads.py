@@ -28,9 +28,9 @@ def export_download(request: PageRequest, pk: uuid.UUID) -> HttpResponseBase:
         .first()
     )
     if export is None:
-        raise Http404("There is no such export.")
+        raise Http404("Export not found.")
     if export.state != ExportState.READY or export.artifact is None:
-        raise NotFound("This export is not ready: there is nothing to download yet.")
+        raise NotFound("This export is not ready for download yet.")
     name = f"{export.version.registered_model.name}-{export.version.number}-{export.format}"
     archive = stream_archive(export.artifact.digest, folder=name)
     headers = {"Content-Disposition": f'attachment; filename="{name}.tar"', "Content-Length": str(archive.size)}

@@ -63,7 +63,7 @@ def _experiments(request: PageRequest) -> QuerySet[Experiment]:
 def _get_experiment(request: PageRequest, pk: uuid.UUID) -> Experiment:
     experiment = _experiments(request).filter(pk=pk).first()
     if experiment is None:
-        raise Http404("There is no such experiment.")
+        raise Http404("Experiment not found.")
     return experiment
 
 
@@ -280,7 +280,7 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
                 form.add_error(None, error.message)
                 status = error.status
             else:
-                messages.success(request, "The experiment runs.")
+                messages.success(request, "The experiment has started.")
                 return redirect("pages:experiment", request.workspace.slug, experiment.pk)
     champion = Alias.objects.filter(registered_model=version.registered_model_id, name=AliasName.CHAMPION).first()
     context = {
@@ -305,11 +305,11 @@ def experiment_stop(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     back = reverse("pages:experiment", args=[request.workspace.slug, pk])
     if request.method == "POST":
         stop_experiment(by=request.actor, experiment=experiment, reason=f"stopped by {request.user.email}")
-        messages.success(request, "The experiment is stopped; the champion serves everyone again.")
+        messages.success(request, "The experiment has stopped. The champion serves all units again.")
         return redirect(back)
     context = {
         "title": f"Stop “{experiment}”?",
-        "explanation": "It ends without a winner and cannot go on later. The champion serves everyone again.",
+        "explanation": "It ends without a winner and cannot be resumed. The champion serves all units again.",
         "action": "Stop the experiment",
         "back": back,
         "dangerous": True,

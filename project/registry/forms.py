@@ -46,21 +46,21 @@ PRESETS = (
     Preset(
         "usual",
         "Usual",
-        "Half of the units meet the new version. A promotion takes at least a week and 500 units an arm.",
+        "Half of the units get the new version. A promotion needs at least a week and 500 units per arm.",
         {},
     ),
     Preset(
         "careful",
         "Careful",
-        "A tenth of the units meet the new version: less is risked, and about three times as many units are needed. A "
-        "version that is not better is promoted with a chance of at most one in 100.",
+        "A tenth of the units get the new version. This risks less and needs about three times as many units. A "
+        "version that is not better is promoted with a probability of at most 1 in 100.",
         {"treatment_share": "0.1", "promote_e": "100"},
     ),
     Preset(
         "quick",
         "Quick",
-        "For feedback that comes within an hour. A promotion takes at least a day and 200 units an arm; the evidence "
-        "that it needs stays the same.",
+        "For feedback that arrives within an hour. A promotion needs at least a day, 200 units per arm and the same "
+        "evidence.",
         {
             "exposure_window_seconds": "15 min",
             "attribution_window_seconds": "1 h",
@@ -85,7 +85,7 @@ class DurationField(forms.CharField):
             return None
         found = DURATION.fullmatch(text)
         if found is None:
-            raise forms.ValidationError("Write a number with s, min, h or d.")
+            raise forms.ValidationError("Enter a number with s, min, h or d, such as 24 h.")
         return float(found[1]) * UNITS[found[2] or "s"]
 
 
@@ -105,87 +105,88 @@ def write_number(value: float | None) -> str:
 class ExperimentForm(forms.Form):
     """Fields that are left empty take their defaults; an empty margin leaves its guardrail out."""
 
-    name = forms.CharField(max_length=200, required=False, help_text="Empty: the names of the two versions.")
+    name = forms.CharField(max_length=200, required=False, help_text="By default, the names of the two versions.")
     treatment_share = forms.FloatField(
-        label="Share of units for the new version",
+        label="Treatment share",
         initial=write_number(_plan.treatment_share),
-        help_text="Inside 0 to 1. 0.5 learns fastest; 0.1 risks less and takes about three times as many units.",
+        help_text="Share of units that get the new version, above 0 and below 1. 0.5 is fastest; 0.1 risks less and "
+        "needs about three times as many units.",
     )
     promote_e = forms.FloatField(
-        label="Promote at E⁺ of",
+        label="Promote at E⁺",
         initial=write_number(_plan.promote_e),
-        help_text="A version that is not better is promoted with a chance of at most one in this many.",
+        help_text="A version that is not better is promoted with a probability of at most 1 in this number.",
     )
     rollback_e = forms.FloatField(
-        label="Roll back at E⁻ of",
+        label="Roll back at E⁻",
         initial=write_number(_plan.rollback_e),
-        help_text="A version that is not worse is rolled back with a chance of at most one in this many.",
+        help_text="A version that is not worse is rolled back with a probability of at most 1 in this number.",
     )
     min_units_per_arm = forms.IntegerField(
-        label="Units an arm, at least",
+        label="Minimum units per arm",
         initial=_plan.min_units_per_arm,
-        help_text="Units with an outcome, before a promotion.",
+        help_text="Units with an outcome that a promotion needs.",
     )
     min_seconds = DurationField(
-        label="Age, at least",
+        label="Minimum duration",
         initial=write_duration(_plan.min_seconds),
-        help_text="Before a promotion. 7 d sees every weekday once.",
+        help_text="A promotion waits for this time. 7 d covers every weekday once.",
     )
     exposure_window_seconds = DurationField(
         label="Exposure window",
         initial=write_duration(_plan.exposure_window_seconds),
-        help_text="Decisions of a unit that count, from its first one on.",
+        help_text="Decisions of a unit count for this time after its first decision.",
     )
     attribution_window_seconds = DurationField(
         label="Attribution window",
         initial=write_duration(_plan.attribution_window_seconds),
-        help_text="How long to wait for their feedback.",
+        help_text="Feedback on these decisions counts for this time.",
     )
     contrast = forms.ChoiceField(
         choices=list(CONTRASTS.items()),
         required=False,
-        help_text="Conditioned: both versions are asked about every decision, and about a quarter of the units is "
-        "enough. The page shows the plain contrast, too.",
+        help_text="Conditioned: both versions are asked about every decision, which needs about a quarter of the "
+        "units. The page also shows the plain contrast.",
     )
     missing = forms.ChoiceField(label="Units without a reward", choices=MissingPolicy.choices, initial=_plan.missing)
     error_rate = forms.FloatField(
-        label="Error rate, worse by at most",
+        label="Error rate margin",
         required=False,
         initial=write_number(_defaults["error_rate"].margin),
-        help_text="0.01 is one point. Empty: not watched.",
+        help_text="The error rate may get worse by less than this. 0.01 is one point. Leave empty for no guardrail.",
     )
     latency = forms.FloatField(
-        label="Slow decisions, worse by at most",
+        label="Slow decisions margin",
         required=False,
         initial=write_number(_defaults["latency"].margin),
-        help_text="The share over the budget. Empty: not watched.",
+        help_text="The share of slow decisions may get worse by less than this. Leave empty for no guardrail.",
     )
     budget_ms = forms.FloatField(
-        label="Budget of a decision, ms",
+        label="Time budget in ms",
         required=False,
         initial=write_number(_defaults["latency"].budget_ms),
-        help_text="What counts as slow.",
+        help_text="A decision that takes longer counts as slow.",
     )
     missing_feedback = forms.FloatField(
-        label="Units without a reward, worse by at most",
+        label="Units without a reward margin",
         required=False,
         initial=write_number(_defaults["missing_feedback"].margin),
-        help_text="So that no version wins by silence. Empty: not watched.",
+        help_text="The share of units without a reward may get worse by less than this. Leave empty for no guardrail.",
     )
     guardrail_e = forms.FloatField(
-        label="Each guardrail at E of",
+        label="Guardrail evidence",
         initial=write_number(_plan.guardrail_e),
-        help_text="Evidence, before a promotion, that nothing above is worse by its margin.",
+        help_text="E that each guardrail needs before a promotion.",
     )
     max_excess_failures = forms.FloatField(
-        label="Roll back at excess failures of",
+        label="Roll back at excess failures",
         initial=write_number(_plan.max_excess_failures),
-        help_text="Share of failed requests beyond the champion's; 0.05 is five points.",
+        help_text="Share of failed requests above that of the champion. 0.05 is five points.",
     )
     min_requests_for_failures = forms.IntegerField(
-        label="Requests an arm, at least",
+        label="Minimum requests per arm",
         initial=_plan.min_requests_for_failures,
-        help_text="Before failures can roll back.",
+        help_text="Failures trigger a rollback only after this many requests.",
     )
 
     RULE = ("treatment_share", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds")
@@ -200,8 +201,8 @@ class ExperimentForm(forms.Form):
     def groups(self) -> list[tuple[str, list[Any]]]:
         """The bounds, folded on the page, under their headings."""
         return [
-            ("Rule", [self[name] for name in self.RULE if name != "treatment_share"]),
-            ("What counts", [self[name] for name in (*self.WINDOWS, "contrast")]),
+            ("Evidence", [self[name] for name in self.RULE if name != "treatment_share"]),
+            ("Outcomes", [self[name] for name in (*self.WINDOWS, "contrast")]),
             ("Guardrails", [self[name] for name in self.GUARDRAILS]),
             ("Failures", [self[name] for name in self.FAILURES]),
         ]

@@ -47,50 +47,49 @@ def write_headline(experiment: Experiment, treatment: ModelVersion, control: Mod
         return Headline(f"{tried} is better and was promoted.", experiment.verdict, "ok", "circle-check")
     if experiment.state == ExperimentState.ROLLED_BACK:
         return Headline(
-            f"{tried} was rolled back; {champion} serves everyone.", experiment.verdict, "bad", "rotate-ccw"
+            f"{tried} was rolled back. {champion} serves all units.", experiment.verdict, "bad", "rotate-ccw"
         )
     if experiment.state == ExperimentState.STOPPED:
         return Headline("Stopped without a winner.", experiment.verdict, "", "circle-stop")
     if experiment.sample_ratio_mismatch:
         return Headline(
-            "The split is broken: nothing is promoted.",
-            "The arms do not have the shares they were given. Look for exposures that were lost.",
+            "Sample ratio mismatch: no version is promoted.",
+            "The arms do not have their planned shares. Check for lost exposures.",
             "bad",
             "triangle-alert",
         )
     fewest = min(experiment.units_control, experiment.units_treatment)
     if fewest == 0:
         return Headline(
-            "Waiting for the first units to mature.",
-            "A unit counts when its exposure and attribution windows have passed.",
+            "Waiting for the first outcomes.",
+            "A unit counts after its exposure and attribution windows.",
             "",
             "hourglass",
         )
     if experiment.estimate is None or experiment.low is None or experiment.high is None:
         return Headline(
             "Too early to tell.",
-            f"The difference is shown from {DISPLAY_MIN_UNITS_PER_ARM} units with an outcome an arm on.",
+            f"The difference is shown once each arm has {DISPLAY_MIN_UNITS_PER_ARM} units with an outcome.",
             "",
             "hourglass",
         )
     if experiment.low > 0:
         return Headline(
             f"{tried} looks better than {champion}.",
-            "The interval lies above 0; the bounds decide.",
+            f"The interval is above 0. {_evidence(experiment)}",
             "ok",
             "trending-up",
         )
     if experiment.high < 0:
         return Headline(
             f"{tried} looks worse than {champion}.",
-            "The interval lies below 0; the bounds decide.",
+            "The interval is below 0. The version is rolled back when E⁻ reaches its bound.",
             "bad",
             "trending-down",
         )
-    ahead = "ahead" if experiment.estimate > 0 else "behind" if experiment.estimate < 0 else "level"
     return Headline(
-        f"No difference shown yet; {tried} is {ahead}.",
-        "The interval still holds 0: with more units it narrows.",
+        f"Inconclusive: {_evidence(experiment)}",
+        "The interval contains 0. It narrows with more units.",
         "info",
         "scale",
     )
@@ -101,7 +100,7 @@ def list_needs(experiment: Experiment, now: dt.datetime) -> list[Need]:
     bound = math.log(experiment.promote_e)
     needs = [
         Need(
-            "Evidence that it is better",
+            "Evidence that the treatment is better",
             _near(experiment.log_e_plus / bound),
             _write_e(experiment.log_e_plus, experiment.promote_e),
         )
@@ -111,16 +110,20 @@ def list_needs(experiment: Experiment, now: dt.datetime) -> list[Need]:
     missing = wanted - fewest
     needs.append(
         Need(
-            f"{wanted:,} units with an outcome an arm",
+            f"At least {wanted:,} units per arm",
             _near(fewest / wanted),
-            f"{missing:,} more in the smaller arm" if missing > 0 else f"{fewest:,} in the smaller arm",
+            f"{missing:,} more needed in the smaller arm" if missing > 0 else f"{fewest:,} in the smaller arm",
         )
     )
     age = ((experiment.ended_at or now) - experiment.started_at).total_seconds()
     if experiment.min_seconds:
         left = experiment.min_seconds - age
         needs.append(
-            Need("Age", _near(age / experiment.min_seconds), f"{_write_time(left)} more" if left > 0 else "old enough")
+            Need(
+                "Minimum duration",
+                _near(age / experiment.min_seconds),
+                f"{_write_time(left)} more" if left > 0 else "reached",
+            )
         )
     bound = math.log(experiment.guardrail_e)
     for plan, evidence, _ in list_guardrails(experiment):
@@ -128,7 +131,7 @@ def list_needs(experiment: Experiment, now: dt.datetime) -> list[Need]:
         log_e = evidence["log_e_non_inferior"]
         needs.append(Need(f"{name} not worse", _near(log_e / bound), _write_e(log_e, experiment.guardrail_e)))
     if experiment.sample_ratio_mismatch:
-        needs.append(Need("The split as it was planned", 0.0, "the arms' sizes contradict it"))
+        needs.append(Need("Traffic split as planned", 0.0, "sample ratio mismatch"))
     return needs
 
 
@@ -154,7 +157,7 @@ def list_moments(experiment: Experiment) -> list[Moment]:
     )
     started = by.get("experiment.started", "")
     phases = sorted(experiment.phases.all(), key=lambda phase: phase.number)
-    shares = [f"{percent(phase.treatment_share)} of the units meet the treatment" for phase in phases]
+    shares = [f"{percent(phase.treatment_share)} of the units get the treatment" for phase in phases]
     more = [*shares[:1], *([f"by {started}"] if started else [])]
     moments = [Moment(experiment.started_at, "Started", ", ".join(more), "info")]
     for phase, share in list(zip(phases, shares, strict=True))[1:]:
@@ -175,7 +178,7 @@ def _looks(experiment: Experiment) -> list[Moment]:
     if (first := counted.values_list("matured_at", flat=True).first()) is not None:
         moments.append(Moment(first, "First outcome"))
     for wanted, title in (
-        (DISPLAY_MIN_UNITS_PER_ARM, "Interval shown"),
+        (DISPLAY_MIN_UNITS_PER_ARM, "Difference shown"),
         (experiment.min_units_per_arm, "Enough units for a promotion"),
     ):
         if min(experiment.units_control, experiment.units_treatment) < wanted:
@@ -192,6 +195,12 @@ def _looks(experiment: Experiment) -> list[Moment]:
         total = experiment.units_control + experiment.units_treatment
         moments.append(Moment(last[0], "Last outcome", f"{total:,} units with an outcome so far"))
     return moments
+
+
+def _evidence(experiment: Experiment) -> str:
+    """How near E⁺ is to its bound, both as logarithms, as the bar on the page is drawn."""
+    share = _near(experiment.log_e_plus / math.log(experiment.promote_e))
+    return f"{percent(share)} of the evidence that promotion needs."
 
 
 def _near(share: float) -> float:

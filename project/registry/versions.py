@@ -151,7 +151,7 @@ def get_version(request: PageRequest, pk: uuid.UUID) -> ModelVersion:
         .first()
     )
     if version is None:
-        raise Http404("There is no such version.")
+        raise Http404("Version not found.")
     return version
 
 
@@ -186,7 +186,7 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "run": TrainingRun.objects.filter(produced_version=version).select_related("agent", "dataset").first(),
         "runs_from": list(
             TrainingRun.objects.filter(base_version=version)
-            .select_related("produced_version__registered_model")
+            .select_related("agent", "produced_version__registered_model")
             .order_by("-id")[:RELATED]
         ),
         "aliases": aliases,
@@ -228,7 +228,7 @@ def version_exports(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @workspace_page(role=Role.ADMIN)
 def version_export(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     start_export(by=request.actor, version=get_version(request, pk))
-    messages.success(request, "The export is in the queue.")
+    messages.success(request, "The export is queued.")
     return redirect("pages:version", request.workspace.slug, pk)
 
 
@@ -244,15 +244,15 @@ def version_promote(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         except BackendRefused as error:
             messages.error(request, f"{version} was not promoted: {error.message}")
         else:
-            messages.success(request, f"{version} is the champion now.")
+            messages.success(request, f"{version} is now the champion.")
         return redirect(back)
     context = {
         "title": f"Promote {version}?",
         "explanation": (
-            f"{version} becomes the champion of {version.registered_model.name} and serves every unit that no "
-            "experiment holds. A running experiment of the model ends. The audit records that you decided this by hand."
+            f"{version} becomes the champion of {version.registered_model.name} and serves every unit outside "
+            "an experiment. A running experiment of the model ends. The audit log records who promoted it."
         ),
-        "action": f"Make {version} the champion",
+        "action": f"Promote {version}",
         "back": back,
     }
     return render(request, "partials/confirm.html", context)

@@ -75,20 +75,20 @@ def _measure_tables() -> tuple[list[Table], int]:
 
 def _database_use(size: int) -> Use:
     months = settings.KEEP_MONTHS
-    kept = f"the ledger for {months} months" if months else "for ever"
-    return Use("database", "The database: the ledger and all state", size, 0, kept)
+    kept = f"the ledger for {months} months" if months else "forever"
+    return Use("database", "Database: the ledger and all state", size, 0, kept)
 
 
 KINDS = {
-    "artifacts": ("Models, adapters and datasets", "for ever, but for erased rows"),
-    "incoming": ("Artifacts that are being written or removed", "incoming"),
+    "artifacts": ("Models, adapters and datasets", "forever, except erased rows"),
+    "incoming": ("Artifacts being written or removed", "incoming"),
     "checkpoints": ("Checkpoints of runs", "run files"),
-    "weights": ("Runs' copies of their weights", "run files"),
+    "weights": ("Copies of weights of runs", "run files"),
     "exports": ("Working folders of exports", "run files"),
-    "runs": ("Runs: specs, results, predictions, events, engines' logs", "for ever"),
-    "logs": ("Logs of the programs", "10 MB and three old ones for each program"),
-    "postgresql": ("PostgreSQL's own: write-ahead log, indexes of its catalogs", "by PostgreSQL"),
-    "other": ("Everything else in the instance's folder", "for ever"),
+    "runs": ("Runs: specs, results, predictions, events and logs", "forever"),
+    "logs": ("Logs of the programs", "10 MB and three older files per program"),
+    "postgresql": ("PostgreSQL: write-ahead log and system catalogs", "managed by PostgreSQL"),
+    "other": ("Other files of the instance", "forever"),
 }
 
 

@@ -35,17 +35,17 @@ class Life:
     @property
     def kept(self) -> str:
         """For how long, in words."""
-        return "for ever" if not self.days else "1 day" if self.days == 1 else f"{self.days:g} days"
+        return "forever" if not self.days else "1 day" if self.days == 1 else f"{self.days:g} days"
 
 
 LIVES = (
     # Two days at least: by its job of today beat knows that the day's work is done.
     Life("ended jobs", "Jobs that succeeded or were cancelled", "KEEP_JOB_DAYS", delete_ended_jobs, least=2.0),
-    Life("dead jobs", "Jobs that failed for good", "KEEP_DEAD_JOB_DAYS", delete_dead_jobs),
+    Life("dead jobs", "Jobs that failed permanently", "KEEP_DEAD_JOB_DAYS", delete_dead_jobs),
     Life("hints", "Outbox rows of ended jobs", "KEEP_HINT_DAYS", delete_hints),
     Life("run events", "Log lines of ended runs", "KEEP_RUN_EVENT_DAYS", delete_run_events),
     Life("run files", "Checkpoints and copies of weights of ended runs", "KEEP_RUN_FILE_DAYS", remove_run_files),
-    Life("incoming", "Artifacts that were left half written", "KEEP_INCOMING_DAYS", remove_incoming),
+    Life("incoming", "Incomplete artifacts", "KEEP_INCOMING_DAYS", remove_incoming),
 )
 
 

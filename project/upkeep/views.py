@@ -34,7 +34,7 @@ def disk(request: PageRequest) -> HttpResponse:
             "usage": usage,
             "used_says": f"{of_disk} of a disk of {filesizeformat(usage.size_bytes)}",
             "database_says": f"{len(usage.tables)} tables",
-            "free_says": "for this instance and whatever else is on the disk",
+            "free_says": "shared with everything else on the disk",
             "kinds": [(use, share, percent(share)) for use, share in shares if use.bytes],
             "tables": usage.tables[:MOST_TABLES],
             "lives": LIVES,

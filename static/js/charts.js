@@ -298,7 +298,7 @@
   const kinds = {
     plot: (found) => found.figures ?? [found],
     evidence: (found) => [{
-      title: "E over units with an outcome",
+      title: "Evidence by units with an outcome",
       says: `E plus ${figures(found.e_plus.at(-1))}, E minus ${figures(found.e_minus.at(-1))} after ${found.x.at(-1)} units with an outcome`,
       height: 240,
       x: { label: "units with an outcome", values: found.x },
@@ -310,7 +310,7 @@
       ],
       lines: [{ label: "promote at", y: found.promote_at, tone: "ok" }, { label: "roll back at", y: found.rollback_at, tone: "bad" }],
     }, ...(found.difference?.mean.some((value) => value != null) ? [{
-      title: "Treatment − control, reward a unit",
+      title: "Treatment − control, reward per unit",
       says: `the difference is ${figures(found.difference.mean.at(-1), 2)}, its interval from ${figures(found.difference.low.at(-1), 2)} to ${figures(found.difference.high.at(-1), 2)} after ${found.x.at(-1)} units with an outcome`,
       height: 240,
       x: { label: "units with an outcome", values: found.x },
@@ -340,14 +340,14 @@
     } catch (error) {
       if (says) {
         says.hidden = false;
-        says.textContent = `The numbers cannot be read: ${error.message}. Trying again.`;
+        says.textContent = `The chart could not be loaded: ${error.message}. Retrying.`;
       }
     }
     if (found) {
       const drawn = draw(box, found);
       if (says) {
         says.hidden = drawn > 0;
-        if (!drawn && found.terminal) says.textContent = "It ended without a number to draw.";
+        if (!drawn && found.terminal) says.textContent = "There is nothing to draw.";
       }
       if (found.terminal) return;
     }

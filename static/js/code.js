@@ -16,7 +16,7 @@
     } catch {
       // No clipboard without HTTPS or permission: select it, so that Ctrl-C copies.
       getSelection().selectAllChildren(from);
-      says.textContent = "Selected: press Ctrl and C";
+      says.textContent = "Selected. Press Ctrl+C to copy.";
     }
     setTimeout(() => { delete button.dataset.copied; says.textContent = ""; }, 2500);
   });

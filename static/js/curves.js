@@ -92,7 +92,7 @@
       found = await answer.json();
     } catch (error) {
       says.hidden = false;
-      says.textContent = `The numbers cannot be read: ${error.message}. Trying again.`;
+      says.textContent = `The curves could not be loaded: ${error.message}. Retrying.`;
     }
     if (found) {
       const fresh = found.after > after;
@@ -105,7 +105,7 @@
       }
       if (fresh) draw();
       says.hidden = curves.size > 0;
-      if (!curves.size && found.terminal) says.textContent = "It ended without a number to draw.";
+      if (!curves.size && found.terminal) says.textContent = "There is nothing to draw.";
       if (found.terminal) return;
     }
     setTimeout(follow, Number(box.dataset.every));

@@ -41,7 +41,7 @@
     for (const card of cards()) body.append("have", card.dataset.card);
     for (const id of sending) body.append("sent", id);
     const answer = await fetch(address, { method: "POST", body, headers: { "HX-Request": "true" }, credentials: "same-origin", redirect: "error" });
-    if (!answer.ok) throw new Error(answer.status === 403 ? "this is not allowed for your role, or the page is too old" : `the server answered ${answer.status}`);
+    if (!answer.ok) throw new Error(answer.status === 403 ? "your role does not allow this, or the page has expired" : `the server answered ${answer.status}`);
     const part = new DOMParser().parseFromString(await answer.text(), "text/html");
     room.querySelector("[data-progress]").replaceWith(part.querySelector("[data-progress]"));
     const held = new Set(cards().map((card) => card.dataset.card));
@@ -79,7 +79,7 @@
     } catch (error) {
       sent.splice(sent.indexOf(entry), 1);
       back(card);
-      notify(`Not recorded: ${error.message}. The decision is here again.`);
+      notify(`The label was not saved: ${error.message}. The decision is shown again.`);
     }
     sending.delete(card.dataset.card);
     const before = document.activeElement?.closest("[data-card]");
@@ -102,7 +102,7 @@
     try {
       await post(entry.card.dataset.undoAt, body);
     } catch (error) {
-      notify(`Not undone: ${error.message}. The label stands.`);
+      notify(`The label was not undone: ${error.message}. The label is unchanged.`);
       given.add(entry.card.dataset.card);
       entry.card.remove();
       show();

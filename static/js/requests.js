@@ -49,9 +49,9 @@
 
   document.addEventListener("htmx:responseError", (event) => {
     const status = event.detail.xhr.status;
-    if (status === 403) notify("This is not allowed for your role, or the page is too old: open it again.");
-    else if (status === 400 || status === 422) notify("Not done: the server did not accept it. Open the page again.");
-    else notify(`Not done: the server answered ${status}.`);
+    if (status === 403) notify("Your role does not allow this, or the page has expired. Reload the page.");
+    else if (status === 400 || status === 422) notify("The server refused the request. Reload the page and try again.");
+    else notify(`The request failed: the server answered ${status}.`);
   });
 
   // A second press while the first is under way would do the same again. What htmx or a script sends is theirs.
@@ -67,7 +67,7 @@
 
   let away = false;
   document.addEventListener("htmx:sendError", () => {
-    if (!away) notify("The server does not answer. Trying again.");
+    if (!away) notify("The server does not answer. Retrying.");
     away = true;
   });
   document.addEventListener("htmx:afterOnLoad", () => { away = false; });

@@ -47,8 +47,8 @@ def test_from_feedback_to_a_run_by_buttons_alone(
     expect(tab.get_by_role("heading", name="by hand", level=1)).to_be_visible()
     assert look_at(tab, "dataset") == []
     tab.get_by_role("link", name="Train on it").click()
-    tab.get_by_role("button", name="Start the run").click()
-    expect(tab.get_by_role("heading", name="posterior run", level=1)).to_be_visible()
+    tab.get_by_role("button", name="Start run").click()
+    expect(tab.get_by_role("heading", name="posterior, ", level=1)).to_be_visible()
     dataset = DatasetSnapshot.objects.get(name="by hand")
     assert TrainingRun.objects.latest("id").dataset == dataset
 

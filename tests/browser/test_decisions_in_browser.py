@@ -102,14 +102,14 @@ def test_labelling_faster_than_the_server_answers_loses_and_repeats_nothing(
     log_in(tab, labeller).goto(page("label", workspace))
     tab.route("**/label", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
     tab.keyboard.press("c")  # a label that does not arrive brings its decision back
-    expect(tab.locator(".toast.error")).to_contain_text("Not recorded")
+    expect(tab.locator(".toast.error")).to_contain_text("The label was not saved")
     expect(card(tab)).to_have_attribute("data-card", str(waiting[0].id))
     assert labels() == []
     tab.unroute("**/label")
     for number in range(len(waiting)):
         expect(card(tab)).to_have_attribute("data-card", str(waiting[number].id))
         tab.keyboard.press("c")
-    expect(tab.get_by_role("heading", name="Nothing left to label")).to_be_visible()
+    expect(tab.get_by_role("heading", name="No decisions left to label")).to_be_visible()
     expect(tab.locator("[data-progress]")).to_contain_text("21 labelled by you today, 0 waiting")
     assert sorted(label[0] for label in labels()) == sorted(decision.id for decision in waiting)
     complaints[:] = [line for line in complaints if "ERR_FAILED" not in line]
@@ -130,7 +130,7 @@ def test_one_of_150_options_is_chosen_by_typing(
     tab.goto(at("decision", many))
     tab.keyboard.press("x")
     tab.keyboard.type("no such thing")
-    expect(tab.get_by_text("No option of that name.")).to_be_visible()
+    expect(tab.get_by_text("No options match.")).to_be_visible()
     tab.keyboard.press("Enter")
     tab.locator("[data-find-option]").fill("block card")
     tab.keyboard.press("Enter")
@@ -157,7 +157,7 @@ def test_the_list_pages_and_filters_in_place_and_history_brings_it_back(
     expect(tab.locator("#label-link")).to_have_attribute(
         "href", page("label", workspace, "?agent=filer&verdict=corrected")
     )
-    tab.get_by_role("link", name="Without Verdict").click()
+    tab.get_by_role("link", name="Remove filter Verdict").click()
     tab.wait_for_url("**/decisions/?agent=filer")
     tab.get_by_role("link", name="Most uncertain").click()
     tab.wait_for_url("**order=uncertain")

@@ -111,7 +111,7 @@ def test_keys_walk_through_the_list_and_the_story_and_filters_narrow_it(
     expect(tab.locator("[data-row]")).to_have_count(9)
     tab.get_by_label("State").select_option("failed")
     expect(tab.locator("[data-row]")).to_have_count(5)
-    tab.get_by_label("Id, name, trace or unit").fill("ann")
+    tab.get_by_label("ID, name, trace or unit").fill("ann")
     tab.keyboard.press("Enter")
     expect(tab.locator("[data-row]")).to_have_count(1)
     tab.go_back()  # the filters act in place, and history brings them back
@@ -120,7 +120,7 @@ def test_keys_walk_through_the_list_and_the_story_and_filters_narrow_it(
     tab.keyboard.press("j")
     expect(tab.locator(f"#e-{told.id}")).to_be_focused()
     tab.keyboard.press("Enter")
-    expect(tab.get_by_role("heading", name="What happened")).to_be_visible()
+    expect(tab.get_by_role("heading", name="Steps and decisions")).to_be_visible()
     tool = tab.locator(".line", has_text="search_notes")
     for _ in range(3):
         tab.keyboard.press("j")

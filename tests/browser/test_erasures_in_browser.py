@@ -56,7 +56,7 @@ def test_every_state_of_the_page_fits_and_is_accessible(
     def count(name: str) -> None:
         tab.goto(reverse("pages:erasures", args=[people.slug]))
         tab.get_by_label("Name", exact=True).fill(name)
-        tab.get_by_role("button", name="Count first").click()
+        tab.get_by_role("button", name="Preview").click()
 
     tab.goto(reverse("pages:erasures", args=[people.slug]))
     here = tab.locator("nav a[aria-current=page]")
@@ -65,7 +65,7 @@ def test_every_state_of_the_page_fits_and_is_accessible(
     expect(tab.get_by_text("1 item and 1 project of theirs will stay")).to_be_visible()
     found += look_at(tab, "erasures-counted")
     count("nobody")
-    expect(tab.get_by_role("button", name="Erase for good")).to_have_count(0)
+    expect(tab.get_by_role("button", name="Erase permanently")).to_have_count(0)
     assert run_job(start(by, "carol").job_id) == "succeeded"
     start(by, "bob")
     tab.goto(reverse("pages:erasures", args=[people.slug]))
@@ -78,12 +78,12 @@ def test_by_keys_alone(tab: Any, owner: Any, people: Any, log_in: Any) -> None:
     tab.get_by_label("Name", exact=True).focus()
     tab.keyboard.type("bob")
     tab.keyboard.press("Enter")
-    button = tab.get_by_role("button", name="Erase for good")
+    button = tab.get_by_role("button", name="Erase permanently")
     expect(button).to_be_visible()
     assert not Erasure.objects.exists()
     button.focus()
     tab.keyboard.press("Enter")
-    expect(tab.get_by_text("The erasure has begun")).to_be_visible()
+    expect(tab.get_by_text("The erasure has started")).to_be_visible()
     assert run_job(Erasure.objects.get().job_id) == "succeeded"
     tab.reload()
     row = tab.get_by_role("row").nth(1)

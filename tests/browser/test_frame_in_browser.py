@@ -44,14 +44,14 @@ def test_the_frame_is_accessible_and_its_palette_goes_where_a_few_letters_say_an
 ) -> None:
     log_in(tab, viewer).goto(overview)
     assert look_at(tab, "frame", every_look=True) == []
-    tab.get_by_role("button", name="Search and jump").click()
+    tab.get_by_role("button", name="Search or go to").click()
     tab.keyboard.type("zzzz")
-    expect(tab.get_by_text("Nothing of that name.")).to_be_visible()
+    expect(tab.get_by_text("No pages or actions match.")).to_be_visible()
     tab.keyboard.press("Escape")
     expect(tab.get_by_role("dialog")).to_have_count(0)
     assert tab.url.endswith(overview)
     tab.keyboard.press("Control+k")
-    expect(tab.get_by_role("combobox", name="Where to, or what to do")).to_be_focused()
+    expect(tab.get_by_role("combobox", name="Page or action")).to_be_focused()
     tab.keyboard.type("exp")
     expect(tab.get_by_role("option", selected=True)).to_contain_text("Experiments")
     assert axe_findings(tab, part="dialog[open]") == []
@@ -63,12 +63,12 @@ def test_the_frame_is_accessible_and_its_palette_goes_where_a_few_letters_say_an
     expect(tab.get_by_role("heading", name="Decisions", level=1)).to_be_visible()
     tab.wait_for_load_state()
     tab.keyboard.press("?")
-    tab.get_by_label("Single keys act").uncheck()
+    tab.get_by_label("Use single-key shortcuts").uncheck()
     tab.get_by_role("button", name="Close").click()
     tab.keyboard.press("g")
     tab.keyboard.press("r")
     tab.keyboard.press("Control+k")
-    expect(tab.get_by_role("dialog", name="Search and jump")).to_be_visible()
+    expect(tab.get_by_role("dialog", name="Search or go to")).to_be_visible()
     assert tab.url.endswith("/decisions/")
 
 

@@ -59,10 +59,10 @@ def model_server(settings: Any) -> Iterator[None]:
 
 def test_the_first_run(tab: Any, admin: Any, workspace: Any, log_in: Any) -> None:
     log_in(tab, admin).goto("/")
-    expect(tab.get_by_role("heading", name="Choose how to begin")).to_be_visible()
+    expect(tab.get_by_role("heading", name="Get started")).to_be_visible()
     assert look_at(tab, "home-first-run") == []
-    tab.get_by_role("button", name="Start the demo world").click()
-    expect(tab.get_by_text("The demo loop", exact=True)).to_be_visible()
+    tab.get_by_role("button", name="Start the demo").click()
+    expect(tab.get_by_text("Demo loop", exact=True)).to_be_visible()
     expect(tab.locator("#loop")).to_have_attribute("hx-trigger", "every 3s")
     assert Job.objects.get().kind == "project.demo_loop"
 
@@ -72,17 +72,17 @@ def test_a_key_its_program_and_the_first_decision(
 ) -> None:
     tab.clock.install()
     log_in(tab, admin).goto("/")
-    tab.get_by_role("link", name="Make a key").click()
+    tab.get_by_role("link", name="Create a key").click()
     tab.get_by_label("Name of the app").fill("notes-app")
     tab.get_by_label("Name of the new agent").fill("sorter")
-    tab.get_by_label("Options, one a line").fill("work\nhome")
+    tab.get_by_label("Options, one per line").fill("work\nhome")
     assert look_at(tab, "connect-form") == []
     sent: list[Any] = []
     tab.route(f"**{reverse('pages:key-make', args=[workspace.slug])}", lambda route: sent.append(route))
     pressed_again = (
         "async (button) => { button.click(); await new Promise((go) => setTimeout(go, 50)); button.click(); }"
     )
-    tab.get_by_role("button", name="Make the key").evaluate(pressed_again)
+    tab.get_by_role("button", name="Create key").evaluate(pressed_again)
     [first] = sent
     first.continue_()
     expect(tab.get_by_text("Waiting for your first decision")).to_be_visible()
@@ -101,8 +101,8 @@ def test_a_key_its_program_and_the_first_decision(
     assert Feedback.objects.get().decision_id == Decision.objects.get().pk
     tab.goto(reverse("pages:connect", args=[workspace.slug]))
     tab.get_by_role("button", name="Revoke notes-app").click()
-    expect(tab.get_by_role("heading", name="Revoke the key notes-app?")).to_be_visible()
-    tab.get_by_role("button", name="Revoke the key").click()
+    expect(tab.get_by_role("heading", name="Revoke notes-app?")).to_be_visible()
+    tab.get_by_role("button", name="Revoke key").click()
     expect(tab.get_by_text("The key notes-app is revoked")).to_be_visible()
     expect(tab.get_by_role("button", name="Revoke notes-app")).to_have_count(0)
     assert ApiKey.objects.get().revoked_at is not None
@@ -143,7 +143,7 @@ def stick(workspace: Any, agent: Any) -> None:
     factories.TrainingRunFactory(
         agent=agent,
         state="failed",
-        error="ValueError: row 17 names an option that was not offered",
+        error="ValueError: row 17 names an option that is not one of the options",
         started_at=now - dt.timedelta(hours=1),
         finished_at=now - dt.timedelta(minutes=50),
     )
@@ -173,7 +173,7 @@ def test_the_loop_with_something_stuck(
         if number % 4 == 0:  # a refresh between two keys takes nobody's place
             assert tab.evaluate(REFRESH) == link
         tab.keyboard.press("Tab")
-    tab.get_by_role("link", name="Judge").click()
+    tab.get_by_role("link", name="Label", exact=True).click()
     tab.wait_for_url("**/decisions/label")
 
 

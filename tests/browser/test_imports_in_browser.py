@@ -29,7 +29,7 @@ def test_a_file_is_checked_looked_at_and_imported_and_every_page_fits(
     expect(tab.get_by_role("heading", name="1 labelled row")).to_be_visible()
     found += look_at(tab, "import-check")
     tab.get_by_role("button", name="Import", exact=True).click()
-    expect(tab.get_by_text("waiting for a worker")).to_be_visible()
+    expect(tab.get_by_text("Waiting for a worker")).to_be_visible()
     assert run_job(Job.objects.get().id) == "succeeded"
     expect(tab.get_by_text("succeeded")).to_be_visible()
     found += look_at(tab, "import")

@@ -57,7 +57,7 @@ class TestKeys:
         expect(tab.locator(f"#d-{second.id}")).to_be_focused()
         assert labels() == [(first.id, "confirmed", None)]
         tab.keyboard.press("u")
-        expect(row.locator(".row-outcome")).to_contain_text("unjudged")
+        expect(row.locator(".row-outcome")).to_contain_text("no verdict")
         expect(row).to_be_focused()
         assert labels() == []
         tab.keyboard.press(digit)  # no correction is open: a digit does nothing
@@ -94,7 +94,7 @@ class TestKeys:
         tab.keyboard.press("c")
         expect(tab.locator("#judgement .labels")).to_contain_text("confirmed")
         tab.keyboard.press("x")
-        expect(tab.get_by_text("choose what would have been right", exact=True)).to_be_visible()
+        expect(tab.get_by_text("Choose the right option", exact=True)).to_be_visible()
         tab.keyboard.press(str(first.options.index(right) + 1))
         expect(tab.locator("#judgement .option.right")).to_contain_text(right)
         judged = [(first.id, "confirmed", None), (first.id, "corrected", right)]
@@ -106,12 +106,12 @@ class TestKeys:
         tab.keyboard.press("?")
         expect(tab.get_by_role("dialog", name="Keyboard")).to_be_visible()
         tab.keyboard.press("c")  # not while the help is open
-        tab.get_by_label("Single keys act").uncheck()
+        tab.get_by_label("Use single-key shortcuts").uncheck()
         tab.get_by_role("button", name="Close").click()
         tab.reload()
         tab.keyboard.press("c")
         tab.keyboard.press("x")
-        expect(tab.get_by_text("choose what would have been right", exact=True)).to_be_hidden()
+        expect(tab.get_by_text("Choose the right option", exact=True)).to_be_hidden()
         assert labels() == judged
 
 
@@ -130,7 +130,7 @@ def test_menu_and_judging_work_without_scripts(
         first = scene.decisions[0]
         right = next(option for option in first.options if option != first.action)
         tab.goto(at("decision", first))
-        tab.get_by_role("button", name=f"{right} would have been right").click()
+        tab.get_by_role("button", name=f"{right} choose as the right option").click()
         tab.get_by_text("Recorded as corrected.").wait_for()
         assert labels() == [(first.id, "corrected", right)]
     finally:

@@ -92,12 +92,12 @@ def test_an_admin_cancels_and_goes_on(open_tab: Any, admin: Any, working: Any, l
     Job.objects.filter(id=working.job.id).update(state="queued", lease_until=None)
     tab = log_in(open_tab(), admin)
     tab.goto(at("rehearsal", working))
-    tab.get_by_role("link", name="Cancel…").click()
+    tab.get_by_role("link", name="Cancel").click()
     tab.get_by_role("button", name="Cancel the rehearsal").click()
-    expect(tab.get_by_text("it can go on from here").first).to_be_visible()
+    expect(tab.get_by_text("You can resume the rehearsal").first).to_be_visible()
     assert Job.objects.get(id=working.job.id).state == "cancelled"
-    tab.get_by_role("button", name="Go on").click()
-    expect(tab.get_by_text("waiting for a worker")).to_be_visible()
+    tab.get_by_role("button", name="Resume").click()
+    expect(tab.get_by_text("Waiting for a worker")).to_be_visible()
     assert Rehearsal.objects.get(id=working.id).job_id != working.job.id
 
 
@@ -108,13 +108,13 @@ def test_every_fault_of_a_file_is_read_beside_its_field(
     file.write_text("\n".join(json.dumps({"body": f"note {n}", "folder": "ab"[n % 2]}) for n in range(240)))
     tab = log_in(open_tab(), admin)
     tab.goto(page("rehearsals", workspace))
-    tab.get_by_role("link", name="Rehearse a file from here").click()
+    tab.get_by_role("link", name="Start a rehearsal").click()
     tab.get_by_label("File", exact=True).set_input_files(file)
     tab.get_by_label("Text field").fill("text")
     tab.get_by_label("Label field").fill("folder")
     tab.get_by_label("Rounds").fill("50")
-    tab.get_by_role("button", name="Start the rehearsal").click()
-    for label, says in (("Text field", "there are 'body', 'folder'"), ("Rounds", "lies outside 1 to 20")):
+    tab.get_by_role("button", name="Start rehearsal").click()
+    for label, says in (("Text field", "there are 'body', 'folder'"), ("Rounds", "enter 1 to 20")):
         expect(tab.locator(".field", has=tab.get_by_label(label)).locator(".fault")).to_contain_text(says)
     expect(tab.get_by_label("Label field")).to_have_value("folder")
     assert axe_findings(tab) == [] and not Rehearsal.objects.exists()

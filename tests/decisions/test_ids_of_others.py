@@ -45,7 +45,7 @@ def test_it_is_an_id_that_cannot_be_used(api: Any, theirs: Any, sent: Any, path:
         answer = theirs.post(path, [one, *others] if others else one, **key)
         error = answer.json()["errors"][0] if others else answer.json()["error"]
         assert (answer.status_code, error["code"]) == (207 if others else 400, "invalid_input"), answer.content
-        assert error["fields"] == [{"field": "id", "reason": "cannot be used", "expected": "a fresh id"}]
+        assert error["fields"] == [{"field": "id", "reason": "cannot be used", "expected": "a new ID"}]
         assert one["id"] not in answer.content.decode() and "before" not in answer.content.decode()
     assert set(model.objects.values_list("id", "workspace_id")) >= before
     assert model.objects.count() == len(before) + len(others)

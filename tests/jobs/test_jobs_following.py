@@ -133,14 +133,14 @@ class TestDemoWait:
         assert self.run(action) == (code, told)
 
     def test_without_a_loop_it_says_so(self) -> None:
-        assert self.run() == (2, {"error": "There is no demo loop in this ledger."})
+        assert self.run() == (2, {"error": "This ledger has no demo."})
 
     def test_an_interrupt_leaves_the_loop_alone(self) -> None:
         job = JobFactory(kind=KIND, started_at=timezone.now(), **working("train"))
         before = signal.signal(signal.SIGALRM, lambda *_: interrupted())
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         try:
-            assert self.run() == (130, {"error": "No longer followed; the demo loop goes on."})
+            assert self.run() == (130, {"error": "Stopped following. The demo continues."})
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)

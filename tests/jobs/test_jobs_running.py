@@ -144,7 +144,7 @@ def test_a_dead_job_can_be_tried_again_by_a_command(kind, hints):
     before = list(Job.objects.order_by("id").values())
     assert retry(str(other.id)) == (
         1,
-        f"{other.id} ({bound}): start again what it worked for: that has ended with it.\n",
+        f"{other.id} ({bound}): the work it was part of has ended; start that again.\n",
     )
     assert retry(str(uuid.uuid4()))[0] == 2
     assert retry("--kind", "tests.unheard_of")[0] == 2

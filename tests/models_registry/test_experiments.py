@@ -374,7 +374,7 @@ class TestChallenger:
 
     def test_the_champion_cannot_be_dropped(self, model, by):
         champion = get_champion(model)
-        with pytest.raises(ValueError, match="never dropped"):
+        with pytest.raises(ValueError, match="not removed"):
             drop_alias(by=by, version=champion, name="champion")
         assert get_champion(model) == champion
 

@@ -66,7 +66,7 @@ class TestTheForm:
         assert (agent.slug, agent.versions.get().options) == ("sorter", ["a", "b"])
         assert token not in client.get(page).content.decode()
         again = client.get(sent["Location"], follow=True)  # a reload: no second key, and no secret any more
-        assert "was shown once" in again.content.decode() and token not in again.content.decode()
+        assert "was already shown" in again.content.decode() and token not in again.content.decode()
         assert ApiKey.objects.count() == 1 and token.partition(".")[2] not in str(list(Session.objects.values()))
         assert AuditEntry.objects.filter(action="api_key.created", actor=admin.email).exists()
 
@@ -117,7 +117,7 @@ class TestWhoMay:
     ) -> None:
         ApiKeyFactory(workspace=agent.workspace, name="hidden-app")
         text = page_client(request.getfixturevalue(role)).get(page).content.decode()
-        assert "YOUR-KEY" in text and "hidden-app" not in text and "Make the key" not in text
+        assert "YOUR-KEY" in text and "hidden-app" not in text and "Create key" not in text
 
     @pytest.mark.parametrize("role, status", [("viewer", 403), ("labeller", 403), ("outsider", 404)])
     def test_only_an_admin_makes_and_revokes(
@@ -156,7 +156,7 @@ def test_revoking_closes_the_door(admin: Any, make: str, page_client: Any, works
     key = ApiKey.objects.get()
     path = reverse("pages:key-revoke", args=[workspace.slug, key.pk])
     asked = client.post(path)
-    assert "Revoke the key notes-app?" in asked.content.decode() and find_key(token) is not None
+    assert "Revoke notes-app?" in asked.content.decode() and find_key(token) is not None
     answer = client.post(path, {"confirmed": "1"}, follow=True)
     assert answer.status_code == 200 and "is revoked" in answer.content.decode()
     assert find_key(token) is None

@@ -112,8 +112,11 @@ def test_what_needs_an_admin_is_a_fact_for_others(
     champion, version = (ModelVersionFactory(registered_model=agent.registered_model) for _ in range(2))
     GateVerdictFactory(version=version, against=champion)
     shown = {user: page_client(user).get(path).content.decode() for user in (viewer, labeller, admin)}
-    assert "an admin can: start an experiment" in shown[viewer] and "a labeller can: judge" in shown[viewer]
-    assert ">Judge</a>" in shown[labeller] and ">Start an experiment</a>" not in shown[labeller]
+    assert (
+        "Ask an admin to do this: start an experiment" in shown[viewer]
+        and "Ask a labeller to do this: label" in shown[viewer]
+    )
+    assert ">Label</a>" in shown[labeller] and ">Start an experiment</a>" not in shown[labeller]
     assert ">Start an experiment</a>" in shown[admin]
 
 
@@ -138,7 +141,7 @@ class TestFirstRun:
         assert (job.workspace, job.state) == (workspace, "queued")
         assert AuditEntry.objects.filter(action="demo.started", actor=admin.email).count() == 1
         text = client.get(path).content.decode()
-        assert "The demo loop" in text and "hx-trigger" in text and start not in text
+        assert "Demo loop" in text and "hx-trigger" in text and start not in text
 
     @pytest.mark.parametrize("role, status", [("viewer", 403), ("labeller", 403), ("outsider", 404)])
     def test_only_an_admin_starts_it(
@@ -149,7 +152,7 @@ class TestFirstRun:
         assert not Job.objects.exists() and not AuditEntry.objects.exists()
         if role != "outsider":
             text = client.get(path).content.decode()
-            assert start not in text and "An admin of this workspace can start it." in text
+            assert start not in text and "Only admins can start the demo." in text
 
     def test_a_get_starts_nothing(self, admin: Any, start: str, page_client: Any) -> None:
         assert page_client(admin).get(start).status_code == 405
@@ -203,7 +206,7 @@ def test_unknown_api_paths_answer_the_envelope(path: str, db: None) -> None:
 
 def test_unknown_pages_are_plain_pages(viewer: Any, page_client: Any) -> None:
     answer = page_client(viewer).get("/nothing")
-    assert answer.status_code == 404 and "There is no such thing here" in answer.content.decode()
+    assert answer.status_code == 404 and "Page not found" in answer.content.decode()
 
 
 def test_an_unknown_page_of_a_workspace_keeps_the_way_around_for_its_members(

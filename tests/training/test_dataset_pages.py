@@ -157,7 +157,7 @@ def test_a_job_that_found_nothing_says_so(agent: Any, workspace: Any, admin: Any
     sent = client.post(at("dataset-make", workspace), {"agent": agent.slug, "name": "empty"})
     run_job(Job.objects.get().id)
     text = client.get(sent["Location"]).content.decode()
-    assert "nothing to learn from" in text and "every 2s" not in text and not DatasetSnapshot.objects.exists()
+    assert "no rows to train on" in text and "every 2s" not in text and not DatasetSnapshot.objects.exists()
 
 
 def test_the_list_follows_the_cursor_by_few_queries(

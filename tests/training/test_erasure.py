@@ -348,7 +348,7 @@ class TestPages:
         assert page.get("/w/acme/erasures/").status_code == 200
         counted = page.post("/w/acme/erasures/", {"kind": "unit", "name": "ann"})
         assert counted.status_code == 200
-        assert "Erase for good" in counted.content.decode()
+        assert "Erase permanently" in counted.content.decode()
         assert not Erasure.objects.exists()
         begun = page.post("/w/acme/erasures/", {"kind": "unit", "name": "ann", "confirmed": "1"})
         assert (begun.status_code, begun.headers["Location"]) == (302, "/w/acme/erasures/")
@@ -357,8 +357,8 @@ class TestPages:
         shown = page.get("/w/acme/erasures/").content.decode()
         assert erasure.fingerprint in shown
         nobody = page.post("/w/acme/erasures/", {"kind": "unit", "name": "nobody"}).content.decode()
-        assert "Nothing here names the unit" in nobody
-        assert "Erase for good" not in nobody
+        assert "No data found for the unit" in nobody
+        assert "Erase permanently" not in nobody
         assert page.post("/w/acme/erasures/", {"kind": "cook", "name": "ann"}).status_code == 400
 
     def test_runs_and_versions_say_what_they_learnt_from(self, by, page_client, viewer, agent, dataset):

@@ -342,7 +342,7 @@ class TestDatasets:
         assert asked.status_code == 202
         assert run_job(asked.json()["id"]) == "dead"  # at its first attempt
         told = client.get(f"datasets/freezings/{asked.json()['id']}").json()
-        assert (told["state"], told["dataset"]) == ("dead", None) and "nothing to learn from" in told["error"]
+        assert (told["state"], told["dataset"]) == ("dead", None) and "no rows to train on" in told["error"]
 
     @pytest.mark.django_db(transaction=True)
     def test_a_request_queues_the_walk_and_the_job_freezes_once(

@@ -57,9 +57,9 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.action not in self.options:
             yield f"action: {self.action!r} is not among the options"
         if not 0.0 < self.propensity <= 1.0:
-            yield f"propensity: {self.propensity} lies outside (0, 1]"
+            yield f"propensity: {self.propensity} must be above 0, up to 1"
         if self.reward is not None and not 0.0 <= self.reward <= 1.0:
-            yield f"reward: {self.reward} lies outside [0, 1]"
+            yield f"reward: {self.reward} must be from 0 to 1"
         if self.probabilities is not None:
             yield from _probability_faults(self.probabilities, len(self.options))
 
@@ -143,7 +143,7 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         heldout=read(spec.data.heldout, Labelled),
     )
     if data.logged and all(row.reward is None for row in data.logged):
-        faults.append(f"{spec.data.train}: no row has a reward, there is nothing to learn from")
+        faults.append(f"{spec.data.train}: no row has a reward to learn from")
     if faults:
         raise DataError(faults)
     return data

@@ -27,7 +27,7 @@ def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[L
     spec = attempt.spec
     rows = [row for row in logged if row.reward]
     if not rows and not replay:
-        raise ValueError("no logged row has a reward above 0, there is nothing to imitate")
+        raise ValueError("no logged row has a reward above 0 to imitate")
     options = [row.options for row in rows] + [row.options for row in replay]
     chosen = [row.options.index(row.action) for row in rows] + [row.options.index(row.answer) for row in replay]
     importance = [float(row.reward or 0.0) / row.propensity for row in rows] + [1.0] * len(replay)

@@ -243,7 +243,9 @@ class ModelScore(Strict):
     rows: int
     accuracy: float
     probability_of_right: float
-    valid_share: float | None = Field(default=None, description="share of free generations that were an offered option")
+    valid_share: float | None = Field(
+        default=None, description="share of free generations that were one of the options"
+    )
 
 
 class RunResult(Strict):

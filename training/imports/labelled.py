@@ -42,7 +42,7 @@ def read_rows(path: Path, name: str = "") -> tuple[list[LabelledRow], list[str]]
         if row.answer not in row.options:
             faults.append(f"{name}:{number}: answer {row.answer!r} is not among the options")
         if row.id in seen:
-            faults.append(f"{name}:{number}: id {row.id!r} stands twice")
+            faults.append(f"{name}:{number}: id {row.id!r} appears twice")
         seen.add(row.id)
         rows.append(row)
     if not rows and not faults:

@@ -43,7 +43,7 @@ def import_list(request: PageRequest) -> HttpResponse:
             found = found.filter(id__lt=uuid.UUID(before))
         except ValueError as error:
             fault = FieldFault("before", "is not an id", "an import's id")
-            raise InvalidInput("The address is not usable.", faults=[fault]) from error
+            raise InvalidInput("The address is invalid.", faults=[fault]) from error
     page = list(found[: PAGE + 1])
     context = {
         "lines": [_told(job) for job in page[:PAGE]],
@@ -60,7 +60,7 @@ def import_new(request: PageRequest) -> HttpResponse:
     what = request.GET.get("what", LABELLED)
     if what not in FORMS:
         fault = FieldFault("what", "is unknown", ", ".join(FORMS))
-        raise InvalidInput("The address is not usable.", faults=[fault])
+        raise InvalidInput("The address is invalid.", faults=[fault])
     form, status = FORMS[what](by=request.actor), 200
     if request.method == "POST":
         form, status = FORMS[what](request.POST, request.FILES, by=request.actor), 400
@@ -76,7 +76,7 @@ def import_check(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """What the kept file holds; POST imports it, or with `discard` removes it."""
     found = find_upload(by=request.actor, upload=pk)
     if found is None:
-        raise Http404("There is no such upload: it was imported, discarded, or kept for long enough.")
+        raise Http404("Upload not found. It was imported, discarded or removed because it was too old.")
     path, plan = found
     if request.method == "POST":
         if "discard" in request.POST:
@@ -117,11 +117,11 @@ def import_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     back = reverse("pages:import", args=[request.workspace.slug, pk])
     if request.method == "POST":
         cancel_import(by=request.actor, job=job)
-        messages.success(request, "The import has been told to stop.")
+        messages.success(request, "The import is stopping.")
         return redirect(back)
     context = {
         "title": "Cancel the import?",
-        "explanation": "What it has written stays. The same file imported again goes on from there.",
+        "explanation": "Imported data stays. Import the same file again to resume.",
         "action": "Cancel the import",
         "back": back,
         "dangerous": True,
@@ -132,7 +132,7 @@ def import_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 def _get(request: PageRequest, pk: uuid.UUID) -> Job:
     job = _imports(request).filter(pk=pk).first()
     if job is None:
-        raise Http404("There is no such import.")
+        raise Http404("Import not found.")
     return job
 
 

@@ -46,7 +46,7 @@ class Progress:
             assert run.produced_version is not None
             return run.produced_version
         if run.is_terminal:
-            raise Permanent(f"{message}: the {run.method} run {run.id} {run.state}: {run.error}")
+            raise Permanent(f"{message}: {run} {run.state}: {run.error}")
         raise self.wait(f"{message}: {run.message or run.state}", done=0.5 + 0.5 * run.progress)
 
 

@@ -48,7 +48,7 @@ class DatasetSnapshot(WorkspaceOwned):
         ]
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.rows} rows)"
+        return f"{self.name}, {self.rows:,} {self.kind} rows"
 
 
 class DatasetItem(models.Model):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from training.run_states import TERMINAL_STATES, RunState
 from workspaces.ids import uuid7
@@ -63,7 +64,14 @@ class TrainingRun(WorkspaceOwned):
         ]
 
     def __str__(self) -> str:
-        return f"{self.method} run {str(self.id)[-6:]}"
+        return self.name
+
+    @property
+    def name(self) -> str:
+        """As pages call it: Filer posterior, 22 Nov 14:05. The agent is read: lists select it with the run."""
+        made = timezone.localtime(self.created_at)
+        day = "%-d %b" if made.year == timezone.localdate().year else "%-d %b %Y"
+        return f"{self.agent.name} {self.method}, {made.strftime(f'{day} %H:%M')}"
 
     @property
     def is_terminal(self) -> bool:

@@ -24,25 +24,27 @@ class RehearsalForm(forms.Form):
     """Once valid, `source` and `plan` are what `start_rehearsal` takes."""
 
     file = forms.FileField(
-        help_text="CSV with a line of names, JSON lines, or a JSON list; "
-        f"UTF-8, up to {uploads.LARGEST_UPLOAD >> 20} MiB.",
+        help_text="CSV with a header line, JSON lines or a JSON list, "
+        f"in UTF-8, up to {uploads.LARGEST_UPLOAD >> 20} MiB.",
         widget=forms.FileInput(attrs={"accept": ".csv,.jsonl,.ndjson,.json"}),
     )
-    text_field = forms.CharField(max_length=200, help_text="The column to decide on, by its name.")
+    text_field = forms.CharField(max_length=200, help_text="Name of the column with the text.")
     label_field = forms.CharField(
-        max_length=200, help_text="The column of the right decision; 2 to 200 different ones."
+        max_length=200, help_text="Name of the column with the right label. It needs 2 to 200 different labels."
     )
     seed_share = forms.FloatField(
-        required=False, help_text=f"of the labels, which warm the base; {_plan.seed_share:g} by default"
+        required=False, help_text=f"Share of the labels that train the base model. Default: {_plan.seed_share:g}."
     )
-    decisions = forms.IntegerField(required=False, help_text=f"empty: as many as there are, up to {MOST_DECISIONS:,}")
-    rounds = forms.IntegerField(required=False, help_text=f"times of training; {_plan.rounds} by default")
+    decisions = forms.IntegerField(
+        required=False, help_text=f"By default, as many as there are, up to {MOST_DECISIONS:,}."
+    )
+    rounds = forms.IntegerField(required=False, help_text=f"How often a new model is trained. Default: {_plan.rounds}.")
     seeds = forms.IntegerField(
-        required=False, help_text=f"times all of it is done, drawn anew; {_plan.seeds} by default"
+        required=False, help_text=f"How often everything is repeated with other rows. Default: {_plan.seeds}."
     )
-    noise = forms.FloatField(required=False, help_text="share of feedback that says the opposite; 0 by default")
-    late = forms.FloatField(required=False, help_text="share of feedback that comes a round late; 0 by default")
-    missing = forms.FloatField(required=False, help_text="share of decisions without feedback; 0 by default")
+    noise = forms.FloatField(required=False, help_text="Share of feedback that is wrong. Default: 0.")
+    late = forms.FloatField(required=False, help_text="Share of feedback that arrives one round late. Default: 0.")
+    missing = forms.FloatField(required=False, help_text="Share of decisions without feedback. Default: 0.")
 
     source: Source
     plan: Plan

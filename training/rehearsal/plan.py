@@ -79,8 +79,8 @@ def check_plan(plan: Plan, source: Source) -> None:
         wanted = plan.decisions if plan.decisions is not None else min(allowed, MOST_DECISIONS)
         if wanted > allowed:
             faults.append(
-                f"decisions: {wanted} asked for, but beside the seed labels and the held-out rows {source.name} "
-                f"leaves {max(0, allowed)}"
+                f"decisions: {wanted} requested, but after the seed labels and held-out rows, {source.name} "
+                f"has {max(0, allowed)}"
             )
         elif wanted < plan.rounds * FEWEST_A_ROUND:
             faults.append(f"rounds: {plan.rounds} rounds of {wanted} decisions leave fewer than {FEWEST_A_ROUND} each")
@@ -127,20 +127,20 @@ def _sizes(plan: Plan, source: Source) -> _Sizes:
 def range_faults(plan: Plan) -> Iterator[str]:
     """What is wrong whatever the file holds, a sentence each; the first word names the setting."""
     if not 0 < plan.seed_share <= 0.5:
-        yield f"seed-share: {plan.seed_share} lies outside (0, 0.5]"
+        yield f"seed-share: {plan.seed_share} is out of range; enter a number above 0, up to 0.5"
     if plan.decisions is not None and plan.decisions < 1:
-        yield f"decisions: {plan.decisions} is not a positive number"
+        yield f"decisions: {plan.decisions} is out of range; enter 1 or more"
     if not 1 <= plan.rounds <= 20:
-        yield f"rounds: {plan.rounds} lies outside 1 to 20"
+        yield f"rounds: {plan.rounds} is out of range; enter 1 to 20"
     if not 1 <= plan.seeds <= 20:
-        yield f"seeds: {plan.seeds} lies outside 1 to 20"
+        yield f"seeds: {plan.seeds} is out of range; enter 1 to 20"
     if not 0 <= plan.noise < 0.5:
-        yield f"noise: {plan.noise} lies outside [0, 0.5)"
+        yield f"noise: {plan.noise} is out of range; enter a number from 0 to below 0.5"
     if not 0 <= plan.late <= 1:
-        yield f"late: {plan.late} lies outside [0, 1]"
+        yield f"late: {plan.late} is out of range; enter a number from 0 to 1"
     if not 0 <= plan.missing < 1:
-        yield f"missing: {plan.missing} lies outside [0, 1)"
+        yield f"missing: {plan.missing} is out of range; enter a number from 0 to below 1"
     if not 0.05 <= plan.temperature <= 20:
-        yield f"temperature: {plan.temperature} lies outside 0.05 to 20"
+        yield f"temperature: {plan.temperature} is out of range; enter a number from 0.05 to 20"
     if not 0 <= plan.epsilon <= 1:
-        yield f"epsilon: {plan.epsilon} lies outside [0, 1]"
+        yield f"epsilon: {plan.epsilon} is out of range; enter a number from 0 to 1"

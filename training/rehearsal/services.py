@@ -35,6 +35,7 @@ from training.runs import cancel_run
 from workspaces.actors import Actor, system
 from workspaces.models import Membership, Role, User, Workspace
 from workspaces.services import create_workspace, record_audit
+from workspaces.templatetags.show import percent
 
 KIND = "training.rehearse"
 SOURCE_FILE = "source.json"
@@ -73,7 +74,7 @@ def resume_rehearsal(*, by: Actor, rehearsal: Rehearsal) -> Job:
     # Two people who press at once make one job: the second waits here and finds the first one's.
     rehearsal = Rehearsal.objects.select_for_update(of=("self",)).select_related("workspace").get(id=rehearsal.id)
     if not may_start(rehearsal):
-        raise RehearsalUnderWay("The rehearsal is under way or done: there is nothing to take up again.")
+        raise RehearsalUnderWay("The rehearsal is running or done, so it cannot be resumed.")
     return _enqueue(rehearsal, by=by, action="rehearsal.resumed")
 
 
@@ -158,7 +159,7 @@ def rehearse(context: JobContext) -> dict[str, Any]:
 
 
 def _said(report: Mapping[str, Any]) -> str:
-    return f"held-out accuracy {report['base']['mean']:.3f} → {report['final']['mean']:.3f}"
+    return f"held-out accuracy {percent(report['base']['mean'])} → {percent(report['final']['mean'])}"
 
 
 def end_with_job(job: Job) -> None:

@@ -14,27 +14,27 @@ Report = Mapping[str, Any]
 AROUND = 0.03
 """Room on either side of what shares an axis."""
 ESTIMATES = (
-    ("logged", "The base, as logged", "mean reward of the log itself"),
-    ("ips", "IPS", "each reward by how much likelier the new version takes that action"),
-    ("snips", "SNIPS", "IPS, by the sum of its weights"),
-    ("direct", "Direct", "what the new model itself expects"),
-    ("doubly_robust", "Doubly robust", "direct, corrected where the log says otherwise"),
+    ("logged", "Logged reward", "mean reward of the logged decisions"),
+    ("ips", "IPS", "rewards weighted by how much more likely the new version chooses the action"),
+    ("snips", "SNIPS", "IPS divided by the sum of its weights"),
+    ("direct", "Direct", "rewards predicted by the new model"),
+    ("doubly_robust", "Doubly robust", "direct estimate, corrected by the logged rewards"),
 )
 PARTS = (
-    ("seed_labels", "Seed labels", "warm the base; nothing else has seen them"),
-    ("decisions", "Decisions", "feedback on the chosen action alone"),
-    ("gate_log", "Gate's log", "decided by the base once more, never trained on"),
-    ("held_out", "Held out", "only ever measured on"),
+    ("seed_labels", "Seed labels", "train the base model only"),
+    ("decisions", "Decisions", "get feedback on the chosen option only"),
+    ("gate_log", "Gate log", "decided again by the base, never used for training"),
+    ("held_out", "Held out", "used only for evaluation"),
 )
 SETTINGS = (
     ("seed_share", "Seed share", "share"),
     ("rounds", "Rounds", "number"),
     ("seeds", "Seeds", "number"),
-    ("noise", "Noise", "share"),
-    ("late", "Late", "share"),
-    ("missing", "Missing", "share"),
+    ("noise", "Wrong feedback", "share"),
+    ("late", "Late feedback", "share"),
+    ("missing", "Missing feedback", "share"),
     ("temperature", "Temperature", "number"),
-    ("epsilon", "Epsilon", "share"),
+    ("epsilon", "Exploration", "share"),
 )
 
 
@@ -64,8 +64,8 @@ def tell_verdict(report: Report, *, complete: bool) -> Verdict:
     rest = f"; and {len(seeds) - 3} more below" if len(seeds) > 3 else ""
     missing = report["plan"]["seeds"] - len(seeds)
     counted = (
-        f"In {report['better_seeds']} of {len(seeds)} {'seeds' if many else 'seed'} the whole interval lies above 0"
-        f"{'.' if complete else f'; {missing} still to come.'}"
+        f"In {report['better_seeds']} of {len(seeds)} {'seeds' if many else 'seed'} the whole interval is above 0"
+        f"{'.' if complete else f'; {missing} not done yet.'}"
     )
     because = (
         f"After {decisions:,} decisions, on {held_out:,} held-out rows{' in each seed' if many else ''}: "
@@ -112,7 +112,7 @@ def draw_learning(report: Report) -> dict[str, Any]:
         "x": {"label": "decisions", "values": ends},
         "y": {"decimals": 1},
         "series": series,
-        "lines": [{"label": "every label", "y": _percent(report["ceiling"]["mean"]), "tone": "ok"}],
+        "lines": [{"label": "ceiling", "y": _percent(report["ceiling"]["mean"]), "tone": "ok"}],
     }
 
 
@@ -219,9 +219,9 @@ def tell_log(seed: Mapping[str, Any]) -> LogAlone:
     # Intervals may leave [0, 1] here, so the axis does too.
     axis = Axis(min(known) - AROUND, max(known) + AROUND)
     if gate["refusals"]:
-        tone, says = "warn", "The gate refuses: this log cannot answer."
+        tone, says = "warn", "The gate gives no verdict: the log does not allow an estimate."
     elif gate["passed"]:
-        tone, says = "ok", f"The gate passes: {_points(gate['lower'])} points or more, from the log alone."
+        tone, says = "ok", f"The gate passes: the estimated gain is at least {_points(gate['lower'])} points."
     else:
         tone, says = "bad", f"The gate does not pass: the gain may be as low as {_points(gate['lower'])} points."
     return LogAlone(
@@ -266,7 +266,7 @@ def list_parts(about: Mapping[str, Any], rows: Mapping[str, int]) -> list[Part]:
     """In the order in which they play, and what was left over."""
     parts = [Part(title, says, rows[key], rows[key] / about["rows"]) for key, title, says in PARTS]
     unused = about["rows"] - sum(rows[key] for key, *_ in PARTS)
-    return [*parts, Part("Not used", "more than the decisions asked for", unused, unused / about["rows"])][
+    return [*parts, Part("Not used", "beyond the requested decisions", unused, unused / about["rows"])][
         : 4 + bool(unused)
     ]
 

@@ -102,7 +102,7 @@ def _read_records(path: Path) -> list[Mapping[str, Any]]:
         raise SourceError([f"{path.name}: not UTF-8 at byte {error.start}"]) from error
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        raise SourceError([f"{path.name}:{line}: holds a NUL character, which no database text can; take it out"])
+        raise SourceError([f"{path.name}:{line}: contains a NUL character, which is not allowed"])
     records = {"csv": _read_csv, "jsonl": _read_lines, "json": _read_json}[kind](path.name, text)
     if not records:
         raise SourceError([f"{path.name}: holds no records"])
@@ -141,7 +141,7 @@ def _read_json(name: str, text: str) -> list[Mapping[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise SourceError([f"{name}: {error or 'nested too deeply'}"]) from error
     if not isinstance(found, list):
-        raise SourceError([f"{name}: holds {_named(found)} where a list of objects is wanted: [{{…}}, {{…}}]"])
+        raise SourceError([f"{name}: holds {_named(found)} but needs a list of objects: [{{…}}, {{…}}]"])
     faults: list[str] = []
     records: list[Mapping[str, Any]] = []
     for number, record in enumerate(found, start=1):
@@ -156,7 +156,7 @@ def _read_json(name: str, text: str) -> list[Mapping[str, Any]]:
 
 def _object(found: Any) -> Mapping[str, Any]:
     if not isinstance(found, dict):
-        raise ValueError(f"{_named(found)} where an object is wanted")
+        raise ValueError(f"{_named(found)} instead of an object")
     return found
 
 
@@ -187,20 +187,20 @@ def _plain(value: Any, field: str) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value).strip()
-    raise ValueError(f"{field} is {_named(value)} where a text is wanted")
+    raise ValueError(f"{field} is {_named(value)} but needs a text")
 
 
 def _label_faults(name: str, field: str, counts: Counter[str], rows: int) -> Iterator[str]:
     if len(counts) < FEWEST_LABELS:
         only = f"{next(iter(counts))!r} alone" if counts else "none"
-        yield f"{name}: {field!r} holds {only}; at least {FEWEST_LABELS} labels are needed to have something to decide"
+        yield f"{name}: {field!r} holds {only}; at least {FEWEST_LABELS} labels are needed"
     if len(counts) > MOST_LABELS:
-        yield f"{name}: {field!r} holds {len(counts)} labels; at most {MOST_LABELS} can be rehearsed: is it the label?"
+        yield f"{name}: {field!r} holds {len(counts)} labels, but at most {MOST_LABELS} are allowed"
     single = sorted(label for label, count in counts.items() if count == 1)
     if single and len(counts) <= MOST_LABELS:
         yield (
             f"{name}: {len(single)} {'label has' if len(single) == 1 else 'labels have'} one example only: "
-            f"{_listed(single)}; each needs two or more, one to learn from and one to decide"
+            f"{_listed(single)}; each label needs at least two"
         )
     if rows < FEWEST_ROWS:
         yield f"{name}: {rows} usable records; a rehearsal needs at least {FEWEST_ROWS} to hold some out"

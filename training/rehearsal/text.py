@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -10,6 +10,7 @@ from rich.table import Table
 
 from training.rehearsal.plan import Plan, split_rows
 from training.rehearsal.source import Source
+from workspaces.templatetags.show import percent, points, reward
 
 
 def print_split(console: Console, source: Source, plan: Plan) -> None:
@@ -28,27 +29,27 @@ def print_split(console: Console, source: Source, plan: Plan) -> None:
     if left_out:
         console.print(f"Left out     {', '.join(left_out)}")
     share = len(split.seed_rows) / len(source.examples)
-    console.print(f"Seed labels  {len(split.seed_rows):,} ({share:.1%}) warm the base; nothing below has seen them")
-    console.print(f"Decisions    {len(split.stream):,} in {plan.rounds} rounds, feedback on the chosen action only")
-    console.print(f"Gate's log   {len(split.gate):,} more by the base, for the off-policy estimate")
-    console.print(f"Held out     {len(split.heldout):,}, only ever measured on")
+    console.print(f"Seed labels  {len(split.seed_rows):,} ({share:.1%}) train the base model only")
+    console.print(f"Decisions    {len(split.stream):,} in {plan.rounds} rounds, feedback on the chosen option only")
+    console.print(f"Gate log     {len(split.gate):,} more by the base, for the off-policy estimates")
+    console.print(f"Held out     {len(split.heldout):,}, used only for evaluation")
 
 
 def print_report(console: Console, report: Mapping[str, Any]) -> None:
-    """A line a seed, then all of them, what the log alone said, and what it would take."""
+    """A line per seed, then all of them, the off-policy estimates and the data needed."""
     about = report["about"]
     table = Table(title=f"{about['file']}: held-out accuracy with 95 % intervals")
-    for name in ("seed", "base", "after", "after − base, paired", "every label", "of it", "gap closed"):
+    for name in ("seed", "base", "trained", "trained − base, paired", "ceiling", "of the ceiling", "gap closed"):
         table.add_column(name, justify="right")
     for seed in report["seeds"]:
         table.add_row(
             str(seed["seed"]),
             _cell(seed["base"]),
             _cell(seed["final"]),
-            _cell(seed["difference"], signed=True),
+            _cell(seed["difference"], points),
             _cell(seed["ceiling"]),
-            f"{seed['of_ceiling']:.3f}",
-            "–" if seed["gap_closed"] is None else f"{seed['gap_closed']:.3f}",
+            percent(seed["of_ceiling"]),
+            percent(seed["gap_closed"]),
         )
     console.print(table)
     seeds = len(report["seeds"])
@@ -57,44 +58,43 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
         for place in range(len(report["seeds"][0]["rounds"]))
     ]
     ends = [entry["decisions"] for entry in report["seeds"][0]["rounds"]]
-    curve = ", ".join(f"{sum(r) / len(r):.3f} after {n:,}" for n, r in zip(ends, rounds, strict=True))
+    curve = ", ".join(f"{percent(sum(r) / len(r))} after {n:,}" for n, r in zip(ends, rounds, strict=True))
     console.print(f"Decisions    {curve}")
     console.print(f"Of ceiling   {_spread(report['of_ceiling'])} over {seeds} {_plural(seeds, 'seed')}")
     verdict = "better" if report["better"] else "not shown to be better"
     console.print(f"Verdict      {verdict}: {report['better_seeds']} of {seeds} with the whole interval above 0")
     for seed in report["seeds"]:
-        console.print(f"Log alone    seed {seed['seed']}: {_off_policy(seed['off_policy'])}")
+        console.print(f"Off-policy   seed {seed['seed']}: {_off_policy(seed['off_policy'])}")
     for entry in report["needed"]:
-        console.print(f"It takes     {_needed(entry)} for {entry['share']:.0%} of what every label gives")
+        console.print(f"Data needed  {_needed(entry)} for {percent(entry['share'])} of the ceiling")
     units = report["experiment_units"]
-    told = "more than 20,000 units" if units is None else f"about {units['mean']:,.0f} units"
-    console.print(f"Experiment   {told} until an even experiment would promote it")
+    needed_units = "more than 20,000 units" if units is None else f"about {units['mean']:,.0f} units"
+    console.print(f"Experiment   {needed_units} until an experiment with an even split promotes it")
 
 
 def _off_policy(found: Mapping[str, Any]) -> str:
     estimate = found["doubly_robust"]
-    said = f"doubly robust {_cell(estimate)}, truth {found['truth']:.3f}"
+    said = f"doubly robust {_cell(estimate, reward)}, true value {reward(found['truth'])}"
     gate = found["gate"]
     if gate["refusals"]:
-        return f"{said}; the gate refuses: {' '.join(gate['refusals'])}"
+        return f"{said}; the gate gives no verdict: {' '.join(gate['refusals'])}"
     return f"{said}; the gate {'passes' if gate['passed'] else 'does not pass'}"
 
 
 def _needed(entry: Mapping[str, Any]) -> str:
     if entry["decisions"] is None:
-        return "more than ten times these decisions, or never,"
+        return "more than ten times these decisions"
     return f"{entry['decisions']:,} decisions{' (extrapolated)' if entry['extrapolated'] else ''}"
 
 
-def _cell(interval: Mapping[str, Any], *, signed: bool = False) -> str:
-    form = "+.3f" if signed else ".3f"
+def _cell(interval: Mapping[str, Any], write: Callable[[Any], str] = percent) -> str:
     if interval["low"] is None:
-        return f"{interval['mean']:{form}}"
-    return f"{interval['mean']:{form}} [{interval['low']:{form}}, {interval['high']:{form}}]"
+        return write(interval["mean"])
+    return f"{write(interval['mean'])} [{write(interval['low'])}, {write(interval['high'])}]"
 
 
 def _spread(values: Mapping[str, float]) -> str:
-    return f"{values['mean']:.3f} ({values['low']:.3f} to {values['high']:.3f})"
+    return f"{percent(values['mean'])} ({percent(values['low'])} to {percent(values['high'])})"
 
 
 def _plural(count: int, word: str) -> str:

@@ -55,7 +55,7 @@ def _state(rehearsal: Rehearsal) -> str:
 def _get(request: PageRequest, pk: uuid.UUID) -> Rehearsal:
     found = Rehearsal.objects.for_workspace(request.workspace).select_related("workspace", "job").filter(pk=pk).first()
     if found is None:
-        raise Http404("There is no such rehearsal.")
+        raise Http404("Rehearsal not found.")
     rehearsal: Rehearsal = found
     return rehearsal
 
@@ -75,7 +75,7 @@ def _listed(request: PageRequest) -> dict[str, Any]:
             found = found.filter(id__lt=uuid.UUID(before))
         except ValueError as error:
             fault = FieldFault("before", "is not an id", "a rehearsal's id")
-            raise InvalidInput("The address is not usable.", faults=[fault]) from error
+            raise InvalidInput("The address is invalid.", faults=[fault]) from error
     page = list(found.order_by("-id")[: PAGE + 1])
     return {
         "lines": [_line(one) for one in page[:PAGE]],
@@ -104,7 +104,7 @@ def rehearsal_start(request: PageRequest) -> HttpResponse:
     if request.method == "POST":
         form, status = RehearsalForm(request.POST, request.FILES), 400
         if form.is_valid() and not is_reachable():
-            form.add_error(None, "No model server answers, and a rehearsal would be in vain. Look at the home page.")
+            form.add_error(None, "A rehearsal needs the model server, which does not answer.")
             status = 503
         if form.is_valid():
             rehearsal = start_rehearsal(
@@ -117,11 +117,9 @@ def rehearsal_start(request: PageRequest) -> HttpResponse:
                 again=False,
             )
             if rehearsal.report is not None:
-                messages.info(
-                    request, "The same rows were rehearsed with the same settings before. This is what came of it."
-                )
+                messages.info(request, "These rows were already rehearsed with these settings. This is the result.")
             else:
-                messages.success(request, f"{rehearsal.name} is on its way, in a workspace of its own.")
+                messages.success(request, f"{rehearsal.name} has started in a separate workspace.")
             return redirect("pages:rehearsal", rehearsal.workspace.slug, rehearsal.pk)
     return render(request, "training/rehearsals/list.html", {**_listed(request), "form": form}, status=status)
 
@@ -251,11 +249,11 @@ def rehearsal_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     back = reverse("pages:rehearsal", args=[request.workspace.slug, pk])
     if request.method == "POST":
         cancel_rehearsal(by=request.actor, rehearsal=rehearsal)
-        messages.success(request, "The rehearsal has been told to stop.")
+        messages.success(request, "The rehearsal is stopping.")
         return redirect(back)
     context = {
         "title": f"Cancel the {rehearsal.name[:1].lower()}{rehearsal.name[1:]}?",
-        "explanation": "Its run is cancelled with it. What was decided and learnt stays, and it can go on from there.",
+        "explanation": "Its current run is cancelled too. You can resume the rehearsal later.",
         "action": "Cancel the rehearsal",
         "back": back,
         "dangerous": True,
@@ -268,5 +266,5 @@ def rehearsal_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 def rehearsal_resume(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """Goes on with one that was cancelled or died."""
     resume_rehearsal(by=request.actor, rehearsal=_get(request, pk))
-    messages.success(request, "The rehearsal goes on where it was.")
+    messages.success(request, "The rehearsal has resumed.")
     return redirect("pages:rehearsal", request.workspace.slug, pk)

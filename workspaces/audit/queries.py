@@ -54,9 +54,9 @@ def read_filter(given: Mapping[str, str]) -> AuditFilter:
         if len(given.get(name, "")) > most:
             faults.append(FieldFault(name, "is too long", f"at most {most} characters"))
         if "\0" in given.get(name, ""):
-            faults.append(FieldFault(name, "holds a NUL character", "text without it"))
+            faults.append(FieldFault(name, "contains a NUL character", "text without it"))
     if faults:
-        raise InvalidInput("The filter is not usable.", faults=faults)
+        raise InvalidInput("The filter is invalid.", faults=faults)
     texts = {name: given.get(name, "").strip() for name in ("actor", "action", "target")}
     return AuditFilter(**texts, since=days["since"], until=days["until"])
 

@@ -33,7 +33,7 @@ def create_own_workspace(*, user: User, name: str, slug: str = "", by_operator: 
     try:
         validate_slug(slug)
     except ValidationError:
-        faults.append(FieldFault("slug", "is not usable", "letters, digits, hyphens and underscores"))
+        faults.append(FieldFault("slug", "is invalid", "letters, digits, hyphens and underscores"))
     if len(slug) > LONGEST_SLUG:
         faults.append(FieldFault("slug", f"has {len(slug)} characters", f"at most {LONGEST_SLUG}"))
     if faults:

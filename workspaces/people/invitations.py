@@ -62,7 +62,7 @@ def invite_person(*, by: Actor, email: str, role: str) -> NewInvitation:
         validate_email(email)
     except ValidationError as error:
         raise InvalidInput(
-            "The e-mail address is not usable.",
+            "The e-mail address is invalid.",
             faults=[FieldFault("email", "is not an e-mail address", "for example ann@example.org")],
         ) from error
     read_role(role)

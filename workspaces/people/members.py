@@ -156,7 +156,7 @@ def rename_workspace(*, by: Actor, name: str) -> Workspace:
     name = name.strip()
     if not 1 <= len(name) <= 200:
         fault = FieldFault("name", f"has {len(name)} characters", "1 to 200 characters")
-        raise InvalidInput("The name is not usable.", faults=[fault])
+        raise InvalidInput("The name is invalid.", faults=[fault])
     row = Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
     before, row.name = row.name, name
     row.save(update_fields=["name"])

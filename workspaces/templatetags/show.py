@@ -166,17 +166,23 @@ def short(value: Any) -> str:
     return str(value)[:12]
 
 
+@register.filter
+def in_words(state: Any) -> str:
+    """A state or verdict as people read it: rolled_back → rolled back, unjudged → no verdict."""
+    return "no verdict" if state == "unjudged" else str(state).replace("_", " ")
+
+
 @register.inclusion_tag("partials/badge.html")
 def badge(state: Any, text: str = "") -> dict[str, str]:
     """A state as a word with a tone."""
-    return {"tone": BADGES.get(str(state), "calm"), "text": text or str(state).replace("_", " ")}
+    return {"tone": BADGES.get(str(state), "calm"), "text": text or in_words(state)}
 
 
 @register.simple_tag
 def status(state: Any, text: str = "") -> SafeString:
     """A state as a dot and a word, for tables: quieter than a badge."""
     tone = BADGES.get(str(state), "")
-    return format_html('<span class="status {}">{}</span>', tone, text or str(state).replace("_", " "))
+    return format_html('<span class="status {}">{}</span>', tone, text or in_words(state))
 
 
 @register.inclusion_tag("partials/bar.html")

@@ -20,13 +20,13 @@ EXIT_FAILED_COMPONENTS, EXIT_BAD_INPUT = 1, 2
 
 class Command(UncheckedCommand):
     help = (
-        "Calculates every reward that waits. Exit codes: 0 done, 1 some rewards hold a component that failed, "
-        "2 the workspace is unknown or has no such agent."
+        "Calculates all pending rewards. Exit codes: 0 done, 1 some rewards have a failed component, "
+        "2 the workspace or the agent is unknown."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--agent-type", choices=AgentKind.values, help="only agents of this kind; all without it")
-        parser.add_argument("--workspace", help="slug; all without it")
+        parser.add_argument("--agent-type", choices=AgentKind.values, help="only agents of this kind; all by default")
+        parser.add_argument("--workspace", help="slug; all by default")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -36,7 +36,7 @@ class Command(UncheckedCommand):
         found = [(workspace, find_specs(workspace, options["agent_type"])) for workspace in workspaces]
         if not any(specs for _, specs in found):
             asked = " ".join(filter(None, [options["workspace"], options["agent_type"]])) or "any agent"
-            self.stderr.write(f"There is nothing to calculate for {asked}: name another --workspace or --agent-type.")
+            self.stderr.write(f"No agent matches {asked}. Check --workspace and --agent-type.")
             sys.exit(EXIT_BAD_INPUT)
         processed, errors = 0, 0
         for workspace, specs in found:

@@ -19,10 +19,10 @@ EXIT_BAD_INPUT = 2
 
 
 class Command(UncheckedCommand):
-    help = "Makes the notes app's five agents where they are missing. Exit codes: 0 made, 2 the workspace is unknown."
+    help = "Creates the missing agents of the notes app. Exit codes: 0 created, 2 the workspace is unknown."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--workspace", help="slug; may be left out where there is only one workspace")
+        parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -20,15 +20,15 @@ EXIT_BUSY, EXIT_BAD_INPUT = 1, 2
 
 class Command(UncheckedCommand):
     help = (
-        "Drops whole old months of the ledger, of all workspaces. "
+        "Deletes old months of the ledger of all workspaces. "
         "Exit codes: 0 done, 1 the tables are in use, try again, 2 no number of months."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--months", type=int, help="whole months to keep besides the running one (default: RECKONER_KEEP_MONTHS)"
+            "--months", type=int, help="full months to keep besides the current one (default: RECKONER_KEEP_MONTHS)"
         )
-        parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+        parser.add_argument("--dry-run", action="store_true", help="only list what would be deleted")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -39,14 +39,14 @@ class Command(UncheckedCommand):
         try:
             dropped = drop_old_months(now=timezone.now(), months=months, dry_run=options["dry_run"])
         except OperationalError as error:
-            self.stderr.write(f"The ledger's tables are in use; try again: {error}")
+            self.stderr.write(f"The ledger's tables are in use. Try again: {error}")
             sys.exit(EXIT_BUSY)
         if options["json"]:
             self.stdout.write(json.dumps({"dry_run": options["dry_run"], "dropped": [asdict(one) for one in dropped]}))
             return
-        word = "would go" if options["dry_run"] else "gone"
+        word = "would be deleted" if options["dry_run"] else "gone"
         for one in dropped:
             rows = ", ".join(f"{count} {table.removeprefix('decisions_')}" for table, count in one.rows.items())
             self.stdout.write(f"{one.month}: {rows} {word}")
         if not dropped:
-            self.stdout.write("nothing is that old")
+            self.stdout.write("no month is that old")

@@ -22,7 +22,7 @@ PROGRESS_EVERY = 10_000
 class Command(UncheckedCommand):
     help = (
         "Writes rewarded decisions as JSON lines, newest first. "
-        "Exit codes: 0 written, 1 nothing matched (no file is written), 2 the input is not usable."
+        "Exit codes: 0 written, 1 nothing matched (no file is written), 2 the input is invalid."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -34,7 +34,7 @@ class Command(UncheckedCommand):
         )
         parser.add_argument("--require-feedback", action="store_true", help="only decisions with a verdict")
         parser.add_argument("--format", choices=list(FORMATS), default="chat", help="the rows' shape (default chat)")
-        parser.add_argument("--workspace", help="slug; may be left out where there is only one")
+        parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -38,21 +38,21 @@ def moment(text: str) -> dt.datetime:
 
 class Command(UncheckedCommand):
     help = (
-        "Imports decisions with their episodes, steps and feedback. The same file again changes nothing; an import "
-        "that was cut off goes on. Exit codes: 0 all is in, 1 some records were refused (each is named with its "
-        "place), 2 nothing is usable and nothing was written, 130 interrupted between two batches."
+        "Imports decisions with their episodes, steps and feedback. Importing the same file again changes nothing, "
+        "and resumes an interrupted import. Exit codes: 0 everything was imported, 1 some records were refused (each "
+        "is listed with its place), 2 no record is valid and nothing was written, 130 interrupted between two batches."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("path", type=Path, help="a file, or a folder whose files are read in order of their names")
         parser.add_argument("--format", required=True, choices=sorted(FORMATS), help="whose format it is")
-        parser.add_argument("--workspace", help="slug; may be left out where there is only one")
+        parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--agent", help="slug of the agent that decided, whatever the file says")
-        parser.add_argument("--create-agents", action="store_true", help="make the agents that are not there yet")
+        parser.add_argument("--create-agents", action="store_true", help="create missing agents")
         parser.add_argument("--observed-at", type=moment, help="when it was, for records that carry no time (ISO 8601)")
         parser.add_argument("--policy", help="who acted, where records do not say; by default the format's name")
         parser.add_argument("--refusals", type=Path, help="a file for all refusals; 20 are shown without it")
-        parser.add_argument("--dry-run", action="store_true", help="do all of it, then take it back")
+        parser.add_argument("--dry-run", action="store_true", help="check everything, then roll it back")
         parser.add_argument("--json", action="store_true", help="report as one JSON line on standard output")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -90,7 +90,7 @@ class Command(UncheckedCommand):
             self._end(options, [f"{error.filename or order.path}: {error.strerror or error}"])
         except KeyboardInterrupt:
             self._report(options, report, shown)
-            self.stderr.write("Interrupted; what is reported is in. The same command goes on from here.")
+            self.stderr.write("Interrupted. Everything reported was imported. Run the same command again to resume.")
             sys.exit(EXIT_INTERRUPTED)
         self._report(options, report, shown)
         if report.refused:
@@ -99,7 +99,7 @@ class Command(UncheckedCommand):
     def _end(self, options: dict[str, Any], faults: list[str]) -> None:
         """Nothing was written."""
         if options["json"]:
-            self.stdout.write(json.dumps({"error": "not usable", "faults": faults[:SHOWN]}, ensure_ascii=False))
+            self.stdout.write(json.dumps({"error": "invalid", "faults": faults[:SHOWN]}, ensure_ascii=False))
         for fault in faults[:SHOWN]:
             self.stderr.write(fault)
         if len(faults) > SHOWN:

@@ -19,12 +19,12 @@ EXIT_NOT_READY, EXIT_BAD_INPUT = 1, 2
 class Command(UncheckedCommand):
     help = (
         "Counts a kind of agent's decisions, verdicts and rewards. "
-        "Exit codes: 0 enough to train on, 1 not yet, 2 the workspace is unknown or has no such agent."
+        "Exit codes: 0 enough for training, 1 not yet, 2 the workspace or the agent is unknown."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("agent_type", choices=AgentKind.values, help="a kind of agent")
-        parser.add_argument("--workspace", help="slug; may be left out where there is only one workspace")
+        parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -42,12 +42,12 @@ class Command(UncheckedCommand):
         if options["json"]:
             self.stdout.write(json.dumps({"agentType": kind} | as_plain(stats)))
         else:
-            average = "none" if stats.average is None else f"{stats.average:.3f}"
+            average = "none" if stats.average is None else f"{stats.average:.2f}"
             self.stdout.write(
                 f"{kind}: {stats.decisions} decisions, {stats.judged} with a verdict, {stats.rewarded} with a reward, "
                 f"mean raw reward {average}"
             )
-            needed = f"{ENOUGH_DECISIONS} decisions and {ENOUGH_REWARDED} rewards are enough to train on"
+            needed = f"{ENOUGH_DECISIONS} decisions and {ENOUGH_REWARDED} rewards are enough for training"
             self.stdout.write(f"{'Ready' if stats.ready else 'Not ready'}: {needed}")
         if not stats.ready:
             sys.exit(EXIT_NOT_READY)

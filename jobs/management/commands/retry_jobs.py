@@ -19,8 +19,8 @@ EXIT_REFUSED, EXIT_UNKNOWN = 1, 2
 
 class Command(UncheckedCommand):
     help = (
-        "Tries dead jobs again: those named by their ids, or all of a kind. "
-        "Exit codes: 0 they are due, 1 some cannot be tried again, 2 there is no such dead job."
+        "Retries dead jobs, by ID or by kind. "
+        "Exit codes: 0 queued again, 1 some cannot be retried, 2 no dead job matches."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -34,7 +34,7 @@ class Command(UncheckedCommand):
             chosen = Job.objects.filter(kind=options["kind"], state=JobState.DEAD)
         found = list(chosen.order_by("id"))
         if not found or (not options["kind"] and len(found) < len(set(options["jobs"]))):
-            self.stderr.write("There is no such dead job.")
+            self.stderr.write("No dead job matches.")
             sys.exit(EXIT_UNKNOWN)
         retried: list[str] = []
         refused: dict[str, str] = {}

@@ -22,8 +22,8 @@ EXIT_NO_RESULT = 2
 
 class Command(UncheckedCommand):
     help = (
-        "Follows the demo world's loop. Exit codes: 0 it ended with a result, whether or not the trained model was "
-        "promoted (`better` in the JSON says), 2 it did not, 130 interrupted: the loop goes on."
+        "Follows the demo. Exit codes: 0 it ended with a result, whether or not the trained model was "
+        "promoted (`better` in the JSON says), 2 it did not, 130 interrupted: the demo continues."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -33,7 +33,7 @@ class Command(UncheckedCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         job = self._follow(options) if options["action"] == "wait" else _find_loop()
         if job is None:
-            self._fail(options, "There is no demo loop in this ledger.")
+            self._fail(options, "This ledger has no demo.")
         elif job.state != JobState.SUCCEEDED:
             self._fail(options, f"The demo loop is {job.state}: {job.error or job.message}")
         else:
@@ -43,7 +43,7 @@ class Command(UncheckedCommand):
         try:
             return follow_job(_find_loop, console=Console(stderr=True), title="demo loop", stage=_stage)
         except KeyboardInterrupt:
-            self._fail(options, "No longer followed; the demo loop goes on.", EXIT_INTERRUPTED)
+            self._fail(options, "Stopped following. The demo continues.", EXIT_INTERRUPTED)
 
     def _report(self, job: Job, *, as_json: bool) -> None:
         assert job.result is not None and job.finished_at is not None and job.started_at is not None

@@ -16,7 +16,7 @@ MOST_TABLES = 12
 
 
 class Command(UncheckedCommand):
-    help = "Shows what the instance's folders and the database's tables take on the disk. Exit code: 0."
+    help = "Shows the disk use of the instance's folders and the database's tables. Exit code: 0."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="everything, as one JSON line")

@@ -12,7 +12,7 @@ from workspaces.commands import UncheckedCommand
 
 
 class Command(UncheckedCommand):
-    help = "Removes what has been kept for long enough, as beat has it done every day. Exit code: 0."
+    help = "Removes expired data, as the scheduler does daily. Exit code: 0."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="counts by kind, as one JSON line")

@@ -29,7 +29,7 @@ class Command(UncheckedCommand):
         parser.add_argument("--json", action="store_true", help="announce readiness as one JSON line on stdout")
         parser.add_argument("--host", default="127.0.0.1", help="address the web process listens on")
         parser.add_argument("--port", type=int, help=f"its port; by default {DEFAULT_PORT} or the next free one")
-        parser.add_argument("--no-demo", action="store_true", help="do not load the demo world into an empty ledger")
+        parser.add_argument("--no-demo", action="store_true", help="do not start the demo in an empty ledger")
 
     def handle(self, *_: Any, **options: Any) -> None:
         layout = Layout(locate_var())

@@ -100,8 +100,8 @@ class TestRefusals:
         ("bad", "reason"),
         [
             (row(propensity=2), "propensity: "),
-            (row(action="gardening"), "action: 'gardening' was not offered"),
-            (row(surprise=1), "surprise: is not a field here"),
+            (row(action="gardening"), "action: 'gardening' is not one of the options"),
+            (row(surprise=1), "surprise: is not a known field"),
             (row(observed_at="yesterday"), "observed_at: 'yesterday' is not an ISO 8601 time"),
             (row(observed_at="2199-01-01T00:00:00Z"), "observed_at: 2199"),
             (row(observed_at=None), "observed_at: the record carries no time"),
@@ -110,8 +110,8 @@ class TestRefusals:
             (row(steps=[{"kind": "dream"}]), "steps[0].kind: "),
             (row(steps=3), "steps: is not a list"),
             ('{"agent": "filer",', "is not JSON"),
-            ('{"agent": "fi\\u0000ler"}', "The record holds a NUL character"),
-            ("[" * 40 + "]" * 40, "The record nests deeper than 32 levels"),
+            ('{"agent": "fi\\u0000ler"}', "The record contains a NUL character"),
+            ("[" * 40 + "]" * 40, "The record is nested deeper than 32 levels"),
             ("3", "the line: is not an object"),
             ({"metric": "verdict", "value": "splendid", "unit": "ann", "observed_at": MOMENT}, "feedback.value: "),
             (
@@ -144,7 +144,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "content", "said"),
         [
-            ("none.jsonl", None, "no such file"),
+            ("none.jsonl", None, "not found"),
             ("rows.txt", "{}", "ends in .txt"),
             ("rows.jsonl", "", "holds no decisions"),
             ("rows.jsonl", '{"a": 1}\n[2]\n', "rows.jsonl:2: the line: is not an object"),
@@ -238,7 +238,7 @@ class TestRepeats:
         importing(lines(given), "--format", "jsonl")
         done = importing(lines(given | {"action": "health"}, row(5)), "--format", "jsonl")
         assert (done.code, done.report["refused"]) == (1, 1)
-        assert "was recorded before with other content" in done.errors
+        assert "was already recorded with different content" in done.errors
         assert Decision.objects.get(id=given["id"]).action == "travel"
 
     def test_two_workspaces_may_import_the_same_file(self, importing, lines, agent):

@@ -77,7 +77,7 @@ def test_places_are_the_lines_where_records_begin(file):
         ('[{"a": 1}, {"a": 2}', [1, 2], ["1: the list is not closed"]),
         ('[{"a": 1},\n {"a": 2', [1], ["2: is not JSON, or is cut off"]),
         ('[{"a": 1},\n {"a": NaN}, {"a": 3}]', [1, 3], ["2: is not JSON"]),
-        ('[{"a": 1},\n {"a": "\\ud800"}]', [1], ["2: The record holds a lone surrogate"]),
+        ('[{"a": 1},\n {"a": "\\ud800"}]', [1], ["2: The record contains a lone surrogate"]),
         ('[{"a": 123456789012345678901234}]', [], ["1: The integer"]),
         (b'{"a": 1}\n{"a": "\xff"}\n', [1], ["2: is not JSON"]),
         (b'[{"a": 1},\n{"a": "\xff"}]', [], ["1: is not UTF-8"]),
@@ -109,7 +109,7 @@ def test_a_table_s_broken_rows_are_named(file):
         {"a": "1", "b": "2"},
         {"a": "x\ny", "b": "3"},
         ":5: has 1 cells where the first line names 2",
-        ":6: holds a NUL character, which text cannot hold here",
+        ":6: contains a NUL character, which is not allowed",
         {"a": "7", "b": "8"},
     ]
     assert [item.place.line for item in found] == [2, 3, 5, 6, 7]

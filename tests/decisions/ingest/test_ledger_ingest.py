@@ -232,7 +232,7 @@ class TestBatches:
         told = {e["index"]: (e["fields"][0]["field"], e["fields"][0]["reason"]) for e in answer.json()["errors"]}
         assert set(told) == {1, 2, 3, 4, 5}
         assert told[1][0] == "propensity"
-        assert told[4] == ("action", "'gardening' was not offered")
+        assert told[4] == ("action", "'gardening' is not one of the options")
         assert told[5] == ("state", "is missing")
         assert Decision.objects.count() == 2
 

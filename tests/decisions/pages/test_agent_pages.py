@@ -194,7 +194,7 @@ class TestChanging:
             ("options", "a\n" + "b" * 201, "an option has at most 200"),
             ("options", "[1, 2]", "Enter a JSON list of texts"),
             ("temperature", "0", "is not positive"),
-            ("epsilon", "1.5", "is not a share"),
+            ("epsilon", "1.5", "is out of range"),
             ("action_space", "dance", "Select a valid choice"),
             ("max_prompt_tokens", "1", "greater than or equal to 4"),
             ("state_schema", "[]", "Enter a JSON object"),

@@ -63,7 +63,7 @@ class TestList:
         return reverse("pages:decisions", args=[workspace.slug])
 
     def test_an_empty_ledger_says_what_to_do(self, viewer: Any, path: str, page_client: Any) -> None:
-        assert "No decision yet" in page_client(viewer).get(path).content.decode()
+        assert "No decisions yet" in page_client(viewer).get(path).content.decode()
 
     def test_pages_follow_the_cursor_without_gap_or_repetition(
         self, agent: Any, viewer: Any, path: str, page_client: Any
@@ -90,7 +90,7 @@ class TestList:
         page = client.get(path, {"agent": "filer"})
         assert {row.decision.agent.slug for row in page.context["rows"]} == {"filer"}
         assert page.context["older"].startswith("agent=filer&before=")
-        assert "No decision fits" in client.get(path, {"agent": "unknown"}).content.decode()
+        assert "No decisions match these filters" in client.get(path, {"agent": "unknown"}).content.decode()
 
     def test_htmx_gets_the_list_alone_and_history_the_whole_page(
         self, decision: Decision, viewer: Any, path: str, page_client: Any
@@ -240,7 +240,7 @@ class TestList:
         client = page_client(viewer)
         page = client.get(path, {"q": "Ada"})
         assert page.context["rows"] == []
-        assert "Looked through 5 decisions for Ada and found none" in page.content.decode()
+        assert "Searched 5 decisions for Ada and found none" in page.content.decode()
         assert page.context["go_on"] == f"q=Ada&before={made[2].id}"
         page = client.get(f"{path}?{page.context['go_on']}")
         assert [row.decision.id for row in page.context["rows"]] == [wanted.id] and page.context["go_on"] == ""
@@ -354,7 +354,7 @@ class TestLabel:
         answer = page_client(admin).post(
             at("decision-label", decision), {"verdict": "corrected", "option": "2"}, headers=HTMX
         )
-        assert answer.status_code == 200 and "right one" in answer.content.decode()
+        assert answer.status_code == 200 and '<span class="tag ok">right</span>' in answer.content.decode()
         assert judged(decision)[0] == [("corrected", "health", admin.email)]
 
     def test_a_list_gets_its_row_back(self, decision: Decision, labeller: Any, page_client: Any) -> None:
@@ -375,9 +375,9 @@ class TestLabel:
         ("form", "says"),
         [
             ({"verdict": "splendid"}, "unknown"),
-            ({"verdict": "corrected", "option": "3"}, "was not offered"),
-            ({"verdict": "corrected", "option": "-1"}, "was not offered"),
-            ({"verdict": "corrected", "option": "1"}, "is what was decided"),
+            ({"verdict": "corrected", "option": "3"}, "is not one of the options"),
+            ({"verdict": "corrected", "option": "-1"}, "is not one of the options"),
+            ({"verdict": "corrected", "option": "1"}, "is the chosen action"),
             ({"verdict": "confirmed", "option": "0"}, "given with confirmed"),
         ],
     )
@@ -456,7 +456,7 @@ class TestLabel:
         for name in ("decision", "decisions-list"):
             assert path in client.get(at(name, decision)).content.decode()
         Decision.objects.filter(id=decision.id).update(content_hash=ERASED_HASH)
-        assert "can no longer be judged" in client.get(at("decision", decision)).content.decode()
+        assert "Erased decisions cannot be labelled" in client.get(at("decision", decision)).content.decode()
         for name in ("decision", "decisions-list"):
             assert path not in client.get(at(name, decision)).content.decode()
         for form in ({"verdict": "confirmed"}, {"skip": "1"}):
@@ -570,8 +570,8 @@ class TestQueue:
 
     def test_the_end_says_what_comes_next(self, workspace: Any, labeller: Any, path: str, page_client: Any) -> None:
         client = page_client(labeller)
-        assert "See the runs" in client.get(path).content.decode()
-        assert "Label without the filter" in client.get(path, {"agent": "filer"}).content.decode()
+        assert "Show runs" in client.get(path).content.decode()
+        assert "Label without filters" in client.get(path, {"agent": "filer"}).content.decode()
 
     def test_without_scripts_one_is_led_to_the_next(
         self, decision: Decision, labeller: Any, path: str, page_client: Any

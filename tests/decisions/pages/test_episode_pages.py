@@ -85,7 +85,7 @@ def test_parents_in_a_circle_are_told_once(page_client: Any, viewer: Any, agent:
 
 def test_an_episode_without_anything_says_so(page_client: Any, viewer: Any, agent: Any) -> None:
     row = EpisodeFactory(agent=agent)
-    assert b"Nothing has been recorded of it so far." in page_client(viewer).get(page("episode", row, row.pk)).content
+    assert b"No steps have been recorded yet." in page_client(viewer).get(page("episode", row, row.pk)).content
 
 
 def test_a_time_that_no_clock_holds_is_refused_and_what_is_there_already_is_shown(

@@ -176,7 +176,7 @@ class TestCommand:
         assert (planned["dry_run"], counts()) == (True, before)
         assert "gone" in self.run("--months", "2")
         assert counts() == dict.fromkeys(counts(), 2)
-        assert self.run("--months", "2") == "nothing is that old\n"
+        assert self.run("--months", "2") == "no month is that old\n"
 
     @pytest.mark.parametrize("arguments", [(), ("--months", "0"), ("--months", "-1"), ("--months", "99999")])
     def test_without_a_usable_number_of_months_nothing_goes(self, old, arguments):

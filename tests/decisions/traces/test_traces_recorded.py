@@ -166,7 +166,7 @@ def test_a_decision_in_our_words_is_kept_with_its_propensity(exporter: Any, agen
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"reckoner.action": "gardening"}, "was not offered"),
+        ({"reckoner.action": "gardening"}, "is not one of the options"),
         ({"reckoner.propensity": 1.7}, "propensity"),
         ({"reckoner.unit": ""}, ""),
     ],

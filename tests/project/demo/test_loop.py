@@ -61,7 +61,7 @@ def test_the_loop_goes_round_and_holds_its_promises(world, workspace):
     assert report["heldout_rows"] == 300
     assert report["differences"]["accuracy"]["low"] > 0
     assert report["gate_passed"] and report["better"]
-    assert "is better, and serves now" in report["summary"]
+    assert "is now the champion" in report["summary"]
     assert report["champion"] == report["trained"] == str(get_champion(Agent.objects.get().registered_model))
     assert ExportJob.objects.get().artifact.digest == report["export"]
     # Decisions carry what a live system knows: no answer, no topic, a propensity.
@@ -90,7 +90,7 @@ def test_a_model_that_is_not_shown_to_be_better_meets_no_traffic(world, workspac
     job = work_until_over(enqueue_job(kind=loop.KIND, workspace=workspace, payload={"seed": SEED}))
     assert job.state == JobState.SUCCEEDED, job.error
     assert not job.result["better"] and job.result["experiment"] is None
-    assert "a loop that ships nothing unproven has done its work" in job.result["summary"]
+    assert "promotes no version without evidence" in job.result["summary"]
     assert not GateVerdict.objects.get().passed
     assert job.result["champion"] == job.result["base"]
     assert not Experiment.objects.exists()

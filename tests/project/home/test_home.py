@@ -112,7 +112,7 @@ def test_the_ledger_s_stations_count_this_workspace_and_this_day(agent: Any, oth
     assert (feedback.total, feedback.today) == (Count(3), Count(2))
     assert feedback.series[-2:] == (1, 2)
     assert (at(home, "serve").today, at(home, "serve").waiting) == (Count(1), Count(0))
-    assert (feedback.waiting, feedback.waits, feedback.state) == (Count(3), "without any", "waiting")
+    assert (feedback.waiting, feedback.waits, feedback.state) == (Count(3), "without feedback", "waiting")
     assert served.id and not home.first_run and not home.approximate
 
 
@@ -299,15 +299,15 @@ def make_rolled_back_experiment(agent: Any) -> Any:
 
 STUCK: list[tuple[Callable[[Any], Any], str, str, str]] = [
     (make_failed_run, "train", "failed", "ValueError: no rows"),
-    (make_still_run, "train", "does not move", "No word from its engine."),
-    (make_dead_job, "experiment", "decisions.mature_outcomes is dead", "KeyError: 'x'"),
-    (make_dead_export, "register", f"The job {EXPORT} is dead", "disk full"),
+    (make_still_run, "train", "makes no progress", "The training process has not reported."),
+    (make_dead_job, "experiment", "“Mature outcomes” failed permanently", "KeyError: 'x'"),
+    (make_dead_export, "register", "Job “Export version” failed permanently", "disk full"),
     (make_lost_job, "record", "lost its worker", "attempt 1 of 3"),
     (make_retried_job, "record", "is being retried", "disk full"),
-    (make_waiting_job, "record", "waits", "No worker has taken it."),
-    (make_unsent_hint, "record", "1 due jobs that no worker knows of", "broker"),
-    (make_experiment, "experiment", "has no matured unit", "No unit has met it"),
-    (make_unbalanced_experiment, "experiment", "Sample ratio alarm", "cannot be trusted"),
+    (make_waiting_job, "record", "is waiting", "No worker has started it."),
+    (make_unsent_hint, "record", "1 due jobs have not reached a worker", "broker"),
+    (make_experiment, "experiment", "has no matured unit", "No unit has been exposed"),
+    (make_unbalanced_experiment, "experiment", "Sample ratio mismatch", "cannot be trusted"),
     (make_rolled_back_experiment, "experiment", "was rolled back", "E⁻ reached 20"),
 ]
 
@@ -337,7 +337,7 @@ class TestStuck:
     def test_units_that_met_it_and_none_matured_is_said_otherwise(self, agent: Any) -> None:
         ExposureFactory(phase=make_experiment(agent).phases.get())
         [item] = read_home(agent.workspace, NOW).stuck
-        assert item.why == "Units met it, but none has matured."
+        assert item.why == "Units were exposed, but none has matured."
 
     def test_a_shared_job_s_error_is_not_shown_to_a_workspace(self, workspace: Any) -> None:
         ended = {"state": "dead", "finished_at": NOW - HOUR, "error": "row of elsewhere: secret"}
@@ -396,7 +396,7 @@ class TestNeedsAPerson:
         for number in range(4):
             decide(agent, NOW - number * MINUTE)
         [item] = read_home(agent.workspace, NOW).needs
-        assert (item.what, item.role) == ("4 decisions to judge", "labeller")
+        assert (item.what, item.role) == ("4 decisions to label", "labeller")
         assert item.url == reverse("pages:label", args=[agent.workspace.slug])
 
     def test_a_label_that_was_taken_back_waits_again(self, agent: Any, workspace: Any, labeller: Any) -> None:
@@ -411,7 +411,7 @@ class TestNeedsAPerson:
             withdraw_label(by=by, decision=decision)
         assert count_ledger(workspace, NOW).unanswered == 1
         home = read_home(workspace, NOW)
-        assert whats(home.needs) == ["1 decision to judge"]
+        assert whats(home.needs) == ["1 decision to label"]
         assert at(home, "feedback").waiting == Count(1)
         label_decision(by=by, decision=undone, verdict="corrected", corrected_action="health")
         assert count_ledger(workspace, NOW).unanswered == 0
@@ -436,9 +436,9 @@ class TestNeedsAPerson:
         slow = make_experiment(agent, min_units_per_arm=10, min_seconds=60, units_control=40, units_treatment=41)
         ObservationFactory(exposure=ExposureFactory(phase=slow.phases.get()))
         found = read_home(agent.workspace, NOW).needs
-        assert whats(found) == ["try stays undecided", "won is decided: promoted"]
+        assert whats(found) == ["try is still inconclusive", "won ended: version promoted"]
         type(slow).objects.filter(pk=slow.pk).update(units_control=39)
-        assert whats(read_home(agent.workspace, NOW).needs) == ["won is decided: promoted"]
+        assert whats(read_home(agent.workspace, NOW).needs) == ["won ended: version promoted"]
         assert read_home(agent.workspace, NOW + 8 * DAY).needs == ()
 
     def test_a_key_and_one_time_passwords(self, workspace: Any, other_workspace: Any, key: Any) -> None:
@@ -530,8 +530,8 @@ class TestLargeTables:
         found = count_ledger(agent.workspace, NOW)
         assert found.served_today == Count(4, approximate=True) and found.decisions_today == Count(8)
         home = read_home(agent.workspace, NOW)
-        assert at(home, "feedback").waits == "of 4 without any"
-        assert "4 of the newest 4 decisions to judge" in whats(home.needs)
+        assert at(home, "feedback").waits == "of 4 without feedback"
+        assert "4 of the newest 4 decisions to label" in whats(home.needs)
 
     def test_busy_days_are_counted_one_at_a_look_and_remembered(
         self, agent: Any, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any

@@ -118,7 +118,13 @@ class TestExperiments:
 
     def test_the_detail_shows_arms_and_bounds(self, experiment: Experiment, viewer: Any, page_client: Any) -> None:
         page = page_client(viewer).get(at("experiment", experiment)).content.decode()
-        assert "filer:1" in page and "filer:2" in page and "E⁺ ≥ 40" in page and "at least 7 d" in page
+        assert (
+            "filer:1" in page
+            and "filer:2" in page
+            and "E⁺ ≥ 40" in page
+            and "Minimum duration" in page
+            and "7 d" in page
+        )
 
     def test_the_status_is_polled_while_it_runs_and_then_no_more(
         self, experiment: Experiment, viewer: Any, page_client: Any
@@ -145,8 +151,8 @@ class TestExperiments:
             assert one["share"] == pytest.approx(len(outcomes) / len(rows))
         assert (control["version"], treatment["version"]) == tuple(versions)
         assert (treatment["requests"], treatment["failed"]) == (20, 1)
-        units, lacking = next(need for need in shown["needs"] if "with an outcome" in need.title), 500
-        assert units.says == f"{lacking - min(control['matured'], treatment['matured'])} more in the smaller arm"
+        units, lacking = next(need for need in shown["needs"] if "units per arm" in need.title), 500
+        assert units.says == f"{lacking - min(control['matured'], treatment['matured'])} more needed in the smaller arm"
         assert [need.met for need in shown["needs"]].count(False) == shown["lacking"]
         text = page_client(viewer).get(at("experiment", experiment)).content.decode()
         assert signed(experiment.estimate) in text and f"[{signed(experiment.low)}, {signed(experiment.high)}]" in text
@@ -176,14 +182,14 @@ class TestExperiments:
     @pytest.mark.parametrize(
         ("changes", "says"),
         [
-            ({}, "Waiting for the first units"),
+            ({}, "Waiting for the first outcomes"),
             ({"units_control": 9, "units_treatment": 9}, "Too early to tell."),
             ({"estimate": 0.1, "low": 0.01, "high": 0.2}, "filer:2 looks better than filer:1."),
             ({"estimate": -0.1, "low": -0.2, "high": -0.01}, "filer:2 looks worse than filer:1."),
-            ({"estimate": 0.1, "low": -0.1, "high": 0.3}, "No difference shown yet; filer:2 is ahead."),
-            ({"sample_ratio_mismatch": True}, "The split is broken"),
+            ({"estimate": 0.1, "low": -0.1, "high": 0.3}, "Inconclusive: 0.0% of the evidence that promotion needs."),
+            ({"sample_ratio_mismatch": True}, "Sample ratio mismatch"),
             ({"state": "promoted"}, "filer:2 is better and was promoted."),
-            ({"state": "rolled_back"}, "filer:2 was rolled back; filer:1 serves everyone."),
+            ({"state": "rolled_back"}, "filer:2 was rolled back. filer:1 serves all units."),
             ({"state": "stopped"}, "Stopped without a winner."),
         ],
     )
@@ -208,7 +214,7 @@ class TestExperiments:
         moments = client.get(at("experiment", experiment)).context["timeline"]
         titles = [moment.title for moment in moments]
         assert titles[0] == "Stopped" and admin.email in moments[0].more
-        assert set(titles) == {"Stopped", "Last outcome", "Interval shown", "First outcome", "Started"}
+        assert set(titles) == {"Stopped", "Last outcome", "Difference shown", "First outcome", "Started"}
         assert [moment.at for moment in moments] == sorted((moment.at for moment in moments), reverse=True)
 
     def test_the_chart_reads_the_evidence_and_the_thresholds(
@@ -260,7 +266,7 @@ class TestExperiments:
         self, persona: str, experiment: Experiment, page_client: Any, request: Any
     ) -> None:
         client = page_client(request.getfixturevalue(persona))
-        assert "Stop…" not in client.get(at("experiment", experiment)).content.decode()
+        assert at("experiment-stop", experiment) not in client.get(at("experiment", experiment)).content.decode()
         assert client.post(at("experiment-stop", experiment)).status_code == 403
         experiment.refresh_from_db()
         assert experiment.state == "running"
@@ -321,11 +327,11 @@ class TestTry:
     @pytest.mark.parametrize(
         ("changes", "field", "says"),
         [
-            ({"treatment_share": "1"}, "treatment_share", "not inside"),
+            ({"treatment_share": "1"}, "treatment_share", "must be above 0"),
             ({"promote_e": "1"}, "promote_e", "no evidence"),
-            ({"min_seconds": "soon"}, "min_seconds", "Write a number"),
-            ({"exposure_window_seconds": "31 d"}, "exposure_window_seconds", "outside 0 to 30 days"),
-            ({"error_rate": "", "latency": "2"}, "latency", "not inside"),
+            ({"min_seconds": "soon"}, "min_seconds", "Enter a number"),
+            ({"exposure_window_seconds": "31 d"}, "exposure_window_seconds", "must be 0 to 30 days"),
+            ({"error_rate": "", "latency": "2"}, "latency", "must be above 0"),
             ({"budget_ms": ""}, "budget_ms", "missing or out of range"),
             ({"min_units_per_arm": "0"}, "min_units_per_arm", "out of range"),
         ],
@@ -350,7 +356,7 @@ class TestTry:
     ) -> None:
         GateVerdictFactory(version=versions[1], against=versions[0], passed=False)
         client = page_client(admin)
-        assert "Try it on live traffic" not in client.get(at("version", versions[1])).content.decode()
+        assert "Start an experiment" not in client.get(at("version", versions[1])).content.decode()
         answer = client.post(at("version-try", versions[1]), given)
         assert answer.status_code == 409 and "is not shown to be better" in answer.content.decode()
         assert not Experiment.objects.exists()
@@ -368,9 +374,9 @@ class TestTry:
         GateVerdictFactory(version=versions[1], against=versions[0])
         path = reverse("pages:experiments", args=[versions[0].workspace.slug])
         shown = page_client(viewer).get(path)
-        assert "No experiment yet" in shown.content.decode()
+        assert "No experiments yet" in shown.content.decode()
         assert list(shown.context["candidates"]) == [versions[1]]
-        offered = "Try it on live traffic"
+        offered = "Start an experiment"
         assert offered in page_client(admin).get(at("version", versions[1])).content.decode()
         assert offered not in page_client(viewer).get(at("version", versions[1])).content.decode()
 

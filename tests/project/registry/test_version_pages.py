@@ -100,9 +100,9 @@ def test_every_page_shows_the_same_figure_of_a_version(
 
 def test_an_empty_registry_says_what_to_do(viewer: Any, workspace: Any, path: str, page_client: Any) -> None:
     client = page_client(viewer)
-    assert "No model yet" in client.get(path).content.decode()
+    assert "No models yet" in client.get(path).content.decode()
     RegisteredModelFactory(workspace=workspace)
-    assert "No version yet" in client.get(path).content.decode()
+    assert "No versions yet" in client.get(path).content.decode()
 
 
 def test_the_queries_do_not_grow_with_the_versions(

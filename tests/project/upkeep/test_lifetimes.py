@@ -163,5 +163,5 @@ def test_the_page_and_the_command_show_the_disk_by_kind(
     address = f"/w/{workspace.slug}/disk"
     assert [page_client(who).get(address).status_code for who in (labeller, outsider)] == [403, 404]
     page = page_client(admin).get(address).content.decode()
-    for shown in ("Checkpoints of runs", "decisions_decision", "7 days", "remove_expired", "Free on the disk"):
+    for shown in ("Checkpoints of runs", "decisions_decision", "7 days", "remove_expired", "Free disk space"):
         assert shown in page

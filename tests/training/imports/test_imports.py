@@ -129,7 +129,7 @@ class TestOverTheApi:
     @pytest.mark.parametrize(
         ("body", "status", "field", "says"),
         [
-            (rows_body(ROW, ROW), 400, "file", "rows.jsonl:2: id '1' stands twice"),
+            (rows_body(ROW, ROW), 400, "file", "rows.jsonl:2: id '1' appears twice"),
             (rows_body(ROW, {"id": "2"}), 400, "file", "rows.jsonl:2: Object missing required field"),
             (rows_body(), 400, "content", "blank"),
             (rows_body(ROW, file="rows.txt"), 400, "file", "rows.txt: ends in .txt"),
@@ -292,7 +292,7 @@ class TestPages:
     ) -> None:  # fmt: skip
         job = api().post("imports", rows_body(ROW)).json()["id"]
         client, path = page_client(owner), self.at("import-cancel", workspace, job)
-        assert "goes on from there" in client.get(path).content.decode()
+        assert "Import the same file again to resume." in client.get(path).content.decode()
         with django_capture_on_commit_callbacks(execute=True):
             assert client.post(path).status_code == 302
         assert Job.objects.get(id=job).state == "cancelled" and kept(store) == []

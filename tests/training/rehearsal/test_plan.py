@@ -42,7 +42,7 @@ def test_every_fault_of_a_plan_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("plan", "told"),
-    [(Plan(decisions=701), "leaves 700"), (Plan(decisions=100, rounds=11), "fewer than 10 each")],
+    [(Plan(decisions=701), "has 700"), (Plan(decisions=100, rounds=11), "fewer than 10 each")],
 )
 def test_more_than_the_file_holds_is_refused(plan: Plan, told: str) -> None:
     with pytest.raises(PlanError, match=told):

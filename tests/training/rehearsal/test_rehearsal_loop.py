@@ -121,7 +121,7 @@ def test_a_rehearsal_tells_what_the_loop_would_do(
     assert code == 0 and kept["workspace"] == "rehearsal-notes" and kept["seeds"] == report["seeds"]
     code, text, _ = run_command(capsys, str(notes), *ASKED)
     assert code == 0
-    for word in ("held-out accuracy", "Of ceiling", "Log alone", "It takes", "Experiment", "rehearsal-notes"):
+    for word in ("held-out accuracy", "Of ceiling", "Off-policy", "Data needed", "Experiment", "rehearsal-notes"):
         assert word in text
     assert (Rehearsal.objects.count(), TrainingRun.objects.count()) == (1, runs)
 
@@ -158,7 +158,7 @@ def test_a_run_that_fails_ends_the_rehearsal_with_its_reason(
     settings.BASE_MODELS = ["/nowhere"]
     monkeypatch.setattr(services, "SeedLoop", BrokenBase)
     job = work_until_over(start(source).job)
-    assert job.state == JobState.DEAD and "seed 0: teaching the base: the pretrain run" in job.error
+    assert job.state == JobState.DEAD and "seed 0: teaching the base: Seed 0 pretrain" in job.error
     assert Rehearsal.objects.get().report is None
 
 
@@ -192,7 +192,7 @@ class TestCommand:
             (["--text-field", "subject", "--label-field", "folder"], "text field 'subject'"),
             (["--text-field", "body", "--label-field", "folder", "--rounds", "0"], "rounds: 0"),
             (["--text-field", "body", "--label-field", "folder", "--decisions", "9999"], "decisions: 9999"),
-            (["--text-field", "body", "--label-field", "folder", "--owner", "x@y.org"], "owner: nobody"),
+            (["--text-field", "body", "--label-field", "folder", "--owner", "x@y.org"], "owner: there is no user"),
         ],
     )
     def test_what_cannot_be_rehearsed_writes_nothing(
@@ -221,5 +221,5 @@ class TestCommand:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        assert (code, json.loads(out)) == (130, {"error": "Cancelled; the same command goes on from here."})
+        assert (code, json.loads(out)) == (130, {"error": "Cancelled. Run the same command again to resume."})
         assert Rehearsal.objects.get().job.state == JobState.CANCELLED

@@ -76,11 +76,11 @@ def test_semicolons_and_tabs_part_columns(tmp_path: Path) -> None:
         ("n.csv", b"body,topic\n", "holds no records"),
         ("n.csv", b'body,topic\n"open,a\n', "n.csv:"),
         ("n.csv", b"\xff\xfe\x00", "not UTF-8 at byte 0"),
-        ("n.csv", b"body,topic\nx,a\ny\0,b\n", "n.csv:3: holds a NUL"),
-        ("n.json", b"{}", "holds an object where a list of objects is wanted"),
+        ("n.csv", b"body,topic\nx,a\ny\0,b\n", "n.csv:3: contains a NUL"),
+        ("n.json", b"{}", "holds an object but needs a list of objects"),
         ("n.json", b"[", "n.json: "),
-        ("n.json", b"[1]", "record 1: a number where an object is wanted"),
-        ("n.jsonl", b"{}\n[]\n", "n.jsonl:2: a list where an object is wanted"),
+        ("n.json", b"[1]", "record 1: a number instead of an object"),
+        ("n.jsonl", b"{}\n[]\n", "n.jsonl:2: a list instead of an object"),
         ("n.jsonl", b"{\n", "n.jsonl:1: "),
         ("n.jsonl", b"[" * 100_000, "n.jsonl:1: "),
     ],
@@ -105,8 +105,8 @@ def test_a_value_that_is_no_text(tmp_path: Path) -> None:
     rows = [*records(), {"body": ["a"], "topic": "a"}, {"body": "x", "topic": {}}]
     told = faults(write(tmp_path / "n.jsonl", rows))
     assert told == (
-        "n.jsonl: record 241: body is a list where a text is wanted",
-        "n.jsonl: record 242: topic is an object where a text is wanted",
+        "n.jsonl: record 241: body is a list but needs a text",
+        "n.jsonl: record 242: topic is an object but needs a text",
     )
 
 
@@ -124,7 +124,7 @@ def test_labels_with_one_example_are_listed(tmp_path: Path) -> None:
 
 def test_too_many_labels_are_probably_not_the_label(tmp_path: Path) -> None:
     (told,) = faults(write(tmp_path / "n.jsonl", records()), "body", "n")
-    assert "240 labels; at most 200" in told
+    assert "240 labels, but at most 200" in told
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the vulnerability catalogue is not here")

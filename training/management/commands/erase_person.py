@@ -24,15 +24,15 @@ LOOK_SECONDS = 0.5
 
 class Command(UncheckedCommand):
     help = (
-        "Erases a person from the ledger and marks what was made of their data (docs/erasure.md). "
-        "Exit codes: 0 erased or counted, 1 it did not end well, 2 the input is not usable."
+        "Erases a person from the ledger and marks datasets and versions made from their data (docs/erasure.md). "
+        "Exit codes: 0 erased or counted, 1 it failed, 2 the input is invalid."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--unit", help="the unit of the decisions to erase")
         parser.add_argument("--user", help="the app's own reference to the user, user_ref")
-        parser.add_argument("--workspace", help="slug; may be left out where there is only one")
-        parser.add_argument("--dry-run", action="store_true", help="count what would be found, change nothing")
+        parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
+        parser.add_argument("--dry-run", action="store_true", help="only count, change nothing")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

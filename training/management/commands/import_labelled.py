@@ -25,7 +25,7 @@ SHOWN = 20
 class Command(UncheckedCommand):
     help = (
         "Imports JSON lines {id, prompt, options, answer, group?} as a labelled dataset. "
-        "Exit codes: 0 imported, 2 the file or the agent is not usable (every fault is named, nothing is written)."
+        "Exit codes: 0 imported, 2 the file or the agent is invalid (every fault is named, nothing is written)."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

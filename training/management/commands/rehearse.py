@@ -28,29 +28,35 @@ EXIT_NOT_BETTER, EXIT_BAD_INPUT, EXIT_NO_RESULT = 1, 2, 3
 class Command(UncheckedCommand):
     help = (
         "Rehearses the loop on labelled texts: a base taught from a few labels decides, learns from feedback on its "
-        "own decisions alone, and is compared with what every label would have given. Kept in a workspace of its own. "
-        "Needs a running instance (make run). The same file with the same settings goes on where it was cut off. "
-        "Exit codes: 0 better with every seed, 1 not shown to be better, 2 the file or the settings are not usable "
+        "own decisions alone, and is compared with a model that saw every label. Runs in a separate workspace. "
+        "Needs a running instance (make run). The same file with the same settings resumes where it stopped. "
+        "Exit codes: 0 better with every seed, 1 not shown to be better, 2 the file or the settings are invalid "
         "(every fault is named, nothing is written), 3 it did not end with a result, 130 interrupted and cancelled."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, help="CSV (with a line of names), JSON lines, or a JSON list; UTF-8")
-        parser.add_argument("--text-field", required=True, help="what is to be decided on")
-        parser.add_argument("--label-field", required=True, help="the right decision; 2 to 200 different ones")
-        parser.add_argument("--seed-share", type=float, default=0.05, help="share of labels that warm the base (0.05)")
-        parser.add_argument("--decisions", type=int, help="how many to make; as many as there are, up to 10,000")
-        parser.add_argument("--rounds", type=int, default=4, help="times of training (4)")
-        parser.add_argument("--seeds", type=int, default=1, help="times all of it is done, each drawn anew (1)")
-        parser.add_argument("--noise", type=float, default=0.0, help="share of feedback that says the opposite (0)")
-        parser.add_argument("--late", type=float, default=0.0, help="share of feedback that comes a round late (0)")
+        parser.add_argument("file", type=Path, help="CSV with a header line, JSON lines or a JSON list, in UTF-8")
+        parser.add_argument("--text-field", required=True, help="field with the text")
+        parser.add_argument(
+            "--label-field", required=True, help="field with the right label; 2 to 200 different labels"
+        )
+        parser.add_argument(
+            "--seed-share", type=float, default=0.05, help="share of labels that train the base model (0.05)"
+        )
+        parser.add_argument(
+            "--decisions", type=int, help="number of decisions; by default as many as there are, up to 10,000"
+        )
+        parser.add_argument("--rounds", type=int, default=4, help="how often a new model is trained (4)")
+        parser.add_argument("--seeds", type=int, default=1, help="how often everything is repeated with other rows (1)")
+        parser.add_argument("--noise", type=float, default=0.0, help="share of feedback that is wrong (0)")
+        parser.add_argument("--late", type=float, default=0.0, help="share of feedback that arrives one round late (0)")
         parser.add_argument("--missing", type=float, default=0.0, help="share of decisions without feedback (0)")
-        parser.add_argument("--temperature", type=float, default=0.5, help="of the acting policy (0.5)")
-        parser.add_argument("--epsilon", type=float, default=0.05, help="its share of uniform exploration (0.05)")
+        parser.add_argument("--temperature", type=float, default=0.5, help="temperature of the acting policy (0.5)")
+        parser.add_argument("--epsilon", type=float, default=0.05, help="share of uniform exploration (0.05)")
         parser.add_argument(
             "--owner", action="append", default=[], metavar="EMAIL", help="who may see it; by default every admin"
         )
-        parser.add_argument("--again", action="store_true", help="do it anew, also if it was done before")
+        parser.add_argument("--again", action="store_true", help="run it again even if it was done before")
         parser.add_argument("--detach", action="store_true", help="start it and do not wait")
         parser.add_argument("--json", action="store_true", help="the report as one JSON line on standard output")
 
@@ -58,7 +64,7 @@ class Command(UncheckedCommand):
         source, plan, owners = self._read(options)
         errors = Console(stderr=True, highlight=False)
         if not is_reachable():
-            self._end(options, "No model server answers: start the instance first (make run).", EXIT_NO_RESULT)
+            self._end(options, "The model server does not answer. Start the instance first (make run).", EXIT_NO_RESULT)
         rehearsal = start_rehearsal(
             source=source,
             plan=plan,
@@ -78,7 +84,7 @@ class Command(UncheckedCommand):
             follow_job(lambda: _find(rehearsal).job, console=errors, title="rehearsal", stage=_stage)
         except KeyboardInterrupt:
             self._cancel(rehearsal)
-            self._end(options, "Cancelled; the same command goes on from here.", EXIT_INTERRUPTED)
+            self._end(options, "Cancelled. Run the same command again to resume.", EXIT_INTERRUPTED)
         rehearsal = _find(rehearsal)
         if rehearsal.report is None:
             assert rehearsal.job is not None
@@ -101,10 +107,10 @@ class Command(UncheckedCommand):
             faults += error.faults
         owners = list(User.objects.filter(email__in=[email.lower() for email in options["owner"]]))
         known = {owner.email for owner in owners}
-        faults += [f"owner: nobody is called {email}" for email in options["owner"] if email.lower() not in known]
+        faults += [f"owner: there is no user {email}" for email in options["owner"] if email.lower() not in known]
         if faults or source is None:
             if options["json"]:
-                self.stdout.write(json.dumps({"error": "not usable", "faults": faults}, ensure_ascii=False))
+                self.stdout.write(json.dumps({"error": "invalid", "faults": faults}, ensure_ascii=False))
             for fault in faults:
                 self.stderr.write(fault)
             sys.exit(EXIT_BAD_INPUT)

@@ -18,12 +18,12 @@ from workspaces.services import MAX_LIFE, create_api_key
 
 class Command(UncheckedCommand):
     help = (
-        "Makes an API key and prints it once. Exit codes: 0 made, 2 the workspace, a scope or the time is not usable."
+        "Creates an API key and prints it once. Exit codes: 0 created, 2 the workspace, a scope or the time is invalid."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="what the key is for")
-        parser.add_argument("--workspace", help="slug; may be left out where there is only one workspace")
+        parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument(
             "--scope",
             action="append",
@@ -31,7 +31,7 @@ class Command(UncheckedCommand):
             help=f"one of {', '.join(Scope.values)}; repeatable",
             default=None,
         )
-        parser.add_argument("--expires-days", type=float, help="the key stops after so many days (default: never)")
+        parser.add_argument("--expires-days", type=float, help="days until the key expires (default: never)")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

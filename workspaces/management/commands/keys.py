@@ -21,13 +21,13 @@ class Command(UncheckedCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("action", choices=["list", "rotate", "revoke"])
-        parser.add_argument("prefix", nargs="?", help="of the key: what stands before the dot")
-        parser.add_argument("--workspace", help="slug; may be left out where there is only one workspace")
+        parser.add_argument("prefix", nargs="?", help="prefix of the key: the part before the dot")
+        parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument(
             "--overlap-hours",
             type=float,
             default=24.0,
-            help="rotate: how long the secret before works on, 0 to 720 (default 24)",
+            help="rotate: hours that the old secret keeps working, 0 to 720 (default 24)",
         )
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 

@@ -34,7 +34,7 @@ class Command(UncheckedCommand):
         parser.add_argument("action", choices=ACTIONS)
         parser.add_argument("email", nargs="?", help="of the person; `list` needs none")
         parser.add_argument("--role", choices=Role.values, help="for invite and role")
-        parser.add_argument("--workspace", help="slug; may be left out where there is only one workspace")
+        parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument(
             "--url", default="http://localhost:8000", help="where people open Reckoner: what links begin with"
         )

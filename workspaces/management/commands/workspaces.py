@@ -19,7 +19,7 @@ from workspaces.people.members import rename_workspace
 class Command(UncheckedCommand):
     help = (
         "Lists, makes or renames workspaces. Exit codes: 0 done, 2 the workspace or the admin is unknown, or the name"
-        " or slug is not usable."
+        " or slug is invalid."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
