@@ -138,7 +138,12 @@ class TestOverTheApi:
             ({"what": "labelled", "file": "rows.jsonl", "content": "{}"}, 400, "agent", "is needed"),
             (decisions_body(DECISION | {"agent": "nobody"}), 400, "create_agents", "nobody: not an agent here"),
             (decisions_body("{", "[]"), 400, "file", "decisions.jsonl:1: "),
-            (decisions_body(DECISION | {"action": "garden"}), 400, "file", "action: 'garden' was not offered"),
+            (
+                decisions_body(DECISION | {"action": "garden"}),
+                400,
+                "file",
+                "action: 'garden' is not one of the options",
+            ),
             (decisions_body(DECISION, format="parquet"), 400, "format", "not a valid choice"),
             (decisions_body(DECISION, what="songs"), 400, "what", "not a valid choice"),
         ],
