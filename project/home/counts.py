@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.core.cache import cache
 from django.db import connection
 from django.utils import timezone
 
@@ -23,7 +22,6 @@ from decisions.rewards.queueing import CALCULATE_REWARDS
 from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
 
-DAYS = 14
 LOOK = 2_000
 """What waits is looked for among this many of the newest decisions, and of the newest feedback."""
 QUICK_BYTES = 8 * 1024 * 1024
@@ -31,8 +29,6 @@ QUICK_BYTES = 8 * 1024 * 1024
 QUICK_ROWS = 10_000
 """Decisions are counted by their index up to this many."""
 MOST_TODAY = 100_000
-QUICK_DAY = 1_000
-CACHE_SECONDS = 3_600
 # Feedback may be early; an hour later its decision should be there.
 EARLY = dt.timedelta(hours=1)
 
@@ -71,7 +67,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class LedgerCounts:
-    """Numbers of one workspace. Series have DAYS entries, today last; None where a day is not counted yet."""
+    """Numbers of one workspace."""
 
     decisions: Count
     feedback: Count
@@ -90,8 +86,6 @@ class LedgerCounts:
     last_served: bool
     last_feedback: dt.datetime | None
     last_reward: dt.datetime | None
-    decision_series: tuple[int | None, ...]
-    feedback_series: tuple[int | None, ...]
 
     @property
     def look_ended(self) -> bool:
@@ -105,7 +99,7 @@ def midnight(now: dt.datetime) -> dt.datetime:
 
 
 def count_ledger(workspace: Workspace, now: dt.datetime | None = None) -> LedgerCounts:
-    """Ten statements or so, and up to four more while the series of a fresh process fill."""
+    """Eight statements or so."""
     now = now or timezone.now()
     today = midnight(now)
     known = {"workspace": workspace.id, "today": today, "today_id": uuid7_bound(today), "now": now}
@@ -119,11 +113,9 @@ def count_ledger(workspace: Workspace, now: dt.datetime | None = None) -> Ledger
         served = Count(served_today)
     read, unread, orphans, orphan_since, last_feedback = _row(_UNREAD, known)
     rewards_today, more_today, unfrozen, more_unfrozen, last_reward = _row(_REWARDED, known)
-    decision_series = (*_past_days(_DECISION, workspace.id, today), decisions_today.value)
-    feedback_series = (*_past_days(_FEEDBACK, workspace.id, today), feedback_today.value)
     return LedgerCounts(
-        decisions=totals[_DECISION].at_least(sum(filter(None, decision_series))),
-        feedback=totals[_FEEDBACK].at_least(sum(filter(None, feedback_series))),
+        decisions=totals[_DECISION].at_least(decisions_today.value),
+        feedback=totals[_FEEDBACK].at_least(feedback_today.value),
         rewards=totals[_REWARD].at_least(rewards_today),
         decisions_today=decisions_today,
         served_today=served,
@@ -139,8 +131,6 @@ def count_ledger(workspace: Workspace, now: dt.datetime | None = None) -> Ledger
         last_served=bool(last_served),
         last_feedback=last_feedback,
         last_reward=last_reward,
-        decision_series=decision_series,
-        feedback_series=feedback_series,
     )
 
 
@@ -261,39 +251,3 @@ SELECT coalesce(sum(today), 0)::bigint, coalesce(bool_or(today = {LOOK}), false)
        coalesce(sum(unfrozen), 0)::bigint, coalesce(bool_or(unfrozen = {LOOK}), false), max(last)
   FROM by_spec
 """  # noqa: S608 - numbers of this module
-
-
-def _past_days(table: str, workspace_id: uuid.UUID, today: dt.datetime) -> list[int | None]:
-    """Counts of the DAYS − 1 days before today, oldest first. What has passed hardly changes, so it is remembered for
-    an hour; of days with more rows than QUICK_DAY one is counted at each look, and is None until then."""
-    key = f"home:{table}:{workspace_id}"
-    known: dict[str, int] = cache.get(key) or {}
-    days = [today - dt.timedelta(days=back) for back in range(DAYS - 1, 0, -1)]
-    missing = [day for day in days if day.isoformat() not in known]
-    if missing:
-        quick = _count_days(table, workspace_id, missing, QUICK_DAY + 1)
-        full = [day for day, found in quick.items() if found > QUICK_DAY]
-        known |= {day.isoformat(): found for day, found in quick.items() if found <= QUICK_DAY}
-        if full:
-            [(day, found)] = _count_days(table, workspace_id, full[-1:], None).items()
-            known[day.isoformat()] = found
-        cache.set(
-            key, {day.isoformat(): known[day.isoformat()] for day in days if day.isoformat() in known}, CACHE_SECONDS
-        )
-    return [known.get(day.isoformat()) for day in days]
-
-
-def _count_days(
-    table: str, workspace_id: uuid.UUID, days: Sequence[dt.datetime], limit: int | None
-) -> dict[dt.datetime, int]:
-    """One statement, a bounded range of an index for each day."""
-    part = f"(SELECT count(*) FROM (SELECT 1 FROM {table} WHERE workspace_id = %s AND {{}} LIMIT %s) one)"  # noqa: S608
-    conditions, parameters = [], []
-    for day in days:
-        after = day + dt.timedelta(days=1)
-        by_id = table == _DECISION
-        conditions.append(part.format("id >= %s AND id < %s" if by_id else "recorded_at >= %s AND recorded_at < %s"))
-        parameters += [workspace_id, *((uuid7_bound(day), uuid7_bound(after)) if by_id else (day, after)), limit]
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(conditions)}", parameters)
-        return dict(zip(days, cursor.fetchone(), strict=True))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from dataclasses import dataclass
-from typing import Any
 
 from django.db import connection
 
 from decisions.rewards.queueing import CALCULATE_REWARDS
 from jobs.models import JobState
-from project.home.counts import DAYS, Count, LedgerCounts
+from project.home.counts import Count, LedgerCounts, midnight
 from project.home.items import page_of
 from project.home.rows import Rows
 from training.run_states import RunState
@@ -35,7 +34,7 @@ NONE = Count(0)
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """One place of the loop. `waiting` is what lies before it; `series` the last DAYS days, today last, or empty."""
+    """One place of the loop. `waiting` is what lies before it."""
 
     key: str
     unit: str
@@ -45,7 +44,6 @@ class Station:
     url: str
     waiting: Count = NONE
     waits: str = ""
-    series: tuple[int | None, ...] = ()
 
     @property
     def title(self) -> str:
@@ -54,12 +52,6 @@ class Station:
     @property
     def icon(self) -> str:
         return ICONS[self.key]
-
-    @property
-    def known(self) -> list[int]:
-        """The counted days of the series, or nothing where a line would say nothing."""
-        found = [value for value in self.series if value is not None]
-        return found if any(found) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +81,9 @@ class Sight:
         moving: bool,
         waiting: Count = NONE,
         waits: str = "",
-        series: tuple[int | None, ...] = (),
     ) -> Station:
         state = "stuck" if key in self.stuck else "moving" if moving else "waiting" if waiting else "idle"
-        return Station(key, unit, total, today, state, page_of(self.workspace, page), waiting, waits, series)
+        return Station(key, unit, total, today, state, page_of(self.workspace, page), waiting, waits)
 
 
 def list_stations(sight: Sight) -> tuple[Station, ...]:
@@ -122,7 +113,6 @@ def _ledger_stations(sight: Sight) -> tuple[Station, ...]:
             ledger.decisions_today,
             page="decisions",
             moving=just_decided,
-            series=ledger.decision_series,
         ),
         station(
             "feedback",
@@ -133,7 +123,6 @@ def _ledger_stations(sight: Sight) -> tuple[Station, ...]:
             moving=sight.just(ledger.last_feedback),
             waiting=Count(ledger.unanswered),
             waits=f"{f'of {ledger.looked_at:,} ' if ledger.look_ended else ''}without feedback",
-            series=ledger.feedback_series,
         ),
         station(
             "reward",
@@ -155,36 +144,29 @@ _SMALL = (
     ("register", "models_registry_modelversion", "created_at"),
     ("experiment", "models_registry_experiment", "started_at"),
 )
-_BY_DAY = " UNION ALL ".join(
-    f"SELECT '{key}', ({moment} AT TIME ZONE 'UTC')::date, count(*), max({moment}) FROM {table}"  # noqa: S608
-    " WHERE workspace_id = %(workspace)s GROUP BY 2"
+_COUNTED = " UNION ALL ".join(
+    f"SELECT '{key}', count(*), count(*) FILTER (WHERE {moment} >= %(today)s), max({moment}) FROM {table}"  # noqa: S608
+    " WHERE workspace_id = %(workspace)s"
     for key, table, moment in _SMALL
 )
 
 
-def _count_small_tables(workspace: Workspace) -> dict[str, dict[dt.date, tuple[int, dt.datetime]]]:
-    """Of the tables that stay small: rows of each day, and the moment of its last, in one statement."""
-    found: dict[str, dict[dt.date, tuple[int, dt.datetime]]] = {key: {} for key, _, _ in _SMALL}
+def _count_small_tables(sight: Sight) -> dict[str, tuple[int, int, dt.datetime | None]]:
+    """Of the tables that stay small: all rows, today's, and the moment of the last, in one statement."""
     with connection.cursor() as cursor:
-        cursor.execute(_BY_DAY, {"workspace": workspace.id})
-        for key, day, count, last in cursor.fetchall():
-            found[key][day] = (count, last)
-    return found
+        cursor.execute(_COUNTED, {"workspace": sight.workspace.id, "today": midnight(sight.now)})
+        return {key: (total, today, last) for key, total, today, last in cursor.fetchall()}
 
 
 def _model_stations(sight: Sight) -> tuple[Station, ...]:
-    rows, by_day = sight.rows, _count_small_tables(sight.workspace)
-    today = sight.now.astimezone(dt.UTC).date()
-    days = [today - dt.timedelta(days=back) for back in range(DAYS - 1, -1, -1)]
+    rows, counted = sight.rows, _count_small_tables(sight)
     unevaluated = sum(not version.evaluated and not version.serves for version in rows.versions)
 
     def station(key: str, unit: str, page: str, waiting: Count, waits: str, moving: bool = False) -> Station:
-        found: Mapping[dt.date, Any] = by_day[key]
-        series = tuple(found[day][0] if day in found else 0 for day in days)
-        total = Count(sum(count for count, _ in found.values()))
-        moving = moving or any(sight.just(last) for _, last in found.values())
+        total, today, last = counted[key]
+        moving = moving or sight.just(last)
         return sight.station(
-            key, unit, total, Count(series[-1]), page=page, moving=moving, waiting=waiting, waits=waits, series=series
+            key, unit, Count(total), Count(today), page=page, moving=moving, waiting=waiting, waits=waits
         )
 
     runs = rows.under_way

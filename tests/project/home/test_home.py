@@ -108,9 +108,7 @@ def test_the_ledger_s_stations_count_this_workspace_and_this_day(agent: Any, oth
     home = read_home(agent.workspace, NOW)
     record, feedback = at(home, "record"), at(home, "feedback")
     assert (record.total, record.today) == (Count(6), Count(3))
-    assert record.series[-4:] == (1, 0, 2, 3)
     assert (feedback.total, feedback.today) == (Count(3), Count(2))
-    assert feedback.series[-2:] == (1, 2)
     assert (at(home, "serve").today, at(home, "serve").waiting) == (Count(1), Count(0))
     assert (feedback.waiting, feedback.waits, feedback.state) == (Count(3), "without feedback", "waiting")
     assert served.id and not home.first_run and not home.approximate
@@ -477,16 +475,59 @@ def test_every_told_action_can_be_told(workspace: Any, by: Any) -> None:
     assert len(home.moved) == len(TOLD) + 1
 
 
-def test_the_champion_s_curve_is_of_its_model_and_in_order(agent: Any) -> None:
-    versions = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(3)]
-    AliasFactory(version=versions[1])
-    for version, mean in zip(versions, (0.5, 0.7, 0.6), strict=True):
+def measure(agent: Any, versions: Any, means: tuple[float, ...]) -> None:
+    for version, mean in zip(versions, means, strict=True):
         score = {"mean": mean, "low": mean - 0.1, "high": mean + 0.1, "n": 9, "clusters": 9}
         scores = {"trained": {"accuracy": score, "reward": score}}
         EvaluationFactory(run=TrainingRunFactory(agent=agent), version=version, scores=scores)
-    home = read_home(agent.workspace, NOW)
-    assert home.curve == [0.5, 0.7, 0.6]
-    assert home.champion_measured is not None and home.champion_measured.number == versions[1].number
+
+
+class TestComparison:
+    def test_without_an_experiment_it_is_the_champion_and_its_model_s_versions(self, agent: Any) -> None:
+        assert read_home(agent.workspace, NOW).comparison.sides == ()
+        versions = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(3)]
+        AliasFactory(version=versions[1])
+        measure(agent, versions, (0.5, 0.7, 0.6))
+        comparison = read_home(agent.workspace, NOW).comparison
+        (champion,) = comparison.sides
+        assert (champion.title, champion.version, champion.units) == ("Champion", versions[1], None)
+        assert champion.measured is not None and champion.measured.accuracy["mean"] == 0.7
+        assert comparison.accuracies == [0.5, 0.7, 0.6] and comparison.headline is None
+
+    @pytest.mark.parametrize(
+        ("state", "titles", "says"),
+        [
+            ("running", ("Champion", "Challenger"), "Too early to tell"),
+            ("promoted", ("Champion before", "Champion"), "is better and was promoted"),
+            ("rolled_back", ("Champion", "Rolled back"), "was rolled back"),
+        ],
+    )
+    def test_with_one_it_is_both_arms_and_how_they_stand(
+        self, agent: Any, state: str, titles: tuple[str, str], says: str
+    ) -> None:
+        versions = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(2)]
+        AliasFactory(version=versions[0])
+        ended = {} if state == "running" else {"ended_at": NOW - HOUR, "verdict": "E⁺ reached 40"}
+        experiment = ExperimentFactory(
+            registered_model=agent.registered_model, state=state, units_control=12, units_treatment=11, **ended
+        )
+        for arm, version in zip(("control", "treatment"), versions, strict=True):
+            VariantFactory(experiment=experiment, arm=arm, version=version)
+        comparison = read_home(agent.workspace, NOW).comparison
+        assert tuple(side.title for side in comparison.sides) == titles
+        assert [(side.version, side.units) for side in comparison.sides] == [(versions[0], 12), (versions[1], 11)]
+        assert comparison.headline is not None and says in comparison.headline.says
+
+
+def test_the_demo_s_end_is_told_for_a_day(workspace: Any) -> None:
+    result = {"better": True, "summary": "demo:2 is now the champion."}
+    JobFactory(workspace=workspace, kind="project.demo_loop", state="succeeded", finished_at=NOW - HOUR, result=result)
+    home = read_home(workspace, NOW)
+    assert home.demo == result and home.working == () and not home.first_run
+    assert read_home(workspace, NOW + 2 * DAY).demo is None
+    JobFactory(workspace=workspace, kind="project.demo_loop", state="dead", finished_at=NOW - MINUTE, error="no disk")
+    failed = read_home(workspace, NOW)
+    assert failed.demo is None and [job.error for job in failed.working] == ["no disk"]
 
 
 class TestLargeTables:
@@ -532,18 +573,6 @@ class TestLargeTables:
         home = read_home(agent.workspace, NOW)
         assert at(home, "feedback").waits == "of 4 without feedback"
         assert "4 of the newest 4 decisions to label" in whats(home.needs)
-
-    def test_busy_days_are_counted_one_at_a_look_and_remembered(
-        self, agent: Any, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
-    ) -> None:
-        monkeypatch.setattr(counts, "QUICK_DAY", 1)
-        for days, many in ((1, 3), (2, 2), (3, 1)):
-            for _ in range(many):
-                decide(agent, NOW - days * DAY)
-        looks = [count_ledger(agent.workspace, NOW).decision_series[-4:] for _ in range(3)]
-        assert looks == [(1, None, 3, 0), (1, 2, 3, 0), (1, 2, 3, 0)]
-        with django_assert_num_queries(9):
-            count_ledger(agent.workspace, NOW)
 
     def test_the_statements_are_as_many_whatever_there_is(
         self, agent: Any, django_assert_max_num_queries: Any, other_workspace: Any

@@ -95,7 +95,7 @@ def test_every_page_shows_the_same_figure_of_a_version(
     shown = {line["version"].number: line["reward"]["mean"] for line in sheet["lines"]}
     assert shown == {1: 0.556, 2: 0.6, 3: 0.75}
     home = client.get(reverse("pages:overview", args=[agent.workspace.slug])).context["home"]
-    assert {one.number: one.reward["mean"] for one in home.measured} == shown
+    assert {one.number: one.reward["mean"] for one in home.comparison.curve} == shown
 
 
 def test_an_empty_registry_says_what_to_do(viewer: Any, workspace: Any, path: str, page_client: Any) -> None:
