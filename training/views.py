@@ -19,7 +19,7 @@ from models_registry.models import AliasName, Experiment, ExperimentState, Model
 from training.comparison import FEWEST, MOST, compare_scores, find_differences, overlay_curves
 from training.curves import estimate_left, read_curves, read_sparklines
 from training.measures import find_reach, measure_evaluation, tone_of
-from training.models import RunEvent, TrainingRun
+from training.models import RunEvent, RunMetric, TrainingRun
 from training.predictions import draw_reliability, read_predictions
 from training.run_states import RunState
 from training.runs import METHODS, cancel_run
@@ -181,7 +181,9 @@ def _prospects(version: ModelVersion) -> dict[str, Any]:
 @require_safe
 @workspace_page()
 def run_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    return render(request, "training/run.html", _progress(get_run(request, pk)))
+    run = get_run(request, pk)
+    curves = RunMetric.objects.filter(run=run).order_by().values_list("name", flat=True).distinct()
+    return render(request, "training/run.html", {**_progress(run), "curves": list(curves)})
 
 
 @require_safe
