@@ -9,13 +9,16 @@ import hashlib
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from cryptography.fernet import Fernet
 from django.conf import settings
 from django.http import HttpRequest
+from django.shortcuts import render
 
 from workspaces import log_in
+from workspaces.errors import ReckonerError
 from workspaces.models import User
 from workspaces.people.invitations import accept_invitation
 
@@ -71,7 +74,13 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
         token = request.session.pop(INVITATION, None)
         if token is None or sociallogin.is_existing or request.user.is_authenticated:
             return
-        sociallogin.connect(request, accept_invitation(token=token, name=sociallogin.user.name or ""))
+        name = str(sociallogin.account.extra_data.get("userinfo", {}).get("name", ""))[:200]
+        try:
+            user = accept_invitation(token=token, name=name)
+        except ReckonerError as error:  # it was used or revoked meanwhile, or its address has an account
+            page = render(request, "errors/refused.html", {"error": error}, status=error.status)
+            raise ImmediateHttpResponse(page) from error
+        sociallogin.connect(request, user)
 
 
 class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]

@@ -19,7 +19,7 @@ from project.embedded.valkey import pick_port
 from tools.factories import PASSWORD, UserFactory
 from workspaces.actors import person
 from workspaces.models import Membership, User
-from workspaces.people.invitations import invite_person
+from workspaces.people.invitations import invite_person, revoke_invitation
 
 pytestmark = pytest.mark.django_db
 
@@ -88,12 +88,23 @@ def test_an_invitation_is_accepted_without_a_password(workspace: Any, admin: Any
     overview = reverse("pages:overview", args=[workspace.slug])
     assert answer["Location"] == overview and client.get(overview).status_code == 200
     ben = User.objects.get(email="ben@example.org")
-    assert not ben.has_usable_password() and Membership.objects.get(user=ben).role == "labeller"
+    assert (ben.name, ben.has_usable_password()) == ("Ben.At.Provider", False)
+    assert Membership.objects.get(user=ben).role == "labeller"
     # From now on the log-in page's button is enough.
     again = Client()
     assert b"Log in with Acme ID" in again.get("/log-in").content
     assert come_back(again, start(again), "ben.at.provider").status_code == 302
     assert again.get(overview).status_code == 200
+
+
+def test_an_invitation_that_ends_on_the_way_to_the_provider_is_refused(workspace: Any, admin: Any) -> None:
+    by = person(admin, workspace, "admin")
+    made = invite_person(by=by, email="cleo@example.org", role="labeller")
+    client = Client()
+    sent = client.post("/invitation", {"token": made.token, "provider": "oidc"})
+    revoke_invitation(by=by, invitation=made.invitation)
+    assert come_back(client, sent, "cleo.at.provider").status_code == 410
+    assert not User.objects.filter(email="cleo@example.org").exists() and not SocialAccount.objects.exists()
 
 
 def test_without_an_invitation_nobody_gets_in(workspace: Any, viewer: Any) -> None:
