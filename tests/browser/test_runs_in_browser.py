@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from models_registry.models import Experiment
-from tests.browser.accessibility import look_at
+from tests.browser.accessibility import axe_findings, look_at
 from tools import factories
 from tools.scenes import TOPICS
 from training.models import RunMetric, TrainingRun
@@ -208,6 +209,11 @@ def test_an_admin_runs_one_again_reads_the_fault_beside_its_field_and_tries_a_ve
     assert drawn_pixels(tab) > 500
     expect(tab.locator(".chart-keys").first).to_contain_text("promote at")
     expect(tab.get_by_role("img", name=f"the difference is {scene.experiment.estimate:.2f}")).to_be_visible()
+    guardrails = tab.get_by_role("button", name="Guardrails")  # a term of the glossary
+    guardrails.hover()
+    expect(tab.locator(".tip-body")).to_contain_text("must not get worse")
+    expect(guardrails).to_have_accessible_description(re.compile("must not get worse"))
+    assert axe_findings(tab) == []
     tab.get_by_role("link", name="Stop").click()
     tab.get_by_role("button", name="Stop the experiment").click()
     expect(tab.get_by_role("heading", name="Stopped without a winner.")).to_be_visible()

@@ -1,4 +1,4 @@
-"""docs/vocabulary.md: every word is met where the table says, and what it refuses is found nowhere."""
+"""The glossary and docs/vocabulary.md: every term is met where the table says, and what it refuses is found nowhere."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from drf_spectacular.generators import SchemaGenerator
 
 from tests.docs.blocks import DOCS, ROOT
+from tools import glossary
+from workspaces.glossary import ENTRIES, find_entry
 
 PAGE = DOCS / "vocabulary.md"
 FLOORS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces")
@@ -31,7 +33,7 @@ def table(heading: str) -> list[list[str]]:
     return cells[2:]
 
 
-WORDS = table("# Vocabulary")
+WORDS = [[one.term, " ".join(f"`{place}`" for place in one.met), one.means] for one in ENTRIES]
 REFUSED = {word: row[1] for row in table("## Words that are not used") for word in row[0].split(", ")}
 
 
@@ -82,6 +84,20 @@ def test_every_word_is_met_where_the_table_says() -> None:
         assert places, word
         missing = [place for place in places if place not in known and not ("/" in place and (ROOT / place).is_file())]
         assert missing == [], word
+
+
+def test_the_page_lists_the_glossary() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert glossary.write_table() in text and glossary.render(text) == text, "run python -m tools.glossary"
+    assert len({one.term for one in ENTRIES}) == len(ENTRIES)
+
+
+def test_a_page_explains_a_term_of_the_glossary_once() -> None:
+    for path in sorted((ROOT / "templates").rglob("*.html")):
+        terms = re.findall(r'\{% term "([^"]+)"', path.read_text(encoding="utf-8"))
+        assert len(set(terms)) == len(terms), path
+        for name in terms:
+            assert find_entry(name).plain, path
 
 
 def found_in(text: str) -> list[str]:

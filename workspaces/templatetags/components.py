@@ -18,6 +18,9 @@ from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import slugify
+
+from workspaces.glossary import find_entry
 
 register = template.Library()
 
@@ -48,6 +51,22 @@ def icon(name: str, size: str = "", *, label: str = "") -> SafeString:
         SafeString(says),
         static(SPRITE),
         name,
+    )
+
+
+@register.simple_tag
+def term(name: str, text: str = "") -> SafeString:
+    """A term of the glossary whose meaning is its tooltip; `text` is shown instead of the term. Once a page.
+
+    Raises KeyError for a term that the glossary does not have.
+    """
+    means = find_entry(name).plain
+    return format_html(
+        '<button type="button" class="term" id="term-{}" data-tip="{}" aria-description="{}">{}</button>',
+        slugify(name),  # what is polled keeps the focus by its id
+        means,
+        means,
+        text or name[0].upper() + name[1:],
     )
 
 
