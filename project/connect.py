@@ -16,7 +16,7 @@ from django.db import transaction
 from django.template.loader import render_to_string
 
 from decisions.agents.prompts import template_fields
-from decisions.agents.services import AgentSetup, create_agent
+from decisions.agents.services import AgentSetup, check_setup, create_agent
 from decisions.models import Agent, AgentKind
 from models_registry.models import Alias, AliasName
 from workspaces.actors import Actor
@@ -65,14 +65,23 @@ class Connection:
 def connect_app(
     *, by: Actor, name: str, scopes: Sequence[str], agent: Agent | None, new: NewAgent | None = None
 ) -> Connection:
-    """Makes the key, and the agent where `new` describes one. Raises InvalidInput; then nothing is made."""
+    """Makes the key, and the agent where `new` describes one. Raises InvalidInput with every fault; then nothing is
+    made."""
+    faults: list[FieldFault] = []
     if not 0 < len(name.strip()) <= 200:
-        raise InvalidInput("The key has no name.", faults=[FieldFault("name", "1 to 200 characters", "my-app")])
+        faults.append(FieldFault("name", "1 to 200 characters", "my-app"))
     if agent is None:
-        if new is None:
-            raise InvalidInput("No agent was chosen.", faults=[FieldFault("agent", "is missing", "an agent")])
-        agent = _make_agent(by, new)
-    return show_connection(made=create_api_key(by=by, name=name.strip(), scopes=scopes), agent=agent)
+        try:
+            agent = _make_agent(by, new)
+        except InvalidInput as error:
+            faults += error.faults
+    try:
+        made = create_api_key(by=by, name=name.strip()[:200], scopes=scopes)
+    except InvalidInput as error:
+        faults += error.faults
+    if faults or agent is None:
+        raise InvalidInput("The key was not created.", faults=faults)
+    return show_connection(made=made, agent=agent)
 
 
 def show_connection(*, made: NewKey, agent: Agent) -> Connection:
@@ -86,17 +95,21 @@ def is_served(agent: Agent) -> bool:
     return Alias.objects.filter(registered_model=agent.registered_model_id, name=AliasName.CHAMPION).exists()
 
 
-def _make_agent(by: Actor, new: NewAgent) -> Agent:
+def _make_agent(by: Actor, new: NewAgent | None) -> Agent:
+    if new is None:
+        raise InvalidInput("No agent was chosen.", faults=[FieldFault("agent", "is missing", "an agent")])
+    faults: list[FieldFault] = []
     if not SLUG.fullmatch(new.slug):
-        raise InvalidInput(
-            "The agent is invalid.",
-            faults=[FieldFault("slug", "1 to 63 lower-case letters, digits and hyphens", "for example filer")],
-        )
+        faults.append(FieldFault("slug", "1 to 63 lower-case letters, digits and hyphens", "for example filer"))
     if new.kind not in AgentKind.values:
-        raise InvalidInput(
-            "The agent is invalid.", faults=[FieldFault("kind", f"{new.kind!r} is unknown", ", ".join(AgentKind))]
-        )
+        faults.append(FieldFault("kind", f"{new.kind!r} is unknown", ", ".join(AgentKind)))
     setup = AgentSetup(prompt_template="{{ text }}", options=list(new.options))
+    try:
+        check_setup(setup)
+    except InvalidInput as error:
+        faults += error.faults
+    if faults:
+        raise InvalidInput("The agent is invalid.", faults=faults)
     return create_agent(by=by, slug=new.slug, name=new.name or new.slug, kind=new.kind, setup=setup)
 
 

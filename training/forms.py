@@ -129,12 +129,14 @@ class RunForm(forms.Form):
             raise forms.ValidationError('Enter a JSON object, such as {"text_weight": 0.3}.')
         return found
 
-    def read_plan(self) -> tuple[Agent, RunPlan]:
-        """Of a valid form."""
+    def read_plan(self) -> tuple[Agent, RunPlan] | None:
+        """Of a form that was checked, what is valid of it; None where that is too little for a plan."""
         given = self.cleaned_data
-        told: dict[str, Any] = dict(given["more"])
+        if not {"agent", "method", "dataset", "base"} <= given.keys():
+            return None
+        told: dict[str, Any] = dict(given.get("more", {}))
         for name, path in PATHS.items():
-            if given[name] is None:
+            if given.get(name) is None:
                 continue
             *above, last = path
             place = told
@@ -148,8 +150,8 @@ class RunForm(forms.Form):
         plan = RunPlan(
             method=given["method"],
             dataset=self.datasets[given["dataset"]],
-            heldout=self.datasets.get(given["heldout"]),
-            replay=self.datasets.get(given["replay"]),
+            heldout=self.datasets.get(given.get("heldout", "")),
+            replay=self.datasets.get(given.get("replay", "")),
             base_version=self.versions.get(given["base"]),
             base_model="" if given["base"] in self.versions else given["base"],
             settings=told,

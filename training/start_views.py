@@ -45,15 +45,16 @@ def run_start(request: PageRequest) -> HttpResponse:
     `agent` or for any. POST starts what it asks for."""
     if request.method == "POST":
         form = RunForm(request.POST, workspace=request.workspace)
-        if form.is_valid():
-            agent, plan = form.read_plan()
-            try:
-                run = start_run(by=request.actor, agent=agent, plan=plan)
-            except InvalidRun as error:
-                form.add_faults(error.faults)
-            else:
+        valid, read = form.is_valid(), form.read_plan()
+        try:
+            if valid and read is not None:
+                run = start_run(by=request.actor, agent=read[0], plan=read[1])
                 messages.success(request, "The run is queued.")
                 return redirect("pages:run", request.workspace.slug, run.pk)
+            if read is not None:
+                check_plan(*read)  # so that faults of the plan and of single fields are shown together
+        except InvalidRun as error:
+            form.add_faults(error.faults)
         return render(request, "training/run_form.html", {"form": form}, status=400)
     if request.GET.get("like"):
         like = get_run(request, as_id(request.GET["like"], "like"))

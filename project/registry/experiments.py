@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from numpy.typing import NDArray
 
 from models_registry.evidence import UNIT_COLUMNS, RewardedUnit, run_tests
-from models_registry.experiments import count_exposures, start_experiment
+from models_registry.experiments import check_plan, count_exposures, start_experiment
 from models_registry.guardrails import list_guardrails
 from models_registry.models import (
     Alias,
@@ -269,19 +269,19 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     form = ExperimentForm(initial=dict(preset.values)) if preset is not None else ExperimentForm(request.POST)
     if request.method == "POST":
         status = 400
-        if form.is_valid():
-            try:
-                experiment = start_experiment(
-                    by=request.actor, treatment=version, plan=form.read_plan(), name=form.cleaned_data["name"]
-                )
-            except InvalidInput as error:
-                form.add_faults(error.faults)
-            except Conflict as error:
-                form.add_error(None, error.message)
-                status = error.status
-            else:
+        valid, plan = form.is_valid(), form.read_plan()
+        try:
+            if valid:
+                name = form.cleaned_data["name"]
+                experiment = start_experiment(by=request.actor, treatment=version, plan=plan, name=name)
                 messages.success(request, "The experiment has started.")
                 return redirect("pages:experiment", request.workspace.slug, experiment.pk)
+            check_plan(plan)  # so that faults of the plan and of single fields are shown together
+        except InvalidInput as error:
+            form.add_faults(error.faults)
+        except Conflict as error:
+            form.add_error(None, error.message)
+            status = error.status
     champion = Alias.objects.filter(registered_model=version.registered_model_id, name=AliasName.CHAMPION).first()
     context = {
         "form": form,

@@ -211,19 +211,20 @@ class ExperimentForm(forms.Form):
         return any(field.errors for _, fields in self.groups() for field in fields)
 
     def read_plan(self) -> ExperimentPlan:
-        """Of a valid form."""
+        """Of a form that was checked; what is not valid has its default, so that the rest can be checked too."""
         given = self.cleaned_data
-        bounds = {name: given[name] for name in (*self.RULE, *self.WINDOWS, *self.FAILURES, "guardrail_e")}
-        contrast = (given["contrast"] or next(iter(CONTRASTS))).split()
+        names = (*self.RULE, *self.WINDOWS, *self.FAILURES, "guardrail_e")
+        bounds = {name: given[name] for name in names if name in given}
+        contrast = (given.get("contrast") or next(iter(CONTRASTS))).split()
         bounds |= {name: name in contrast for name in ("conditioned", "rescaled")}
         return ExperimentPlan(guardrails=self._guardrails(), **bounds)
 
     def _guardrails(self) -> tuple[GuardrailPlan, ...]:
         given = self.cleaned_data
         return tuple(
-            GuardrailPlan(measure, given[measure], given["budget_ms"] if measure == "latency" else None)
+            GuardrailPlan(measure, given[measure], given.get("budget_ms") if measure == "latency" else None)
             for measure in GuardrailMeasure.values
-            if given[measure] is not None
+            if given.get(measure) is not None and (measure != "latency" or "budget_ms" in given)
         )
 
     def add_faults(self, faults: Sequence[FieldFault]) -> None:

@@ -99,6 +99,16 @@ class TestTheForm:
         assert answer.context["given"]["kind"] == {**FORM, **change}["kind"]
         assert ApiKey.objects.count() == 0 and Agent.objects.count() == 1
 
+    def test_all_faults_are_listed_above_the_form_and_lead_to_their_fields(
+        self, admin: Any, make: str, page_client: Any
+    ) -> None:
+        answer = page_client(admin).post(make, {**FORM, "name": "", "scopes": [], "slug": "No slug", "options": "one"})
+        assert set(answer.context["faults"]) == {"name", "scopes", "slug", "options"}
+        summary = answer.content.decode().partition('id="faults"')[2].partition("</div>")[0]
+        places = ("key-name", "key-scopes", "agent-slug", "agent-options")
+        assert all(f'href="#{place}"' in summary for place in places)
+        assert ApiKey.objects.count() == 0 and Agent.objects.count() == 0
+
     def test_what_the_programs_need_and_the_key_lacks_is_said(self, admin: Any, make: str, page_client: Any) -> None:
         answer = page_client(admin).post(make, {**FORM, "scopes": ["route:read"]}, follow=True)
         assert answer.context["made"].lacking == ("decisions:write", "feedback:write")

@@ -70,6 +70,17 @@ def test_each_fault_stands_beside_its_field_and_nothing_starts(
     assert not TrainingRun.objects.exists() and not Job.objects.exists()
 
 
+def test_faults_of_fields_and_of_the_plan_are_listed_together_and_lead_to_their_fields(
+    given: dict[str, Any], admin: Any, path: str, page_client: Any
+) -> None:
+    answer = page_client(admin).post(path, {**given, "epochs": "many", "batch_size": "0", "more": "{"})
+    assert set(answer.context["form"].errors) == {"epochs", "batch_size", "more"}
+    summary = answer.content.decode().partition('id="faults"')[2].partition("</div>")[0]
+    assert "The run was not started." in summary
+    assert all(f'href="#id_{name}"' in summary for name in ("epochs", "batch_size", "more"))
+    assert answer.context["form"]["epochs"].value() == "many" and not TrainingRun.objects.exists()
+
+
 def test_rows_and_versions_of_elsewhere_cannot_be_chosen(
     given: dict[str, Any], admin: Any, path: str, page_client: Any
 ) -> None:

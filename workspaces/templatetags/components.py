@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from django import template
+from django import forms, template
 from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 from django.templatetags.static import static
@@ -147,3 +147,33 @@ def note(content: str, tone: str = "", *, icon: str = "") -> SafeString:
     """Something to know about this page. tone: "", "info", "ok", "warn", "bad" (announced at once)."""
     values = {"tone": tone, "icon": icon or NOTE_ICONS[tone], "content": SafeString(content)}
     return render_to_string("partials/note.html", values)
+
+
+@register.inclusion_tag("partials/faults.html")
+def fault_summary(found: forms.BaseForm | Mapping[str, str] | None, says: str = "", **fields: str) -> dict[str, Any]:
+    """Every fault of a form in a list above it, each a link to its field. Without a fault it is nothing.
+
+    `found` is a Django form, or for a form that the page writes itself its faults by name, with `name="id Label"` for
+    each of its fields. `says` is what happened, such as "The key was not created."
+    """
+    lines = list(_form_faults(found) if isinstance(found, forms.BaseForm) else _named_faults(found or {}, fields))
+    return {"lines": lines, "says": says or ("Fix the highlighted fields." if any(line[0] for line in lines) else "")}
+
+
+def _form_faults(form: forms.BaseForm) -> Iterator[tuple[str, str, str]]:
+    for text in form.non_field_errors():
+        yield "", "", str(text)
+    for field in form:
+        for text in field.errors:
+            target = "" if field.is_hidden else field.id_for_label or field.auto_id
+            yield target, str(field.label), str(text)
+
+
+def _named_faults(faults: Mapping[str, str], fields: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """In the order of the fields; what belongs to none comes first."""
+    for text in (text for name, text in faults.items() if name not in fields):
+        yield "", "", text[:1].upper() + text[1:]
+    for name, place in fields.items():
+        if name in faults:
+            target, _, label = place.partition(" ")
+            yield target, label, faults[name][:1].upper() + faults[name][1:]

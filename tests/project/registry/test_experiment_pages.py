@@ -328,7 +328,7 @@ class TestTry:
         ("changes", "field", "says"),
         [
             ({"treatment_share": "1"}, "treatment_share", "must be above 0"),
-            ({"promote_e": "1"}, "promote_e", "no evidence"),
+            ({"promote_e": "1", "min_seconds": "soon"}, "promote_e", "no evidence"),
             ({"min_seconds": "soon"}, "min_seconds", "Enter a number"),
             ({"exposure_window_seconds": "31 d"}, "exposure_window_seconds", "must be 0 to 30 days"),
             ({"error_rate": "", "latency": "2"}, "latency", "must be above 0"),

@@ -108,7 +108,7 @@ class TestInvitations:
             (viewer.email, "viewer", 409),
         ):
             answer = client.post(url(workspace, "person-invite"), {"email": email, "role": role})
-            assert answer.status_code == status and b"fix the highlighted fields" in answer.content
+            assert answer.status_code == status and b"The invitation was not made." in answer.content
             assert email.encode() in answer.content
         assert not Invitation.objects.exists()
 
