@@ -26,13 +26,13 @@ EXAMPLES = 3
 
 WHY = {
     "feedback": "have no verdict yet",
-    "calculation": "have a verdict and wait for its reward",
-    "reward": "have no reward: it could not be calculated, or the verdict was taken back",
-    "propensity": "have no propensity: the app did not say how likely its choice was",
-    "options": "do not say which options there were",
+    "calculation": "have a verdict but no reward yet",
+    "reward": "have no reward: the calculation failed or the verdict was undone",
+    "propensity": "have no propensity",
+    "options": "have no options recorded",
     "version": "were made by another version of the agent",
-    "used": "are in a dataset that a run has learnt from already",
-    "erased": "were erased at a person's request",
+    "used": "were already used by a run",
+    "erased": "were erased",
 }
 """Why a decision is left out, by the name that the statement below gives it; the first that holds, from its CASE."""
 

@@ -109,21 +109,21 @@ def _find_steps(request: PageRequest, defaults: Sequence[Defaults], dataset: Dat
         return reverse(f"pages:{name}", args=[request.workspace.slug])
 
     if dataset is not None and dataset.marked_at is not None:
-        why = "Some of its rows were erased, and nothing is trained from it any more. A new one leaves them out."
-        yield Step("Make a new dataset", why, "Make a dataset", at("dataset-make"))
+        why = "Some of its rows were erased, so it can no longer be used for training. A new dataset leaves them out."
+        yield Step("Create a new dataset", why, "Create a dataset", at("dataset-make"))
         return
     if not defaults:
-        why = "An agent says what may be chosen and how the model is asked."
+        why = "An agent defines the prompt and the options."
         yield Step("Connect an app", why, "Connect an app", at("connect"))
     if not any(one.base is not None or one.taught is not None for one in defaults):
         why = (
-            "The first model learns from texts whose right answer is known. Import a file of them, and import some of"
-            " them under the name “held-out rows”. No run learns from those; every run is measured on them."
+            "The first model learns from texts with known right answers. Import a file of them, and import some of"
+            " them under the name “held-out rows”. Runs are evaluated on those and never trained on them."
         )
         yield Step("Import labelled rows", why, "Import a file", at("import-new"))
     elif not any(one.logged is not None for one in defaults):
-        why = "A run learns from decisions that have a reward."
-        yield Step("Make a dataset", why, "Make a dataset", at("dataset-make"))
+        why = "A run learns from rewarded decisions."
+        yield Step("Create a dataset", why, "Create a dataset", at("dataset-make"))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -42,7 +42,7 @@ class JsonField(forms.CharField):
         except InvalidInput as error:
             raise forms.ValidationError(error.message.replace("The body", "It")) from error
         except ValueError as error:
-            raise forms.ValidationError(f"This is not JSON: {error}.") from error
+            raise forms.ValidationError(f"Enter valid JSON: {error}.") from error
         if not isinstance(found, dict):
             raise forms.ValidationError("Enter a JSON object, {…}, or leave it empty.")
         return found
@@ -57,19 +57,19 @@ class AgentForm(forms.Form):
         label="Prompt",
         strip=False,
         widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "class": "mono"}),
-        help_text="{{ name }} and {{ name.inner }} are fields of the state; with a ? behind the name a field may be "
-        "missing. {{ options }} lists the options.",
+        help_text="{{ name }} and {{ name.inner }} are fields of the state; a ? after the name marks an optional "
+        "field. {{ options }} lists the options.",
     )
     options = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false"}),
-        help_text="One per line, at least two. Empty: each decision brings its own.",
+        help_text="One per line, at least two. Leave empty if each request gives its own.",
     )
     temperature = forms.FloatField(
-        help_text="Above 0. Below 1 the likeliest option is taken more often; above 1, less often."
+        help_text="Above 0. Below 1, likely options are chosen more often; above 1, less often."
     )
     epsilon = forms.FloatField(
-        help_text="0 to 1: the share of decisions that is drawn from all options alike, to learn from them."
+        help_text="From 0 to 1. The share of decisions that choose any option with equal probability."
     )
     action_space = forms.ChoiceField(choices=ActionSpaceKind.choices)
     max_prompt_tokens = forms.IntegerField(
@@ -79,7 +79,7 @@ class AgentForm(forms.Form):
         label="Completion tokens, at most", min_value=1, max_value=MOST_COMPLETION
     )
     action_schema = JsonField(help_text="JSON Schema of a structured action.")
-    state_schema = JsonField(help_text="JSON Schema that every state must fit. Empty: any state is taken.")
+    state_schema = JsonField(help_text="JSON Schema that every state must fit. Leave empty to accept any state.")
 
     def clean_prompt_template(self) -> str:
         return _lines(self.cleaned_data["prompt_template"])

@@ -37,7 +37,7 @@ def test_a_version_is_compared_and_made_and_every_page_fits(
     expect(tab.get_by_role("heading", name="Changes from version 2")).to_be_focused()
     expect(tab.locator("ins").first).to_have_text("File this note into a folder.")
     found += look_at(tab, "agent-edit")
-    tab.get_by_role("button", name="Make version 3").click()
+    tab.get_by_role("button", name="Create version 3").click()
     expect(tab.get_by_text("Filer has version 3 now.")).to_be_visible()
     assert AgentVersion.objects.get(agent=agent, number=3).epsilon == 0.1
     tab.goto(reverse("pages:agent", args=[workspace.slug, agent.slug]))

@@ -28,25 +28,25 @@ def test_from_feedback_to_a_run_by_buttons_alone(
     expect(tab.get_by_text("Waiting for a worker")).to_be_visible()
     assert look_at(tab, "rewards-under-way") == []
     run_job(Job.objects.get(kind="decisions.calculate_rewards").id)
-    expect(tab.get_by_text("All feedback has been read.")).to_be_visible()
+    expect(tab.get_by_text("There is no new feedback.")).to_be_visible()
     assert look_at(tab, "rewards") == []
 
     tab.goto(page("datasets", workspace))
     assert look_at(tab, "datasets") == []
-    tab.get_by_role("link", name="Make a dataset").click()
-    expect(tab.get_by_role("heading", name="What it would hold")).to_be_visible()
+    tab.get_by_role("link", name="Create a dataset").click()
+    expect(tab.get_by_role("heading", name="Preview")).to_be_visible()
     tab.get_by_label("Decisions", exact=True).select_option("new")
     tab.wait_for_url("**which=new**")
     expect(tab.get_by_text("have no verdict yet")).to_be_visible()
     assert look_at(tab, "dataset-make") == []
     tab.get_by_label("Name").fill("by hand")
-    tab.get_by_role("button", name="Make the dataset").click()
-    expect(tab.get_by_text("This page leads to the dataset when it is made.")).to_be_visible()
+    tab.get_by_role("button", name="Create dataset").click()
+    expect(tab.get_by_text("This page opens the dataset when it is ready.")).to_be_visible()
     assert look_at(tab, "dataset-making") == []
     run_job(Job.objects.get(kind="training.freeze_dataset").id)
     expect(tab.get_by_role("heading", name="by hand", level=1)).to_be_visible()
     assert look_at(tab, "dataset") == []
-    tab.get_by_role("link", name="Train on it").click()
+    tab.get_by_role("link", name="Train on this dataset").click()
     tab.get_by_role("button", name="Start run").click()
     expect(tab.get_by_role("heading", name="posterior, ", level=1)).to_be_visible()
     dataset = DatasetSnapshot.objects.get(name="by hand")
@@ -55,7 +55,7 @@ def test_from_feedback_to_a_run_by_buttons_alone(
     factories.RewardFactory(decision=scene.decisions[20])
     tab.goto(page("runs", workspace))
     tab.get_by_role("button", name="Train on new decisions").click()
-    expect(tab.get_by_text("Then a run starts on it")).to_be_visible()
+    expect(tab.get_by_text("A run then starts on the dataset")).to_be_visible()
     run_job(Job.objects.get(kind="training.freeze_dataset", state="queued").id)
     run = TrainingRun.objects.latest("id")
     tab.wait_for_url(f"**{page('run', workspace, run.id)}")
@@ -64,5 +64,5 @@ def test_from_feedback_to_a_run_by_buttons_alone(
     tab.goto(page("train-new", workspace))
     assert look_at(tab, "train-new") == []
     tab.get_by_role("link", name="Start the first run").click()
-    expect(tab.get_by_role("heading", name="What to do first")).to_be_visible()
+    expect(tab.get_by_role("heading", name="Before the first run")).to_be_visible()
     assert look_at(tab, "run-missing") == []

@@ -32,7 +32,7 @@ def test_the_button_queues_one_calculation_of_this_workspace_and_the_page_follow
     waiting: Any, workspace: Any, admin: Any, page_client: Any, django_assert_max_num_queries: Any
 ) -> None:
     client, path = page_client(admin), at("rewards", workspace)
-    assert "</span> piece of feedback has not been read yet." in client.get(path).content.decode()
+    assert "</span> feedback entry is new." in client.get(path).content.decode()
     for _ in range(2):
         assert client.post(at("rewards-calculate", workspace))["Location"] == path
     job = Job.objects.get(kind=CALCULATE_REWARDS)
@@ -40,7 +40,7 @@ def test_the_button_queues_one_calculation_of_this_workspace_and_the_page_follow
     assert AuditEntry.objects.filter(action="rewards.requested", actor=admin.email).count() == 1
     busy = client.get(path).content.decode()
     assert "Waiting for a worker" in busy and "every 2s" in busy and "Calculate rewards now" not in busy
-    assert "Calculating rewards" in client.get(at("overview", workspace)).content.decode()
+    assert "Calculate rewards" in client.get(at("overview", workspace)).content.decode()
     run_job(job.id)
     assert Reward.objects.get().decision == waiting  # nothing of the other workspace
     for _ in range(12):
@@ -49,7 +49,7 @@ def test_the_button_queues_one_calculation_of_this_workspace_and_the_page_follow
     with django_assert_max_num_queries(6):
         over = client.get(at("rewards-status", workspace))
     text = over.content.decode()
-    assert over.status_code == 286 and "All feedback has been read." in text and "Calculate rewards now" in text
+    assert over.status_code == 286 and "There is no new feedback." in text and "Calculate rewards now" in text
     client.post(at("rewards-calculate", workspace))
     assert Job.objects.filter(kind=CALCULATE_REWARDS, state="queued").count() == 1
 

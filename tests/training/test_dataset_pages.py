@@ -71,8 +71,8 @@ def test_the_preview_counts_what_is_taken_and_says_why_the_rest_is_not(
     )
     assert preview.examples == tuple(decision.id for decision in reversed(ledger["kept"]))
     text = answer.content.decode()
-    assert "have a verdict and wait for its reward" in text and at("rewards", workspace) in text
-    assert "There are no held-out rows" in text and ledger["kept"][0].state["text"] in text
+    assert "have a verdict but no reward yet" in text and at("rewards", workspace) in text
+    assert "There is no held-out data" in text and ledger["kept"][0].state["text"] in text
     # What was counted is what the job takes.
     sent = client.post(path, {"agent": agent.slug, "name": "monday", "which": "all", "version": ""})
     job = Job.objects.get(kind="training.freeze_dataset")
@@ -140,7 +140,7 @@ def test_a_decision_without_a_prompt_is_left_out_and_counted(
     dataset = DatasetSnapshot.objects.get()
     (line,) = (artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
     assert json.loads(line)["id"] == str(whole.id) and dataset.statistics["without_prompt"] == 1
-    assert "lacks a field that the prompt names" in client.get(at("dataset", workspace, dataset.id)).content.decode()
+    assert "lacks a field of the prompt" in client.get(at("dataset", workspace, dataset.id)).content.decode()
 
 
 def test_a_name_that_is_missing_or_too_long_is_refused(
@@ -164,7 +164,7 @@ def test_the_list_follows_the_cursor_by_few_queries(
     agent: Any, workspace: Any, viewer: Any, page_client: Any, django_assert_max_num_queries: Any
 ) -> None:
     client, path = page_client(viewer), at("datasets", workspace)
-    assert "No dataset yet" in client.get(path).content.decode()
+    assert "No datasets yet" in client.get(path).content.decode()
     made = DatasetSnapshotFactory.create_batch(30, agent=agent)
     for dataset in made[-3:]:
         TrainingRunFactory(agent=agent, dataset=dataset)

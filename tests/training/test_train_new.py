@@ -167,7 +167,7 @@ class TestOnePress:
         assert polled["HX-Redirect"] == at("run", workspace, run.id)
         # Nothing is new: no second run. A later decision is, and it alone.
         assert self.press(client, workspace)["Location"] == at("train-new", workspace)
-        assert "There is nothing new to learn from" in client.get(at("train-new", workspace)).content.decode()
+        assert "There are no new decisions" in client.get(at("train-new", workspace)).content.decode()
         later = decide(agent, "corrected")
         self.press(client, workspace, agent=agent.slug)
         run_job(Job.objects.get(kind="training.freeze_dataset", state="queued").id)

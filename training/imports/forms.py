@@ -68,14 +68,14 @@ class ImportForm(forms.Form):
 
 class LabelledForm(ImportForm):
     what = LABELLED
-    name = forms.CharField(max_length=200, label="Name of the dataset", help_text="Such as: gold labels of November")
+    name = forms.CharField(max_length=200, label="Name of the dataset", help_text="For example: labels of November")
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.order_fields(["file", "agent", "name"])
         self.fields["file"].widget.attrs["accept"] = ",".join(LABELLED_ENDINGS)
-        self.fields["file"].help_text = f"JSON lines: id, prompt, options, answer, and group if you have it. {SIZE}"
-        self.fields["agent"].help_text = "The dataset trains and measures versions of this agent's model."
+        self.fields["file"].help_text = f"JSON lines with id, prompt, options, answer and optionally group. {SIZE}"
+        self.fields["agent"].help_text = "The dataset is for training and evaluating the model of this agent."
 
     def read_plan(self, given: Mapping[str, Any]) -> ImportPlan:
         return ImportPlan(what=LABELLED, agent=given["agent"], name=given["name"])
@@ -85,18 +85,18 @@ class DecisionsForm(ImportForm):
     what = DECISIONS
     format = forms.ChoiceField(choices=FORMAT_CHOICES)
     create_agents = forms.BooleanField(
-        required=False, label="Make agents that are not here yet", help_text="With a prompt from their states' fields."
+        required=False, label="Create missing agents", help_text="Their prompts use the fields of the states."
     )
     observed_at = forms.DateTimeField(
-        required=False, label="Time of records without one", help_text="UTC, such as 2026-11-02 10:00"
+        required=False, label="Time for records without a time", help_text="In UTC, such as 2026-11-02 10:00."
     )
     policy = forms.CharField(
         required=False,
         max_length=LONGEST_NAME,
-        label="Who acted",
-        help_text="For records that do not say. Empty: the format's name.",
+        label="Policy name",
+        help_text="For records without a policy name. Default: the name of the format.",
     )
-    first_agents = (("", "the one that each record names"),)
+    first_agents = (("", "As named in each record"),)
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)

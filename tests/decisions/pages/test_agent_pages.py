@@ -55,7 +55,7 @@ class TestReading:
         assert "<kbd>a</kbd>" in text  # the sidebar leads here
 
     def test_an_empty_list_says_what_to_do(self, workspace: Any, viewer: Any, page_client: Any) -> None:
-        assert "No agent yet" in page_client(viewer).get(list_of(workspace)).content.decode()
+        assert "No agents yet" in page_client(viewer).get(list_of(workspace)).content.decode()
 
     def test_the_statements_do_not_grow_with_agents_versions_or_decisions(
         self, agent: Any, workspace: Any, viewer: Any, page_client: Any, by: Any
@@ -143,7 +143,7 @@ class TestChanging:
         sent = filled(agent, prompt_template="File it.\r\n{{ text }}", epsilon="0.2")
         preview = client.post(path, sent)
         text = preview.content.decode()
-        assert preview.status_code == 200 and "<ins>File it.</ins>" in text and "Make version 2" in text
+        assert preview.status_code == 200 and "<ins>File it.</ins>" in text and "Create version 2" in text
         assert agent.versions.count() == 1
         made = client.post(path, sent | hidden(text) | {"make": "1"})
         assert made.status_code == 302 and made["Location"] == at("agent", agent)
@@ -157,7 +157,7 @@ class TestChanging:
         seen = hidden(client.post(path, filled(agent, epsilon="0.2")).content.decode())
         for more in (seen, {"seen": ""}):
             answer = client.post(path, filled(agent, epsilon="0.3") | more | {"make": "1"})
-            assert answer.status_code == 200 and "changed after the comparison" in answer.content.decode()
+            assert answer.status_code == 200 and "You changed the form after the comparison" in answer.content.decode()
         assert agent.versions.count() == 1
 
     def test_the_form_as_it_was_makes_no_version(self, agent: Any, client: Any) -> None:
@@ -174,7 +174,7 @@ class TestChanging:
         told = client.post(path, mine | seen | {"make": "1"})
         text = told.content.decode()
         assert told.status_code == 409 and agent.versions.count() == 2
-        assert "system made version 2 while you were editing version 1" in text
+        assert "system created version 2 while you were editing version 1" in text
         assert "What version 2 changed" in text and "<ins>Sort: {{ text }}</ins>" in text
         assert "<ins>sports</ins>" in text and "<ins>0.2</ins>" in text and "<del>0.4</del>" in text
         # Pressed again, their prompt stays: only what one changed oneself goes on top of it.
@@ -198,7 +198,7 @@ class TestChanging:
             ("action_space", "dance", "Select a valid choice"),
             ("max_prompt_tokens", "1", "greater than or equal to 4"),
             ("state_schema", "[]", "Enter a JSON object"),
-            ("state_schema", "{", "This is not JSON"),
+            ("state_schema", "{", "Enter valid JSON"),
             ("base", "7", "does not exist"),
         ],
     )

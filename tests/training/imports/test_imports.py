@@ -266,7 +266,7 @@ class TestPages:
         answer = page_client(owner).post(self.at("import-new", workspace), form)
         text = answer.content.decode()
         assert answer.status_code == 400 and "rows.jsonl:2: id" in text and "rows.jsonl:3: " in text
-        assert "Nothing was kept" in text and kept(store) == [] and not Job.objects.exists()
+        assert "Nothing was stored" in text and kept(store) == [] and not Job.objects.exists()
 
     def test_what_was_looked_at_can_be_discarded_and_is_nobody_elses(
         self, agent: Any, workspace: Any, other_workspace: Any, owner: Any, outsider: Any, page_client: Any, store: Path
