@@ -81,10 +81,12 @@ def _lines(runs: Sequence[TrainingRun]) -> list[dict[str, Any]]:
 @require_safe
 @workspace_page()
 def run_list(request: PageRequest) -> HttpResponse:
-    """Newest first, read by cursor; with `compare`, those runs beside each other."""
+    """Newest first, read by cursor; with `compare`, those runs beside each other. `picked` runs are chosen already, and
+    stay so on other pages and under other filters."""
     if "compare" in request.GET:
         return _compare(request)
     runs = _runs(request).order_by("-id")
+    picked = list(_runs(request).filter(id__in=_read_ids(request, "picked")[:MOST]))
     chosen = {name: request.GET[name] for name in ("agent", "method", "state") if request.GET.get(name)}
     fields = {"agent": "agent__slug", "method": "method", "state": "state"}
     runs = runs.filter(**{fields[name]: value for name, value in chosen.items()})
@@ -92,12 +94,15 @@ def run_list(request: PageRequest) -> HttpResponse:
     if before:
         runs = runs.filter(id__lt=as_id(before, "before"))
     page = list(runs[: PAGE + 1])
-    older = urlencode({**chosen, "before": page[PAGE - 1].id}) if len(page) > PAGE else ""
+    carried: dict[str, Any] = chosen | {"picked": [run.id for run in picked]}
+    older = urlencode(carried | {"before": page[PAGE - 1].id}, doseq=True) if len(page) > PAGE else ""
     context = {
         "runs": page[:PAGE],
         "lines": _lines(page[:PAGE]),
         "older": older,
-        "newest": urlencode(chosen),
+        "newest": urlencode(carried, doseq=True),
+        "picked": [run.id for run in picked],
+        "picked_elsewhere": [run for run in picked if run not in page[:PAGE]],
         "before": before,
         "chosen": chosen,
         "agents": Agent.objects.for_workspace(request.workspace).order_by("name")[:AGENTS],
@@ -117,10 +122,14 @@ def as_id(text: str, field: str) -> uuid.UUID:
         ) from error
 
 
+def _read_ids(request: PageRequest, name: str) -> list[uuid.UUID]:
+    """The parameter may be given more than once, or as a list with commas."""
+    asked = [part for value in request.GET.getlist(name) for part in value.split(",") if part]
+    return list(dict.fromkeys(as_id(part, name) for part in asked))
+
+
 def _compare(request: PageRequest) -> HttpResponse:
-    """`compare` may be given more than once, or as a list with commas."""
-    asked = [part for value in request.GET.getlist("compare") for part in value.split(",") if part]
-    wanted = list(dict.fromkeys(as_id(part, "compare") for part in asked))
+    wanted = _read_ids(request, "compare")
     if not FEWEST <= len(wanted) <= MOST:
         raise InvalidInput(
             "Select two or three runs to compare.",
@@ -132,6 +141,7 @@ def _compare(request: PageRequest) -> HttpResponse:
     runs = [found[pk] for pk in wanted]
     context = {
         "runs": runs,
+        "picked": urlencode({"picked": wanted}, doseq=True),
         "scores": compare_scores(runs),
         "differences": find_differences(runs),
         "curves": overlay_curves(runs),

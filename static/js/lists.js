@@ -1,5 +1,6 @@
 /* Walking a list by keys: j and k go down and up, Enter opens (the row's link has the focus), x chooses for comparing,
-   c compares, n begins a new one.
+   c compares, n begins a new one. What is chosen stands in the address (`picked`), so that filters, other pages of the
+   list and the way back from the comparison keep it.
 
    <tbody data-list>, in each row a link as row header, and perhaps a checkbox; data-list-key="c" on what a key presses.
    Single keys can be turned off in the help (shell.js). */
@@ -31,6 +32,25 @@
     target.click();
     return true;
   }
+
+  const boxes = () => [...document.querySelectorAll("#compare input[type='checkbox']")];
+
+  function keepChosen() {
+    const chosen = boxes().filter((box) => box.checked).map((box) => box.value);
+    const carry = (address) => {
+      const url = new URL(address, location.href);
+      url.searchParams.delete("picked");
+      for (const id of chosen) url.searchParams.append("picked", id);
+      return url.href;
+    };
+    history.replaceState(history.state, "", carry(location.href));
+    for (const link of document.querySelectorAll(".pager a")) link.href = carry(link.href);
+    const filters = document.querySelector(".filters");
+    for (const old of filters?.querySelectorAll("[name='picked']") ?? []) old.remove();
+    for (const value of chosen) filters?.append(Object.assign(document.createElement("input"), { type: "hidden", name: "picked", value }));
+  }
+
+  document.addEventListener("change", (event) => { if (boxes().includes(event.target)) keepChosen(); });
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented) return;

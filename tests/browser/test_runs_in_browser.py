@@ -187,6 +187,11 @@ def test_the_list_is_walked_by_keys_and_follows_a_run_to_its_end_keeping_what_is
     assert tab.url.count("compare=") == 2
     expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
     expect(tab.get_by_role("row", name="optimiser.epochs 2 –")).to_be_visible()
+    tab.go_back()
+    expect(tab.locator(".pick :checked")).to_have_count(2)
+    tab.get_by_label("State").select_option("failed")  # hides one of the two, which stays chosen
+    tab.wait_for_url("**state=failed*")
+    expect(tab.locator("#compare :checked")).to_have_count(2)
 
 
 def test_an_admin_runs_one_again_reads_the_fault_beside_its_field_and_tries_a_version(

@@ -148,6 +148,20 @@ class TestCompare:
         assert accuracy.scores[0] == (None, None, "") and accuracy.scores[1][1] == DIFFERENCE
         assert "+12.3 pts" in found.content.decode()
 
+    def test_the_list_keeps_what_was_compared_also_under_a_filter_that_hides_it(
+        self, run: TrainingRun, others: list[TrainingRun], viewer: Any, page_client: Any
+    ) -> None:
+        client = page_client(viewer)
+        runs = reverse("pages:runs", args=[run.workspace.slug])
+        back = f"{runs}?picked={run.id}&amp;picked={others[0].id}"
+        assert back in self.ask(client, [run, others[0]]).content.decode()
+        assert f"{runs}?picked={run.id}" in client.get(at("run", run)).content.decode()
+        found = client.get(back.replace("&amp;", "&")).content.decode()
+        assert found.count(" checked hx-preserve") == 2
+        elsewhere = TrainingRunFactory()
+        hidden = client.get(f"{runs}?picked={run.id},{elsewhere.id}&state=cancelled")
+        assert hidden.context["picked_elsewhere"] == [run] and str(elsewhere.id) not in hidden.content.decode()
+
     @pytest.mark.parametrize("count", [1, 4])
     def test_one_or_four_are_refused(
         self, count: int, run: TrainingRun, others: list[TrainingRun], viewer: Any, page_client: Any
