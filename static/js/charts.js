@@ -4,7 +4,7 @@
    <div class="charts" data-chart="plot" data-url="…" data-every="5000">   fetched, and again until `terminal` is true
    data-chart="evidence" translates what the experiment's address answers into figures.
 
-   A figure: {title, says?, height?, x: {label, log?, whole?, values: [number]}, y: {label?, log?, min?, max?, decimals?}, series: [...],
+   A figure: {title, says?, height?, x: {label, log?, whole?, values: [number]}, y: {label? (else the title), log?, min?, max?, decimals?}, series: [...],
               lines: [{label, y, tone?}], marks: [{label, x}]}   (marks: places on the x axis, dashed from top to bottom)
    A series: {label, values: [number|null], kind?: "line" | "step" | "bars" | "dots", low?, high?: [number|null],
               tone?: "ok" | "warn" | "bad" | "info" | "muted", dash?: true}
@@ -157,7 +157,11 @@
 
   function options(figure, drawn, now, width, height) {
     const font = `11px ${getComputedStyle(document.body).fontFamily}`;
-    const axis = (log) => ({
+    const axis = (log, label) => ({
+      label,
+      labelFont: font,
+      labelSize: 16,
+      labelGap: 0,
       stroke: () => colour("--muted"),
       // Of a decade's ten lines only the first one.
       grid: { stroke: () => colour("--line"), width: 1, ...(log ? { filter: (_, splits) => splits.map((value) => (Number.isInteger(Math.round(Math.log10(value) * 1e6) / 1e6) ? value : null)) } : {}) },
@@ -188,7 +192,7 @@
         x: { time: false, distr: figure.x.log ? 3 : 1, ...(pad && !figure.x.log ? { range: (_, low, high) => { const space = Math.max((high - low || 1) * 0.06, bars ? (high - low) / (2 * (now().x.values.length - 1) || 1) : 0); return [low - space, high + space]; } } : {}) },
         y: figure.y?.log ? { distr: 3 } : { range },
       },
-      axes: [{ ...axis(figure.x.log), size: 28, space: figure.x.whole ? 32 : 56, ...(figure.x.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}) }, { ...axis(figure.y?.log), size: (_, values) => 14 + 6.6 * Math.max(2, ...(values ?? []).map((value) => value.length)) , space: 36 }],
+      axes: [{ ...axis(figure.x.log, figure.x.label), size: 24, space: figure.x.whole ? 32 : 56, ...(figure.x.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}) }, { ...axis(figure.y?.log, figure.y?.label ?? figure.title), size: (_, values) => 14 + 6.6 * Math.max(2, ...(values ?? []).map((value) => value.length)) , space: 36 }],
       cursor: { points: { size: 7 }, drag: { x: false, y: false }, y: false },
       plugins: [intervals(drawn), marked(now), tooltip(drawn, now)],
       series: [
@@ -302,7 +306,7 @@
       says: `E plus ${figures(found.e_plus.at(-1))}, E minus ${figures(found.e_minus.at(-1))} after ${found.x.at(-1)} units with an outcome`,
       height: 240,
       x: { label: "units with an outcome", values: found.x },
-      y: { log: true },
+      y: { log: true, label: "evidence, E" },
       series: [
         { label: "E⁺", values: found.e_plus, tone: "ok" },
         { label: "E⁻", values: found.e_minus, tone: "bad" },
@@ -314,7 +318,7 @@
       says: `the difference is ${figures(found.difference.mean.at(-1), 2)}, its interval from ${figures(found.difference.low.at(-1), 2)} to ${figures(found.difference.high.at(-1), 2)} after ${found.x.at(-1)} units with an outcome`,
       height: 240,
       x: { label: "units with an outcome", values: found.x },
-      y: { decimals: 2 },
+      y: { decimals: 2, label: "reward per unit" },
       series: [{ label: "difference", values: found.difference.mean, low: found.difference.low, high: found.difference.high }],
       lines: [{ label: "no difference", y: 0 }],
     }] : [])],
@@ -374,7 +378,15 @@
     figures,
   };
   document.addEventListener("htmx:afterSettle", start);
-  document.addEventListener("themechange", () => {
+  const redraw = () => {
     for (const box of boxes) for (const { chart } of box.plots?.values() ?? []) chart.redraw();
-  });
+  };
+  document.addEventListener("themechange", redraw);
+  /* Paper is light: canvases are drawn again in the light colours, and shell.css stretches them over the page. */
+  const inColours = (scheme) => {
+    probe.style.colorScheme = scheme;
+    redraw();
+  };
+  addEventListener("beforeprint", () => inColours("light"));
+  addEventListener("afterprint", () => inColours(""));
 })();

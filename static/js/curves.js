@@ -46,7 +46,7 @@
       title: log ? `${label}, log scale` : label,
       says: `${label} over steps, last ${charts.figures(values.at(-1), decimals)} at step ${steps.at(-1)}`,
       x: { label: "step", values: steps },
-      y: { log, decimals },
+      y: { log, decimals, label },
       series: smooth
         ? [{ label: "measured", values, tone: "line-strong" }, { label: "smoothed", values: smoothed(values) }]
         : [{ label, values }],
