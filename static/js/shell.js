@@ -51,9 +51,14 @@
   let at = 0;
 
   function commands() {
+    const words = (element) => {
+      const copy = (element.querySelector("[data-label]") ?? element).cloneNode(true);
+      for (const key of copy.querySelectorAll("kbd")) key.remove();
+      return copy.textContent;
+    };
     const from = (selector, where) => [...document.querySelectorAll(selector)]
       .filter((element) => !element.disabled)
-      .map((element) => ({ element, where, label: (element.dataset.command || element.getAttribute("aria-label") || (element.querySelector("[data-label]") ?? element).textContent).trim().replace(/\s+/g, " ") }));
+      .map((element) => ({ element, where, label: (element.dataset.command || element.getAttribute("aria-label") || words(element)).trim().replace(/\s+/g, " ") }));
     return [
       ...from(".page-actions a, .page-actions button", "on this page"),
       ...from(".nav a", "go to"),
