@@ -20,7 +20,7 @@ LONG_TEXT = 1_200
 """Longer values get a box of their own to scroll in."""
 MAX_DEPTH = 8
 MAX_CHILDREN = 200
-TONES = {"confirmed": "ok", "corrected": "warn", "overridden": "warn"}
+TONES = {"confirmed": "ok", "corrected": "info", "overridden": "info"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django import template
@@ -28,11 +29,12 @@ BADGES = {
     "challenger": "info",
     "failed": "bad",
     "dead": "bad",
-    "corrected": "warn",
-    "overridden": "warn",
+    "corrected": "info",
+    "overridden": "info",
     "rolled_back": "bad",
 }
-"""Tone of a state's badge. The word itself is always shown: colour is never the only sign."""
+"""Tone of a state's badge. The word itself is always shown: colour is never the only sign. What a person corrected is
+information and no fault."""
 
 
 @register.filter
@@ -147,11 +149,19 @@ def indented(value: Any) -> str:
 
 @register.filter
 def told(details: dict[str, Any]) -> str:
-    """An event's details in one line: {"device": "cpu", "threads": 2} → device cpu, threads 2. What is not known is
-    left out."""
-    return ", ".join(
-        f"{name.replace('_', ' ')} {plain(value)}" for name, value in details.items() if value not in (None, "", [], {})
-    )
+    """An event's details in one line: {"device": "cpu", "threads": 2} → device cpu, threads 2. Of what is nested the
+    innermost names are told; what is not known is left out."""
+    return ", ".join(_tell(details))
+
+
+def _tell(details: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in details.items():
+        if isinstance(value, Mapping):
+            yield from _tell(value)
+        elif value not in (None, "", []):
+            shown = value if isinstance(value, list | tuple) else [value]
+            words = " and ".join("yes" if one is True else "no" if one is False else plain(one) for one in shown)
+            yield f"{name.replace('_', ' ')} {words}"
 
 
 @register.filter
