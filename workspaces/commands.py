@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from django.core.management.base import BaseCommand
 
-from workspaces.models import Workspace
+if TYPE_CHECKING:
+    from workspaces.models import Workspace
 
 EXIT_BAD_INPUT = 2
 
@@ -24,6 +25,8 @@ class UncheckedCommand(BaseCommand):
 
     def find_workspace(self, slug: str | None) -> Workspace:
         """The one with the slug, or the only one there is; else exits with 2 and names them."""
+        from workspaces.models import Workspace  # `up` is loaded before Django's apps are
+
         workspaces = Workspace.objects.order_by("created_at")
         found = list((workspaces.filter(slug=slug) if slug else workspaces)[:2])
         if len(found) != 1:

@@ -83,7 +83,7 @@ def test_a_person_is_invited_joins_protects_the_account_and_is_deactivated(
     assert User.objects.get(email="ben@example.org").is_active
 
     office.goto(reverse("pages:audit", args=[workspace.slug]))
-    office.get_by_label("Action").select_option("person.joined")
+    office.get_by_label("Action", exact=True).select_option("person.joined")
     office.get_by_role("button", name="Filter").click()
     expect(office.get_by_role("row")).to_have_count(2)
     found += look_at(office, "audit")
