@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
+from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
@@ -90,6 +91,12 @@ def revoke_invitation(*, by: Actor, invitation: Invitation) -> None:
     """Its link ends at once. One that is accepted or revoked stays as it is."""
     row = _open(by).select_for_update().filter(id=invitation.id).first()
     if row is not None:
+        _revoke(by, row, timezone.now())
+
+
+def revoke_all(*, by: Actor, made_by: User) -> None:
+    """Ends every open link that the person made, or that would let them in again. Call inside a transaction."""
+    for row in _open(by).select_for_update().filter(Q(created_by=made_by) | Q(email=made_by.email)):
         _revoke(by, row, timezone.now())
 
 

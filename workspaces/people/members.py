@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
-from django.contrib.auth.tokens import default_token_generator
+from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.encoding import force_bytes
@@ -18,7 +20,7 @@ from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput, NotAllowed, ReckonerError
 from workspaces.models import Membership, Role, User, Workspace
-from workspaces.people.invitations import read_role
+from workspaces.people.invitations import read_role, revoke_all
 from workspaces.services import record_audit
 
 
@@ -31,6 +33,22 @@ class LastAdmin(Conflict):
 class LinkOver(ReckonerError):
     status = 410
     code = "link_over"
+
+
+class _LinkTokens(PasswordResetTokenGenerator):
+    """Such a token ends, besides, when the person's workspaces or the admins of one change: who made the link had the
+    right to it only while they were as they are."""
+
+    key_salt = "workspaces.people.members"
+
+    def _make_hash_value(self, user: Any, timestamp: int) -> str:
+        own = Membership.objects.active().filter(user=user).values("workspace")
+        found = Membership.objects.active().filter(Q(user=user) | Q(workspace__in=own, role=Role.ADMIN))
+        rows = sorted(f"{workspace}:{person}" for workspace, person in found.values_list("workspace", "user"))
+        return f"{super()._make_hash_value(user, timestamp)}{','.join(rows)}"
+
+
+_tokens = _LinkTokens()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +70,8 @@ def change_role(*, by: Actor, membership: Membership, role: str) -> Membership:
         _keep_an_admin(row)
     before, row.role = row.role, role
     row.save(update_fields=["role"])
+    if before == Role.ADMIN:
+        revoke_all(by=by, made_by=row.user)
     details = {"email": row.user.email, "from": before, "to": role}
     record_audit(by=by, action="person.role_changed", target=f"user:{row.user_id}", details=details)
     return row
@@ -59,7 +79,8 @@ def change_role(*, by: Actor, membership: Membership, role: str) -> Membership:
 
 @transaction.atomic
 def deactivate_member(*, by: Actor, membership: Membership) -> Membership:
-    """The person sees nothing of the workspace from the next request on; what they did stays theirs.
+    """The person sees nothing of the workspace from the next request on; what they did stays theirs. Links for others
+    that they made end, and their sessions where this was their last workspace.
 
     A second time nothing happens. Raises LastAdmin.
     """
@@ -115,7 +136,7 @@ def make_password_link(*, by: Actor, membership: Membership, everywhere: bool = 
             " password with `manage.py people password-link`."
         )
     uid = urlsafe_base64_encode(force_bytes(row.user.pk))
-    token = default_token_generator.make_token(row.user)
+    token = _tokens.make_token(row.user)
     record_audit(by=by, action="person.password_link", target=f"user:{row.user_id}", details={"email": row.user.email})
     return PasswordLink(row.user, f"{reverse('new-password')}?{urlencode({'link': f'{uid}.{token}'})}")
 
@@ -127,7 +148,7 @@ def find_by_link(link: str) -> User:
         user = User.objects.filter(pk=urlsafe_base64_decode(uid).decode(), is_active=True).first()
     except (ValueError, ValidationError):
         user = None
-    if user is None or not default_token_generator.check_token(user, token):
+    if user is None or not _tokens.check_token(user, token):
         raise LinkOver("This link is no longer valid. Ask an admin for a new one.")
     return user
 
@@ -174,6 +195,9 @@ def _deactivate(by: Actor, membership: Membership, action: str) -> Membership:
             _keep_an_admin(row)
         row.deactivated_at = timezone.now()
         row.save(update_fields=["deactivated_at"])
+        revoke_all(by=by, made_by=row.user)
+        if row.user != by.user and not Membership.objects.active().filter(user=row.user).exists():
+            end_sessions(row.user)
         details = {"email": row.user.email, "role": row.role}
         record_audit(by=by, action=action, target=f"user:{row.user_id}", details=details)
     return row
@@ -194,5 +218,6 @@ def _keep_an_admin(row: Membership) -> None:
 def _not_an_admin_in(by: Actor, user: User) -> str:
     """Workspaces of `user` in which the actor is no admin: their number, since their names are not the actor's."""
     own = Membership.objects.active().filter(user=by.user, role=Role.ADMIN).values("workspace")
-    count = Membership.objects.active().filter(user=user).exclude(workspace__in=own).count()
+    # Deactivated ones as well: who becomes this person today has their access when it comes back.
+    count = Membership.objects.filter(user=user).exclude(workspace__in=own).count()
     return f"{count} other workspace{'s' if count > 1 else ''}" if count else ""

@@ -162,6 +162,58 @@ class TestRoles:
         assert Membership.objects.active().filter(workspace=workspace).count() == 1
 
 
+class TestWhoIsGone:
+    """An admin who leaves takes every link along that they kept for themselves."""
+
+    @pytest.fixture
+    def second(self, workspace: Any) -> Any:
+        return MembershipFactory(workspace=workspace).user
+
+    @pytest.mark.parametrize(
+        ("name", "form"), [("person-deactivate", {"confirmed": "1"}), ("person-role", {"role": "viewer"})]
+    )
+    def test_their_open_invitations_and_password_links_end(
+        self, name: str, form: dict[str, str], workspace: Any, admin: Any, second: Any, viewer: Any, page_client: Any
+    ) -> None:
+        theirs = page_client(second)
+        invited = theirs.post(url(workspace, "person-invite"), {"email": "x@example.org", "role": "admin"}, follow=True)
+        link = invited.context["link"]["url"]
+        reset = theirs.post(url(workspace, "person-password-link", membership(workspace, viewer).pk), follow=True)
+        assert Client().get(link).status_code == Client().get(reset.context["link"]["url"]).status_code == 200
+        page_client(admin).post(url(workspace, name, membership(workspace, second).pk), form)
+        assert Client().post(link, NEW_ACCOUNT).status_code == 410
+        assert Client().get(reset.context["link"]["url"]).status_code == 410
+        assert not User.objects.filter(email="x@example.org").exists()
+
+    def test_their_own_open_invitation_lets_nobody_back_in(
+        self, invite: Any, workspace: Any, admin: Any, viewer: Any, page_client: Any
+    ) -> None:
+        row = membership(workspace, viewer)
+        Membership.objects.filter(pk=row.pk).delete()
+        link = invite(viewer.email, "admin")
+        MembershipFactory(workspace=workspace, user=viewer, role="viewer")
+        page_client(admin).post(
+            url(workspace, "person-deactivate", membership(workspace, viewer).pk), {"confirmed": "1"}
+        )
+        assert page_client(viewer).post(link).status_code == 410
+        assert membership(workspace, viewer).deactivated_at is not None
+
+    def test_their_sessions_end_with_their_last_workspace(
+        self, workspace: Any, other_workspace: Any, admin: Any, viewer: Any, page_client: Any
+    ) -> None:
+        MembershipFactory(workspace=other_workspace, user=viewer, role="viewer")
+        theirs = Client()
+        theirs.post("/log-in", {"login": viewer.email, "password": PASSWORD})
+        page_client(admin).post(
+            url(workspace, "person-deactivate", membership(workspace, viewer).pk), {"confirmed": "1"}
+        )
+        assert theirs.get("/profile").status_code == 200
+        elsewhere = MembershipFactory(workspace=other_workspace, role="admin").user
+        path = url(other_workspace, "person-deactivate", membership(other_workspace, viewer).pk)
+        page_client(elsewhere).post(path, {"confirmed": "1"})
+        assert theirs.get("/profile").status_code == 302
+
+
 class TestPasswordLinks:
     @pytest.fixture
     def old_session(self, viewer: Any) -> Client:
@@ -193,12 +245,21 @@ class TestPasswordLinks:
     ) -> None:
         MembershipFactory(workspace=WorkspaceFactory(), user=viewer)
         path = url(workspace, "person-password-link", membership(workspace, viewer).pk)
-        answer = page_client(admin).post(path)
-        assert answer.status_code == 403 and b"1 other workspace" in answer.content
+        for _ in range(2):
+            answer = page_client(admin).post(path)
+            assert answer.status_code == 403 and b"1 other workspace" in answer.content
+            # Who is deactivated there may come back there.
+            Membership.objects.exclude(workspace=workspace).update(
+                deactivated_at=dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+            )
         assert not actions(workspace)
         said = io.StringIO()
         call_command("people", "password-link", viewer.email, workspace=workspace.slug, stdout=said)
         assert said.getvalue().startswith("http://localhost:8000/new-password?link=")
+
+    def test_it_ends_when_the_person_joins_another_workspace(self, link: str, viewer: Any) -> None:
+        MembershipFactory(workspace=WorkspaceFactory(), user=viewer)
+        assert Client().get(link).status_code == 410
 
     def test_a_link_that_was_changed_opens_nothing(self, link: str) -> None:
         for wrong in ("/new-password", "/new-password?link=x.y", f"{link}0", link.replace(".", "%00.")):
