@@ -5,7 +5,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from workspaces import views
-from workspaces.people import own_views
+from workspaces.people import openid_connect, own_views
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -22,5 +22,7 @@ urlpatterns = [
     path("account/deactivated", account_views.account_inactive, name="account_inactive"),
     path("account/two-factor/", include("allauth.mfa.urls")),
     path("account/connections/", include("allauth.socialaccount.urls")),
+    path("account/oidc/<str:provider_id>/login/", openid_connect.log_in),  # these two before django-allauth's own
+    path("account/oidc/<str:provider_id>/login/callback/", openid_connect.callback),
     path("account/", include("allauth.socialaccount.providers.openid_connect.urls")),
 ]

@@ -8,6 +8,7 @@ import base64
 import hashlib
 from typing import Any
 
+import structlog
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
@@ -22,6 +23,7 @@ from workspaces.errors import ReckonerError
 from workspaces.models import User
 from workspaces.people.invitations import accept_invitation
 
+logger = structlog.get_logger(__name__)
 INVITATION = "invitation"
 """Where the session keeps the token of an invitation that is accepted by OpenID Connect."""
 
@@ -65,6 +67,16 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 class SocialAccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
         return False
+
+    def get_requests_session(self) -> Any:
+        """A provider that redirects what is asked of it counts as one that does not answer."""
+        session = super().get_requests_session()
+        session.max_redirects = 0
+        return session
+
+    def on_authentication_error(self, request: HttpRequest, provider: Any, *, exception: Any = None, **_: Any) -> None:
+        reason = type(exception).__name__ if exception else "refused"
+        logger.warning("provider_log_in_failed", address=log_in.client_address(request), reason=reason)
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
         """A log-in that is new here makes an account when its browser came from an invitation, and only then.

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from allauth.account.signals import password_reset
 from allauth.account.utils import perform_login
 from allauth.mfa.models import Authenticator
-from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.models import SocialAccount
-from allauth.socialaccount.providers.base import AuthProcess
 from allauth.usersessions.models import UserSession
 from django import forms
 from django.conf import settings
@@ -33,6 +32,7 @@ from workspaces.people import accounts
 from workspaces.people.creation import create_own_workspace, may_create_workspaces
 from workspaces.people.invitations import accept_invitation, find_invitation
 from workspaces.people.members import end_sessions, find_by_link
+from workspaces.people.openid_connect import send_to_provider
 
 View = Callable[..., HttpResponse]
 
@@ -110,11 +110,8 @@ def invitation(request: HttpRequest) -> HttpResponse:
             return redirect("pages:overview", found.workspace.slug)
         if "provider" in request.POST:
             request.session[accounts.INVITATION] = token
-            provider = get_adapter().get_provider(request, settings.OIDC_ID)
-            answer: HttpResponse = provider.redirect(
-                request, AuthProcess.LOGIN, next_url=reverse("pages:overview", args=[found.workspace.slug])
-            )
-            return answer
+            overview = reverse("pages:overview", args=[found.workspace.slug])
+            return send_to_provider(request, settings.OIDC_ID, next_url=overview)
         if form.is_valid():
             user = accept_invitation(
                 token=token, name=form.cleaned_data["name"], password=form.cleaned_data["password1"]
@@ -148,6 +145,7 @@ def new_password(request: HttpRequest) -> HttpResponse:
         form.save()
         User.objects.filter(pk=user.pk).update(must_change_password=False)
         end_sessions(user)
+        password_reset.send(sender=User, request=request, user=user)
         messages.success(request, "Your password is changed. Log in with it.")
         return redirect("log-in")
     response = render(request, "workspaces/new_password.html", {"form": form, "link": link, "person": user})

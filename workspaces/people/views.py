@@ -36,7 +36,7 @@ def people(request: PageRequest) -> HttpResponse:
     response = render(
         request, "workspaces/people.html", _context(request) | {"link": secret and _link(request, secret)}
     )
-    return end_secret(request, response) if secret else response
+    return end_secret(response) if secret else response
 
 
 @require_POST
@@ -157,8 +157,7 @@ def _salt(request: PageRequest) -> str:
 
 
 def _show(request: PageRequest, secret: str) -> HttpResponse:
-    path = reverse("pages:people", args=[request.workspace.slug])
-    return send_secret(redirect(path), secret, path=path, salt=_salt(request))
+    return send_secret(redirect("pages:people", request.workspace.slug), secret, salt=_salt(request))
 
 
 def _link(request: PageRequest, secret: str) -> dict[str, Any]:

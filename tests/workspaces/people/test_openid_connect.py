@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
+import jwt
 import pytest
 from allauth.socialaccount.models import SocialAccount
+from cryptography.hazmat.primitives.asymmetric import rsa
 from django.test import Client
 from django.urls import reverse
+from jwt.algorithms import RSAAlgorithm
 
 from project.embedded.valkey import pick_port
 from tools.factories import PASSWORD, UserFactory
 from workspaces.actors import person
-from workspaces.models import Membership, User
+from workspaces.models import AuditEntry, Membership, User
+from workspaces.people import openid_connect
 from workspaces.people.invitations import invite_person, revoke_invitation
 
 pytestmark = pytest.mark.django_db
+OTHER_KEY = rsa.generate_private_key(65537, 2048)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +87,14 @@ def start(client: Client, process: str = "login") -> Any:
     return sent
 
 
+def connect(client: Client, sub: str) -> None:
+    """The password is asked for once more: a session that was left open connects nobody."""
+    before = SocialAccount.objects.count()
+    asked = come_back(client, start(client, "connect"), sub)
+    assert asked["Location"] == reverse("account_reauthenticate") and SocialAccount.objects.count() == before
+    client.post(asked["Location"], {"password": PASSWORD})
+
+
 def test_an_invitation_is_accepted_without_a_password(workspace: Any, admin: Any) -> None:
     link = invite_person(by=person(admin, workspace, "admin"), email="ben@example.org", role="labeller").path
     client = Client()
@@ -120,7 +136,7 @@ def test_without_an_invitation_nobody_gets_in(workspace: Any, viewer: Any) -> No
 def test_a_person_connects_it_from_the_profile_and_disconnects_it(viewer: Any, workspace: Any) -> None:
     client = Client()
     client.post("/log-in", {"login": viewer.email, "password": PASSWORD})
-    come_back(client, start(client, "connect"), "viewer.at.provider")
+    connect(client, "viewer.at.provider")
     assert SocialAccount.objects.get().user == viewer
     other = Client()
     come_back(other, start(other), "viewer.at.provider")
@@ -129,16 +145,137 @@ def test_a_person_connects_it_from_the_profile_and_disconnects_it(viewer: Any, w
     assert str(account.pk) in client.get(reverse("socialaccount_connections")).content.decode()
     client.post(reverse("socialaccount_connections"), {"account": str(account.pk)})
     assert not SocialAccount.objects.exists()
+    told = AuditEntry.objects.for_workspace(workspace).order_by("id").values_list("action", flat=True)
+    assert list(told) == ["person.provider_connected", "person.provider_disconnected"]
+
+
+def test_an_invitation_whose_address_has_an_account_is_refused_as_a_page(workspace: Any, admin: Any) -> None:
+    link = invite_person(by=person(admin, workspace, "admin"), email=UserFactory().email, role="admin").path
+    client, token = Client(), link.partition("token=")[2]
+    answer = come_back(client, client.post("/invitation", {"token": token, "provider": "oidc"}), "somebody.new")
+    assert answer.status_code == 409 and b"has an account" in answer.content
+    assert "_auth_user_id" not in client.session and not SocialAccount.objects.exists()
+
+
+def forge(monkeypatch: Any, key: Any, algorithm: str, claims: dict[str, Any]) -> None:
+    """The provider's answer with another ID token: its own with these claims, signed with this key."""
+    real = openid_connect.Adapter.get_access_token_data
+
+    def forged(self: Any, *args: Any, **more: Any) -> Any:
+        answer = real(self, *args, **more)
+        told = jwt.decode(answer["id_token"], options={"verify_signature": False})
+        return answer | {"id_token": jwt.encode(told | claims, key, algorithm=algorithm)}
+
+    monkeypatch.setattr(openid_connect.Adapter, "get_access_token_data", forged)
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[str]:
+    """A server that publishes OTHER_KEY under /keys, and redirects there from everywhere else."""
+    published = json.dumps({"keys": [RSAAlgorithm.to_jwk(OTHER_KEY.public_key(), as_dict=True)]}).encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/keys" else 302)
+            self.send_header("Location", "/keys")
+            self.end_headers()
+            self.wfile.write(published if self.path == "/keys" else b"")
+
+        def log_message(self, *_: Any) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+class TestWhatTheProviderSays:
+    """Read with our own checks: issuer, signature, and one person in both answers."""
+
+    @pytest.fixture
+    def refused(self, viewer: Any) -> Any:
+        SocialAccount.objects.create(user=viewer, provider="sso", uid="viewer.at.provider")
+
+        def check() -> None:
+            client = Client()
+            answer = come_back(client, start(client), "viewer.at.provider")
+            assert answer.status_code == 401 and b"The log-in failed" in answer.content
+            assert "_auth_user_id" not in client.session
+
+        return check
+
+    def test_nothing_while_it_is_away(self, workspace: Any, admin: Any, settings: Any) -> None:
+        app = settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]
+        app["settings"] = {"server_url": "http://127.0.0.1:9"}
+        link = invite_person(by=person(admin, workspace, "admin"), email="ben@example.org", role="viewer").path
+        sent = {"token": link.partition("token=")[2], "provider": "oidc"}
+        for path, form in ((f"{reverse('openid_connect_login', args=['sso'])}", {}), ("/invitation", sent)):
+            answer = Client().post(path, form)
+            assert answer.status_code == 401 and b"The log-in failed" in answer.content
+
+    def test_of_another_issuer(self, refused: Any, settings: Any, provider: str) -> None:
+        app = settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]
+        app["settings"] = {
+            "server_url": provider,
+            "openid_configuration_overrides": {"issuer": "https://elsewhere.example.org"},
+        }
+        refused()
+
+    def test_that_leads_elsewhere_is_not_followed(self, refused: Any, settings: Any, elsewhere: str) -> None:
+        app = settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]
+        app["settings"] |= {"openid_configuration_overrides": {"jwks_uri": f"{elsewhere}/moved"}}
+        refused()
+
+    @pytest.mark.parametrize(
+        ("claims", "gets_in"),
+        [
+            ({}, True),
+            ({"aud": "another-client"}, False),
+            ({"iss": "https://elsewhere.example.org"}, False),
+            ({"exp": 1_700_000_000}, False),
+            ({"sub": "somebody.else"}, False),
+        ],
+    )
+    def test_that_is_for_another_or_over_or_about_somebody_else(
+        self, claims: Any, gets_in: bool, viewer: Any, refused: Any, settings: Any, elsewhere: str, monkeypatch: Any
+    ) -> None:
+        """Well signed: by a key that the document names, here our own."""
+        app = settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]
+        app["settings"] |= {"openid_configuration_overrides": {"jwks_uri": f"{elsewhere}/keys"}}
+        forge(monkeypatch, OTHER_KEY, "RS256", claims)
+        if not gets_in:
+            return refused()
+        client = Client()
+        assert come_back(client, start(client), "viewer.at.provider").status_code == 302
+        assert client.session["_auth_user_id"] == str(viewer.pk)
+        return None
+
+    @pytest.mark.parametrize("algorithm", ["none", "HS256", "RS256"])
+    def test_signed_by_nobody_or_by_another_key(self, refused: Any, monkeypatch: Any, algorithm: str) -> None:
+        key: Any = {"none": None, "HS256": "a shared secret of thirty-two bytes"}.get(algorithm, OTHER_KEY)
+        forge(monkeypatch, key, algorithm, {})
+        refused()
+
+    def test_without_an_id_token(self, refused: Any, monkeypatch: Any) -> None:
+        real = openid_connect.Adapter.get_access_token_data
+        monkeypatch.setattr(
+            openid_connect.Adapter,
+            "get_access_token_data",
+            lambda *args, **more: {k: v for k, v in real(*args, **more).items() if k != "id_token"},
+        )
+        refused()
 
 
 def test_a_log_in_that_was_taken_by_somebody_else_is_not_connected_again(viewer: Any, workspace: Any) -> None:
     owner = Client()
     owner.post("/log-in", {"login": viewer.email, "password": PASSWORD})
-    come_back(owner, start(owner, "connect"), "shared")
+    connect(owner, "shared")
     thief_user = UserFactory()
     thief = Client()
     thief.post("/log-in", {"login": thief_user.email, "password": PASSWORD})
-    come_back(thief, start(thief, "connect"), "shared")
+    connect(thief, "shared")
     assert SocialAccount.objects.get().user == viewer
 
 
