@@ -79,7 +79,7 @@ def key_make(request: PageRequest) -> HttpResponse:
     key = made.made.key
     path = reverse("pages:key-made", args=[request.workspace.slug, key.pk])
     response = redirect(f"{path}?{urlencode({'agent': made.agent.slug})}")
-    return send_secret(response, made.made.token, path=path, salt=str(key.pk))
+    return send_secret(response, made.made.token, salt=str(key.pk))
 
 
 @require_safe
@@ -100,7 +100,7 @@ def key_made(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "samples": _samples(write_snippets(url=_url(request), token=token, agent=agent, asks=made.asks)),
         "arrival": _arrival(request, key),
     }
-    return end_secret(request, render(request, "project/connect.html", context))
+    return end_secret(render(request, "project/connect.html", context))
 
 
 def _make(request: PageRequest, given: dict[str, Any]) -> Connection:

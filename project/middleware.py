@@ -20,13 +20,16 @@ from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 
 from workspaces.api_errors import json_error
-from workspaces.errors import LengthRequired, TooLarge
+from workspaces.errors import LengthRequired, NotAllowed, TooLarge
+from workspaces.form_values import OF_PROGRAMS
 from workspaces.ids import uuid7
+from workspaces.log_in import client_address
 from workspaces.parsing import MAX_BODY
 
 ACCEPTED = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 UNLOGGED = ("/livez", "/readyz", "/metrics", settings.STATIC_URL)
 LONGEST_PATH = 200
+NO_DEVICES = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
 POLICY_OF_JSON = "default-src 'none'; frame-ancestors 'none'"
 
 log = structlog.get_logger(__name__)
@@ -53,7 +56,28 @@ class RequestIdMiddleware:
         if not request.path.startswith(UNLOGGED):
             milliseconds = round((time.perf_counter() - began) * 1000, 1)
             path = request.path[:LONGEST_PATH]
-            log.info("request", method=request.method, path=path, status=response.status_code, ms=milliseconds)
+            who = {"address": client_address(request)} if response.status_code >= 400 else {}
+            log.info("request", method=request.method, path=path, status=response.status_code, ms=milliseconds, **who)
+        return response
+
+
+class BrowserRulesMiddleware:
+    """What a browser may do with an answer beyond Django's own headers: keep nothing that is not a static file, give no
+    other site's page the content, and use no camera, microphone or place. A program that calls without TLS is refused:
+    a redirect would hide that it sends its key in the clear."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if settings.SECURE_SSL_REDIRECT and request.path.startswith(OF_PROGRAMS) and not request.is_secure():
+            response: HttpResponse = json_error(request, NotAllowed("Call this address with https."))
+        else:
+            response = self.get_response(request)
+        headers = response.headers
+        headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        headers["Permissions-Policy"] = NO_DEVICES
+        headers.setdefault("Cache-Control", "no-store")
         return response
 
 

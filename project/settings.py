@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import dj_database_url
@@ -87,6 +88,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "project.middleware.RequestIdMiddleware",
+    "project.middleware.BrowserRulesMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "project.middleware.CompressedPagesMiddleware",
@@ -143,22 +145,24 @@ CACHES = {
         "BACKEND": "workspaces.cache.SharedCache",
         "LOCATION": REDIS_URL,
         "KEY_PREFIX": "reckoner",
-        "OPTIONS": {"socket_timeout": 0.5, "socket_connect_timeout": 0.5},
+        "OPTIONS": {
+            "socket_timeout": 0.5,
+            "socket_connect_timeout": 0.5,
+            "serializer": "workspaces.cache.JSONSerializer",
+        },
     },
     "process": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "reckoner"},
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "workspaces.User"
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in (
-        "UserAttributeSimilarityValidator",
-        "MinimumLengthValidator",
-        "CommonPasswordValidator",
-        "NumericPasswordValidator",
-    )
-] + [{"NAME": "workspaces.passwords.NotTheSamePassword"}]
+AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "workspaces.passwords.NotOfTheseWords"},
+    {"NAME": "workspaces.passwords.NotTheSamePassword"},
+]
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 LOGIN_URL = "log-in"
 # Straight in the session: the default opens a signed cookie for every request, of programs too.
@@ -174,7 +178,8 @@ ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_VERIFICATION = "none"  # an invitation's link is the proof, and no mail server is part of an instance
-ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_SESSION_REMEMBER = True  # workspaces/sessions.py says when a session ends
+ACCOUNT_REAUTHENTICATION_REQUIRED = True  # before a provider is connected; the second factor's pages ask anyway
 # Codes of an authenticator app: ten wrong ones in a quarter of an hour. Passwords are counted by workspaces/log_in.py.
 ACCOUNT_RATE_LIMITS = {"login": "", "login_failed": "10/900s/key"}
 MFA_ALLOW_UNVERIFIED_EMAIL = True
@@ -190,6 +195,8 @@ OIDC_SECRET = env("RECKONER_OIDC_SECRET", "")
 OIDC_TRUST_EMAIL = env_flag("RECKONER_OIDC_TRUST_EMAIL")
 if OIDC_SERVER and not OIDC_CLIENT_ID:
     raise ValueError("RECKONER_OIDC_CLIENT_ID: give the client that the provider at RECKONER_OIDC_SERVER knows")
+if HTTPS and OIDC_SERVER and not OIDC_SERVER.startswith("https://"):
+    raise ValueError("RECKONER_OIDC_SERVER: with RECKONER_HTTPS=1 the provider's address begins with https://")
 SOCIALACCOUNT_PROVIDERS = {
     "openid_connect": {
         "OAUTH_PKCE_ENABLED": True,
@@ -229,9 +236,17 @@ STORAGES = {
 WHITENOISE_AUTOREFRESH = DEBUG
 
 # Security. RECKONER_HTTPS=1 where TLS ends in front of the web process.
-SESSION_COOKIE_HTTPONLY = True
-SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_ENGINE = "workspaces.sessions"
+# A session that is not used for the hours ends, and every session at the age of the days.
+SESSION_IDLE_HOURS = float(env("RECKONER_SESSION_IDLE_HOURS", "12"))
+SESSION_DAYS = float(env("RECKONER_SESSION_DAYS", "7"))
+# Whoever logs in with a password sets up an authenticator app before any workspace opens.
+TWO_FACTOR_REQUIRED = env_flag("RECKONER_TWO_FACTOR_REQUIRED")
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+# Browsers take such a name over TLS alone, and from this very host.
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = (f"{'__Host-' if HTTPS else ''}{name}" for name in ("sessionid", "csrftoken"))
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS

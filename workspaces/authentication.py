@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from typing import Any
 
+import structlog
 from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
@@ -14,6 +15,7 @@ from rest_framework.request import Request
 
 from workspaces import actors
 from workspaces.models import Membership, Workspace
+from workspaces.pages import lacks_second_factor
 from workspaces.services import find_key
 
 WORKSPACE_HEADER = "X-Workspace"
@@ -33,6 +35,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         request._request.api_key = (token, key)  # type: ignore[attr-defined]
         if key is None:
             raise AuthenticationFailed("This key is unknown, expired or revoked.")
+        structlog.contextvars.bind_contextvars(actor=f"key:{key.prefix}")
         return actors.program(key), key
 
     def authenticate_header(self, request: Request) -> str:
@@ -76,6 +79,8 @@ class WorkspaceSessionAuthentication(SessionAuthentication):
         user = found[0]
         if user.must_change_password:
             raise NotAuthenticated("Change the one-time password on the pages first.")
+        if lacks_second_factor(user):
+            raise NotAuthenticated("Turn on two-factor authentication on the pages first.")
         memberships = Membership.objects.active().filter(user=user).select_related("workspace")
         slug = request.headers.get(WORKSPACE_HEADER)
         if slug:
@@ -83,6 +88,7 @@ class WorkspaceSessionAuthentication(SessionAuthentication):
         chosen = list(memberships.order_by("created_at")[:2])
         if len(chosen) != 1:
             raise NotAuthenticated(f"Name the workspace in the {WORKSPACE_HEADER} header.")
+        structlog.contextvars.bind_contextvars(actor=f"person:{user.pk}")
         return actors.person(user, chosen[0].workspace, chosen[0].role), None
 
 

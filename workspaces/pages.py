@@ -10,6 +10,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import structlog
+from allauth.mfa.models import Authenticator
+from django.conf import settings
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
@@ -50,7 +54,17 @@ def enter_workspace(request: PageRequest, slug: str) -> bool:
         return False
     request.workspace, request.role = membership.workspace, membership.role
     request.actor = person(request.user, membership.workspace, membership.role)
+    structlog.contextvars.bind_contextvars(actor=f"person:{request.user.pk}")
     return True
+
+
+def lacks_second_factor(user: User) -> bool:
+    """True where one is required and the person has none. Who logs in by OpenID Connect alone has the provider's."""
+    return bool(
+        settings.TWO_FACTOR_REQUIRED
+        and user.has_usable_password()
+        and not Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists()
+    )
 
 
 View = Callable[..., HttpResponseBase]
@@ -67,6 +81,9 @@ def workspace_page(*, role: str = Role.VIEWER) -> Callable[[View], View]:
         def guarded(request: PageRequest, slug: str, **kwargs: Any) -> HttpResponseBase:
             if request.user.must_change_password:
                 return redirect("change-password")
+            if lacks_second_factor(request.user):
+                messages.info(request, "This instance asks for two-factor authentication. Turn it on to go on.")
+                return redirect("mfa_activate_totp")
             if not enter_workspace(request, slug):
                 raise Http404("Workspace not found.")
             if not may(request.role, role):

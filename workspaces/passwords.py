@@ -1,14 +1,17 @@
-"""The first admin's one-time password, kept in a file until the admin chooses another one."""
+"""What Django does not check of a new password; and the first admin's one-time password, kept in a file until the admin
+chooses another one.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import ValidationError
 
-from workspaces.models import User
+from workspaces.models import Membership, User
 
 FIRST_ADMIN = "admin@localhost.localdomain"
 
@@ -23,6 +26,31 @@ def keep_one_time_password(password: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.write_text(password)
+
+
+CONTEXT_WORDS = ("reckoner", "password", "admin", "labeller", "viewer", "workspace", "ledger", "decision", "localhost")
+LEAST_LEFT = 8
+
+
+class NotOfTheseWords:
+    """A password validator of Django's: without the words that everybody here knows, something has to be left of it."""
+
+    def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
+        words = set(CONTEXT_WORDS)
+        if isinstance(user, User):
+            found = Membership.objects.filter(user_id=user.pk).values_list("workspace__slug", "workspace__name")
+            words |= {word for names in found for name in names for word in re.findall(r"[^\W\d_]{4,}", name.lower())}
+        left = password.lower()
+        for word in sorted(words, key=len, reverse=True):
+            left = left.replace(word, "")
+        if len(left) < LEAST_LEFT:
+            raise ValidationError(
+                f"Use {LEAST_LEFT} characters besides words such as Reckoner, admin or the workspace’s name.",
+                code="password_of_known_words",
+            )
+
+    def get_help_text(self) -> str:
+        return f"Words such as Reckoner, admin or the workspace’s name do not count: {LEAST_LEFT} other characters do."
 
 
 class NotTheSamePassword:

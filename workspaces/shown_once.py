@@ -9,17 +9,16 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.cache import add_never_cache_headers
 
 SECONDS = 60
-COOKIE = "shown_once"
+COOKIE = "__Host-shown_once" if settings.HTTPS else "shown_once"
 
 
-def send_secret(response: HttpResponse, secret: str, *, path: str, salt: str) -> HttpResponse:
-    """`path` is the page that shows it, `salt` what it belongs to."""
+def send_secret(response: HttpResponse, secret: str, *, salt: str) -> HttpResponse:
+    """`salt` says what it belongs to: only the page that knows the same one can read it."""
     response.set_signed_cookie(
         COOKIE,
         secret,
         salt=salt,
         max_age=SECONDS,
-        path=path,
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
         samesite="Strict",
@@ -32,8 +31,8 @@ def read_secret(request: HttpRequest, *, salt: str) -> str:
     return str(request.get_signed_cookie(COOKIE, default="", salt=salt, max_age=SECONDS))
 
 
-def end_secret(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+def end_secret(response: HttpResponse) -> HttpResponse:
     """For the answer that shows it."""
-    response.delete_cookie(COOKIE, path=request.path, samesite="Strict")
+    response.delete_cookie(COOKIE, samesite="Strict")
     add_never_cache_headers(response)
     return response

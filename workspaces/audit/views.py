@@ -80,10 +80,6 @@ def _plain(cell: str) -> str:
     return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
-def _shown(details: dict[str, Any]) -> str:
-    return json.dumps(details, ensure_ascii=False) if details else ""
-
-
 def _read_before(text: str) -> uuid.UUID | None:
     try:
         return uuid.UUID(text)

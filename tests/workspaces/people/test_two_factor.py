@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 from allauth.mfa.models import Authenticator
+from cryptography.fernet import InvalidToken
 from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
 from tools.factories import PASSWORD
+from workspaces.models import AuditEntry
 
 
 def code_of(secret: str, steps: int = 0) -> str:
@@ -88,10 +90,53 @@ def test_the_database_alone_does_not_give_the_secret_away(secret: str) -> None:
     assert secret not in stored and "secret" in stored
 
 
+def test_an_encrypted_secret_that_was_changed_is_refused(secret: str, viewer: Any) -> None:
+    row = Authenticator.objects.get(type=Authenticator.Type.TOTP)
+    stored = row.data["secret"]
+    row.data["secret"] = stored[:-6] + ("A" if stored[-6] != "A" else "B") + stored[-5:]
+    with pytest.raises(InvalidToken):
+        row.wrap().validate_code(code_of(secret))
+
+
+def test_a_password_link_does_not_go_round_it(
+    secret: str, viewer: Any, admin: Any, workspace: Any, page_client: Any
+) -> None:
+    path = reverse("pages:person-password-link", args=[workspace.slug, viewer.memberships.get(workspace=workspace).pk])
+    link = page_client(admin).post(path, follow=True).context["link"]["url"]
+    new, client = "a harbour full of kites", Client()
+    assert client.post(link, {"new_password1": new, "new_password2": new})["Location"] == "/log-in"
+    answer = client.post("/log-in", {"login": viewer.email, "password": new})
+    assert answer["Location"].startswith(reverse("mfa_authenticate")) and "_auth_user_id" not in client.session
+
+
 def test_the_operator_turns_it_off_for_who_lost_the_app(secret: str, viewer: Any, workspace: Any) -> None:
     call_command("people", "remove-two-factor", viewer.email, workspace=workspace.slug, stdout=io.StringIO())
     client, answer = log_in(viewer)
     assert answer.status_code == 302 and "_auth_user_id" in client.session
+
+
+@pytest.mark.django_db(transaction=True)
+def test_turning_it_on_and_off_stands_in_the_audit(secret: str, viewer: Any, workspace: Any) -> None:
+    client, _ = log_in(viewer)
+    client.post(reverse("mfa_authenticate"), {"code": code_of(secret)})
+    asked = client.post(reverse("mfa_deactivate_totp"))
+    assert "/account/" in asked["Location"] and Authenticator.objects.exists()
+    client.post(f"/account/confirm?next={reverse('mfa_deactivate_totp')}", {"password": PASSWORD})
+    client.post(reverse("mfa_deactivate_totp"))
+    assert not Authenticator.objects.exists()
+    told = AuditEntry.objects.for_workspace(workspace).order_by("id").values_list("action", "actor")
+    assert list(told) == [("person.two_factor_on", viewer.email), ("person.two_factor_off", viewer.email)]
+
+
+def test_where_it_is_required_nothing_opens_without_it(viewer: Any, workspace: Any, settings: Any) -> None:
+    settings.TWO_FACTOR_REQUIRED = True
+    overview, header = reverse("pages:overview", args=[workspace.slug]), {"X-Workspace": workspace.slug}
+    client, _ = log_in(viewer)
+    assert client.get(overview)["Location"] == reverse("mfa_activate_totp")
+    assert client.get("/api/v1/agents", headers=header).status_code == 401
+    Authenticator.objects.create(user=viewer, type=Authenticator.Type.TOTP, data={})
+    assert client.get(overview).status_code == 200
+    assert client.get("/api/v1/agents", headers=header).status_code == 200
 
 
 def test_the_people_page_says_who_has_it(secret: str, admin: Any, workspace: Any, page_client: Any) -> None:
