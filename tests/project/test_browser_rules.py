@@ -36,6 +36,7 @@ def test_every_answer_has_its_headers_and_only_static_files_are_kept(
         assert "camera=()" in answer["Permissions-Policy"]
         assert "no-store" in answer["Cache-Control"], answer.request
         assert "frame-ancestors 'none'" in answer["Content-Security-Policy"]
+        assert answer["Content-Type"] in ("text/html; charset=utf-8", "text/csv; charset=utf-8", "application/json")
     policy = pages[0]["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "base-uri 'none'" in policy
     kept = client.get("/static/css/tokens.css")
@@ -46,7 +47,10 @@ def test_every_answer_has_its_headers_and_only_static_files_are_kept(
 
 def test_scripts_make_no_html_of_text_and_the_browser_keeps_no_page() -> None:
     scripts = "".join(path.read_text() for path in (ROOT / "static" / "js").glob("*.js"))
-    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", scripts)
+    assert not re.findall(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|__proto__|Object\.assign|\beval\(|new Function",
+        scripts,
+    )
     frame = (ROOT / "templates" / "base.html").read_text()
     assert '"historyCacheSize": 0' in frame and '"allowEval": false' in frame
 

@@ -71,7 +71,7 @@ def test_lines_are_json_in_utc_and_hold_no_line_break() -> None:
 
 
 def test_an_error_of_ours_says_nothing_of_the_inside(
-    viewer: Any, workspace: Any, page_client: Any, monkeypatch: Any
+    viewer: Any, workspace: Any, page_client: Any, monkeypatch: Any, caplog: Any
 ) -> None:
     def fails(*_: Any) -> None:
         raise RuntimeError("the inside: a query and a token")
@@ -80,6 +80,7 @@ def test_an_error_of_ours_says_nothing_of_the_inside(
     answer = page_client(viewer).get(f"/w/{workspace.slug}/people")
     assert answer.status_code == 500 and b"inside" not in answer.content and b"Traceback" not in answer.content
     assert b"on our side" in answer.content
+    assert "the inside: a query and a token" in caplog.text  # whoever runs the instance reads it
 
 
 def test_the_cache_holds_no_pickles() -> None:
