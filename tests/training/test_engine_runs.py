@@ -1,5 +1,6 @@
 """Real engine runs under the job runner: from a queued run to a registered version, whatever is killed on the way."""
 
+import contextlib
 import json
 import os
 import signal
@@ -74,8 +75,12 @@ def wait_until(condition, seconds=90):
 
 
 def engine_processes(run):
-    mine = psutil.Process().children(recursive=True)
-    return [p for p in mine if p.is_running() and str(run.id) in " ".join(p.cmdline())]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # gone, or a zombie, which has no command line
+            if str(run.id) in " ".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 def meanwhile(action):
