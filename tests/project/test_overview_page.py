@@ -77,7 +77,7 @@ def test_it_polls_while_something_moves_and_stops_with_286(
         message="training on 2,000 decisions",
     )
     page = client.get(path).content.decode()
-    assert 'hx-trigger="every 3s"' in page and 'value="0.4200"' in page and "training on 2,000 decisions" in page
+    assert 'hx-trigger="every 3s"' in page and 'value="0.4200"' in page and "Training on 2,000 decisions" in page
     part = reverse("pages:loop", args=[workspace.slug])
     assert client.get(part).status_code == 200
     Job.objects.filter(id=job.id).update(state="succeeded", lease_until=None, finished_at=now, progress=1.0)
