@@ -273,7 +273,7 @@ def test_every_field_and_state_of_an_experiment_is_documented() -> None:
     assert set(codes(section(text, "## States"))) == set(ExperimentState.values)
     demo = (
         f"an exposure window of {EXPERIMENT_PLAN.exposure_window_seconds:g} s, an attribution window of "
-        f"{EXPERIMENT_PLAN.attribution_window_seconds:g} s, {EXPERIMENT_PLAN.min_units_per_arm} units an arm and "
+        f"{EXPERIMENT_PLAN.attribution_window_seconds:g} s, {EXPERIMENT_PLAN.min_units_per_arm} units per arm and "
         f"{EXPERIMENT_PLAN.min_seconds:g} s of age"
     )
     assert demo in " ".join(text.split())
