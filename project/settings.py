@@ -159,7 +159,7 @@ AUTH_USER_MODEL = "workspaces.User"
 AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
-    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "workspaces.passwords.NotACommonOne"},
     {"NAME": "workspaces.passwords.NotOfTheseWords"},
     {"NAME": "workspaces.passwords.NotTheSamePassword"},
 ]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.password_validation import CommonPasswordValidator
 from django.core.exceptions import ValidationError
 
 from workspaces.models import Membership, User
@@ -30,6 +31,15 @@ def keep_one_time_password(password: str) -> None:
 
 CONTEXT_WORDS = ("reckoner", "password", "admin", "labeller", "viewer", "workspace", "ledger", "decision", "localhost")
 LEAST_LEFT = 8
+
+
+class NotACommonOne(CommonPasswordValidator):
+    """One of Django's 20,000, or one of them with digits and signs around it: few of the list have twelve letters."""
+
+    def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
+        super().validate(password, user)
+        if letters := re.sub(r"^[\W\d_]+|[\W\d_]+$", "", password):
+            super().validate(letters, user)
 
 
 class NotOfTheseWords:

@@ -11,10 +11,11 @@ from typing import Any
 
 import structlog
 from allauth.account.internal.flows.login import get_authentication_records
-from allauth.account.signals import password_changed, password_reset
+from allauth.account.signals import authentication_step_completed, password_changed, password_reset
 from allauth.mfa.models import Authenticator
 from allauth.mfa.signals import authentication_failed, authenticator_added, authenticator_removed
 from allauth.socialaccount.signals import social_account_added, social_account_removed
+from allauth.usersessions.models import UserSession
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.db import transaction
 from django.dispatch import receiver
@@ -34,6 +35,15 @@ def _logged_in(request: HttpRequest, user: User, **_: Any) -> None:
     request.session[BEGAN] = time.time()
     methods = [record["method"] for record in get_authentication_records(request, user)]
     logger.info("logged_in", person=str(user.pk), address=client_address(request), methods=methods)
+
+
+@receiver(authentication_step_completed)
+def _confirmed(request: HttpRequest, reauthenticated: bool = False, **_: Any) -> None:
+    """Who has just proved again who they are goes on under a new key: one that was stolen before is worth no more."""
+    if reauthenticated:
+        before = request.session.session_key
+        request.session.cycle_key()
+        UserSession.objects.filter(session_key=before).update(session_key=request.session.session_key)
 
 
 @receiver(user_login_failed)

@@ -50,9 +50,12 @@ def test_a_refused_request_says_who_and_from_where(viewer: Any, workspace: Any, 
     with capture_logs(processors=[_with_context]) as lines:
         page_client(viewer).get(f"/w/{workspace.slug}/audit")
         api("export:read").get("members")
-    page, call = (line for line in lines if line["event"] == "request")
+        Client().get("/api/v1/members", headers={"Authorization": "Bearer not.right"})
+    page, call, unknown = (line for line in lines if line["event"] == "request")
     assert (page["status"], page["actor"], page["address"]) == (403, f"person:{viewer.pk}", "127.0.0.1")
     assert call["status"] == 403 and call["actor"].startswith("key:")
+    assert (unknown["status"], unknown["address"]) == (401, "127.0.0.1")
+    assert "actor" not in unknown and "right" not in str(unknown)
 
 
 def _with_context(logger: Any, name: str, line: Any) -> Any:
@@ -120,6 +123,7 @@ def test_password_fields_are_masked_and_take_what_is_pasted(viewer: Any, page_cl
         "acmeacmeacme1!",
         "viewer@example.org",
         "q1w2e3r4t5y6",
+        "!!sunshine2026!!",
         "passwordpassword",
     ],
 )

@@ -60,6 +60,14 @@ def test_one_without_a_beginning_ends(client: Client) -> None:
     assert client.get("/profile").status_code == 302
 
 
+def test_confirming_the_password_makes_a_new_key(client: Client) -> None:
+    stolen = Client()
+    stolen.cookies["sessionid"] = client.cookies["sessionid"].value
+    client.post("/account/confirm?next=/profile", {"password": PASSWORD})
+    assert client.get("/profile").status_code == 200 and len(client.get("/profile").context["sessions"]) == 1
+    assert stolen.get("/profile").status_code == 302
+
+
 def test_every_page_offers_the_log_out(client: Client, workspace: Any) -> None:
     for path in ("/profile", f"/w/{workspace.slug}/", "/change-password"):
         assert b'action="/log-out"' in client.get(path).content, path

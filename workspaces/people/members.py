@@ -163,6 +163,16 @@ def end_sessions(user: User, *, but: str = "") -> int:
 
 
 @transaction.atomic
+def end_all_sessions(*, by: Actor, membership: Membership) -> int:
+    """Logs somebody out everywhere, in other workspaces too: so it is the operator's. How many sessions ended."""
+    row = _locked(by.workspace, membership)
+    ended = end_sessions(row.user)
+    details = {"email": row.user.email, "sessions": ended}
+    record_audit(by=by, action="person.sessions_ended", target=f"user:{row.user_id}", details=details)
+    return ended
+
+
+@transaction.atomic
 def remove_two_factor(*, by: Actor, membership: Membership) -> None:
     """For somebody who lost the device and the recovery codes. The operator's alone: it is half of the log-in."""
     row = _locked(by.workspace, membership)

@@ -53,7 +53,7 @@ class Command(UncheckedCommand):
         password = None
         admin = User.objects.filter(memberships__role=Role.ADMIN).first()
         if admin is None:
-            password = secrets.token_urlsafe(12)
+            password = secrets.token_urlsafe(16)
             admin = User.objects.create_user(FIRST_ADMIN, password, name="Admin", must_change_password=True)
             keep_one_time_password(password)
         workspace = Workspace.objects.order_by("created_at").first()

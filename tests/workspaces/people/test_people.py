@@ -308,6 +308,7 @@ def test_everyone_sees_the_people_and_only_admins_the_invitations(
     invite()
     shown = page_client(viewer).get(url(workspace, "people")).content
     assert viewer.email.encode() in shown and b"ben@example.org" not in shown and b"Invite" not in shown
+    assert b"Two-factor</th>" not in shown and b"Last log-in" not in shown  # who lacks it is for admins alone
     assert page_client(outsider).get(url(workspace, "people")).status_code == 404
 
 

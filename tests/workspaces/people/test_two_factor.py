@@ -157,6 +157,13 @@ class TestSessions:
         here.post("/profile/sessions/end")
         assert third.get("/profile").status_code == 302 and here.get("/profile").status_code == 200
 
+    def test_the_operator_ends_all_of_somebody_s(self, viewer: Any, admin: Any, workspace: Any) -> None:
+        theirs, mine = log_in(viewer)[0], log_in(admin)[0]
+        call_command("people", "end-sessions", viewer.email, workspace=workspace.slug, stdout=io.StringIO())
+        assert theirs.get("/profile").status_code == 302 and mine.get("/profile").status_code == 200
+        entry = AuditEntry.objects.for_workspace(workspace).get()
+        assert (entry.action, entry.details["sessions"]) == ("person.sessions_ended", 1)
+
     def test_nobody_ends_another_person_s(self, viewer: Any, admin: Any) -> None:
         theirs, _ = log_in(viewer)
         session = theirs.get("/profile").context["sessions"][0][0]

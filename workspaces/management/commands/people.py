@@ -15,13 +15,14 @@ from workspaces.people.invitations import invite_person
 from workspaces.people.members import (
     change_role,
     deactivate_member,
+    end_all_sessions,
     make_password_link,
     reactivate_member,
     remove_two_factor,
 )
 from workspaces.people.serializers import MemberSerializer
 
-ACTIONS = ("list", "invite", "role", "deactivate", "reactivate", "password-link", "remove-two-factor")
+ACTIONS = ("list", "invite", "role", "deactivate", "reactivate", "password-link", "end-sessions", "remove-two-factor")
 
 
 class Command(UncheckedCommand):
@@ -75,6 +76,8 @@ class Command(UncheckedCommand):
             deactivate_member(by=by, membership=membership)
         elif action == "reactivate":
             reactivate_member(by=by, membership=membership)
+        elif action == "end-sessions":
+            end_all_sessions(by=by, membership=membership)
         elif action == "remove-two-factor":
             remove_two_factor(by=by, membership=membership)
         else:
