@@ -37,9 +37,9 @@ class NotACommonOne(CommonPasswordValidator):
     """One of Django's 20,000, or one of them with digits and signs around it: few of the list have twelve letters."""
 
     def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
-        super().validate(password, user)
+        super().validate(password)
         if letters := re.sub(r"^[\W\d_]+|[\W\d_]+$", "", password):
-            super().validate(letters, user)
+            super().validate(letters)
 
 
 class NotOfTheseWords:

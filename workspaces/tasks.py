@@ -5,8 +5,10 @@ from __future__ import annotations
 from celery import shared_task
 
 from workspaces import idempotency
+from workspaces.people.members import drop_ended_sessions
 
 
 @shared_task(name="workspaces.tidy")
 def tidy() -> None:
     idempotency.drop_old_answers()
+    drop_ended_sessions()

@@ -6,11 +6,13 @@ import datetime as dt
 from typing import Any
 
 import pytest
+from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
 from tools.factories import PASSWORD
+from workspaces.tasks import tidy
 
 HOUR = dt.timedelta(hours=1)
 
@@ -58,6 +60,18 @@ def test_one_without_a_beginning_ends(client: Client) -> None:
     del session["began"]
     session.save()
     assert client.get("/profile").status_code == 302
+
+
+def test_one_that_ended_is_listed_no_more_and_removed_within_the_hour(client: Client, viewer: Any) -> None:
+    old, now = client.cookies["sessionid"].value, timezone.now()
+    client = Client()
+    client.post("/log-in", {"login": viewer.email, "password": PASSWORD})
+    Session.objects.filter(session_key=old).update(expire_date=now - 2 * HOUR)
+    UserSession.objects.filter(session_key=old).update(last_seen_at=now - 3 * HOUR)
+    assert len(client.get("/profile").context["sessions"]) == 1 and UserSession.objects.count() == 2
+    tidy()
+    assert not Session.objects.filter(session_key=old).exists() and UserSession.objects.count() == 1
+    assert client.get("/profile").status_code == 200
 
 
 def test_confirming_the_password_makes_a_new_key(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -9,9 +10,10 @@ from urllib.parse import urlencode
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
+from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.encoding import force_bytes
@@ -151,6 +153,21 @@ def find_by_link(link: str) -> User:
     if user is None or not _tokens.check_token(user, token):
         raise LinkOver("This link is no longer valid. Ask an admin for a new one.")
     return user
+
+
+def list_sessions(user: User) -> QuerySet[UserSession]:
+    """Those that still open something, the one that began last first."""
+    alive = Session.objects.filter(expire_date__gt=timezone.now()).values("session_key")
+    found: QuerySet[UserSession] = UserSession.objects.filter(user=user, session_key__in=alive)
+    return found.order_by("-last_seen_at")
+
+
+def drop_ended_sessions() -> None:
+    """Deletes the rows of sessions that ended by themselves, and what was noted of them."""
+    hour_ago = timezone.now() - dt.timedelta(hours=1)
+    Session.objects.filter(expire_date__lt=hour_ago).delete()
+    noted = UserSession.objects.filter(last_seen_at__lt=hour_ago)
+    noted.exclude(session_key__in=Session.objects.values("session_key")).delete()
 
 
 def end_sessions(user: User, *, but: str = "") -> int:

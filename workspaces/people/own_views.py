@@ -31,7 +31,7 @@ from workspaces.pages import PageRequest
 from workspaces.people import accounts
 from workspaces.people.creation import create_own_workspace, may_create_workspaces
 from workspaces.people.invitations import accept_invitation, find_invitation
-from workspaces.people.members import end_sessions, find_by_link
+from workspaces.people.members import end_sessions, find_by_link, list_sessions
 from workspaces.people.openid_connect import send_to_provider
 
 View = Callable[..., HttpResponse]
@@ -179,7 +179,7 @@ def profile(request: PageRequest) -> HttpResponse:
         "memberships": memberships.order_by("workspace__name"),
         "sessions": [
             (session, describe_browser(session.user_agent), session.session_key == request.session.session_key)
-            for session in UserSession.objects.filter(user=request.user).order_by("-last_seen_at")
+            for session in list_sessions(request.user)
         ],
         "two_factor": Authenticator.objects.filter(user=request.user, type=Authenticator.Type.TOTP).exists(),
         "oidc_name": settings.OIDC_NAME if settings.OIDC_SERVER else "",
