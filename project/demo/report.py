@@ -79,7 +79,7 @@ def write_summary(report: Mapping[str, Any]) -> str:
     if experiment["state"] == ExperimentState.PROMOTED:
         return (
             f"{trained} learnt from feedback on decisions of {base} and is now the champion: {points} on {rows:,} "
-            f"held-out passages, confirmed on {units} ({experiment['verdict']})."
+            f"held-out passages, confirmed on {units}."
         )
     if experiment["state"] == ExperimentState.ROLLED_BACK:
         return (
