@@ -33,6 +33,13 @@ def show_examples(result: dict[str, Any], generator: Any, request: Any, public: 
     return result
 
 
+def show_own_paths_first(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
+    """A postprocessing hook: /api/v1 before the paths that the notes app and gateways ask for."""
+    paths = result["paths"]
+    result["paths"] = dict(sorted(paths.items(), key=lambda pair: not pair[0].startswith("/api/v1/")))
+    return result
+
+
 def _show(operation: dict[str, Any], example: Example) -> None:
     answers = operation["responses"][str(example.status)]["content"][example.media]
     answers.setdefault("examples", {})[example.name] = {"value": example.answer}

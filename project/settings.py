@@ -338,6 +338,7 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "workspaces.openapi.allow_null",
         "project.openapi.show_examples",
+        "project.openapi.show_own_paths_first",
     ],
 }
 
