@@ -56,13 +56,13 @@ class AgentForm(forms.Form):
     prompt_template = forms.CharField(
         label="Prompt",
         strip=False,
-        widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "class": "mono"}),
+        widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "class": "mono", "dir": "auto"}),
         help_text="{{ name }} and {{ name.inner }} are fields of the state; a ? after the name marks an optional "
         "field. {{ options }} lists the options.",
     )
     options = forms.CharField(
         required=False,
-        widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false"}),
+        widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false", "dir": "auto"}),
         help_text="One per line, at least two. Leave empty if each request gives its own.",
     )
     temperature = forms.FloatField(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from importlib import import_module
 from typing import Any
 
@@ -319,6 +320,20 @@ class TestDetail:
         assert client.get(at("decision", last)).context["older"] == between.id
         page = client.get(at("decision", last) + "?agent=filer")
         assert page.context["older"] == first.id and page.context["newer"] is None
+
+    def test_text_is_written_in_its_own_direction(self, agent: Any, viewer: Any, page_client: Any) -> None:
+        texts = {"text": "מסמך", "reasoning": "כי כך", "option": "עבודה"}
+        options = [texts["option"], "בית"]
+        decision = DecisionFactory(
+            agent=agent,
+            state={"text": texts["text"]},
+            reasoning=texts["reasoning"],
+            options=options,
+            action=options[0],
+        )
+        page = page_client(viewer).get(at("decision", decision)).content.decode()
+        for text in texts.values():
+            assert re.search(rf'dir="auto"[^>]*>{text}', page), text
 
     def test_a_state_of_any_shape_is_shown_and_escaped(self, agent: Any, viewer: Any, page_client: Any) -> None:
         bad = "<script>alert(1)</script>"
