@@ -68,6 +68,7 @@ def test_a_program_without_tls_is_refused_and_a_browser_led_to_it(db: None, sett
     refused = client.post("/api/v1/decisions", "{}", content_type="application/json")
     assert refused.status_code == 403 and "https" in refused.json()["error"]["message"]
     assert Client().get("/log-in")["Location"] == "https://testserver/log-in"
+    assert [Client().get(path).status_code for path in ("/livez", "/readyz")] == [200, 200]
     assert client.get("/api/v1/agents", headers={"X-Forwarded-Proto": "https"}).status_code == 401
 
 
