@@ -56,7 +56,7 @@ def test_blocks_keep_their_slot_and_escape_their_words() -> None:
         title="a <b>",
         act="go <on>",
     )
-    assert "<h1>a &lt;b&gt;</h1>" in page and '<a href="/runs">Runs</a>' in page
+    assert '<h1 dir="auto">a &lt;b&gt;</h1>' in page and '<a href="/runs">Runs</a>' in page
     assert '<div class="page-actions"><a href="/x">go &lt;on&gt;</a></div>' in page
     assert "page-actions" not in rendered("{% page_header title %}  {% endpage_header %}", title="x")
 
