@@ -11,6 +11,7 @@ import ast
 import html
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from tools.instance import ROOT
 
@@ -30,7 +31,10 @@ MARKUP = re.compile(r"<[a-z/!]|\{%|\\[ds]|^[\w.-]+/[\w./-]+$|^\W+$|var\(--|[;{]\
 def template_texts(source: str) -> Iterator[str]:
     """Texts of a Django template in their order, the attributes' last."""
     source = re.sub(
-        r"\{#.*?#\}|\{% comment.*?endcomment %\}|<!--.*?-->|<(script|style|svg)\b.*?</\1>", " ", source, flags=re.S
+        r"\{#.*?#\}|\{% comment.*?endcomment %\}|<!--.*?-->|<(script|style|svg)\b.*?</\1>|\{% block width %\}\w+",
+        " ",
+        source,
+        flags=re.S,
     )
     handed: list[str] = []
 
@@ -126,8 +130,9 @@ def script_texts(source: str) -> Iterator[str]:
             yield from _one(text)
 
 
+@cache
 def all_texts() -> dict[str, list[str]]:
-    """Texts by the file that they stand in, each once a file."""
+    """Texts by their file, each once per file. Read once per process."""
     found: dict[str, list[str]] = {}
     templates = sorted((ROOT / "templates").rglob("*.html"))
     scripts = sorted((ROOT / "static" / "js").rglob("*.js"))

@@ -76,7 +76,7 @@ def write_headline(experiment: Experiment, treatment: ModelVersion, control: Mod
     if experiment.low > 0:
         return Headline(
             f"{tried} looks better than {champion}.",
-            f"The interval is above 0. {_evidence(experiment)}",
+            f"The interval is above 0. E⁺ is {_evidence(experiment)} of the evidence that promotion needs.",
             "ok",
             "trending-up",
         )
@@ -88,7 +88,7 @@ def write_headline(experiment: Experiment, treatment: ModelVersion, control: Mod
             "trending-down",
         )
     return Headline(
-        f"Inconclusive: {_evidence(experiment)}",
+        f"Inconclusive: {_evidence(experiment)} of the evidence that promotion needs.",
         "The interval contains 0. It narrows with more units.",
         "info",
         "scale",
@@ -199,8 +199,7 @@ def _looks(experiment: Experiment) -> list[Moment]:
 
 def _evidence(experiment: Experiment) -> str:
     """How near E⁺ is to its bound, both as logarithms, as the bar on the page is drawn."""
-    share = _near(experiment.log_e_plus / math.log(experiment.promote_e))
-    return f"{percent(share)} of the evidence that promotion needs."
+    return percent(_near(experiment.log_e_plus / math.log(experiment.promote_e)))
 
 
 def _near(share: float) -> float:

@@ -52,6 +52,23 @@ def test_no_text_says_what_nobody_says(phrase: str) -> None:
     assert found == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Calculate rewards",
+        "Calibration",
+        "Needs your attention",
+        "Activity today",
+        "Accuracy by confidence",
+        "Minimum units per arm",
+        "Inconclusive: {…} of the evidence that promotion needs.",
+        "Confirm c",
+    ],
+)
+def test_things_are_called_as_the_field_calls_them(text: str) -> None:
+    assert text in ui_texts.render()
+
+
 def test_templates_scripts_and_python_are_read() -> None:
     """Text, attributes, what is handed to parts, conditions; labels and f-strings, but no SQL and no documentation."""
     template = (
