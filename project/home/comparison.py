@@ -68,9 +68,8 @@ class Comparison:
 
 def compare(champions: Sequence[Alias], experiments: Sequence[Any]) -> Comparison:
     """Of the experiment that runs or ended last, else of the champion that changed last. Three statements at most."""
-    experiment = next(iter(experiments), None)
-    arms = _versions(experiment) if experiment is not None else {}
-    if len(arms) < len(Arm):
+    experiment: Experiment | None = next(iter(experiments), None)
+    if experiment is None or len(arms := _versions(experiment)) < len(Arm):
         return _of_champion(champions)
     curve = _measure(experiment.registered_model_id)
     units = {Arm.CONTROL: experiment.units_control, Arm.TREATMENT: experiment.units_treatment}
