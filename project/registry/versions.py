@@ -119,15 +119,16 @@ def draw_versions(versions: Sequence[ModelVersion], evaluations: Sequence[Evalua
     if len(places) < 2:
         return None
     return {
-        "title": "accuracy on held-out rows",
+        "title": "Held-out accuracy, %",
         "height": 180,
         "x": {"label": "version", "whole": True, "values": places},
+        "y": {"decimals": 1},
         "series": [
             {
                 "label": name,
                 "kind": "dots",
                 **{
-                    key: [points[place][end] if place in points else None for place in places]
+                    key: [points[place][end] * 100 if place in points else None for place in places]
                     for key, end in (("values", "mean"), ("low", "low"), ("high", "high"))
                 },
             }

@@ -74,10 +74,10 @@ def test_the_chart_is_the_evaluations_of_the_database_a_series_for_each_dataset(
     chart = sheet["chart"]
     assert chart["x"]["values"] == [1, 2, 3]
     assert {one["label"]: one["values"] for one in chart["series"]} == {
-        "passages": [0.5, 0.7, None],
-        "letters": [None, 0.6, 0.65],
+        "passages": [50.0, 70.0, None],
+        "letters": [None, 60.0, 65.0],
     }
-    assert chart["series"][0]["low"][0] == pytest.approx(0.48)
+    assert chart["series"][0]["low"][0] == pytest.approx(48.0)
     shown = {line["version"].number: line["score"]["mean"] for line in sheet["lines"]}
     assert shown == {1: 0.5, 2: 0.7, 3: 0.65}  # the first was only ever a base
 
