@@ -328,6 +328,9 @@ class TestVersion:
         assert ExportJob.objects.filter(version=version).count() == 1
         page = client.get(at("version", version)).content.decode()
         assert 'hx-trigger="every 2s"' in page and "Export merged weights" not in page
+        Job.objects.update(state="running", lease_until=timezone.now() + dt.timedelta(minutes=1))
+        part = client.get(at("version-exports", version)).content.decode()
+        assert ">running<" in part and "queued" not in part
 
     def test_a_ready_export_shows_its_digest_and_is_polled_no_more(
         self, version: Any, viewer: Any, page_client: Any
