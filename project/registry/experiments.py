@@ -35,7 +35,7 @@ from models_registry.statistics.intervals import display_band
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
 from project.registry.forms import PRESETS, ExperimentForm, find_preset
 from project.registry.verdicts import Headline, list_moments, list_needs, write_headline
-from project.registry.versions import get_version
+from project.registry.versions import get_version, read_reason
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
@@ -304,7 +304,7 @@ def experiment_stop(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     experiment = _get_experiment(request, pk)
     back = reverse("pages:experiment", args=[request.workspace.slug, pk])
     if request.method == "POST":
-        stop_experiment(by=request.actor, experiment=experiment, reason=f"stopped by {request.user.email}")
+        stop_experiment(by=request.actor, experiment=experiment, reason=read_reason(request, "stopped"))
         messages.success(request, "The experiment has stopped. The champion serves all units again.")
         return redirect(back)
     context = {
@@ -313,5 +313,6 @@ def experiment_stop(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "action": "Stop the experiment",
         "back": back,
         "dangerous": True,
+        "ask_reason": True,
     }
     return render(request, "partials/confirm.html", context)

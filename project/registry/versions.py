@@ -25,6 +25,7 @@ from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
 
 MODELS, VERSIONS, RELATED = 50, 20, 20
+LONGEST_REASON = 200
 AROUND = 0.03
 """Room on either side of the accuracies of one model's versions, which share an axis."""
 
@@ -233,6 +234,13 @@ def version_export(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return redirect("pages:version", request.workspace.slug, pk)
 
 
+def read_reason(request: PageRequest, done: str) -> str:
+    """Who did it, and why, where the form of partials/confirm.html says so: "promoted by a@example.org: better"."""
+    given = " ".join(request.POST.get("reason", "").split())[:LONGEST_REASON]
+    who = f"{done} by {request.user.email}"
+    return f"{who}: {given}" if given else who
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def version_promote(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
@@ -241,7 +249,7 @@ def version_promote(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     back = reverse("pages:version", args=[request.workspace.slug, pk])
     if request.method == "POST":
         try:
-            promote_version(by=request.actor, version=version, reason=f"promoted by {request.user.email}")
+            promote_version(by=request.actor, version=version, reason=read_reason(request, "promoted"))
         except BackendRefused as error:
             messages.error(request, f"{version} was not promoted: {error.message}")
         else:
@@ -255,5 +263,6 @@ def version_promote(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         ),
         "action": f"Promote {version}",
         "back": back,
+        "ask_reason": True,
     }
     return render(request, "partials/confirm.html", context)

@@ -88,10 +88,11 @@ class TestPromote:
         client = page_client(admin)
         asked = client.get(at("version-promote", versions[1]))
         assert asked.status_code == 200 and champion(versions) == 1
-        done = client.post(at("version-promote", versions[1]))
+        done = client.post(at("version-promote", versions[1]), {"reason": "better\non notes "})
         assert done["Location"] == at("version", versions[1])
         assert champion(versions) == 2
-        assert AuditEntry.objects.filter(actor=admin.email, action="alias.champion").count() == 1
+        entry = AuditEntry.objects.get(actor=admin.email, action="alias.champion")
+        assert entry.details["reason"] == f"promoted by {admin.email}: better on notes"
 
     @pytest.mark.parametrize(("persona", "status"), [("viewer", 403), ("labeller", 403), ("outsider", 404)])
     def test_others_are_refused(
@@ -256,9 +257,11 @@ class TestExperiments:
         assert client.get(at("experiment-stop", experiment)).status_code == 200
         experiment.refresh_from_db()
         assert experiment.state == "running"
-        assert client.post(at("experiment-stop", experiment))["Location"] == at("experiment", experiment)
+        reason = {"reason": "a new prompt comes"}
+        assert client.post(at("experiment-stop", experiment), reason)["Location"] == at("experiment", experiment)
         experiment.refresh_from_db()
-        assert experiment.state == "stopped" and admin.email in experiment.verdict
+        assert experiment.state == "stopped"
+        assert experiment.verdict.startswith(f"stopped by {admin.email}: a new prompt comes")
         assert client.post(at("experiment-stop", experiment)).status_code == 409
 
     @pytest.mark.parametrize("persona", ["viewer", "labeller"])
