@@ -39,9 +39,7 @@ def audit(request: PageRequest) -> HttpResponse:
     rows = list(found[: SHOWN + 1])
     query = wanted.as_query()
     context: dict[str, Any] = {
-        "entries": [
-            (entry, json.dumps(entry.details, ensure_ascii=False) if entry.details else "") for entry in rows[:SHOWN]
-        ],
+        "entries": rows[:SHOWN],
         "actions": list_actions(request.workspace),
         "wanted": wanted,
         "given": request.GET,

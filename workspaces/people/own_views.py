@@ -16,7 +16,11 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import SetPasswordForm
-from django.contrib.auth.password_validation import password_validators_help_text_html, validate_password
+from django.contrib.auth.password_validation import (
+    get_default_password_validators,
+    password_validators_help_text_html,
+    validate_password,
+)
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -28,6 +32,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from workspaces.errors import ReckonerError
 from workspaces.models import Membership, User
 from workspaces.pages import PageRequest
+from workspaces.passwords import NotTheSamePassword
 from workspaces.people import accounts
 from workspaces.people.creation import create_own_workspace, may_create_workspaces
 from workspaces.people.invitations import accept_invitation, find_invitation
@@ -43,7 +48,6 @@ class NewAccountForm(forms.Form):
         label="Password",
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text=password_validators_help_text_html,
     )
     password2 = forms.CharField(
         label="The same password again",
@@ -54,6 +58,8 @@ class NewAccountForm(forms.Form):
     def __init__(self, *args: Any, email: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.email = email
+        validators = [one for one in get_default_password_validators() if not isinstance(one, NotTheSamePassword)]
+        self.fields["password1"].help_text = password_validators_help_text_html(validators)
 
     def clean(self) -> dict[str, Any]:
         given: dict[str, Any] = super().clean() or {}
