@@ -13,13 +13,8 @@ from training.measures import find_scores
 from training.models import Evaluation
 
 CURVE = 12
-TITLES = {
-    ExperimentState.RUNNING: ("Champion", "Challenger"),
-    ExperimentState.PROMOTED: ("Champion before", "Champion"),
-    ExperimentState.ROLLED_BACK: ("Champion", "Rolled back"),
-    ExperimentState.STOPPED: ("Control", "Treatment"),
-}
-"""Of the control and the treatment, by the experiment's state."""
+TRIED = {ExperimentState.RUNNING: "Challenger", ExperimentState.ROLLED_BACK: "Rolled back"}
+"""What a treatment that is not the champion is called; after any other end, "Not promoted"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +62,25 @@ class Comparison:
 
 
 def compare(champions: Sequence[Alias], experiments: Sequence[Any]) -> Comparison:
-    """Of the experiment that runs or ended last, else of the champion that changed last. Three statements at most."""
-    experiment: Experiment | None = next(iter(experiments), None)
-    if experiment is None or len(arms := _versions(experiment)) < len(Arm):
+    """Of the experiment that runs, or of the one that ended last while one of its versions is a champion, else of the
+    champion that changed last. Three statements at most."""
+    if not experiments:
         return _of_champion(champions)
+    experiment = experiments[0]
+    arms = _versions(experiment)
+    serving = {alias.version_id for alias in champions}
+    running = experiment.state == ExperimentState.RUNNING
+    if len(arms) < len(Arm) or not (running or serving & {version.id for version in arms.values()}):
+        return _of_champion(champions)
+    if arms[Arm.TREATMENT].id in serving:
+        titles = {Arm.CONTROL: "Champion before", Arm.TREATMENT: "Champion"}
+    else:
+        tried = TRIED.get(ExperimentState(experiment.state), "Not promoted")
+        titles = {Arm.CONTROL: "Champion", Arm.TREATMENT: tried}
     curve = _measure(experiment.registered_model_id)
     units = {Arm.CONTROL: experiment.units_control, Arm.TREATMENT: experiment.units_treatment}
-    titles = zip((Arm.CONTROL, Arm.TREATMENT), TITLES[ExperimentState(experiment.state)], strict=True)
     return Comparison(
-        sides=tuple(Side(title, arms[arm], curve.get(arms[arm].number), units[arm]) for arm, title in titles),
+        sides=tuple(Side(title, arms[arm], curve.get(arms[arm].number), units[arm]) for arm, title in titles.items()),
         curve=tuple(curve.values()),
         experiment=experiment,
         headline=write_headline(experiment, arms[Arm.TREATMENT], arms[Arm.CONTROL]),

@@ -500,13 +500,15 @@ class TestComparison:
             ("running", ("Champion", "Challenger"), "Too early to tell"),
             ("promoted", ("Champion before", "Champion"), "is better and was promoted"),
             ("rolled_back", ("Champion", "Rolled back"), "was rolled back"),
+            ("stopped", ("Champion", "Not promoted"), "Stopped without a winner"),
+            ("stopped", ("Champion before", "Champion"), "Stopped without a winner"),  # promoted by hand
         ],
     )
     def test_with_one_it_is_both_arms_and_how_they_stand(
         self, agent: Any, state: str, titles: tuple[str, str], says: str
     ) -> None:
         versions = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(2)]
-        AliasFactory(version=versions[0])
+        AliasFactory(version=versions[titles.index("Champion")])
         ended = {} if state == "running" else {"ended_at": NOW - HOUR, "verdict": "E⁺ reached 40"}
         experiment = ExperimentFactory(
             registered_model=agent.registered_model, state=state, units_control=12, units_treatment=11, **ended
@@ -517,6 +519,18 @@ class TestComparison:
         assert tuple(side.title for side in comparison.sides) == titles
         assert [(side.version, side.units) for side in comparison.sides] == [(versions[0], 12), (versions[1], 11)]
         assert comparison.headline is not None and says in comparison.headline.says
+
+    def test_an_ended_one_is_not_shown_once_another_version_is_champion(self, agent: Any) -> None:
+        versions = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(3)]
+        AliasFactory(version=versions[2])
+        experiment = ExperimentFactory(
+            registered_model=agent.registered_model, state="promoted", ended_at=NOW - HOUR, verdict="E⁺ reached 40"
+        )
+        for arm, version in zip(("control", "treatment"), versions[:2], strict=True):
+            VariantFactory(experiment=experiment, arm=arm, version=version)
+        comparison = read_home(agent.workspace, NOW).comparison
+        assert [(side.title, side.version) for side in comparison.sides] == [("Champion", versions[2])]
+        assert comparison.experiment is None
 
 
 def test_the_demo_s_end_is_told_for_a_day(workspace: Any) -> None:
