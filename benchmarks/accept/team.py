@@ -50,7 +50,7 @@ LOOP: Mapping[str, Sequence[str]] = {
 }
 TEXTS: Mapping[str, Sequence[str]] = {
     "every text with its place, and none of the phrases named": ["tests/docs/test_ui_texts.py"],
-    "the glossary is the tooltips and docs/vocabulary.md": ["tests/docs/test_glossary.py"],
+    "the glossary is the tooltips and docs/vocabulary.md": ["tests/docs/test_vocabulary.py"],
 }
 
 
