@@ -187,6 +187,12 @@ def test_the_list_is_walked_by_keys_and_follows_a_run_to_its_end_keeping_what_is
     assert tab.url.count("compare=") == 2
     expect(tab.locator("[data-chart][data-drawn]")).to_be_visible()
     expect(tab.get_by_role("row", name="optimiser.epochs 2 –")).to_be_visible()
+    tab.evaluate("theme.choose('dark')")
+    tab.emulate_media(media="print")  # paper is light, and a chart as wide as its room
+    assert tab.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+    width = "(place) => Math.round(document.querySelector(place).getBoundingClientRect().width)"
+    assert tab.evaluate(width, ".uplot canvas") == tab.evaluate(width, ".chart-room")
+    tab.emulate_media(media="screen")
     tab.go_back()
     expect(tab.locator(".pick :checked")).to_have_count(2)
     tab.get_by_label("State").select_option("failed")  # hides one of the two, which stays chosen
