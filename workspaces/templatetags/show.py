@@ -149,15 +149,16 @@ def indented(value: Any) -> str:
 
 @register.filter
 def told(details: dict[str, Any]) -> str:
-    """An event's details in one line: {"device": "cpu", "threads": 2} → device cpu, threads 2. Of what is nested the
-    innermost names are told; what is not known is left out."""
-    return ", ".join(_tell(details))
+    """An event's details in one line: {"device": "cpu", "threads": 2} → device cpu, threads 2. What is nested
+    once is told by its own names; what is nested deeper, such as scores by model, and what is not known is left out."""
+    return ", ".join(_tell(details, inner=False))
 
 
-def _tell(details: Mapping[str, Any]) -> Iterator[str]:
+def _tell(details: Mapping[str, Any], *, inner: bool) -> Iterator[str]:
     for name, value in details.items():
         if isinstance(value, Mapping):
-            yield from _tell(value)
+            if not inner:
+                yield from _tell(value, inner=True)
         elif value not in (None, "", []):
             shown = value if isinstance(value, list | tuple) else [value]
             words = " and ".join("yes" if one is True else "no" if one is False else plain(one) for one in shown)
