@@ -109,6 +109,7 @@ def test_keys_walk_through_the_list_and_the_story_and_filters_narrow_it(
     tab.keyboard.press("p")
     expect(tab.get_by_role("heading", name="Episodes")).to_be_visible()
     expect(tab.locator("[data-row]")).to_have_count(9)
+    tab.wait_for_load_state()  # filters act once the page's scripts have run
     tab.get_by_label("State").select_option("failed")
     expect(tab.locator("[data-row]")).to_have_count(5)
     tab.get_by_label("ID, name, trace or unit").fill("ann")
