@@ -20,9 +20,9 @@ from training.base_models import TINY, hub_ids, is_allowed_base
 from training.engine.spec import LEARNS_ONLINE, Lora, Online, Optimiser
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.runs import METHODS, RunPlan
-from workspaces.errors import FieldFault, InvalidInput
+from workspaces.errors import FieldFault
+from workspaces.json_field import JsonObjectField
 from workspaces.models import Workspace
-from workspaces.parsing import check_body
 
 DATASETS, VERSIONS = 200, 200
 """The newest so many can be chosen on the page; the API takes any."""
@@ -73,9 +73,9 @@ class RunForm(forms.Form):
         label="LoRA rank", required=False, help_text=f"Leave empty to train all weights. Usual: {_lora.r}."
     )
     seed = forms.IntegerField(required=False, help_text="The same seed gives the same run. Default: 0.")
-    more = forms.CharField(
+    more = JsonObjectField(
         label="Further settings",
-        required=False,
+        example='{"text_weight": 0.3}',
         widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false", "placeholder": '{"text_weight": 0.3}'}),
         help_text="JSON with other fields of the training spec. The fields above take precedence.",
     )
@@ -115,19 +115,7 @@ class RunForm(forms.Form):
         field.choices = choices
 
     def clean_more(self) -> dict[str, Any]:
-        text = self.cleaned_data["more"].strip()
-        if not text:
-            return {}
-        try:
-            check_body(text.encode())
-            found = json.loads(text)
-        except InvalidInput as error:
-            raise forms.ValidationError(error.message.replace("The body", "It")) from error
-        except ValueError as error:
-            raise forms.ValidationError(f"Enter valid JSON: {error}.") from error
-        if not isinstance(found, dict):
-            raise forms.ValidationError('Enter a JSON object, such as {"text_weight": 0.3}.')
-        return found
+        return self.cleaned_data["more"] or {}
 
     def read_plan(self) -> tuple[Agent, RunPlan] | None:
         """Of a form that was checked, what is valid of it; None where that is too little for a plan."""

@@ -70,13 +70,25 @@ def lacks_second_factor(user: User) -> bool:
 View = Callable[..., HttpResponseBase]
 
 
-def workspace_page(*, role: str = Role.VIEWER) -> Callable[[View], View]:
-    """Wraps a view of `/w/<slug>/…`. The view gets a PageRequest and the URL's other arguments.
+def refused_as_page(view: View) -> View:
+    """An error of a service (a run that is over, a label that makes no sense) becomes a page with its status."""
 
-    An error of a service (a run that is over, a label that makes no sense) becomes a page with its status.
-    """
+    @wraps(view)
+    def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        try:
+            return view(request, **kwargs)
+        except ReckonerError as error:
+            return render(request, "errors/refused.html", {"error": error}, status=error.status)
+
+    return guarded
+
+
+def workspace_page(*, role: str = Role.VIEWER) -> Callable[[View], View]:
+    """Wraps a view of `/w/<slug>/…`. The view gets a PageRequest and the URL's other arguments."""
 
     def decorate(view: View) -> View:
+        answer = refused_as_page(view)
+
         @wraps(view)
         def guarded(request: PageRequest, slug: str, **kwargs: Any) -> HttpResponseBase:
             if request.user.must_change_password:
@@ -88,10 +100,7 @@ def workspace_page(*, role: str = Role.VIEWER) -> Callable[[View], View]:
                 raise Http404("Workspace not found.")
             if not may(request.role, role):
                 raise PermissionDenied(f"This needs the role {Role(role).label.lower()} in {request.workspace}.")
-            try:
-                response = view(request, **kwargs)
-            except ReckonerError as error:
-                response = render(request, "errors/refused.html", {"error": error}, status=error.status)
+            response = answer(request, **kwargs)
             # One address answers with the page or with a part of it.
             patch_vary_headers(response, ["HX-Request"])
             return response

@@ -18,6 +18,7 @@ from decisions.agents.revising import FIELDS
 from decisions.agents.services import AgentSetup
 from decisions.models import ActionSpaceKind
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.json_field import JsonObjectField
 from workspaces.parsing import check_body
 
 LONGEST_OPTION = 200
@@ -25,27 +26,9 @@ LEAST_PROMPT, MOST_PROMPT, MOST_COMPLETION = 4, 131_072, 32_768
 FURTHER = ("action_space", "max_prompt_tokens", "max_completion_tokens", "action_schema", "state_schema")
 
 
-class JsonField(forms.CharField):
-    """A JSON object, or nothing; cleaned to a dict or None."""
-
-    def __init__(self, **options: Any) -> None:
-        area = forms.Textarea(attrs={"rows": 6, "spellcheck": "false", "class": "mono"})
-        super().__init__(required=False, widget=area, **options)
-
-    def to_python(self, value: Any) -> Any:
-        text = super().to_python(value)
-        if not text:
-            return None
-        try:
-            check_body(text.encode())
-            found = json.loads(text)
-        except InvalidInput as error:
-            raise forms.ValidationError(error.message.replace("The body", "It")) from error
-        except ValueError as error:
-            raise forms.ValidationError(f"Enter valid JSON: {error}.") from error
-        if not isinstance(found, dict):
-            raise forms.ValidationError("Enter a JSON object, {…}, or leave it empty.")
-        return found
+def _schema(help_text: str) -> JsonObjectField:
+    area = forms.Textarea(attrs={"rows": 6, "spellcheck": "false", "class": "mono"})
+    return JsonObjectField(widget=area, help_text=help_text)
 
 
 class AgentForm(forms.Form):
@@ -78,8 +61,8 @@ class AgentForm(forms.Form):
     max_completion_tokens = forms.IntegerField(
         label="Completion tokens, at most", min_value=1, max_value=MOST_COMPLETION
     )
-    action_schema = JsonField(help_text="JSON Schema of a structured action.")
-    state_schema = JsonField(help_text="JSON Schema that every state must fit. Leave empty to accept any state.")
+    action_schema = _schema("JSON Schema of a structured action.")
+    state_schema = _schema("JSON Schema that every state must fit. Leave empty to accept any state.")
 
     def clean_prompt_template(self) -> str:
         return _lines(self.cleaned_data["prompt_template"])

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import re
-import struct
-import time
 from typing import Any
 
 from django.urls import reverse
 from playwright.sync_api import expect
 
+from tests.authenticator import code_of
 from tests.browser.accessibility import look_at
 from workspaces.models import Membership, User
 
 OWN_PASSWORD = "a harbour full of kites"
-
-
-def code_of(secret: str) -> str:
-    """RFC 6238, as an authenticator app calculates it."""
-    digest = hmac.new(base64.b32decode(secret), struct.pack(">Q", int(time.time()) // 30), hashlib.sha1).digest()
-    start = digest[-1] & 0xF
-    return f"{(struct.unpack('>I', digest[start : start + 4])[0] & 0x7FFFFFFF) % 10**6:06d}"
 
 
 def test_a_person_is_invited_joins_protects_the_account_and_is_deactivated(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -23,6 +22,7 @@ from django.contrib.auth.password_validation import (
 )
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import add_never_cache_headers
@@ -31,15 +31,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from workspaces.errors import ReckonerError
 from workspaces.models import Membership, User
-from workspaces.pages import PageRequest
+from workspaces.pages import PageRequest, View, refused_as_page
 from workspaces.passwords import NotTheSamePassword
 from workspaces.people import accounts
 from workspaces.people.creation import create_own_workspace, may_create_workspaces
 from workspaces.people.invitations import accept_invitation, find_invitation
 from workspaces.people.members import end_sessions, find_by_link, list_sessions
 from workspaces.people.openid_connect import send_to_provider
-
-View = Callable[..., HttpResponse]
 
 
 class NewAccountForm(forms.Form):
@@ -74,24 +72,11 @@ class NewAccountForm(forms.Form):
         return given
 
 
-def refused_as_page(view: View) -> View:
-    """An error of a service becomes a page with its status."""
-
-    @wraps(view)
-    def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        try:
-            return view(request, **kwargs)
-        except ReckonerError as error:
-            return render(request, "errors/refused.html", {"error": error}, status=error.status)
-
-    return guarded
-
-
 def own_page(view: View) -> View:
     """A page of whoever is logged in, outside any workspace; a one-time password is changed first."""
 
     @wraps(view)
-    def guarded(request: PageRequest, **kwargs: Any) -> HttpResponse:
+    def guarded(request: PageRequest, **kwargs: Any) -> HttpResponseBase:
         if request.user.must_change_password:
             return redirect("change-password")
         return view(request, **kwargs)

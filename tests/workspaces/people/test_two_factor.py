@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import io
 import re
-import struct
-import time
 from typing import Any
 
 import pytest
@@ -18,16 +13,9 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
+from tests.authenticator import code_of
 from tools.factories import PASSWORD
 from workspaces.models import AuditEntry
-
-
-def code_of(secret: str, steps: int = 0) -> str:
-    """RFC 6238, as an authenticator app calculates it: SHA-1, six digits, 30 seconds."""
-    counter = struct.pack(">Q", int(time.time()) // 30 + steps)
-    digest = hmac.new(base64.b32decode(secret), counter, hashlib.sha1).digest()
-    start = digest[-1] & 0xF
-    return f"{(struct.unpack('>I', digest[start : start + 4])[0] & 0x7FFFFFFF) % 10**6:06d}"
 
 
 def log_in(person: Any) -> tuple[Client, Any]:
