@@ -1,0 +1,50 @@
+"""What a reward component is: a small function of facts, with its horizon, range and defaults. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from decisions.rewards.components.facts import Facts, Group
+
+Horizon = Literal["immediate", "delayed", "strategic"]
+Scope = Literal["decision", "episode"]
+Parameter = float | str | bool
+Parameters = Mapping[str, Parameter]
+
+
+class ComponentFunction(Protocol):
+    def __call__(self, facts: Facts, parameters: Parameters, /) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One row of the table.
+
+    `function` returns the value before weighting, or None while nothing is known; it raises ComponentError where it
+    cannot have a value: a failure is never the number 0. It gets every parameter, the defaults included.
+
+    name: `verdict`, or `filer.completion` where it belongs to one kind of agent. summary: for people, a phrase.
+    low, high: the values it can have. weight: that of the default specs. scope: "episode" where it is worth the same to
+    every decision of an episode. reads: groups of facts besides the measures. window_days: after so many days without a
+    value, *missing* is final and `missing` counts instead; None waits for ever, and what comes late still counts.
+    binary: right or wrong, nothing between. measured: a job of its own writes the value. proxy: what it only stands in
+    for; empty where it measures what it is named after.
+    """
+
+    name: str
+    horizon: Horizon
+    function: ComponentFunction
+    summary: str
+    low: float
+    high: float
+    weight: float = 1.0
+    scope: Scope = "decision"
+    reads: frozenset[Group] = frozenset()
+    window_days: float | None = None
+    missing: float | None = None
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    binary: bool = False
+    measured: bool = False
+    proxy: str = ""

@@ -1,0 +1,77 @@
+"""Components for agents of any kind: the verdict, calibration, and equality with a known answer. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from decisions.rewards.components.component import Component, Parameters
+from decisions.rewards.components.facts import ComponentError, Facts
+
+VERDICT_VALUES: Mapping[str, float] = {"confirmed": 1.0, "corrected": -0.5, "overridden": -0.8, "ignored": 0.0}
+"""What one verdict is worth before weighting, for every agent (docs/learning.md)."""
+
+
+def verdict_value(facts: Facts, parameters: Parameters) -> float | None:
+    """+1 confirmed, −0.5 corrected, −0.8 overridden, 0 ignored; None before any verdict (docs/learning.md)."""
+    verdict = facts.verdict
+    if verdict is None:
+        return None
+    try:
+        return VERDICT_VALUES[verdict]
+    except (KeyError, TypeError):
+        raise ComponentError(f"unknown verdict {verdict}; known: {', '.join(VERDICT_VALUES)}") from None
+
+
+def calibration(facts: Facts, parameters: Parameters) -> float | None:
+    """−|confidence − correct| in [−1, 0], where correct is 1 for a confirmed decision and 0 otherwise."""
+    verdict = facts.verdict
+    if verdict is None or verdict == "ignored":
+        return None
+    if facts.confidence is None:
+        raise ComponentError("the decision carries no confidence")
+    if not 0.0 <= facts.confidence <= 1.0:
+        raise ComponentError(f"confidence {facts.confidence} must be from 0 to 1")
+    return -abs(facts.confidence - (1.0 if verdict == "confirmed" else 0.0))
+
+
+def matches_answer(facts: Facts, parameters: Parameters) -> float | None:
+    """`right` when the action equals the known answer, else `wrong`."""
+    if facts.answer is None:
+        raise ComponentError("no answer is known for this decision")
+    if facts.action is None:
+        raise ComponentError("the decision has no action")
+    return float(parameters["right"] if facts.action == facts.answer else parameters["wrong"])
+
+
+COMPONENTS = (
+    Component(
+        "verdict",
+        "immediate",
+        verdict_value,
+        "what a person said of the decision",
+        min(VERDICT_VALUES.values()),
+        max(VERDICT_VALUES.values()),
+    ),
+    Component(
+        "calibration",
+        "immediate",
+        calibration,
+        "how far stated confidence was from being right",
+        -1.0,
+        0.0,
+        weight=0.1,
+    ),
+)
+FRESH_ONLY = (
+    Component(
+        "matches_answer",
+        "immediate",
+        matches_answer,
+        "equality with a known answer, on fresh decisions",
+        0.0,
+        1.0,
+        binary=True,
+        parameters={"right": 1.0, "wrong": 0.0},
+    ),
+)
+"""Not for the ledger, which knows no answers."""
