@@ -15,7 +15,7 @@ import datetime as dt
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -247,8 +247,11 @@ def _experiment(now: dt.datetime) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def large_ledger(rows: int, keep: Path | None = None) -> Iterator[str]:
-    """The slug of the workspace to look at. Sets Django up: call it before anything of the project is imported."""
+def large_ledger(
+    rows: int, keep: Path | None = None, *, fill: Callable[[int, dt.datetime], None] = fill
+) -> Iterator[str]:
+    """The slug of the workspace to look at. Sets Django up: call it before anything of the project is imported. `fill`
+    makes another ledger than this module's; it is kept apart by `keep` only."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         os.environ |= {"RECKONER_TEST_VAR": str(keep), "RECKONER_TEST_SESSION": f"ledger_{rows}"}

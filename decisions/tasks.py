@@ -38,10 +38,14 @@ def calculate_all_rewards(context: JobContext) -> dict[str, Any]:
     chosen = list(agents)
     with context.fenced():
         spread_outcomes(workspace=context.workspace, again=True)
-    for number, agent in enumerate(chosen, start=1):
-        with context.fenced():
-            written += calculate_rewards(current_reward_spec(agent))
-        context.progress(number / len(chosen), f"{agent.slug}: {written} rewards")
+    for number, agent in enumerate(chosen):
+        spec = current_reward_spec(agent)
+
+        def tell(done: int, number: int = number, slug: str = agent.slug) -> None:
+            context.progress(number / len(chosen), f"{slug}: {done:,} decisions valued")
+
+        written += calculate_rewards(spec, step=context.fenced, tell=tell).processed
+        context.progress((number + 1) / len(chosen), f"{agent.slug}: {written} rewards")
     return {"agents": len(chosen), "rewards": written}
 
 

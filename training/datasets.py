@@ -18,8 +18,9 @@ from decisions.erasure.erasing import hold_off_erasures
 from decisions.gateway.exploration import model_probabilities
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.models.tombstones import NOT_ERASED
-from decisions.rewards.components import VERDICT_VALUES, normalise, total
+from decisions.rewards.components import COMPONENTS, VERDICT_VALUES
 from decisions.rewards.specs import current_reward_spec
+from decisions.rewards.valuing import normalise, total
 from models_registry.models import Artifact, ArtifactKind
 from models_registry.services import store_artifact
 from training.errors import EmptyDataset
@@ -45,10 +46,10 @@ LEARNT_FROM = f"""EXISTS (
 # nothing is known of them, or a component failed.
 LOGGED_ROWS = f"""
 SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.unit,
-       d.alternatives, d.temperature, d.epsilon, r.value, r.version
+       d.alternatives, d.temperature, d.epsilon, r.raw, (r.components -> %(signal)s ->> 'value')::float8, r.version
   FROM decisions_decision d
   JOIN LATERAL (
-    SELECT value, version FROM decisions_reward
+    SELECT value, raw, components, version FROM decisions_reward
      WHERE decision_id = d.id AND spec_id = %(spec)s ORDER BY version DESC LIMIT 1
   ) r ON true
  WHERE d.agent_id = %(agent)s AND (%(version)s::uuid IS NULL OR d.agent_version_id = %(version)s)
@@ -65,12 +66,19 @@ def reward_if(spec: RewardSpec, verdict: str) -> float:
     return normalise(raw, low=spec.low, high=spec.high)
 
 
-def training_scale(spec: RewardSpec, value: float) -> float:
-    """A reward on the scale that training reads: 0 for what a corrected decision earns, 1 for a confirmed one."""
-    wrong, right = reward_if(spec, "corrected"), reward_if(spec, "confirmed")
-    if right <= wrong:  # a spec without verdicts: its values are the scale already
-        return value
-    return max(0.0, min(1.0, (value - wrong) / (right - wrong)))
+def training_scale(spec: RewardSpec, raw: float) -> float:
+    """A raw reward on the scale that training reads, [0, 1]."""
+    return normalise(raw, low=spec.training_low, high=spec.training_high)
+
+
+def right_of(spec: RewardSpec, signal: float | None) -> float | None:
+    """What the value of the spec's signal says: 1 right, 0 wrong, between them in proportion; None where it is not
+    known, or the spec has no signal."""
+    if signal is None:
+        return None
+    component = COMPONENTS[spec.signal]
+    assert component.right is not None and component.wrong is not None
+    return normalise(signal, low=component.wrong, high=component.right)
 
 
 def snapshot_ledger(
@@ -167,10 +175,10 @@ def _read_logged(
     templates: Mapping[Any, str] = dict(AgentVersion.objects.filter(agent=agent).values_list("id", "prompt_template"))
     with connection.chunked_cursor() as cursor:
         only = agent_version.id if agent_version is not None else None
-        asked = {"agent": agent.id, "spec": spec.id, "version": only, "unused_at": unused_at}
+        asked = {"agent": agent.id, "spec": spec.id, "version": only, "unused_at": unused_at, "signal": spec.signal}
         cursor.execute(LOGGED_ROWS, asked)
         while chunk := cursor.fetchmany(FETCH):
-            for decision, version_id, state, options, action, propensity, unit, *acting, value, version in chunk:
+            for decision, version_id, state, options, action, propensity, unit, *acting, raw, signal, version in chunk:
                 state, options, action = (_loaded(field) for field in (state, options, action))
                 try:
                     prompt = render_prompt(templates[version_id], state, options)
@@ -185,7 +193,9 @@ def _read_logged(
                         "options": options,
                         "action": action,
                         "propensity": propensity,
-                        "reward": training_scale(spec, value),
+                        "reward": training_scale(spec, raw),
+                        "raw": raw,
+                        **({"right": right} if (right := right_of(spec, signal)) is not None else {}),
                         **({"group": unit} if unit else {}),
                         **({"probabilities": thought} if thought else {}),
                     },

@@ -62,7 +62,9 @@ def record_episodes(*, by: Actor, items: Sequence[tuple[int, EpisodeIn]]) -> Out
         changed |= {row.id} if news else set()
         kept.append(Kept(index, row.id, row.id in before and not news))
         before.add(row.id)
-    Episode.objects.bulk_update([rows[pk] for pk in sorted(changed)], TOLD, batch_size=200)
+    for pk in changed:
+        rows[pk].changed_at = now
+    Episode.objects.bulk_update([rows[pk] for pk in sorted(changed)], (*TOLD, "changed_at"), batch_size=200)
     return Outcome(kept, errors)
 
 

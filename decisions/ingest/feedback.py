@@ -51,10 +51,18 @@ SELECT id, workspace_id = %s FROM decisions_decision
 """
 
 
-def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since: dt.datetime | None = None) -> Outcome:
+OUR_KEYS = ("label:", "withdrawn:", "outcome:", "measured:")
+"""What idempotency keys of feedback begin with that labels, ends of items and measuring jobs write. Which verdict
+counts depends on them."""
+OUR_METRICS = "measured."
+
+
+def record_feedback(
+    *, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since: dt.datetime | None = None, ours: bool = False
+) -> Outcome:
     """Feedback on decisions, episodes or units of this workspace; its decision may still be on the way.
 
-    `since` as in `record_decisions`.
+    `since` as in `record_decisions`. `ours`: a service of Reckoner's writes it, and may use `OUR_KEYS`.
     """
     now = timezone.now()
     barred = _find_targets(by, [item for _, item in items])
@@ -65,7 +73,7 @@ def record_feedback(*, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since
         def as_row(item: FeedbackIn) -> Row:
             if _erasable_name(item) in spent:
                 raise Erased.named("idempotency_key")
-            row = _feedback_row(by, item, barred, now, since)
+            row = _feedback_row(by, item, barred, now, since, ours=ours)
             if item.idempotency_key is not None:
                 # A repeat without an id of its own is recognised by its key: it takes the id that the first one got.
                 first = keyed.setdefault(_key_of(item), row["id"])
@@ -155,7 +163,9 @@ def _find_keys(by: Actor, items: Sequence[FeedbackIn]) -> dict[Key, uuid.UUID]:
     return {(decision, episode, unit, key): row for decision, episode, unit, key, row in rows}
 
 
-def _feedback_row(by: Actor, item: FeedbackIn, barred: _Targets, now: dt.datetime, since: dt.datetime | None) -> Row:
+def _feedback_row(
+    by: Actor, item: FeedbackIn, barred: _Targets, now: dt.datetime, since: dt.datetime | None, *, ours: bool
+) -> Row:
     faults = check_moment(item.observed_at) + ([] if item.id is UNSET else check_id(item.id, now, since))
     targets = [name for name in ("decision_id", "episode_id", "unit") if getattr(item, name) is not None]
     if len(targets) != 1:
@@ -165,6 +175,15 @@ def _feedback_row(by: Actor, item: FeedbackIn, barred: _Targets, now: dt.datetim
         faults.append(FieldFault("decision_id", "is not a uuid7", "the id of a decision"))
     if item.metric == "verdict" and item.value not in Verdict.values:
         faults.append(FieldFault("value", f"{item.value!r} is not a verdict", "one of " + ", ".join(Verdict.values)))
+    if not ours and item.metric.startswith(OUR_METRICS):
+        faults.append(
+            FieldFault("metric", f"begins with {OUR_METRICS}", "another name: Reckoner measures these itself")
+        )
+    if not ours and item.idempotency_key is not None and item.idempotency_key.startswith(OUR_KEYS):
+        begin = item.idempotency_key.partition(":")[0]
+        faults.append(
+            FieldFault("idempotency_key", f"begins with {begin}:", "another key: Reckoner writes these itself")
+        )
     if faults:
         raise InvalidInput("The feedback is invalid.", faults=faults)
     for name in ("decision_id", "episode_id", "supersedes"):

@@ -72,6 +72,7 @@ def label_decision(
     )
     outcome = record_feedback(
         by=by,
+        ours=True,
         items=[
             (
                 0,
@@ -126,6 +127,7 @@ def withdraw_label(*, by: Actor, decision: Decision) -> Label:
     fed = Feedback.objects.get(decision=decision, idempotency_key=label_key(label)).id
     outcome = record_feedback(
         by=by,
+        ours=True,
         items=[
             (
                 0,

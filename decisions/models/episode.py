@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from decisions.models.tombstones import tombstone_name
 from workspaces.ids import uuid7
@@ -36,6 +37,7 @@ class Episode(WorkspaceOwned):
     duration_ms = models.FloatField(null=True, blank=True)
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
+    changed_at = models.DateTimeField(default=timezone.now, help_text="The server's clock")
 
     class Meta:
         constraints = [
@@ -49,6 +51,8 @@ class Episode(WorkspaceOwned):
         indexes = [
             models.Index(fields=["workspace", "-id"], name="episode_newest"),
             models.Index(fields=["agent", "-id"], name="episode_agent_newest"),
+            # Rewards are calculated again of episodes that changed.
+            models.Index(fields=["workspace", "changed_at"], name="episode_changed"),
             models.Index(fields=["workspace", "unit", "-id"], condition=~Q(unit=""), name="episode_unit"),
             models.Index(fields=["workspace", "session"], condition=~Q(session=""), name="episode_session"),
         ]

@@ -1,4 +1,4 @@
-"""Reward specs and rewards: one row for each decision, spec and version."""
+"""Reward specs and rewards: one row for each decision, spec and version; and how far each spec has been calculated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from workspaces.models import WorkspaceOwned
 
 
 class RewardSpec(WorkspaceOwned):
-    """Immutable. `components` is a list of {name, weight, parameters}; `spec_hash` is SHA-256 over its content."""
+    """Immutable. `components` is a list of {name, weight, parameters} and, where they differ from the component's own,
+    {window_days, missing}; `spec_hash` is SHA-256 over its content.
+
+    What training reads: raw rewards from `training_low` to `training_high` are 0 to 1, clamped; `signal` names the
+    component that says whether the action was right, for methods that learn from right and wrong; empty for none.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey("decisions.Agent", on_delete=models.CASCADE, related_name="reward_specs")
@@ -19,6 +24,9 @@ class RewardSpec(WorkspaceOwned):
     clamp = models.FloatField(default=5.0)
     low = models.FloatField(default=-2.0)
     high = models.FloatField(default=2.0)
+    signal = models.CharField(max_length=100, blank=True)
+    training_low = models.FloatField(default=-0.5)
+    training_high = models.FloatField(default=1.0)
     spec_hash = models.CharField(max_length=64)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -27,6 +35,9 @@ class RewardSpec(WorkspaceOwned):
         constraints = [
             models.UniqueConstraint(fields=["agent", "number"], name="reward_spec_number_once"),
             models.CheckConstraint(condition=Q(low__lt=F("high"), clamp__gt=0), name="reward_spec_range_makes_sense"),
+            models.CheckConstraint(
+                condition=Q(training_low__lt=F("training_high")), name="reward_spec_training_range_makes_sense"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -51,7 +62,9 @@ class Reward(WorkspaceOwned):
     value = models.FloatField(null=True)
     raw = models.FloatField(null=True)
     components = models.JSONField()
-    feedback_until = models.DateTimeField(help_text="recorded_at of the newest feedback that was read")
+    feedback_until = models.DateTimeField(
+        null=True, help_text="recorded_at of the newest feedback that was read; null where there was none"
+    )
     computed_at = models.DateTimeField()
 
     class Meta:
@@ -61,11 +74,39 @@ class Reward(WorkspaceOwned):
             ),
             models.CheckConstraint(condition=Q(version__gte=1), name="reward_versions_from_one"),
         ]
-        # The watermark of the next calculation is the newest feedback that the spec has read.
         indexes = [
-            models.Index(fields=["spec", "-feedback_until"], name="reward_watermark"),
+            models.Index(fields=["spec", "-computed_at"], name="reward_newest"),
             models.Index(fields=["spec", "raw"], include=["decision"], name="reward_raw"),
         ]
 
     def __str__(self) -> str:
         return f"{self.value} for {self.decision_id}"
+
+
+class RewardProgress(WorkspaceOwned):
+    """How far the ledger was searched for decisions whose reward by a spec may have changed.
+
+    `searched_until`, by the database's clock, is for every source at once: feedback, decisions, steps, episodes and
+    windows. What was found waits as `RewardDue`.
+    """
+
+    spec = models.OneToOneField(RewardSpec, primary_key=True, on_delete=models.CASCADE, related_name="progress")
+    searched_until = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.spec} until {self.searched_until}"
+
+
+class RewardDue(WorkspaceOwned):
+    """A decision whose reward by a spec is to be calculated. The row goes in the transaction that has calculated it, so
+    a worker that is killed leaves the decision due."""
+
+    pk = models.CompositePrimaryKey("spec_id", "decision_id")
+    workspace = models.ForeignKey("workspaces.Workspace", on_delete=models.CASCADE, db_index=False, related_name="+")
+    spec = models.ForeignKey(RewardSpec, on_delete=models.CASCADE, db_index=False, related_name="due")
+    decision = models.ForeignKey(
+        "decisions.Decision", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
+    )
+
+    def __str__(self) -> str:
+        return f"{self.decision_id} is due"

@@ -1,9 +1,11 @@
 """Defines which verdict on a decision counts, for pages, rewards, exports, counts and the notes app.
 
-It is the latest verdict that no other feedback on the decision supersedes. The client gives its time, but one dated
-later than it arrived counts from its arrival: otherwise a verdict dated to the year 2200 would count for ever. The
-larger id breaks ties, so that every order of arrival gives one result. A reviewer's label counts by the feedback
-written with it, and its other fields count as long as that does.
+Of the verdicts that no other feedback on the decision supersedes, those of the strongest source count first: a
+reviewer's label, then a person, a judge model, code, the system. So whatever an app sends later never outranks a
+reviewer. Of one source the latest counts. The client gives its time, but one dated later than it arrived counts from
+its arrival: otherwise a verdict dated to the year 2200 would count for ever. The larger id breaks ties, so that every
+order of arrival gives one result. A label counts by the feedback written with it, and its other fields count as long as
+that does. The same order says which feedback of any other metric counts.
 
 There is one definition in SQL and one in Python; `tests/decisions/models/test_verdicts.py` checks every reader against
 them.
@@ -23,16 +25,25 @@ WITHDRAWN = "verdict_withdrawn"
 
 GIVEN_AT = "least({0}.observed_at, {0}.recorded_at)"
 """SQL of `given_at`, of feedback under an alias."""
-LATEST_FIRST = f"{GIVEN_AT} DESC, {{0}}.id DESC"
-"""SQL: the order of feedback on one decision, of which the first counts."""
-STANDS = """NOT EXISTS (SELECT 1 FROM decisions_feedback later
+_SOURCES = ("human", "llm", "code", "system")
+_STRENGTH = (
+    "CASE WHEN {0}.source = 'human' AND starts_with({0}.idempotency_key, 'label:') THEN 0 "
+    + " ".join(f"WHEN {{0}}.source = '{source}' THEN {place}" for place, source in enumerate(_SOURCES, start=1))
+    + " END"
+)
+FIRST_COUNTS = f"{_STRENGTH}, {GIVEN_AT} DESC, {{0}}.id DESC"
+"""SQL: the order of feedback of one metric on one decision, of which the first counts."""
+STANDS = """NOT EXISTS (SELECT 1 FROM {1} later
                   WHERE later.decision_id = {0}.decision_id AND later.workspace_id = {0}.workspace_id
-                    AND later.supersedes = {0}.id{1})"""
-"""SQL: no other feedback supersedes that under the alias; the second field may narrow what is asked for that."""
+                    AND later.supersedes = {0}.id)"""
+"""SQL: no other feedback supersedes that under the alias. The second field is where to look: `ALL_FEEDBACK`, or a
+query's own part of it, or only what supersedes something, `SUPERSEDING`."""
+ALL_FEEDBACK = "decisions_feedback"
+SUPERSEDING = "(SELECT * FROM decisions_feedback WHERE supersedes IS NOT NULL)"
 THAT_COUNTS = f"""(SELECT f.value #>> '{{}}' FROM decisions_feedback f
     WHERE f.decision_id = d.id AND f.workspace_id = d.workspace_id AND f.metric = '{VERDICT}'
-      AND {STANDS.format("f", "")}
-    ORDER BY {LATEST_FIRST.format("f")} LIMIT 1)"""  # noqa: S608 - our own names
+      AND {STANDS.format("f", ALL_FEEDBACK)}
+    ORDER BY {FIRST_COUNTS.format("f")} LIMIT 1)"""  # noqa: S608 - our own names
 """SQL of the verdict that counts, of the decision `d`; NULL where there is none."""
 
 
@@ -42,11 +53,19 @@ def given_at(feedback: Feedback) -> dt.datetime:
 
 
 def list_standing(decision: Decision) -> list[Feedback]:
-    """What was fed back on the decision and nothing supersedes, the latest first. Reads `decision.feedback`."""
+    """What was fed back on the decision and nothing supersedes; of each metric the first counts. Reads
+    `decision.feedback`."""
     own = [entry for entry in decision.feedback.all() if entry.workspace_id == decision.workspace_id]
     gone = {entry.supersedes for entry in own}
     standing = (entry for entry in own if entry.id not in gone)
-    return sorted(standing, key=lambda entry: (given_at(entry), entry.id), reverse=True)
+    return sorted(standing, key=lambda entry: (-_strength(entry), given_at(entry), entry.id), reverse=True)
+
+
+def _strength(feedback: Feedback) -> int:
+    """0 for the strongest source."""
+    if feedback.source == "human" and (feedback.idempotency_key or "").startswith("label:"):
+        return 0
+    return 1 + _SOURCES.index(feedback.source)
 
 
 def find_verdict(decision: Decision) -> Feedback | None:

@@ -21,7 +21,7 @@ from decisions.agents.kinds import KINDS
 from decisions.agents.prompts import PromptError, render_prompt
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.models.tombstones import NOT_ERASED
-from decisions.models.verdicts import GIVEN_AT, LATEST_FIRST, STANDS, VERDICT, WITHDRAWN
+from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, GIVEN_AT, STANDS, VERDICT, WITHDRAWN
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 
@@ -120,15 +120,15 @@ WITH page AS MATERIALIZED (
   SELECT p.*, f.verdict, f.key, f.metrics
     FROM rewarded p
     LEFT JOIN LATERAL (
-      SELECT (array_agg(b.value #>> '{{{{}}}}' ORDER BY {LATEST_FIRST.format("b")})
+      SELECT (array_agg(b.value #>> '{{{{}}}}' ORDER BY {FIRST_COUNTS.format("b")})
                 FILTER (WHERE b.metric = '{VERDICT}'))[1] AS verdict,
-             (array_agg(b.idempotency_key ORDER BY {LATEST_FIRST.format("b")})
+             (array_agg(b.idempotency_key ORDER BY {FIRST_COUNTS.format("b")})
                 FILTER (WHERE b.metric = '{VERDICT}'))[1] AS key,
              jsonb_object_agg(b.metric, b.value ORDER BY {GIVEN_AT.format("b")}, b.id)
                 FILTER (WHERE b.metric NOT IN ('{VERDICT}', '{WITHDRAWN}')) AS metrics
         FROM decisions_feedback b
        WHERE b.decision_id = p.id AND b.workspace_id = %(workspace)s
-         AND {STANDS.format("b", "")}
+         AND {STANDS.format("b", ALL_FEEDBACK)}
     ) f ON true
    WHERE f.verdict IS NOT NULL OR NOT %(require_feedback)s
 ), found AS (

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connection
 
 from decisions.models import Agent
-from decisions.models.verdicts import STANDS, VERDICT
+from decisions.models.verdicts import STANDS, SUPERSEDING, VERDICT
 from decisions.rewards.specs import find_specs
 from workspaces.models import Workspace
 
@@ -48,7 +48,7 @@ _JUDGED = f"""
 SELECT d.agent_id, count(*)
   FROM (SELECT DISTINCT decision_id FROM decisions_feedback f
          WHERE workspace_id = %s AND metric = '{VERDICT}' AND decision_id IS NOT NULL
-           AND {STANDS.format("f", " AND later.supersedes IS NOT NULL")}) v
+           AND {STANDS.format("f", SUPERSEDING)}) v
   JOIN decisions_decision d ON d.id = v.decision_id
  WHERE d.agent_id = ANY(%s) GROUP BY d.agent_id
 """  # noqa: S608 - our own names

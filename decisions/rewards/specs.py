@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +17,8 @@ from decisions.models import (
     Agent,
     RewardSpec,
 )
-from decisions.rewards.calculate import SQL_COMPONENTS
-from decisions.rewards.components import COMPONENTS
+from decisions.rewards.components import COMPONENTS, FRESH_ONLY
+from decisions.rewards.valuing import raw_range
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault
 from workspaces.models import Workspace
@@ -26,13 +27,24 @@ from workspaces.services import record_audit
 
 @dataclass(frozen=True, slots=True)
 class ComponentSetup:
+    """One component of a spec. `window_days` and `missing` are the component's own unless given; None takes them
+    away."""
+
     name: str
     weight: float = 1.0
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    window_days: float | msgspec.UnsetType | None = msgspec.UNSET
+    missing: float | msgspec.UnsetType | None = msgspec.UNSET
+
+    def stored(self) -> dict[str, Any]:
+        told = {"name": self.name, "weight": self.weight, "parameters": dict(self.parameters)}
+        more = {"window_days": self.window_days, "missing": self.missing}
+        return told | {name: value for name, value in more.items() if value is not msgspec.UNSET}
 
 
 # Weights that keep sums and products far from the ends of a float8.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
+LONGEST_WINDOW_DAYS = 3650
 DEFAULT_COMPONENTS = (ComponentSetup("verdict", 1.0),)
 
 
@@ -43,34 +55,72 @@ def create_reward_spec(*, by: Actor, agent: Agent, components: Sequence[Componen
     names = [component.name for component in components]
     if not components:
         faults.append(FieldFault("components", "none given", "at least one component"))
-    for index, name in enumerate(names):
-        if name not in COMPONENTS:
-            faults.append(FieldFault(f"components[{index}].name", f"{name!r} is unknown", ", ".join(COMPONENTS)))
-        elif name not in SQL_COMPONENTS:
-            known = ", ".join(SQL_COMPONENTS)
-            faults.append(FieldFault(f"components[{index}].name", f"{name} is only for new decisions", known))
-        elif names.index(name) != index:
-            faults.append(FieldFault(f"components[{index}].name", f"{name} appears twice", "each component once"))
     for index, component in enumerate(components):
-        if component.weight != 0 and not SMALLEST_WEIGHT <= abs(component.weight) <= LARGEST_WEIGHT:
+        if names.index(component.name) != index:
             faults.append(
-                FieldFault(
-                    f"components[{index}].weight",
-                    f"{component.weight} is out of range",
-                    f"0, or {SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g} up or down",
-                )
+                FieldFault(f"components[{index}].name", f"{component.name} appears twice", "each component once")
             )
+        faults += _component_faults(component, f"components[{index}]")
     if faults:
         raise InvalidRewardSpec("The reward spec is invalid.", faults=faults)
-    plain = [{"name": c.name, "weight": c.weight, "parameters": dict(c.parameters)} for c in components]
+    plain = [component.stored() for component in components]
+    signal = next((name for name in names if COMPONENTS[name].right is not None), "")
     Agent.objects.select_for_update().get(id=agent.id)
     last = agent.reward_specs.aggregate(last=Max("number"))["last"] or 0
-    spec = RewardSpec(workspace=by.workspace, agent=agent, number=last + 1, components=plain)
-    content = msgspec.json.encode([plain, spec.clamp, spec.low, spec.high], order="deterministic")
+    spec = RewardSpec(workspace=by.workspace, agent=agent, number=last + 1, components=plain, signal=signal)
+    spec.training_low, spec.training_high = _training_range(spec)
+    told = [plain, spec.clamp, spec.low, spec.high, spec.signal, spec.training_low, spec.training_high]
+    content = msgspec.json.encode(told, order="deterministic")
     spec.spec_hash = hashlib.sha256(content).hexdigest()
     spec.save(force_insert=True)
     record_audit(by=by, action="reward_spec.created", target=f"reward_spec:{spec.id}")
     return spec
+
+
+def _training_range(spec: RewardSpec) -> tuple[float, float]:
+    """Raw rewards that are 0 and 1 to training: what a wrong action earns, and the most that an action can earn. Where
+    nothing says what is wrong, or right earns less, all that is attainable."""
+    weights = {component["name"]: float(component["weight"]) for component in spec.components}
+    low, high = raw_range(weights, clamp=spec.clamp)
+    if spec.signal and weights[spec.signal] > 0:
+        wrong = COMPONENTS[spec.signal].wrong
+        assert wrong is not None
+        low = max(-spec.clamp, weights[spec.signal] * wrong)
+    return (low, high) if low < high else (spec.low, spec.high)
+
+
+def _component_faults(setup: ComponentSetup, field: str) -> Iterator[FieldFault]:
+    known = COMPONENTS.get(setup.name)
+    if known is None or setup.name in FRESH_ONLY:
+        reason = f"{setup.name!r} is unknown" if known is None else f"{setup.name} is only for new decisions"
+        yield FieldFault(f"{field}.name", reason, ", ".join(name for name in COMPONENTS if name not in FRESH_ONLY))
+        return
+    if setup.weight != 0 and not SMALLEST_WEIGHT <= abs(setup.weight) <= LARGEST_WEIGHT:
+        right = f"0, or {SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g} up or down"
+        yield FieldFault(f"{field}.weight", f"{setup.weight} is out of range", right)
+    for name, value in setup.parameters.items():
+        default = known.parameters.get(name)
+        if default is None:
+            right = ", ".join(known.parameters) or f"{setup.name} has no parameters"
+            yield FieldFault(f"{field}.parameters.{name}", "is unknown", right)
+        elif _is_number(default) and not (_is_number(value) and math.isfinite(value)):
+            yield FieldFault(f"{field}.parameters.{name}", f"{value!r} is not a number", f"such as {default}")
+        elif not _is_number(default) and type(value) is not type(default):
+            yield FieldFault(f"{field}.parameters.{name}", f"{value!r} is of another type", f"such as {default!r}")
+    window = known.window_days if setup.window_days is msgspec.UNSET else setup.window_days
+    missing = known.missing if setup.missing is msgspec.UNSET else setup.missing
+    if window is not None and not 0 < window <= LONGEST_WINDOW_DAYS:
+        right = f"days above 0, up to {LONGEST_WINDOW_DAYS}"
+        yield FieldFault(f"{field}.window_days", f"{window} is out of range", right)
+    if missing is not None and window is None:
+        yield FieldFault(f"{field}.missing", "given without a window", "window_days: when missing becomes final")
+    elif missing is not None and not known.low <= missing <= known.high:
+        right = f"{known.low:g} to {known.high:g}"
+        yield FieldFault(f"{field}.missing", f"{missing} is out of the component's range", right)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def current_reward_spec(agent: Agent) -> RewardSpec:

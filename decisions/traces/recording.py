@@ -412,7 +412,8 @@ def _refresh_episodes(
             _tell(row, news)
             if news.step.id == top.id:
                 row.agent_id = agents[news.agent].agent.id
-    fields = ["agent", "query", "final_response", "session", "unit", "started_at", "ended_at"]
+        row.changed_at = timezone.now()
+    fields = ["agent", "changed_at", "query", "final_response", "session", "unit", "started_at", "ended_at"]
     Episode.objects.bulk_update(rows, [*fields, "tasks_created", "tasks_completed", "tasks_failed"], batch_size=200)
 
 

@@ -18,7 +18,6 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models.verdicts import WITHDRAWN
-from decisions.rewards.queueing import CALCULATE_REWARDS
 from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
 
@@ -198,24 +197,14 @@ SELECT count(*), count(*) - count(answered), count(*) FILTER (WHERE id >= %(toda
                                            AND w.metric = '{WITHDRAWN}') LIMIT 1) f ON true
 """  # noqa: S608 - a number and a name of ours
 
-# How far each agent's current spec has read: its newest reward's watermark, or the start of the newest calculation of
-# every agent, of this workspace or of all, that ended well, where the spec was there already. Feedback that gives no
-# reward moves no watermark.
-_MARKS = f"""
-WITH spec AS (
-  SELECT DISTINCT ON (agent_id) id, agent_id, created_at FROM decisions_rewardspec
-   WHERE workspace_id = %(workspace)s ORDER BY agent_id, number DESC
-), calculation AS (
-  SELECT max(started_at) AS started_at FROM jobs_job
-   WHERE kind = '{CALCULATE_REWARDS}' AND state = 'succeeded' AND NOT payload ? 'agent_id'
-     AND (workspace_id IS NULL OR workspace_id = %(workspace)s)
-), mark AS (
-  SELECT spec.id, spec.agent_id,
-         greatest((SELECT max(r.feedback_until) FROM decisions_reward r WHERE r.spec_id = spec.id),
-                  CASE WHEN spec.created_at <= calculation.started_at THEN calculation.started_at END) AS until
-    FROM spec, calculation
+# Up to when the ledger was searched for what changes each agent's rewards, by its current spec.
+_MARKS = """
+WITH mark AS (
+  SELECT DISTINCT ON (s.agent_id) s.id, s.agent_id, p.searched_until AS until
+    FROM decisions_rewardspec s LEFT JOIN decisions_rewardprogress p ON p.spec_id = s.id
+   WHERE s.workspace_id = %(workspace)s ORDER BY s.agent_id, s.number DESC
 )
-"""  # noqa: S608 - a name of ours
+"""
 _UNREAD = f"""
 {_MARKS}, fresh AS (
   SELECT f.decision_id, f.recorded_at FROM decisions_feedback f
@@ -231,7 +220,7 @@ SELECT count(*),
  CROSS JOIN LATERAL (SELECT fresh.decision_id IS NOT NULL AND d.id IS NULL AND fresh.recorded_at
                             < %(now)s::timestamptz - interval '{EARLY.total_seconds()} seconds' AS orphan) early
 """  # noqa: S608 - numbers and names of this module
-# The newest rewards of each spec, by the feedback they know: those calculated last are among the first.
+# The newest rewards of each spec.
 _REWARDED = f"""
 {_MARKS}, frozen AS (
   SELECT mark.id AS spec_id, max(s.created_at) AS at
@@ -244,7 +233,7 @@ _REWARDED = f"""
     FROM frozen
     CROSS JOIN LATERAL (SELECT r.computed_at FROM decisions_reward r
                          WHERE r.spec_id = frozen.spec_id AND r.value IS NOT NULL
-                         ORDER BY r.feedback_until DESC LIMIT {LOOK}) r
+                         ORDER BY r.computed_at DESC LIMIT {LOOK}) r
    GROUP BY frozen.spec_id
 )
 SELECT coalesce(sum(today), 0)::bigint, coalesce(bool_or(today = {LOOK}), false),

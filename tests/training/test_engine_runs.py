@@ -161,7 +161,7 @@ def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, d
         )  # fmt: skip
         FeedbackFactory(decision=decision, value="confirmed" if action == row["answer"] else "corrected")
     assert (Decision.objects.count(), Feedback.objects.count()) == (150, 150)
-    assert calculate_rewards(current_reward_spec(agent)) == 150
+    assert calculate_rewards(current_reward_spec(agent)).processed == 150
     dataset = snapshot_ledger(by=by, agent=agent, name="logs")
     train, heldout = datasets
     plan = RunPlan(

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 
 from decisions.gateway.exploration import acting_policy
 from decisions.rewards.calculate import calculate_rewards
+from decisions.rewards.components import VERDICT_VALUES
 from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import StaleFence
@@ -389,10 +390,10 @@ class TestDatasets:
         assert [reward_if(spec, v) for v in ("confirmed", "ignored", "corrected", "overridden")] == [
             0.75, 0.5, 0.375, 0.3,
         ]  # fmt: skip
-        assert [training_scale(spec, reward_if(spec, v)) for v in ("confirmed", "corrected", "overridden")] == [1, 0, 0]
-        assert training_scale(spec, reward_if(spec, "ignored")) == pytest.approx(1 / 3)
+        assert [training_scale(spec, VERDICT_VALUES[v]) for v in ("confirmed", "corrected", "overridden")] == [1, 0, 0]
+        assert training_scale(spec, VERDICT_VALUES["ignored"]) == pytest.approx(1 / 3)
         without = create_reward_spec(by=by, agent=agent, components=[ComponentSetup("calibration")])
-        assert training_scale(without, 0.4) == 0.4
+        assert (without.signal, training_scale(without, -0.4)) == ("", pytest.approx(0.6))
 
 
 class TestScores:

@@ -39,6 +39,9 @@ class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A decision that was taken. `propensity` = P(action | prompt) then; `reward` in [0, 1], null while unknown.
 
+    `right` in [0, 1]: what is known of whether the action was right, where the reward spec declares what says so. `raw`
+    is the reward before it was mapped to [0, 1]; no method of ours reads it.
+
     `probabilities`, one per option: what the model that decided thought of each, before temperature and ε. It had not
     seen this row, which makes them the best first guess of what was right.
     """
@@ -51,6 +54,8 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reward: float | None = None
     group: str | None = None
     probabilities: tuple[float, ...] | None = None
+    right: float | None = None
+    raw: float | None = None
 
     def faults(self) -> Iterator[str]:
         yield from _option_faults(self.options)
@@ -60,8 +65,18 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             yield f"propensity: {self.propensity} must be above 0, up to 1"
         if self.reward is not None and not 0.0 <= self.reward <= 1.0:
             yield f"reward: {self.reward} must be from 0 to 1"
+        if self.right is not None and not 0.0 <= self.right <= 1.0:
+            yield f"right: {self.right} must be from 0 to 1"
         if self.probabilities is not None:
             yield from _probability_faults(self.probabilities, len(self.options))
+
+
+def right_or_wrong(logged: Sequence[Logged]) -> list[tuple[Logged, float]]:
+    """The rows that say whether their action was right, each with how right, in [0, 1]. Where no row declares it, the
+    reward says so."""
+    declared = any(row.right is not None for row in logged)
+    told = ((row, row.right if declared else row.reward) for row in logged)
+    return [(row, right) for row, right in told if right is not None]
 
 
 class Row(Protocol):

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from decisions.rewards.components import COMPONENTS, ComponentError, Observed, total
+from decisions.rewards.components import COMPONENTS, ComponentError, Facts
+from decisions.rewards.valuing import total
 from training.engine.actions import NO_OPTION, ActionScorer, Scores
 from training.engine.answers import text_loss
 from training.engine.attempt import Attempt
@@ -51,13 +52,14 @@ class RewardFunction:
         self._components = components
         self._weights = {component.name: component.weight for component in components}
 
-    def __call__(self, observed: Observed) -> float:
+    def __call__(self, facts: Facts) -> float:
         """Raises ComponentError where a component fails or none has a value: a failure is never 0."""
         values: dict[str, float] = {}
         for component in self._components:
             if component.name not in COMPONENTS:
                 raise ComponentError(f"unknown component {component.name!r}; known: {', '.join(COMPONENTS)}")
-            value = COMPONENTS[component.name].function(observed, component.parameters)
+            known = COMPONENTS[component.name]
+            value = known.function(facts, {**known.parameters, **component.parameters})
             if value is None:
                 continue
             if not math.isfinite(value):
@@ -132,7 +134,7 @@ class Actor:
 
     def _reward(self, row: Labelled, place: int, confidence: float) -> float:
         confidence = min(confidence, 1.0)  # an exponential may round above 1
-        return self.reward(Observed(action=row.options[place], answer=row.answer, confidence=confidence))
+        return self.reward(Facts(action=row.options[place], answer=row.answer, confidence=confidence))
 
 
 class Start:

@@ -22,7 +22,7 @@ from torch import Tensor
 from training.engine.actions import ActionScorer
 from training.engine.answers import text_loss
 from training.engine.attempt import Attempt, Outcome
-from training.engine.data import Batches, Labelled, Logged, drop_tokens
+from training.engine.data import Batches, Labelled, Logged, drop_tokens, right_or_wrong
 from training.engine.fit import Metrics, Updates, fit, kept_from
 from training.engine.hardware import autocast
 from training.engine.models import Loaded, trainable_parameters
@@ -55,12 +55,13 @@ def take_logged_probabilities(log_p: Tensor, rows: Sequence[Logged]) -> None:
 
 
 def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[Labelled]) -> Outcome:
-    """Trains `loaded` in place on logged rows with a reward, and on replayed labelled rows."""
+    """Trains `loaded` in place on logged rows that say what was right, and on replayed labelled rows."""
     spec = attempt.spec
-    rows = [row for row in logged if row.reward is not None]
+    told = right_or_wrong(logged)
+    rows = [row for row, _ in told]
     options = [row.options for row in rows] + [row.options for row in replay]
     chosen = [row.options.index(row.action) for row in rows] + [row.options.index(row.answer) for row in replay]
-    rewards = [float(row.reward or 0.0) for row in rows] + [1.0] * len(replay)
+    rewards = [right for _, right in told] + [1.0] * len(replay)
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     prompts = scorer.encode([row.prompt for row in rows] + [row.prompt for row in replay])
     targets = kept_from(attempt, "targets")

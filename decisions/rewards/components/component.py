@@ -29,8 +29,9 @@ class Component:
     low, high: the values it can have. weight: that of the default specs. scope: "episode" where it is worth the same to
     every decision of an episode. reads: groups of facts besides the measures. window_days: after so many days without a
     value, *missing* is final and `missing` counts instead; None waits for ever, and what comes late still counts.
-    binary: right or wrong, nothing between. measured: a job of its own writes the value. proxy: what it only stands in
-    for; empty where it measures what it is named after.
+    right, wrong: the values that say that the action was right, and that it was wrong; such a component can be the
+    signal of a spec (`RewardSpec.signal`). binary: one of two values, nothing between. measured: a job of its own
+    writes the value. proxy: what it only stands in for; empty where it measures what it is named after.
     """
 
     name: str
@@ -45,6 +46,8 @@ class Component:
     window_days: float | None = None
     missing: float | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    right: float | None = None
+    wrong: float | None = None
     binary: bool = False
     measured: bool = False
     proxy: str = ""

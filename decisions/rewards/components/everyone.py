@@ -51,6 +51,8 @@ COMPONENTS = (
         "what a person said of the decision",
         min(VERDICT_VALUES.values()),
         max(VERDICT_VALUES.values()),
+        right=VERDICT_VALUES["confirmed"],
+        wrong=VERDICT_VALUES["corrected"],
     ),
     Component(
         "calibration",
@@ -70,6 +72,8 @@ FRESH_ONLY = (
         "equality with a known answer, on fresh decisions",
         0.0,
         1.0,
+        right=1.0,
+        wrong=0.0,
         binary=True,
         parameters={"right": 1.0, "wrong": 0.0},
     ),

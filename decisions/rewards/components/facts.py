@@ -1,6 +1,7 @@
 """What is known of one decision when it is rewarded. PURE.
 
-Built from a row of SQL for the ledger's decisions, and by the engine for fresh ones. A component declares the groups that it reads, so that only those are fetched for a million decisions.
+Built from a row of SQL for decisions of the ledger, and by the engine for fresh ones. A component declares the groups
+that it reads, so that only those are fetched for a million decisions.
 """
 
 from __future__ import annotations

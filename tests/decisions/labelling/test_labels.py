@@ -24,7 +24,7 @@ class TestLabels:
         assert (label.reviewer, label.corrected_action, label.note) == (labeller, "health", "see it")
         feedback = Feedback.objects.get()
         assert (feedback.decision_id, feedback.metric, feedback.value) == (decision.id, "verdict", "corrected")
-        assert calculate_rewards(current_reward_spec(agent)) == 1
+        assert calculate_rewards(current_reward_spec(agent)).processed == 1
         shown = api("export:read").get(f"decisions/{decision.id}").json()
         assert [entry["verdict"] for entry in shown["labels"]] == ["corrected"]
         assert shown["rewards"][0]["value"] == pytest.approx(0.375)

@@ -85,14 +85,26 @@ def test_every_reader_takes_the_same_verdict(agent: Any, api: Any, labeller: Any
     expect("overridden")
     label_decision(by=me, decision=decision, verdict="corrected", corrected_action="b")
     expect("corrected")
-    say(api, decision, "confirmed")  # said after the label
-    expect("confirmed")
-    label_decision(by=me, decision=decision, verdict="corrected", corrected_action="b")
+    say(api, decision, "confirmed", FAR)  # said after the label: a reviewer outranks it
+    say(api, decision, "ignored", source="system")
     expect("corrected")
     withdraw_label(by=me, decision=decision)
     expect("confirmed")
+    say(api, decision, "overridden", source="llm")  # later, by a weaker source
+    expect("confirmed")
     say(api, decision, "ignored", -dt.timedelta(hours=1), supersedes=first)
     expect("confirmed")
+
+
+def test_a_client_cannot_write_what_would_count_as_a_label_or_a_measurement(agent: Any, api: Any) -> None:
+    decision = DecisionFactory(agent=agent)
+    client = api("feedback:write")
+    sent = {"metric": "verdict", "value": "confirmed", "decision_id": str(decision.id)}
+    for more, field in (({"idempotency_key": "label:1"}, "idempotency_key"), ({"metric": "measured.x"}, "metric")):
+        answer = client.post("feedback", sent | more)
+        assert answer.status_code == 400, answer.content
+        assert field in answer.content.decode()
+    assert Feedback.objects.count() == 0
 
 
 def test_what_another_workspace_said_of_an_id_before_there_was_a_decision_counts_nowhere(

@@ -540,7 +540,7 @@ class TestQueue:
         assert (answer.context["done"], answer.context["waiting"]) == (0, 1)
         assert judged(doubtful) == ([], [])
         assert Skip.objects.values_list("decision", "reviewer", "note").get() == (doubtful.id, labeller.pk, note)
-        assert calculate_rewards(current_reward_spec(agent)) == 0
+        assert calculate_rewards(current_reward_spec(agent)).processed == 0
         others = page_client(admin).get(path).context
         assert [card.decision.id for card in others["cards"]] == [doubtful.id, other.id]
         client.post(at("decision-unlabel", doubtful), {"view": "queue"}, headers=HTMX)
@@ -565,7 +565,7 @@ class TestQueue:
             (decision.id, labeller.pk, "cannot tell") for decision in (skipped, earlier)
         }
         assert [label.decision for label in Label.objects.all()] == [sent]
-        assert calculate_rewards(spec) == 2
+        assert calculate_rewards(spec).processed == 2
         newest = {row.decision_id: row.value for row in Reward.objects.order_by("version")}
         assert newest == {skipped.id: None, sent.id: 0.5, earlier.id: 0.375}
 

@@ -1,10 +1,11 @@
-"""Reward components: plain observations in, plain values out."""
+"""Reward components: facts in, numbers out."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decisions.rewards.components import COMPONENTS, ComponentError, Observed, attainable_range, normalise, total
+from decisions.rewards.components import COMPONENTS, ComponentError, Facts
+from decisions.rewards.valuing import attainable_range, normalise, total
 
 
 class TestComponents:
@@ -23,42 +24,42 @@ class TestComponents:
         assert (low, high) == pytest.approx(expected)
         for verdict in ("confirmed", "corrected", "overridden"):
             for confidence in (0.0, 0.6, 1.0):
-                seen = Observed(verdict=verdict, confidence=confidence)
+                seen = Facts(measures={"verdict": verdict}, confidence=confidence)
                 values = {name: COMPONENTS[name].function(seen, {}) for name in weights}
                 assert low - 1e-9 <= normalise(total(values, weights)) <= high + 1e-9
 
     @pytest.mark.parametrize(
-        ("name", "observed", "value"),
+        ("name", "facts", "value"),
         [
-            ("verdict", Observed(), None),
-            ("verdict", Observed(verdict="confirmed"), 1.0),
-            ("verdict", Observed(verdict="corrected"), -0.5),
-            ("verdict", Observed(verdict="overridden"), -0.8),
-            ("verdict", Observed(verdict="ignored"), 0.0),
-            ("calibration", Observed(confidence=0.7), None),
-            ("calibration", Observed(verdict="ignored"), None),
-            ("calibration", Observed(verdict="confirmed", confidence=0.7), pytest.approx(-0.3)),
-            ("calibration", Observed(verdict="corrected", confidence=0.7), pytest.approx(-0.7)),
-            ("matches_answer", Observed(action="a", answer="a"), 1.0),
-            ("matches_answer", Observed(action="b", answer="a"), 0.0),
+            ("verdict", Facts(), None),
+            ("verdict", Facts(measures={"verdict": "confirmed"}), 1.0),
+            ("verdict", Facts(measures={"verdict": "corrected"}), -0.5),
+            ("verdict", Facts(measures={"verdict": "overridden"}), -0.8),
+            ("verdict", Facts(measures={"verdict": "ignored"}), 0.0),
+            ("calibration", Facts(confidence=0.7), None),
+            ("calibration", Facts(measures={"verdict": "ignored"}), None),
+            ("calibration", Facts(measures={"verdict": "confirmed"}, confidence=0.7), pytest.approx(-0.3)),
+            ("calibration", Facts(measures={"verdict": "corrected"}, confidence=0.7), pytest.approx(-0.7)),
+            ("matches_answer", Facts(action="a", answer="a"), 1.0),
+            ("matches_answer", Facts(action="b", answer="a"), 0.0),
         ],
     )
-    def test_values(self, name, observed, value):
-        assert COMPONENTS[name].function(observed, {}) == value
+    def test_values(self, name, facts, value):
+        assert COMPONENTS[name].function(facts, COMPONENTS[name].parameters) == value
 
     @pytest.mark.parametrize(
-        ("name", "observed"),
+        ("name", "facts"),
         [
-            ("verdict", Observed(verdict="liked")),
-            ("calibration", Observed(verdict="confirmed")),
-            ("calibration", Observed(verdict="confirmed", confidence=1.2)),
-            ("matches_answer", Observed(action="a")),
-            ("matches_answer", Observed(answer="a")),
+            ("verdict", Facts(measures={"verdict": "liked"})),
+            ("calibration", Facts(measures={"verdict": "confirmed"})),
+            ("calibration", Facts(measures={"verdict": "confirmed"}, confidence=1.2)),
+            ("matches_answer", Facts(action="a")),
+            ("matches_answer", Facts(answer="a")),
         ],
     )
-    def test_what_cannot_be_computed_is_an_error_and_not_a_number(self, name, observed):
+    def test_what_cannot_be_computed_is_an_error_and_not_a_number(self, name, facts):
         with pytest.raises(ComponentError):
-            COMPONENTS[name].function(observed, {})
+            COMPONENTS[name].function(facts, COMPONENTS[name].parameters)
 
     @given(st.dictionaries(st.sampled_from("abc"), st.floats(-100, 100)), st.floats(0.1, 10))
     def test_totals_are_clamped_and_rewards_lie_between_0_and_1(self, values, clamp):

@@ -135,7 +135,7 @@ class TestFeedbackToReckon:
         moment = timezone.now()
         FeedbackFactory(decision=DecisionFactory(agent=agent), recorded_at=moment)
         assert count_ledger(agent.workspace).unread == Count(1)
-        assert calculate_rewards(current_reward_spec(agent)) == 1
+        assert calculate_rewards(current_reward_spec(agent)).processed == 1
         assert count_ledger(agent.workspace).unread == Count(0)
         create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", 2.0)])
         assert count_ledger(agent.workspace).unread == Count(1)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from decisions.rewards.components import ComponentError, Observed
+from decisions.rewards.components import ComponentError, Facts
 from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
 from training.engine.data import Labelled, Logged
@@ -91,12 +91,12 @@ def test_serving_probabilities_sharpen_and_explore() -> None:
 
 def test_a_reward_that_cannot_be_computed_is_not_zero() -> None:
     reward = RewardFunction([RewardComponent(name="matches_answer", weight=2.0, parameters={"wrong": -1.0})])
-    assert reward(Observed(action="a", answer="a")) == 2.0
-    assert reward(Observed(action="a", answer="b")) == -2.0
+    assert reward(Facts(action="a", answer="a")) == 2.0
+    assert reward(Facts(action="a", answer="b")) == -2.0
     with pytest.raises(ComponentError):
-        reward(Observed(action="a"))
+        reward(Facts(action="a"))
     with pytest.raises(ComponentError, match="none of verdict"):
-        RewardFunction([RewardComponent(name="verdict")])(Observed(action="a", answer="a"))
+        RewardFunction([RewardComponent(name="verdict")])(Facts(action="a", answer="a"))
 
 
 def test_trajectories_of_other_weights_are_refused(base_folder: Path, tmp_path: Path) -> None:

@@ -1,0 +1,213 @@
+"""Gathers the facts of decisions, and what is stored of their rewards, by two statements for any number of decisions.
+
+Which feedback counts is said by `decisions.models.verdicts`; the newest that stands of each metric is a measure.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from django.db import connection
+from psycopg import sql
+
+from decisions.models import RewardSpec
+from decisions.models.tombstones import NOT_ERASED, PSEUDONYM_PREFIX
+from decisions.models.verdicts import FIRST_COUNTS, STANDS, VERDICT
+from decisions.rewards.components import Facts, Group, Trace
+
+_decode = msgspec.json.Decoder().decode
+# Columns of the decision `d` by the group of facts that reads them, as Facts names them.
+_COLUMNS: Mapping[Group, Mapping[str, str]] = {
+    "content": {
+        "action": "d.action::text",
+        "state": "d.state::text",
+        "options": "d.options::text",
+        "completion": "d.completion",
+        "alternatives": "d.alternatives::text",
+        "reasoning": "d.reasoning",
+    },
+    "correction": {
+        "correction": """(SELECT l.corrected_action::text FROM decisions_label l
+                          WHERE l.decision_id = d.id AND 'label:' || l.id = m.verdict_key)"""
+    },
+    "usage": {
+        "latency_ms": "d.latency_ms",
+        "tokens_in": "d.tokens_in",
+        "tokens_out": "d.tokens_out",
+        "cost": "d.cost::float8",
+    },
+    # Without an episode, what the decision itself says is its trace.
+    "trace": {"action": "d.action::text", "completion": "d.completion"},
+}
+_JSON = frozenset({"action", "state", "options", "alternatives", "correction"})
+_FACTS = f"""
+WITH due AS MATERIALIZED (
+  SELECT g.id, g.as_of FROM unnest(%(decisions)s::uuid[], %(moments)s::timestamptz[]) AS g(id, as_of)
+), said AS MATERIALIZED (
+  SELECT f.* FROM due JOIN decisions_feedback f ON f.decision_id = due.id AND f.recorded_at <= due.as_of
+   WHERE f.workspace_id = %(workspace)s
+     AND f.decision_id BETWEEN %(first)s AND %(last)s  -- leaves the other months' partitions out
+), standing AS (
+  SELECT DISTINCT ON (f.decision_id, f.metric) f.decision_id, f.metric, f.value, f.idempotency_key
+    FROM said f WHERE {STANDS.format("f", "said")}
+   ORDER BY f.decision_id, f.metric, {FIRST_COUNTS.format("f")}
+), m AS (
+  SELECT decision_id, json_object_agg(metric, value)::text AS measures,
+         max(idempotency_key) FILTER (WHERE metric = '{VERDICT}') AS verdict_key
+    FROM standing GROUP BY decision_id
+), heard AS (
+  SELECT decision_id, max(recorded_at) AS until FROM said GROUP BY decision_id
+)
+SELECT d.id, m.measures, heard.until, d.confidence,
+       extract(epoch FROM least(due.as_of, %(now)s) - d.recorded_at)::float8, d.episode_id {{columns}}
+  FROM due
+  JOIN decisions_decision d ON d.id = due.id
+  LEFT JOIN m ON m.decision_id = d.id
+  LEFT JOIN heard ON heard.decision_id = d.id
+ WHERE d.agent_id = %(agent)s AND d.id BETWEEN %(first)s AND %(last)s
+ ORDER BY d.id
+"""  # noqa: S608 - our own names
+_STORED = """
+SELECT DISTINCT ON (decision_id) decision_id, version, components::text, raw FROM decisions_reward
+ WHERE spec_id = %(spec)s AND decision_id = ANY(%(decisions)s) AND decision_id BETWEEN %(first)s AND %(last)s
+ ORDER BY decision_id, version DESC
+"""
+_STEPS = """count(*) FILTER (WHERE kind <> 'span')::int,
+       sum(coalesce(tokens_in, 0) + coalesce(tokens_out, 0))
+         FILTER (WHERE kind <> 'span' AND (tokens_in IS NOT NULL OR tokens_out IS NOT NULL))::int,
+       count(*) FILTER (WHERE kind = 'llm_call')::int, count(*) FILTER (WHERE kind = 'tool_call')::int,
+       count(success) FILTER (WHERE kind = 'tool_call')::int,
+       count(*) FILTER (WHERE kind = 'tool_call' AND success)::int"""
+_TRACES = f"""
+SELECT e.id, e.query, e.final_response, e.tasks_created, e.tasks_completed, e.tasks_failed,
+       CASE WHEN e.tokens_in IS NOT NULL OR e.tokens_out IS NOT NULL
+            THEN coalesce(e.tokens_in, 0) + coalesce(e.tokens_out, 0) END, e.llm_calls, s.*
+  FROM decisions_episode e
+ CROSS JOIN LATERAL (
+   SELECT {_STEPS} FROM (
+     SELECT kind, success, tokens_in, tokens_out FROM decisions_step WHERE episode_id = e.id
+     UNION ALL
+     SELECT s.kind, s.success, s.tokens_in, s.tokens_out
+       FROM decisions_decision d JOIN decisions_step s ON s.decision_id = d.id
+      WHERE d.episode_id = e.id AND s.episode_id IS NULL) step
+ ) s
+ WHERE e.id = ANY(%(episodes)s) AND e.external_id <> %(erased)s || e.id
+"""  # noqa: S608
+_OWN_STEPS = f"""
+SELECT decision_id, {_STEPS} FROM decisions_step
+ WHERE decision_id = ANY(%(decisions)s) AND {NOT_ERASED} GROUP BY decision_id
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """`until`: when the newest feedback that was read was recorded; None without any."""
+
+    decision: uuid.UUID
+    facts: Facts
+    until: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The newest reward of a decision by a spec."""
+
+    version: int
+    components: Mapping[str, Any]
+    raw: float | None
+
+
+def gather_facts(
+    spec: RewardSpec,
+    groups: frozenset[Group],
+    moments: Mapping[uuid.UUID, dt.datetime | None],
+    now: dt.datetime,
+) -> Iterator[Gathered]:
+    """Of those decisions that are the spec's agent's, in the order of their ids; what is not there yet is left out.
+
+    moments: up to when feedback was recorded that counts, None for all of it. Traces are read as they are now.
+    """
+    if not moments:
+        return
+    named = {name: column for group in sorted(groups) for name, column in _COLUMNS[group].items()}
+    columns = sql.SQL("".join(f", {column}" for column in named.values()))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql.SQL(_FACTS).format(columns=columns),
+            {
+                "decisions": list(moments),
+                "moments": ["infinity" if moment is None else moment.isoformat() for moment in moments.values()],
+                "now": now,
+                "workspace": spec.workspace_id,
+                "agent": spec.agent_id,
+                "first": min(moments),
+                "last": max(moments),
+            },
+        )
+        rows = cursor.fetchall()
+    told = [
+        {
+            name: _decode(value) if name in _JSON and value is not None else value
+            for name, value in zip(named, row[6:], strict=True)
+        }
+        for row in rows
+    ]
+    traces = _find_traces(rows, told) if "trace" in groups else {}
+    for (decision, measures, until, confidence, age, episode, *_), more in zip(rows, told, strict=True):
+        facts = Facts(
+            measures={} if measures is None else _decode(measures),
+            confidence=confidence,
+            age=age,
+            trace=traces.get(episode or decision),
+            **more,
+        )
+        yield Gathered(decision, facts, until)
+
+
+def _find_traces(rows: Sequence[Any], told: Sequence[Mapping[str, Any]]) -> dict[uuid.UUID, Trace]:
+    """By episode, and by decision where it has none. An erased episode has no trace."""
+    episodes = {row[5] for row in rows if row[5] is not None}
+    alone = {row[0]: more for row, more in zip(rows, told, strict=True) if row[5] is None}
+    traces = {}
+    with connection.cursor() as cursor:
+        if episodes:
+            cursor.execute(_TRACES, {"episodes": list(episodes), "erased": PSEUDONYM_PREFIX})
+            for row in cursor.fetchall():
+                episode, query, response, created, completed, failed, tokens, calls, *counts = row
+                steps, step_tokens, step_calls, *tools = counts
+                traces[episode] = Trace(
+                    query,
+                    response,
+                    created,
+                    completed,
+                    failed,
+                    step_tokens if tokens is None else tokens,
+                    step_calls if calls is None else calls,
+                    *tools,
+                    steps,
+                )
+        if alone:
+            cursor.execute(_OWN_STEPS, {"decisions": list(alone)})
+            found = {row[0]: row[1:] for row in cursor.fetchall()}
+            for decision, more in alone.items():
+                steps, tokens, calls, *tools = found.get(decision, (0, None, 0, 0, 0, 0))
+                action = more["action"]
+                response = more["completion"] or (action if isinstance(action, str) else "")
+                traces[decision] = Trace("", response, None, None, None, tokens, calls, *tools, steps)
+    return traces
+
+
+def find_stored(spec: RewardSpec, decisions: Sequence[uuid.UUID]) -> dict[uuid.UUID, Stored]:
+    if not decisions:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _STORED,
+            {"spec": spec.id, "decisions": list(decisions), "first": min(decisions), "last": max(decisions)},
+        )
+        return {row[0]: Stored(row[1], _decode(row[2]), row[3]) for row in cursor.fetchall()}

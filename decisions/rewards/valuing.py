@@ -1,0 +1,148 @@
+"""Values the facts of a decision by a reward spec: components, their weighted sum, and the reward in [0, 1]. PURE.
+
+The ledger's calculation, outcomes of experiments and what-if previews all come here; the engine values fresh decisions
+with `total`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from decisions.rewards.components import COMPONENTS, ComponentError, Facts, Group, Parameters
+from decisions.rewards.components.component import ComponentFunction
+
+DAY = 86_400.0
+MOST_REASON = 300
+"""Characters of a failure's reason that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One component of a plan. After `window` seconds without a value `missing` counts; None leaves it out."""
+
+    name: str
+    weight: float
+    function: ComponentFunction
+    parameters: Parameters
+    window: float | None = None
+    missing: float | None = None
+
+    @property
+    def fills_in(self) -> bool:
+        """Whether time alone can give it a value."""
+        return self.window is not None and self.missing is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Valued:
+    """`components`: by name {"value": x}, {"value": x, "missing": true} where the window closed without one, or
+    {"error": why}; what may still come is left out. `raw` and `value` are None where a component failed or nothing is
+    known."""
+
+    components: Mapping[str, Mapping[str, Any]]
+    raw: float | None
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A reward spec, ready to value facts. `raw` is clamped to ±clamp; [low, high] is mapped to [0, 1]."""
+
+    lines: Sequence[Line]
+    clamp: float
+    low: float
+    high: float
+    reads: frozenset[Group]
+    windows: tuple[float, ...]
+    """Seconds after which a component that has no value gets one."""
+    without_feedback: bool
+    """Whether a decision can have a reward before any feedback on it."""
+
+    def value(self, facts: Facts) -> Valued:
+        components: dict[str, Mapping[str, Any]] = {}
+        raw, known, failed = 0.0, False, False
+        for line in self.lines:
+            try:
+                value = line.function(facts, line.parameters)
+                if value is not None and not math.isfinite(value):
+                    raise ComponentError(f"gave {value}, which is no number to reward with")
+            except ComponentError as error:
+                components[line.name] = {"error": str(error)[:MOST_REASON]}
+                failed = True
+                continue
+            except Exception as error:  # noqa: BLE001 - a team's own component: its fault is an error, and stops no other decision
+                components[line.name] = {"error": f"{type(error).__name__}: {error}"[:MOST_REASON]}
+                failed = True
+                continue
+            if value is not None:
+                components[line.name] = {"value": value}
+            elif line.missing is not None and line.window is not None and facts.age >= line.window:
+                value = line.missing
+                components[line.name] = {"value": value, "missing": True}
+            else:
+                continue
+            known = True
+            raw += line.weight * value
+        if failed or not known:
+            return Valued(components, None, None)
+        raw = max(-self.clamp, min(self.clamp, raw))
+        return Valued(components, raw, normalise(raw, low=self.low, high=self.high))
+
+
+def make_plan(components: Sequence[Mapping[str, Any]], *, clamp: float, low: float, high: float) -> Plan:
+    """From a spec's stored components. Raises KeyError for a component that is not installed any more."""
+    lines, reads, without_feedback = [], set[Group](), False
+    for told in components:
+        component = COMPONENTS[told["name"]]
+        days = told.get("window_days", component.window_days)
+        lines.append(
+            Line(
+                name=component.name,
+                weight=float(told["weight"]),
+                function=component.function,
+                parameters={**component.parameters, **told.get("parameters", {})},
+                window=None if days is None else days * DAY,
+                missing=told.get("missing", component.missing),
+            )
+        )
+        reads |= component.reads
+        without_feedback |= bool(component.reads) or lines[-1].fills_in
+    windows = tuple(sorted({line.window for line in lines if line.fills_in and line.window is not None}))
+    return Plan(lines, clamp, low, high, frozenset(reads), windows, without_feedback)
+
+
+def total(values: Mapping[str, float], weights: Mapping[str, float], *, clamp: float = 5.0) -> float:
+    """Weighted sum of the components that have a value, clamped to ±`clamp`. Raises ComponentError for NaN: clamping
+    would turn it into a bound."""
+    raw = sum(weights[name] * value for name, value in values.items())
+    if math.isnan(raw):
+        raise ComponentError(f"the sum of {', '.join(values)} is not a number")
+    return max(-clamp, min(clamp, raw))
+
+
+def normalise(raw: float, *, low: float = -2.0, high: float = 2.0) -> float:
+    """Maps [low, high] linearly to [0, 1] and clamps (docs/learning.md)."""
+    return max(0.0, min(1.0, (raw - low) / (high - low)))
+
+
+def attainable_range(weights: Mapping[str, float], *, clamp: float, low: float, high: float) -> tuple[float, float]:
+    """The rewards in [0, 1] between which every reward of these components lies, after clamping and `normalise`.
+
+    One component has always a value where there is a reward; of several each may be missing, which adds nothing.
+    With the verdict alone at weight 1 it is [0.3, 0.75] of the default scale. Raises KeyError for unknown names.
+    """
+    first, last = (normalise(raw, low=low, high=high) for raw in raw_range(weights, clamp=clamp))
+    return first, last
+
+
+def raw_range(weights: Mapping[str, float], *, clamp: float) -> tuple[float, float]:
+    """As `attainable_range`, before the map to [0, 1]."""
+    ends = [sorted((weight * COMPONENTS[name].low, weight * COMPONENTS[name].high)) for name, weight in weights.items()]
+    if len(ends) > 1:
+        ends = [[min(0.0, least), max(0.0, most)] for least, most in ends]
+    lowest, highest = sum(least for least, _ in ends), sum(most for _, most in ends)
+    first, last = (max(-clamp, min(clamp, raw)) for raw in (lowest, highest))
+    return first, last
