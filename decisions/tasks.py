@@ -9,12 +9,12 @@ from django.conf import settings
 from django.utils import timezone
 
 from decisions.ingest.item_ends import spread_outcomes
-from decisions.models import Agent
+from decisions.models import Agent, RewardSpec
 from decisions.partitions.partitioning import ensure_partitions
 from decisions.partitions.retention import drop_old_months
-from decisions.rewards.calculate import calculate_rewards
+from decisions.rewards.calculate import calculate_due, calculate_rewards
 from decisions.rewards.maturing import mature_outcomes
-from decisions.rewards.queueing import CALCULATE_REWARDS
+from decisions.rewards.queueing import CALCULATE_REWARDS, HELP_CALCULATE, ask_for_help
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.registry import job_kind
@@ -44,9 +44,21 @@ def calculate_all_rewards(context: JobContext) -> dict[str, Any]:
         def tell(done: int, number: int = number, slug: str = agent.slug) -> None:
             context.progress(number / len(chosen), f"{slug}: {done:,} decisions valued")
 
-        written += calculate_rewards(spec, step=context.fenced, tell=tell).processed
+        written += calculate_rewards(spec, step=context.fenced, tell=tell, share=ask_for_help).processed
         context.progress((number + 1) / len(chosen), f"{agent.slug}: {written} rewards")
     return {"agents": len(chosen), "rewards": written}
+
+
+@job_kind(HELP_CALCULATE)
+def help_calculate_rewards(context: JobContext) -> dict[str, Any]:
+    spec = RewardSpec.objects.filter(id=context.payload["spec_id"]).first()
+    if spec is None:  # the agent was deleted meanwhile
+        return {"rewards": 0}
+
+    def tell(done: int) -> None:
+        context.progress(0.5, f"{done:,} decisions valued")
+
+    return {"rewards": calculate_due(spec, step=context.fenced, tell=tell).processed}
 
 
 @job_kind(MATURE_OUTCOMES)

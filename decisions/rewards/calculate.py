@@ -69,16 +69,22 @@ def plan_of(spec: RewardSpec) -> Plan:
 
 
 def calculate_rewards(
-    spec: RewardSpec, *, step: Step = transaction.atomic, tell: Callable[[int], None] = lambda done: None
+    spec: RewardSpec,
+    *,
+    step: Step = transaction.atomic,
+    tell: Callable[[int], None] = lambda done: None,
+    share: Callable[[RewardSpec], None] = lambda spec: None,
 ) -> Calculated:
     """Writes a reward version for each decision of the agent whose reward changed. Running it again changes nothing.
 
-    When it returns, everything that was recorded before the call has been valued, also by others at the same moment.
-    `tell` hears after each chunk how many decisions are done.
+    When it returns, everything that was recorded before the call has been valued, also by others at the same moment;
+    what they wrote is not in its sum. `tell` hears after each chunk how many decisions are done; `share`, in the
+    transaction that marked what is due, may ask others to help.
     """
     plan = plan_of(spec)
     with step():
         mark_due(spec, plan)
+        share(spec)
     return calculate_due(spec, step=step, tell=tell)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from decisions.models import RewardDue, RewardSpec
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
 from workspaces.actors import Actor
@@ -15,6 +16,11 @@ from workspaces.models import Workspace
 from workspaces.services import record_audit
 
 CALCULATE_REWARDS = "decisions.calculate_rewards"
+HELP_CALCULATE = "decisions.help_calculate_rewards"
+"""Takes part in a calculation that another job began, and ends with it."""
+SHARE_FROM = 50_000
+"""Decisions that are due for each job that takes part; with fewer the first job works alone."""
+MOST_HELPERS = 15
 UNDER_WAY = (JobState.QUEUED, JobState.RUNNING)
 
 
@@ -27,6 +33,13 @@ def find_calculations(workspace: Workspace) -> QuerySet[Job]:
 def find_all_calculations(workspace: Workspace) -> QuerySet[Job]:
     """The same and the daily ones. A daily job's result, message and error speak of all workspaces: show none of it."""
     return Job.objects.filter(Q(workspace=workspace) | Q(workspace=None), kind=CALCULATE_REWARDS).order_by("-id")
+
+
+def ask_for_help(spec: RewardSpec) -> None:
+    """Jobs for the workers that are free, where much is due. One that finds nothing left to do ends at once."""
+    due = RewardDue.objects.filter(spec=spec)[: SHARE_FROM * (MOST_HELPERS + 1)].count()
+    for _ in range(min(MOST_HELPERS, due // SHARE_FROM)):
+        enqueue_job(kind=HELP_CALCULATE, workspace=spec.workspace, payload={"spec_id": str(spec.id)})
 
 
 @transaction.atomic
