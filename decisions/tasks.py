@@ -14,6 +14,7 @@ from decisions.partitions.partitioning import ensure_partitions
 from decisions.partitions.retention import drop_old_months
 from decisions.rewards.calculate import calculate_due, calculate_rewards
 from decisions.rewards.maturing import mature_outcomes
+from decisions.rewards.measuring import MEASURE, measure_due
 from decisions.rewards.queueing import CALCULATE_REWARDS, HELP_CALCULATE, ask_for_help
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
@@ -59,6 +60,17 @@ def help_calculate_rewards(context: JobContext) -> dict[str, Any]:
         context.progress(0.5, f"{done:,} decisions valued")
 
     return {"rewards": calculate_due(spec, step=context.fenced, tell=tell).processed}
+
+
+@job_kind(MEASURE, queue="measuring")
+def measure_component(context: JobContext) -> dict[str, Any]:
+    assert context.workspace is not None
+
+    def tell(done: int) -> None:
+        context.progress(0.5, f"{done:,} decisions measured")
+
+    component = context.payload["component"]
+    return {"decisions": measure_due(component, workspace_id=context.workspace.id, step=context.fenced, tell=tell)}
 
 
 @job_kind(MATURE_OUTCOMES)

@@ -29,6 +29,7 @@ from decisions.models import (
     Feedback,
     Item,
     Label,
+    MeasurementDue,
     Project,
     Reward,
     RewardSpec,
@@ -527,6 +528,15 @@ class RewardFactory(DjangoModelFactory[Reward]):
     components = factory.LazyFunction(lambda: {"verdict": {"value": 1.0}})
     feedback_until = factory.LazyFunction(timezone.now)
     computed_at = factory.LazyFunction(timezone.now)
+
+
+class MeasurementDueFactory(DjangoModelFactory[MeasurementDue]):
+    class Meta:
+        model = MeasurementDue
+
+    decision = factory.SubFactory(DecisionFactory)
+    workspace = factory.SelfAttribute("decision.workspace")
+    component = "trace.code_execution"
 
 
 class DatasetSnapshotFactory(DjangoModelFactory[DatasetSnapshot]):

@@ -36,6 +36,38 @@ class Migration(migrations.Migration):
             model_name="reward", index=models.Index(fields=["spec", "-computed_at"], name="reward_newest")
         ),
         migrations.CreateModel(
+            name="MeasurementDue",
+            fields=[
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "component", "decision_id", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("component", models.CharField(max_length=100)),
+                (
+                    "decision",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        to="decisions.decision",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="workspaces.workspace",
+                    ),
+                ),
+            ],
+            options={"abstract": False},
+        ),
+        migrations.CreateModel(
             name="RewardDue",
             fields=[
                 (

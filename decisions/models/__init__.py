@@ -6,7 +6,7 @@ from decisions.models.episode import Episode
 from decisions.models.erased_name import ErasedName
 from decisions.models.feedback import Feedback, FeedbackSource, Label, Skip, Verdict
 from decisions.models.item import Item, ItemOutcome, Project, StatusChange
-from decisions.models.reward import Reward, RewardDue, RewardProgress, RewardSpec
+from decisions.models.reward import MeasurementDue, Reward, RewardDue, RewardProgress, RewardSpec
 from decisions.models.step import Step, StepKind
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Item",
     "ItemOutcome",
     "Label",
+    "MeasurementDue",
     "Project",
     "Reward",
     "RewardDue",

@@ -110,3 +110,17 @@ class RewardDue(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.decision_id} is due"
+
+
+class MeasurementDue(WorkspaceOwned):
+    """A decision that a component is to be measured of. The row goes in the transaction that writes the measurement."""
+
+    pk = models.CompositePrimaryKey("component", "decision_id")
+    workspace = models.ForeignKey("workspaces.Workspace", on_delete=models.CASCADE, db_index=False, related_name="+")
+    component = models.CharField(max_length=100)
+    decision = models.ForeignKey(
+        "decisions.Decision", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
+    )
+
+    def __str__(self) -> str:
+        return f"{self.component} of {self.decision_id}"

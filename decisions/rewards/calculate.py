@@ -20,6 +20,7 @@ from django.utils import timezone
 from decisions.models import RewardSpec
 from decisions.rewards.due import count_due, find_due, mark_due
 from decisions.rewards.gathering import Gathered, find_stored, gather_facts
+from decisions.rewards.measuring import ask_to_measure
 from decisions.rewards.valuing import Plan, Valued, make_plan
 
 CHUNK = 4000
@@ -52,12 +53,13 @@ class Calculated:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """A reward that differs from what is stored; `version` is its own."""
+class Valuation:
+    """What a decision is worth by all that is known now. `version` is that of a new reward; None where the stored one
+    says the same, or nothing is known."""
 
     gathered: Gathered
     valued: Valued
-    version: int
+    version: int | None
 
 
 Step = Callable[[], AbstractContextManager[object]]
@@ -96,7 +98,9 @@ def calculate_due(
     while True:
         with step():
             taken = _take(spec, after)
-            total += _write(spec, list(find_changes(spec, plan, taken)))
+            valuations = list(value_decisions(spec, plan, taken))
+            total += _write(spec, [one for one in valuations if one.version is not None])
+            ask_to_measure(spec, {one.gathered.decision: one.valued.unmeasured for one in valuations})
         if taken:
             after, looked_at = taken[-1], looked_at + len(taken)
             tell(looked_at)
@@ -110,18 +114,19 @@ def calculate_due(
                     return total
 
 
-def find_changes(spec: RewardSpec, plan: Plan, decisions: Sequence[uuid.UUID]) -> Iterator[Changed]:
-    """Of these decisions, those whose reward differs from the newest stored one, by all that is known now."""
+def value_decisions(spec: RewardSpec, plan: Plan, decisions: Sequence[uuid.UUID]) -> Iterator[Valuation]:
+    """Those of the decisions that are the spec's agent's, beside what is stored of them. Writes nothing."""
     stored = find_stored(spec, decisions)
-    for gathered in gather_facts(spec, plan.reads, dict.fromkeys(decisions), timezone.now()):
+    for gathered in _facts_of(spec, plan, dict.fromkeys(decisions)):
         valued = plan.value(gathered.facts)
         last = stored.get(gathered.decision)
+        version = None
         if last is None:
             # Nothing known is no row; known before and withdrawn since is one, without a value.
-            if valued.components:
-                yield Changed(gathered, valued, 1)
+            version = 1 if valued.components else None
         elif last.components != valued.components or last.raw != valued.raw:
-            yield Changed(gathered, valued, last.version + 1)
+            version = last.version + 1
+        yield Valuation(gathered, valued, version)
 
 
 def count_pending(spec: RewardSpec) -> int:
@@ -132,17 +137,24 @@ def count_pending(spec: RewardSpec) -> int:
     if len(due) > MOST_VALUED:
         return count_due(spec, plan)
     chunks = (due[start : start + CHUNK] for start in range(0, len(due), CHUNK))
-    return sum(1 for chunk in chunks for _ in find_changes(spec, plan, chunk))
+    return sum(one.version is not None for chunk in chunks for one in value_decisions(spec, plan, chunk))
 
 
 def rewards_as_of(spec: RewardSpec, moments: Mapping[uuid.UUID, dt.datetime]) -> dict[uuid.UUID, float]:
     """What each decision was worth by the feedback recorded until its moment; those without a value are left out."""
     plan = plan_of(spec)
-    valued = (
-        (gathered.decision, plan.value(gathered.facts).value)
-        for gathered in gather_facts(spec, plan.reads, moments, timezone.now())
-    )
+    valued = ((gathered.decision, plan.value(gathered.facts).value) for gathered in _facts_of(spec, plan, moments))
     return {decision: value for decision, value in valued if value is not None}
+
+
+def _facts_of(spec: RewardSpec, plan: Plan, moments: Mapping[uuid.UUID, dt.datetime | None]) -> Iterator[Gathered]:
+    return gather_facts(
+        workspace_id=spec.workspace_id,
+        agent_id=spec.agent_id,
+        groups=plan.reads,
+        moments=moments,
+        now=timezone.now(),
+    )
 
 
 def _take(spec: RewardSpec, after: uuid.UUID) -> list[uuid.UUID]:
@@ -152,7 +164,7 @@ def _take(spec: RewardSpec, after: uuid.UUID) -> list[uuid.UUID]:
         return sorted(row[0] for row in cursor.fetchall())
 
 
-def _write(spec: RewardSpec, changes: Sequence[Changed]) -> Calculated:
+def _write(spec: RewardSpec, changes: Sequence[Valuation]) -> Calculated:
     if not changes:
         return Calculated()
     with connection.cursor() as cursor:

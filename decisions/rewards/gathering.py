@@ -69,7 +69,8 @@ SELECT d.id, m.measures, heard.until, d.confidence,
   JOIN decisions_decision d ON d.id = due.id
   LEFT JOIN m ON m.decision_id = d.id
   LEFT JOIN heard ON heard.decision_id = d.id
- WHERE d.agent_id = %(agent)s AND d.id BETWEEN %(first)s AND %(last)s
+ WHERE d.workspace_id = %(workspace)s AND (%(agent)s::uuid IS NULL OR d.agent_id = %(agent)s)
+   AND d.id BETWEEN %(first)s AND %(last)s
  ORDER BY d.id
 """  # noqa: S608 - our own names
 _STORED = """
@@ -123,12 +124,15 @@ class Stored:
 
 
 def gather_facts(
-    spec: RewardSpec,
+    *,
+    workspace_id: uuid.UUID,
+    agent_id: uuid.UUID | None,
     groups: frozenset[Group],
     moments: Mapping[uuid.UUID, dt.datetime | None],
     now: dt.datetime,
 ) -> Iterator[Gathered]:
-    """Of those decisions that are the spec's agent's, in the order of their ids; what is not there yet is left out.
+    """Of those decisions that are the workspace's, or the agent's where one is given, in the order of their ids; what
+    is not there yet is left out.
 
     moments: up to when feedback was recorded that counts, None for all of it. Traces are read as they are now.
     """
@@ -143,8 +147,8 @@ def gather_facts(
                 "decisions": list(moments),
                 "moments": ["infinity" if moment is None else moment.isoformat() for moment in moments.values()],
                 "now": now,
-                "workspace": spec.workspace_id,
-                "agent": spec.agent_id,
+                "workspace": workspace_id,
+                "agent": agent_id,
                 "first": min(moments),
                 "last": max(moments),
             },

@@ -29,6 +29,7 @@ class Line:
     parameters: Parameters
     window: float | None = None
     missing: float | None = None
+    measured: bool = False
 
     @property
     def fills_in(self) -> bool:
@@ -40,11 +41,12 @@ class Line:
 class Valued:
     """`components`: by name {"value": x}, {"value": x, "missing": true} where the window closed without one, or
     {"error": why}; what may still come is left out. `raw` and `value` are None where a component failed or nothing is
-    known."""
+    known. `unmeasured`: components whose measuring job has not run."""
 
     components: Mapping[str, Mapping[str, Any]]
     raw: float | None
     value: float | None
+    unmeasured: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Plan:
 
     def value(self, facts: Facts) -> Valued:
         components: dict[str, Mapping[str, Any]] = {}
+        unmeasured: list[str] = []
         raw, known, failed = 0.0, False, False
         for line in self.lines:
             try:
@@ -77,6 +80,8 @@ class Plan:
                 components[line.name] = {"error": f"{type(error).__name__}: {error}"[:MOST_REASON]}
                 failed = True
                 continue
+            if value is None and line.measured:
+                unmeasured.append(line.name)
             if value is not None:
                 components[line.name] = {"value": value}
             elif line.missing is not None and line.window is not None and facts.age >= line.window:
@@ -87,9 +92,9 @@ class Plan:
             known = True
             raw += line.weight * value
         if failed or not known:
-            return Valued(components, None, None)
+            return Valued(components, None, None, unmeasured)
         raw = max(-self.clamp, min(self.clamp, raw))
-        return Valued(components, raw, normalise(raw, low=self.low, high=self.high))
+        return Valued(components, raw, normalise(raw, low=self.low, high=self.high), unmeasured)
 
 
 def make_plan(components: Sequence[Mapping[str, Any]], *, clamp: float, low: float, high: float) -> Plan:
@@ -106,10 +111,11 @@ def make_plan(components: Sequence[Mapping[str, Any]], *, clamp: float, low: flo
                 parameters={**component.parameters, **told.get("parameters", {})},
                 window=None if days is None else days * DAY,
                 missing=told.get("missing", component.missing),
+                measured=component.measured,
             )
         )
         reads |= component.reads
-        without_feedback |= bool(component.reads) or lines[-1].fills_in
+        without_feedback |= bool(component.reads) or component.measured or lines[-1].fills_in
     windows = tuple(sorted({line.window for line in lines if line.fills_in and line.window is not None}))
     return Plan(lines, clamp, low, high, frozenset(reads), windows, without_feedback)
 

@@ -100,7 +100,7 @@ def _list_programs(layout: Layout, host: str, port: int, model_port: int | None)
     programs = [
         Program("web", (*web, "--bind", address, "project.wsgi:application"), group="web"),
         # SIGTERM lets a job end within the time; what is cut off is taken up again when its lease has run out.
-        Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default", "-c", "2")),
+        Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default,measuring", "-c", "2")),
         # A run takes minutes, so it is not waited for: its engine leaves a checkpoint when its supervisor is gone.
         Program("trainer", (*worker, "-n", "trainer@reckoner", "-Q", "training", "-c", "1"), stop_seconds=5),
         Program("beat", (*celery, "beat", "--pidfile=", "--schedule", str(layout.run / "beat-schedule"))),
