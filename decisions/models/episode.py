@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
+from django.db.models.functions import MD5, Lower, Trim
 from django.utils import timezone
 
 from decisions.models.tombstones import tombstone_name
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+
+SAME_QUERY = "md5(lower(btrim({0}.query)))"
+"""SQL: equal for queries that differ in case and in space around them only."""
 
 
 class Episode(WorkspaceOwned):
@@ -53,6 +57,8 @@ class Episode(WorkspaceOwned):
             models.Index(fields=["agent", "-id"], name="episode_agent_newest"),
             # Rewards are calculated again of episodes that changed.
             models.Index(fields=["workspace", "changed_at"], name="episode_changed"),
+            # Episodes of the same query are compared (`SAME_QUERY`).
+            models.Index(F("agent"), MD5(Lower(Trim("query"))), condition=~Q(query=""), name="episode_query"),
             models.Index(fields=["workspace", "unit", "-id"], condition=~Q(unit=""), name="episode_unit"),
             models.Index(fields=["workspace", "session"], condition=~Q(session=""), name="episode_session"),
         ]

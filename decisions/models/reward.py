@@ -9,13 +9,23 @@ from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
 
+class CreditScheme(models.TextChoices):
+    """What `decisions.rewards.credit` computes."""
+
+    EQUAL = "equal", "Equal"
+    RETURN_TO_GO = "return_to_go", "Discounted return-to-go"
+    LAST_STEP = "last_step", "Last step"
+    LEAVE_ONE_OUT = "leave_one_out", "Leave-one-out"
+
+
 class RewardSpec(WorkspaceOwned):
     """Immutable. `components` is a list of {name, weight, parameters} and, where they differ from the component's own,
     {window_days, missing}; `spec_hash` is SHA-256 over its content.
 
-    What training reads: raw rewards from `training_low` to `training_high` are 0 to 1, clamped; `signal` names the
-    component that says whether the action was right, for methods that learn from right and wrong; empty for none.
-    """
+    `credit` names the scheme by which an episode's components reach its decisions (`decisions.rewards.credit`), with a
+    `discount` for each later decision. What training reads: raw rewards from `training_low` to `training_high` are 0 to
+    1, clamped; `signal` names the component that says whether the action was right, for methods that learn from right
+    and wrong; empty for none."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey("decisions.Agent", on_delete=models.CASCADE, related_name="reward_specs")
@@ -24,6 +34,8 @@ class RewardSpec(WorkspaceOwned):
     clamp = models.FloatField(default=5.0)
     low = models.FloatField(default=-2.0)
     high = models.FloatField(default=2.0)
+    credit = models.CharField(max_length=16, default=CreditScheme.EQUAL, choices=CreditScheme.choices)
+    discount = models.FloatField(default=1.0)
     signal = models.CharField(max_length=100, blank=True)
     training_low = models.FloatField(default=-0.5)
     training_high = models.FloatField(default=1.0)
@@ -37,6 +49,10 @@ class RewardSpec(WorkspaceOwned):
             models.CheckConstraint(condition=Q(low__lt=F("high"), clamp__gt=0), name="reward_spec_range_makes_sense"),
             models.CheckConstraint(
                 condition=Q(training_low__lt=F("training_high")), name="reward_spec_training_range_makes_sense"
+            ),
+            models.CheckConstraint(
+                condition=Q(credit__in=CreditScheme.values, discount__gt=0, discount__lte=1),
+                name="reward_spec_credit_makes_sense",
             ),
         ]
 

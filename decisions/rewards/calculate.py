@@ -67,7 +67,14 @@ Step = Callable[[], AbstractContextManager[object]]
 
 
 def plan_of(spec: RewardSpec) -> Plan:
-    return make_plan(spec.components, clamp=spec.clamp, low=spec.low, high=spec.high)
+    return make_plan(
+        spec.components,
+        clamp=spec.clamp,
+        low=spec.low,
+        high=spec.high,
+        credit=spec.credit,
+        discount=spec.discount,
+    )
 
 
 def calculate_rewards(
@@ -152,6 +159,8 @@ def _facts_of(spec: RewardSpec, plan: Plan, moments: Mapping[uuid.UUID, dt.datet
         workspace_id=spec.workspace_id,
         agent_id=spec.agent_id,
         groups=plan.reads,
+        credited=plan.shares_credit,
+        compared=plan.compares,
         moments=moments,
         now=timezone.now(),
     )

@@ -15,6 +15,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from decisions.models import RewardProgress, RewardSpec
+from decisions.models.episode import SAME_QUERY
 from decisions.rewards.valuing import Plan
 
 # A transaction that began earlier may commit later: look back further than any of ours lasts.
@@ -52,6 +53,24 @@ _EPISODES = """
 SELECT d.id FROM decisions_episode e JOIN decisions_decision d ON d.episode_id = e.id
  WHERE e.workspace_id = %(workspace)s AND e.changed_at > %(since)s AND d.agent_id = %(agent)s
 """
+_HEARD_OF_EPISODES = """
+SELECT d.id FROM decisions_feedback f JOIN decisions_decision d ON d.episode_id = f.episode_id
+ WHERE f.workspace_id = %(workspace)s AND f.episode_id IS NOT NULL AND f.recorded_at > %(since)s
+   AND d.agent_id = %(agent)s
+"""
+# Where a decision's reward depends on its place, all of its episode; where episodes are compared, all of the query.
+_OF_THE_EPISODE = """
+SELECT d.id FROM decisions_decision d WHERE d.agent_id = %(agent)s AND d.episode_id IN (
+  SELECT o.episode_id FROM decisions_decision o WHERE o.recorded_at > %(since)s AND o.workspace_id = %(workspace)s)
+"""
+_OF_THE_QUERY = f"""
+SELECT d.id FROM decisions_decision n
+  JOIN decisions_episode e ON e.id = n.episode_id AND e.query <> ''
+  JOIN decisions_episode o ON o.agent_id = e.agent_id AND o.query <> ''
+       AND {SAME_QUERY.format("o")} = {SAME_QUERY.format("e")}
+  JOIN decisions_decision d ON d.episode_id = o.id AND d.agent_id = %(agent)s
+ WHERE n.id IN ({{changed}})
+"""  # noqa: S608 - our own names
 # The window of these closed since the last search.
 _CLOSED = """
 SELECT d.id FROM unnest(%(windows)s::float8[]) AS w(seconds) JOIN decisions_decision d
@@ -108,10 +127,13 @@ def _found(plan: Plan, since: dt.datetime | None) -> str:
         return _ARRIVED if plan.without_feedback else _FEEDBACK
     sources: Sequence[str] = [_FEEDBACK, _ARRIVED if plan.without_feedback else _HEARD_OF_EARLIER]
     if "trace" in plan.reads:
-        sources = [*sources, _STEPS, _EPISODES]
+        sources = [*sources, _STEPS, _EPISODES, _HEARD_OF_EPISODES]
+    if plan.shares_credit:
+        sources = [*sources, _OF_THE_EPISODE]
     if plan.windows:
         sources = [*sources, _CLOSED]
-    return " UNION ".join(f"({source})" for source in sources)
+    changed = " UNION ".join(f"({source})" for source in sources)
+    return f"({changed}) UNION ({_OF_THE_QUERY.format(changed=changed)})" if plan.compares else changed
 
 
 def _parameters(spec: RewardSpec, plan: Plan, since: dt.datetime | None, now: dt.datetime) -> dict[str, Any]:

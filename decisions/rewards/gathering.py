@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,15 @@ from django.db import connection
 from psycopg import sql
 
 from decisions.models import RewardSpec
+from decisions.models.episode import SAME_QUERY
 from decisions.models.tombstones import NOT_ERASED, PSEUDONYM_PREFIX
 from decisions.models.verdicts import FIRST_COUNTS, STANDS, VERDICT
 from decisions.rewards.components import Facts, Group, Trace
+from decisions.rewards.components.facts import NOTHING
 
 _decode = msgspec.json.Decoder().decode
+MOST_OTHERS = 64
+"""Other episodes of one query that one is compared with, the newest."""
 # Columns of the decision `d` by the group of facts that reads them, as Facts names them.
 _COLUMNS: Mapping[Group, Mapping[str, str]] = {
     "content": {
@@ -99,6 +103,34 @@ SELECT e.id, e.query, e.final_response, e.tasks_created, e.tasks_completed, e.ta
  ) s
  WHERE e.id = ANY(%(episodes)s) AND e.external_id <> %(erased)s || e.id
 """  # noqa: S608
+# The feedback on an episode that counts, by metric. One on an episode is superseded within it.
+_HEARD = f"""
+WITH said AS MATERIALIZED (
+  SELECT f.* FROM decisions_feedback f WHERE f.workspace_id = %(workspace)s AND f.episode_id = ANY(%(episodes)s)
+), standing AS (
+  SELECT DISTINCT ON (f.episode_id, f.metric) f.episode_id, f.metric, f.value FROM said f
+   WHERE NOT EXISTS (SELECT 1 FROM said later WHERE later.supersedes = f.id)
+   ORDER BY f.episode_id, f.metric, {FIRST_COUNTS.format("f")}
+)
+SELECT episode_id, json_object_agg(metric, value)::text FROM standing GROUP BY episode_id
+"""  # noqa: S608
+# Other agents' decisions have a place among those of the episode too.
+_PLACES = """
+SELECT id, place, count FROM (
+  SELECT id, row_number() OVER (PARTITION BY episode_id ORDER BY step_number NULLS LAST, observed_at, id) - 1 AS place,
+         count(*) OVER (PARTITION BY episode_id) AS count
+    FROM decisions_decision WHERE episode_id = ANY(%(episodes)s)) d
+ WHERE id = ANY(%(decisions)s)
+"""
+_OTHERS = f"""
+SELECT e.id, other.id
+  FROM decisions_episode e
+ CROSS JOIN LATERAL (
+   SELECT o.id FROM decisions_episode o
+    WHERE o.agent_id = e.agent_id AND o.query <> '' AND {SAME_QUERY.format("o")} = {SAME_QUERY.format("e")}
+      AND o.id <> e.id ORDER BY o.id DESC LIMIT {MOST_OTHERS}) other
+ WHERE e.id = ANY(%(episodes)s) AND e.query <> ''
+"""  # noqa: S608
 _OWN_STEPS = f"""
 SELECT decision_id, {_STEPS} FROM decisions_step
  WHERE decision_id = ANY(%(decisions)s) AND {NOT_ERASED} GROUP BY decision_id
@@ -130,11 +162,14 @@ def gather_facts(
     groups: frozenset[Group],
     moments: Mapping[uuid.UUID, dt.datetime | None],
     now: dt.datetime,
+    credited: bool = False,
+    compared: bool = False,
 ) -> Iterator[Gathered]:
     """Of those decisions that are the workspace's, or the agent's where one is given, in the order of their ids; what
     is not there yet is left out.
 
     moments: up to when feedback was recorded that counts, None for all of it. Traces are read as they are now.
+    `credited`: with each decision's place in its episode; `compared`: with the traces of other episodes of its query.
     """
     if not moments:
         return
@@ -161,49 +196,89 @@ def gather_facts(
         }
         for row in rows
     ]
-    traces = _find_traces(rows, told) if "trace" in groups else {}
+    episodes = {row[5] for row in rows if row[5] is not None}
+    places = _find_places(episodes, list(moments)) if credited else {}
+    others = _find_others(episodes) if compared else {}
+    traces = {}
+    if "trace" in groups:
+        traces = _find_traces(workspace_id, episodes.union(*others.values()))
+        traces |= _find_own_traces({row[0]: more for row, more in zip(rows, told, strict=True) if row[5] is None})
     for (decision, measures, until, confidence, age, episode, *_), more in zip(rows, told, strict=True):
         facts = Facts(
             measures={} if measures is None else _decode(measures),
             confidence=confidence,
             age=age,
             trace=traces.get(episode or decision),
+            place=places.get(decision, (0, 1))[0],
+            count=places.get(decision, (0, 1))[1],
+            others=[traces[other] for other in others.get(episode, ()) if other in traces],
             **more,
         )
         yield Gathered(decision, facts, until)
 
 
-def _find_traces(rows: Sequence[Any], told: Sequence[Mapping[str, Any]]) -> dict[uuid.UUID, Trace]:
-    """By episode, and by decision where it has none. An erased episode has no trace."""
-    episodes = {row[5] for row in rows if row[5] is not None}
-    alone = {row[0]: more for row, more in zip(rows, told, strict=True) if row[5] is None}
-    traces = {}
+def _find_traces(workspace_id: uuid.UUID, episodes: Collection[uuid.UUID]) -> dict[uuid.UUID, Trace]:
+    """By episode. An erased episode has no trace."""
+    if not episodes:
+        return {}
+    known = {"episodes": list(episodes), "workspace": workspace_id, "erased": PSEUDONYM_PREFIX}
     with connection.cursor() as cursor:
-        if episodes:
-            cursor.execute(_TRACES, {"episodes": list(episodes), "erased": PSEUDONYM_PREFIX})
-            for row in cursor.fetchall():
-                episode, query, response, created, completed, failed, tokens, calls, *counts = row
-                steps, step_tokens, step_calls, *tools = counts
-                traces[episode] = Trace(
-                    query,
-                    response,
-                    created,
-                    completed,
-                    failed,
-                    step_tokens if tokens is None else tokens,
-                    step_calls if calls is None else calls,
-                    *tools,
-                    steps,
-                )
-        if alone:
-            cursor.execute(_OWN_STEPS, {"decisions": list(alone)})
-            found = {row[0]: row[1:] for row in cursor.fetchall()}
-            for decision, more in alone.items():
-                steps, tokens, calls, *tools = found.get(decision, (0, None, 0, 0, 0, 0))
-                action = more["action"]
-                response = more["completion"] or (action if isinstance(action, str) else "")
-                traces[decision] = Trace("", response, None, None, None, tokens, calls, *tools, steps)
+        cursor.execute(_HEARD, known)
+        heard = {episode: _decode(measures) for episode, measures in cursor.fetchall()}
+        cursor.execute(_TRACES, known)
+        rows = cursor.fetchall()
+    traces = {}
+    for episode, query, response, created, completed, failed, tokens, calls, *counts in rows:
+        steps, step_tokens, step_calls, *tools = counts
+        traces[episode] = Trace(
+            query,
+            response,
+            created,
+            completed,
+            failed,
+            step_tokens if tokens is None else tokens,
+            step_calls if calls is None else calls,
+            *tools,
+            steps,
+            heard.get(episode, NOTHING),
+        )
     return traces
+
+
+def _find_own_traces(alone: Mapping[uuid.UUID, Mapping[str, Any]]) -> dict[uuid.UUID, Trace]:
+    """By decision, of those without an episode; `alone` has what was gathered of each."""
+    if not alone:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_OWN_STEPS, {"decisions": list(alone)})
+        found = {row[0]: row[1:] for row in cursor.fetchall()}
+    traces = {}
+    for decision, more in alone.items():
+        steps, tokens, calls, *tools = found.get(decision, (0, None, 0, 0, 0, 0))
+        action = more["action"]
+        response = more["completion"] or (action if isinstance(action, str) else "")
+        traces[decision] = Trace("", response, None, None, None, tokens, calls, *tools, steps)
+    return traces
+
+
+def _find_places(episodes: Collection[uuid.UUID], decisions: Sequence[uuid.UUID]) -> dict[uuid.UUID, tuple[int, int]]:
+    """By decision its place in its episode, 0 the first, and how many decisions that has."""
+    if not episodes:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_PLACES, {"episodes": list(episodes), "decisions": list(decisions)})
+        return {decision: (place, count) for decision, place, count in cursor.fetchall()}
+
+
+def _find_others(episodes: Collection[uuid.UUID]) -> dict[uuid.UUID, list[uuid.UUID]]:
+    """By episode the newest others of its agent and query."""
+    found: dict[uuid.UUID, list[uuid.UUID]] = {}
+    if episodes:
+        with connection.cursor() as cursor:
+            cursor.execute(_OTHERS, {"episodes": list(episodes)})
+            for episode, other in cursor.fetchall():
+                found.setdefault(episode, []).append(other)
+    return found
 
 
 def find_stored(spec: RewardSpec, decisions: Sequence[uuid.UUID]) -> dict[uuid.UUID, Stored]:

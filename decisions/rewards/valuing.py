@@ -13,8 +13,11 @@ from typing import Any
 
 from decisions.rewards.components import COMPONENTS, ComponentError, Facts, Group, Parameters
 from decisions.rewards.components.component import ComponentFunction
+from decisions.rewards.credit import credit
 
 DAY = 86_400.0
+LARGEST_VALUE = 1e9
+"""A component's value further from 0 is taken for a fault."""
 MOST_REASON = 300
 """Characters of a failure's reason that are kept."""
 
@@ -30,6 +33,7 @@ class Line:
     window: float | None = None
     missing: float | None = None
     measured: bool = False
+    episode: bool = False
 
     @property
     def fills_in(self) -> bool:
@@ -39,9 +43,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Valued:
-    """`components`: by name {"value": x}, {"value": x, "missing": true} where the window closed without one, or
-    {"error": why}; what may still come is left out. `raw` and `value` are None where a component failed or nothing is
-    known. `unmeasured`: components whose measuring job has not run."""
+    """`components`: by name {"value": x}, {"value": x, "missing": true} where the window closed without one, {"value":
+    x, "credit": c} where the decision is credited with another number than the episode's, or {"error": why}; what may
+    still come is left out. `raw` and `value` are None where a component failed or nothing is known. `unmeasured`:
+    components whose measuring job has not run."""
 
     components: Mapping[str, Mapping[str, Any]]
     raw: float | None
@@ -58,10 +63,21 @@ class Plan:
     low: float
     high: float
     reads: frozenset[Group]
+    credit: str
+    discount: float
     windows: tuple[float, ...]
     """Seconds after which a component that has no value gets one."""
     without_feedback: bool
     """Whether a decision can have a reward before any feedback on it."""
+
+    @property
+    def shares_credit(self) -> bool:
+        """Whether a decision's reward depends on its place in the episode, or on other episodes."""
+        return self.credit != "equal" and any(line.episode for line in self.lines)
+
+    @property
+    def compares(self) -> bool:
+        return self.shares_credit and self.credit == "leave_one_out"
 
     def value(self, facts: Facts) -> Valued:
         components: dict[str, Mapping[str, Any]] = {}
@@ -70,20 +86,26 @@ class Plan:
         for line in self.lines:
             try:
                 value = line.function(facts, line.parameters)
-                if value is not None and not math.isfinite(value):
+                if value is not None and not abs(value) <= LARGEST_VALUE:  # NaN too
                     raise ComponentError(f"gave {value}, which is no number to reward with")
             except ComponentError as error:
                 components[line.name] = {"error": str(error)[:MOST_REASON]}
                 failed = True
                 continue
-            except Exception as error:  # noqa: BLE001 - a team's own component: its fault is an error, and stops no other decision
+            except Exception as error:  # noqa: BLE001 - a team's own fault is an error, and stops no other decision
                 components[line.name] = {"error": f"{type(error).__name__}: {error}"[:MOST_REASON]}
                 failed = True
                 continue
             if value is None and line.measured:
                 unmeasured.append(line.name)
             if value is not None:
-                components[line.name] = {"value": value}
+                told: dict[str, Any] = {"value": value}
+                if line.episode and self.credit != "equal":
+                    value = self._credit(line, value, facts)
+                    if value is None:
+                        continue
+                    told["credit"] = value
+                components[line.name] = told
             elif line.missing is not None and line.window is not None and facts.age >= line.window:
                 value = line.missing
                 components[line.name] = {"value": value, "missing": True}
@@ -96,8 +118,29 @@ class Plan:
         raw = max(-self.clamp, min(self.clamp, raw))
         return Valued(components, raw, normalise(raw, low=self.low, high=self.high), unmeasured)
 
+    def _credit(self, line: Line, value: float, facts: Facts) -> float | None:
+        """What the decision is credited with. Another episode in which the component fails or has no value is no
+        comparison."""
+        others = []
+        for trace in facts.others:
+            try:
+                other = line.function(Facts(trace=trace), line.parameters)
+            except Exception:  # noqa: BLE001, S112 - its own decisions carry the error
+                continue
+            if other is not None:
+                others.append(other)
+        return credit(self.credit, value, place=facts.place, count=facts.count, discount=self.discount, others=others)
 
-def make_plan(components: Sequence[Mapping[str, Any]], *, clamp: float, low: float, high: float) -> Plan:
+
+def make_plan(
+    components: Sequence[Mapping[str, Any]],
+    *,
+    clamp: float,
+    low: float,
+    high: float,
+    credit: str = "equal",
+    discount: float = 1.0,
+) -> Plan:
     """From a spec's stored components. Raises KeyError for a component that is not installed any more."""
     lines, reads, without_feedback = [], set[Group](), False
     for told in components:
@@ -112,12 +155,13 @@ def make_plan(components: Sequence[Mapping[str, Any]], *, clamp: float, low: flo
                 window=None if days is None else days * DAY,
                 missing=told.get("missing", component.missing),
                 measured=component.measured,
+                episode=component.scope == "episode",
             )
         )
         reads |= component.reads
         without_feedback |= bool(component.reads) or component.measured or lines[-1].fills_in
     windows = tuple(sorted({line.window for line in lines if line.fills_in and line.window is not None}))
-    return Plan(lines, clamp, low, high, frozenset(reads), windows, without_feedback)
+    return Plan(lines, clamp, low, high, frozenset(reads), credit, discount, windows, without_feedback)
 
 
 def total(values: Mapping[str, float], weights: Mapping[str, float], *, clamp: float = 5.0) -> float:

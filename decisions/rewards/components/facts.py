@@ -6,7 +6,7 @@ that it reads, so that only those are fetched for a million decisions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -24,12 +24,12 @@ class ComponentError(ValueError):
     """The component has no value for this decision; the message says why."""
 
 
-class Trace(msgspec.Struct, frozen=True, gc=False):
+class Trace(msgspec.Struct, frozen=True):
     """What happened in the episode of the decision; without an episode, in the decision's own steps.
 
-    Counts are of steps that are known; `tool_successes` are tool calls that ended well, `tool_ends` those of which
-    somebody said how they ended. `tasks_*` are None where nobody reported tasks.
-    """
+    `measures`: by metric, the feedback on the episode that counts. Counts are of steps that are known; `tool_successes`
+    are tool calls that ended well, `tool_ends` those of which somebody said how they ended. `tasks_*` are None where
+    nobody reported tasks."""
 
     query: str = ""
     response: str = ""
@@ -42,6 +42,7 @@ class Trace(msgspec.Struct, frozen=True, gc=False):
     tool_ends: int = 0
     tool_successes: int = 0
     steps: int = 0
+    measures: Mapping[str, Any] = NOTHING
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -51,7 +52,8 @@ class Facts(msgspec.Struct, frozen=True):
     where a verifier or a labelled row knows it (fresh decisions only). `measures` holds, by metric, the value of the
     feedback that counts: "verdict", an item's end ("completion", "cycles", …), numbers that an app sends, and what
     measuring jobs wrote. `correction` is the right action that the label which counts named. `age`: seconds since the
-    server recorded the decision.
+    server recorded the decision. `place` is the decision's among the `count` of its episode, 0 the first; `others` are
+    the traces of the agent's other episodes of the same query, where the spec's credit scheme compares with them.
     """
 
     measures: Mapping[str, Any] = NOTHING
@@ -70,6 +72,9 @@ class Facts(msgspec.Struct, frozen=True):
     tokens_out: int | None = None
     cost: float | None = None
     trace: Trace | None = None
+    place: int = 0
+    count: int = 1
+    others: Sequence[Trace] = ()
 
     @property
     def verdict(self) -> Any:
