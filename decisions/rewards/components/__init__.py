@@ -2,17 +2,16 @@
 
 The ledger values a million decisions with them, and the engine fresh ones: there is no second definition. A component
 that cannot be computed raises `ComponentError`; a failure is stored as an error and is never the number 0.
-docs/learning.md lists the table, docs/where-things-go.md says how to add one.
+docs/rewards.md shows the table, and how a team adds its own.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from decisions.rewards.components import everyone, filer, librarian, prioritizer, retriever, storer, traces
 from decisions.rewards.components.component import Component, Horizon, Parameter, Parameters, Scope
 from decisions.rewards.components.everyone import VERDICT_VALUES
 from decisions.rewards.components.facts import ComponentError, Facts, Group, Trace
+from decisions.rewards.components.installed import Table
 
 __all__ = [
     "COMPONENTS",
@@ -29,10 +28,12 @@ __all__ = [
     "Trace",
 ]
 
-COMPONENTS: Mapping[str, Component] = {
-    component.name: component
-    for module in (everyone, filer, librarian, prioritizer, storer, retriever, traces)
-    for component in (*module.COMPONENTS, *getattr(module, "FRESH_ONLY", ()))
-}
+COMPONENTS = Table(
+    {
+        component.name: component
+        for module in (everyone, filer, librarian, prioritizer, storer, retriever, traces)
+        for component in (*module.COMPONENTS, *getattr(module, "FRESH_ONLY", ()))
+    }
+)
 FRESH_ONLY = frozenset(component.name for component in everyone.FRESH_ONLY)
 """Components of fresh decisions, which the ledger cannot value."""

@@ -51,6 +51,7 @@ COMPONENTS = (
         "what a person said of the decision",
         min(VERDICT_VALUES.values()),
         max(VERDICT_VALUES.values()),
+        metrics=("verdict",),
         right=VERDICT_VALUES["confirmed"],
         wrong=VERDICT_VALUES["corrected"],
     ),
@@ -62,6 +63,7 @@ COMPONENTS = (
         -1.0,
         0.0,
         weight=0.1,
+        metrics=("verdict",),
     ),
 )
 FRESH_ONLY = (

@@ -1,7 +1,204 @@
-"""Components of the TRACES agent. PURE."""
+"""Components of traces: what a recorded episode shows by itself, without any feedback. PURE.
+
+All lie in [0, 1]. With the parameter `binary` a component is 1 from `threshold` on and 0 below. `nothing` is the value
+where there is nothing to judge: no code, no tool call, no task.
+"""
 
 from __future__ import annotations
 
-from decisions.rewards.components.component import Component
+import ast
+import re
+import warnings
+from collections.abc import Callable, Mapping
 
-COMPONENTS: tuple[Component, ...] = ()
+from decisions.rewards.components.component import Component, Parameter, Parameters
+from decisions.rewards.components.facts import ComponentError, Facts, Group, Trace
+from decisions.rewards.components.fenced import PYTHON, split_fenced
+
+WINDOW_DAYS = 7.0
+LONGEST_BLOCK = 100_000
+"""Characters; a longer block is not parsed."""
+READS: frozenset[Group] = frozenset({"trace"})
+_INLINE_CODE = re.compile(r"`[^`\n]*`")
+_TAG = re.compile(r"</?[A-Za-z_][\w.-]*(?::[\w.-]+)?(?:\s[^<>]*)?/?>")
+
+
+def syntax(trace: Trace, parameters: Parameters) -> float | None:
+    """The share of the response's fenced Python blocks that Python can parse."""
+    if not trace.response:
+        return None
+    blocks = [block.code for block in split_fenced(trace.response)[0] if block.language in PYTHON]
+    return sum(map(parses, blocks)) / len(blocks) if blocks else float(parameters["nothing"])
+
+
+def parses(code: str) -> bool:
+    """Whether it is Python. Raises ComponentError for a block that is too long to try."""
+    if len(code) > LONGEST_BLOCK:
+        raise ComponentError(f"a Python block has {len(code)} characters, more than {LONGEST_BLOCK}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what compiles, but is not advised
+            ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested deeper than Python can read
+        return False
+    return True
+
+
+def tool_success(trace: Trace, parameters: Parameters) -> float | None:
+    """The share of tool calls that ended well, among those of which somebody said how they ended."""
+    if trace.tool_ends > 0:
+        if not 0 <= trace.tool_successes <= trace.tool_ends:
+            raise ComponentError(f"{trace.tool_successes} of {trace.tool_ends} tool calls ended well")
+        return trace.tool_successes / trace.tool_ends
+    return None if trace.tool_calls else float(parameters["nothing"])
+
+
+def task_completion(trace: Trace, parameters: Parameters) -> float | None:
+    """completed / created − `per_failure` · failed / created, at least 0; None where nobody reported tasks."""
+    if trace.tasks_created is None or trace.tasks_completed is None:
+        return None
+    created, completed, failed = trace.tasks_created, trace.tasks_completed, trace.tasks_failed or 0
+    if min(created, completed, failed) < 0 or completed > created:
+        raise ComponentError(f"{completed} tasks completed and {failed} failed of {created} created")
+    if not created:
+        return float(parameters["nothing"])
+    return max(0.0, (completed - float(parameters["per_failure"]) * failed) / created)
+
+
+def efficiency(trace: Trace, parameters: Parameters) -> float | None:
+    """Σ weight · (1 − min(1, used / limit)) / Σ weight over tokens, model calls and steps. Tokens that nobody reported
+    are left out, and the others share their weight; None for a trace without tokens, calls and steps."""
+    used = {"tokens": trace.tokens, "calls": trace.llm_calls, "steps": trace.steps}
+    if not trace.tokens and not trace.llm_calls and not trace.steps:
+        return None
+    value = weights = 0.0
+    for name, amount in used.items():
+        if amount is None:
+            continue
+        if amount < 0:
+            raise ComponentError(f"{amount} {name}, fewer than none")
+        limit, weight = float(parameters[f"{name}_limit"]), float(parameters[f"{name}_weight"])
+        if limit <= 0 or weight < 0:
+            raise ComponentError(f"{name}_limit must be above 0, {name}_weight at least 0")
+        value += weight * (1.0 - min(1.0, amount / limit))
+        weights += weight
+    return min(1.0, value / weights) if weights else None
+
+
+def format_compliance(trace: Trace, parameters: Parameters) -> float | None:
+    """1 − min(`most`, `per_tag` · XML tags in the response). Tags in code do not count."""
+    if not trace.response:
+        return None
+    tags = len(_TAG.findall(_INLINE_CODE.sub("", split_fenced(trace.response)[1])))
+    return 1.0 - min(float(parameters["most"]), float(parameters["per_tag"]) * tags)
+
+
+def soft_or_binary(value: float | None, parameters: Parameters) -> float | None:
+    """The value in [0, 1], or whether it reaches the threshold."""
+    if value is None:
+        return None
+    if not 0.0 <= value <= 1.0:
+        raise ComponentError(f"the value is {value:g}, outside 0 to 1")
+    return float(value >= float(parameters["threshold"])) if parameters["binary"] else value
+
+
+def of_trace(
+    name: str,
+    summary: str,
+    find: Callable[[Trace, Parameters], float | None],
+    *,
+    weight: float,
+    low: float = 0.0,
+    threshold: float = 1.0,
+    parameters: Mapping[str, Parameter] | None = None,
+    proxy: str = "",
+) -> Component:
+    def value(facts: Facts, given: Parameters) -> float | None:
+        return None if facts.trace is None else soft_or_binary(find(facts.trace, given), given)
+
+    value.__doc__ = find.__doc__
+    return Component(
+        name,
+        "immediate",
+        value,
+        summary,
+        low,
+        1.0,
+        weight=weight,
+        scope="episode",
+        reads=READS,
+        window_days=WINDOW_DAYS,
+        parameters={**(parameters or {}), "binary": False, "threshold": threshold},
+        bounds=_any_share,
+        proxy=proxy,
+    )
+
+
+def of_job(name: str, summary: str, *, weight: float, threshold: float, proxy: str = "") -> Component:
+    def value(facts: Facts, given: Parameters) -> float | None:
+        return soft_or_binary(facts.measured(name), given)
+
+    value.__doc__ = "What the measuring job found, in [0, 1]."
+    return Component(
+        name,
+        "immediate",
+        value,
+        summary,
+        0.0,
+        1.0,
+        weight=weight,
+        scope="episode",
+        metrics=(f"measured.{name}",),
+        window_days=WINDOW_DAYS,
+        parameters={"binary": False, "threshold": threshold},
+        measured=True,
+        proxy=proxy,
+    )
+
+
+def _any_share(parameters: Parameters) -> tuple[float, float]:
+    return 0.0, 1.0
+
+
+COMPONENTS: tuple[Component, ...] = (
+    of_job("trace.code_execution", "its Python and shell blocks run (0.5 if none)", weight=2.0, threshold=1.0),
+    of_trace("trace.syntax", "its Python blocks parse", syntax, weight=1.0, parameters={"nothing": 0.5}),
+    of_trace("trace.tool_success", "its tool calls end well", tool_success, weight=2.0, parameters={"nothing": 0.5}),
+    of_trace(
+        "trace.task_completion",
+        "its tasks were completed",
+        task_completion,
+        weight=1.5,
+        parameters={"per_failure": 0.2, "nothing": 0.5},
+    ),
+    of_trace(
+        "trace.efficiency",
+        "few tokens, calls and steps",
+        efficiency,
+        weight=0.5,
+        threshold=0.5,
+        parameters={
+            "tokens_limit": 2000.0,
+            "tokens_weight": 0.4,
+            "calls_limit": 10.0,
+            "calls_weight": 0.3,
+            "steps_limit": 15.0,
+            "steps_weight": 0.3,
+        },
+    ),
+    of_trace(
+        "trace.format_compliance",
+        "no XML tags in the response",
+        format_compliance,
+        weight=1.0,
+        low=0.5,
+        parameters={"per_tag": 0.1, "most": 0.5},
+    ),
+    of_job(
+        "trace.learned",
+        "a classifier trained on people's labels likes it",
+        weight=1.0,
+        threshold=0.5,
+        proxy="a model of people's labels for a person's own",
+    ),
+)

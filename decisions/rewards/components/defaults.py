@@ -1,0 +1,41 @@
+"""The reward specs that agents begin with, by kind. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from decisions.rewards.components import COMPONENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Weights by component. The sum of value · weight is clamped to ±`clamp`, then mapped from [low, high] to
+    [0, 1]."""
+
+    weights: Mapping[str, float]
+    clamp: float = 5.0
+    low: float = -2.0
+    high: float = 2.0
+
+
+def own(prefix: str, *shared: str) -> Preset:
+    """The shared components and all with this prefix, with the weights of the table."""
+    return Preset({n: one.weight for n, one in COMPONENTS.own.items() if n in shared or n.startswith(f"{prefix}.")})
+
+
+VERDICT_ONLY = Preset({"verdict": COMPONENTS["verdict"].weight})
+PRESETS: Mapping[str, Preset] = {
+    "FILER": own("filer", "verdict", "calibration"),
+    "LIBRARIAN": own("librarian", "verdict"),
+    "PRIORITIZER": own("prioritizer"),
+    "STORER": own("storer", "verdict"),
+    "RETRIEVER": own("retriever"),
+    "GUARDRAIL": VERDICT_ONLY,
+    "CUSTOM": VERDICT_ONLY,
+}
+"""By kind of agent. PRIORITIZER and RETRIEVER have an acceptance of their own in place of `verdict`."""
+_TRACES = own("trace").weights
+TRACES = Preset(_TRACES, clamp=sum(_TRACES.values()), low=0.0, high=sum(_TRACES.values()))
+"""For an agent that only sends traces: nobody has to say anything. All its components lie in [0, 1], so the reward is
+their weighted mean, in which an unknown one counts as 0."""
