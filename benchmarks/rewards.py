@@ -26,8 +26,8 @@ from tools.report import Report, log
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPONENTS = (
-    *("verdict", "calibration", "filer.completion", "filer.blocked", "filer.rework", "filer.time"),
-    *("filer.goal_alignment", "filer.opportunity_cost", "prioritizer.acceptance", "prioritizer.completion"),
+    *("verdict", "calibration", "filer.completion", "filer.blocked", "filer.rework", "filer.time", "filer.alignment"),
+    *("filer.opportunity_cost", "prioritizer.acceptance", "prioritizer.completion"),
 )
 FULL_SECONDS, SHARE, MEGABYTES, SPEED_UP = 120.0, 0.05, 500.0, 1.6
 

@@ -32,6 +32,8 @@ from decisions.models import (
     MeasurementDue,
     Project,
     Reward,
+    RewardDue,
+    RewardProgress,
     RewardSpec,
     Skip,
     StatusChange,
@@ -528,6 +530,24 @@ class RewardFactory(DjangoModelFactory[Reward]):
     components = factory.LazyFunction(lambda: {"verdict": {"value": 1.0}})
     feedback_until = factory.LazyFunction(timezone.now)
     computed_at = factory.LazyFunction(timezone.now)
+
+
+class RewardProgressFactory(DjangoModelFactory[RewardProgress]):
+    class Meta:
+        model = RewardProgress
+
+    spec = factory.SubFactory(RewardSpecFactory)
+    workspace = factory.SelfAttribute("spec.workspace")
+    searched_until = factory.LazyFunction(timezone.now)
+
+
+class RewardDueFactory(DjangoModelFactory[RewardDue]):
+    class Meta:
+        model = RewardDue
+
+    decision = factory.SubFactory(DecisionFactory)
+    workspace = factory.SelfAttribute("decision.workspace")
+    spec = factory.SubFactory(RewardSpecFactory, agent=factory.SelfAttribute("..decision.agent"))
 
 
 class MeasurementDueFactory(DjangoModelFactory[MeasurementDue]):

@@ -76,9 +76,11 @@ def right_of(spec: RewardSpec, signal: float | None) -> float | None:
     known, or the spec has no signal."""
     if signal is None:
         return None
-    component = COMPONENTS[spec.signal]
-    assert component.right is not None and component.wrong is not None
-    return normalise(signal, low=component.wrong, high=component.right)
+    told = next(component for component in spec.components if component["name"] == spec.signal)
+    ends = COMPONENTS[spec.signal].right_and_wrong(told.get("parameters", {}))
+    assert ends is not None, "a spec's signal says right and wrong"
+    right, wrong = ends
+    return normalise(signal, low=wrong, high=right)
 
 
 def snapshot_ledger(

@@ -20,7 +20,8 @@ from decisions.models import (
     AgentKind,
     AgentVersion,
 )
-from decisions.rewards.specs import DEFAULT_COMPONENTS, create_reward_spec
+from decisions.rewards.components.defaults import PRESETS, VERDICT_ONLY
+from decisions.rewards.specs import ComponentSetup, create_reward_spec
 from models_registry.services import register_model
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
@@ -77,7 +78,9 @@ def create_agent(
     kind: str = AgentKind.CUSTOM,
     unit: str = "item",
 ) -> Agent:
-    """The agent, its first version, its registered model and its first reward spec. Without `setup`, the kind's."""
+    """The agent, its first version, its registered model and its first reward spec. Without `setup`, the kind's, and
+    the kind's components of the reward; an agent with a set-up of its own begins with the verdict alone."""
+    preset = PRESETS[kind] if setup is None else VERDICT_ONLY
     setup = setup or kind_setup(kind)
     check_setup(setup)
     # Agents of a workspace are made one after the other: the second of two with one name finds the first's.
@@ -91,7 +94,8 @@ def create_agent(
         workspace=by.workspace, slug=slug, name=name, kind=kind, unit=unit, registered_model=model
     )
     create_agent_version(by=by, agent=agent, setup=setup)
-    create_reward_spec(by=by, agent=agent, components=DEFAULT_COMPONENTS)
+    components = [ComponentSetup(name, weight) for name, weight in preset.weights.items()]
+    create_reward_spec(by=by, agent=agent, components=components)
     record_audit(by=by, action="agent.created", target=f"agent:{agent.id}", details={"slug": slug})
     return agent
 

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from decisions.ingest.feedback import OUR_METRICS
 from decisions.models import Feedback, FeedbackSource, MeasurementDue, RewardSpec
-from decisions.rewards.components import COMPONENTS, ComponentError, Facts
+from decisions.rewards.components import COMPONENTS, ComponentError, Facts, Group
 from decisions.rewards.gathering import gather_facts
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
@@ -42,18 +42,22 @@ class Measurer:
 
     component: str
     version: int
+    reads: frozenset[Group]
     measure: Callable[[Facts], float]
 
 
 _MEASURERS: dict[str, Measurer] = {}
 
 
-def measures(component: str, *, version: int) -> Callable[[Callable[[Facts], float]], Callable[[Facts], float]]:
-    """Decorator of the function that measures a component, which raises ComponentError where it cannot."""
+def measures(
+    component: str, *, version: int, reads: frozenset[Group]
+) -> Callable[[Callable[[Facts], float]], Callable[[Facts], float]]:
+    """Decorator of the function that measures a component from facts of these groups. It raises ComponentError where it
+    cannot."""
 
     def register(measure: Callable[[Facts], float]) -> Callable[[Facts], float]:
         assert COMPONENTS[component].measured, component
-        _MEASURERS[component] = Measurer(component, version, measure)
+        _MEASURERS[component] = Measurer(component, version, reads, measure)
         return measure
 
     return register
@@ -91,7 +95,7 @@ def measure_due(
         facts = gather_facts(
             workspace_id=workspace_id,
             agent_id=None,
-            groups=COMPONENTS[component].reads,
+            groups=measurer.reads,
             moments=dict.fromkeys(ids),
             now=timezone.now(),
         )

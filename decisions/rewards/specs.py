@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +44,6 @@ class ComponentSetup:
 # Weights that keep sums and products far from the ends of a float8.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
 LONGEST_WINDOW_DAYS = 3650
-DEFAULT_COMPONENTS = (ComponentSetup("verdict", 1.0),)
 
 
 @transaction.atomic
@@ -80,12 +78,11 @@ def create_reward_spec(*, by: Actor, agent: Agent, components: Sequence[Componen
 def _training_range(spec: RewardSpec) -> tuple[float, float]:
     """Raw rewards that are 0 and 1 to training: what a wrong action earns, and the most that an action can earn. Where
     nothing says what is wrong, or right earns less, all that is attainable."""
-    weights = {component["name"]: float(component["weight"]) for component in spec.components}
-    low, high = raw_range(weights, clamp=spec.clamp)
-    if spec.signal and weights[spec.signal] > 0:
-        wrong = COMPONENTS[spec.signal].wrong
-        assert wrong is not None
-        low = max(-spec.clamp, weights[spec.signal] * wrong)
+    low, high = raw_range(spec.components, clamp=spec.clamp)
+    for told in spec.components:
+        ends = COMPONENTS[told["name"]].right_and_wrong(told["parameters"])
+        if told["name"] == spec.signal and ends is not None and told["weight"] > 0:
+            low = max(-spec.clamp, told["weight"] * ends[1])
     return (low, high) if low < high else (spec.low, spec.high)
 
 
@@ -98,15 +95,9 @@ def _component_faults(setup: ComponentSetup, field: str) -> Iterator[FieldFault]
     if setup.weight != 0 and not SMALLEST_WEIGHT <= abs(setup.weight) <= LARGEST_WEIGHT:
         right = f"0, or {SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g} up or down"
         yield FieldFault(f"{field}.weight", f"{setup.weight} is out of range", right)
-    for name, value in setup.parameters.items():
-        default = known.parameters.get(name)
-        if default is None:
-            right = ", ".join(known.parameters) or f"{setup.name} has no parameters"
-            yield FieldFault(f"{field}.parameters.{name}", "is unknown", right)
-        elif _is_number(default) and not (_is_number(value) and math.isfinite(value)):
-            yield FieldFault(f"{field}.parameters.{name}", f"{value!r} is not a number", f"such as {default}")
-        elif not _is_number(default) and type(value) is not type(default):
-            yield FieldFault(f"{field}.parameters.{name}", f"{value!r} is of another type", f"such as {default!r}")
+    for fault in known.parameter_faults(setup.parameters):
+        name, _, reason = fault.partition(" ")
+        yield FieldFault(f"{field}.parameters.{name}", reason, f"such as {dict(known.parameters)}")
     window = known.window_days if setup.window_days is msgspec.UNSET else setup.window_days
     missing = known.missing if setup.missing is msgspec.UNSET else setup.missing
     if window is not None and not 0 < window <= LONGEST_WINDOW_DAYS:
@@ -117,10 +108,6 @@ def _component_faults(setup: ComponentSetup, field: str) -> Iterator[FieldFault]
     elif missing is not None and not known.low <= missing <= known.high:
         right = f"{known.low:g} to {known.high:g}"
         yield FieldFault(f"{field}.missing", f"{missing} is out of the component's range", right)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def current_reward_spec(agent: Agent) -> RewardSpec:

@@ -178,21 +178,24 @@ def normalise(raw: float, *, low: float = -2.0, high: float = 2.0) -> float:
     return max(0.0, min(1.0, (raw - low) / (high - low)))
 
 
-def attainable_range(weights: Mapping[str, float], *, clamp: float, low: float, high: float) -> tuple[float, float]:
-    """The rewards in [0, 1] between which every reward of these components lies, after clamping and `normalise`.
+def attainable_range(
+    components: Sequence[Mapping[str, Any]], *, clamp: float, low: float, high: float
+) -> tuple[float, float]:
+    """The rewards in [0, 1] between which every reward of these stored components lies, after clamping and `normalise`.
 
     One component has always a value where there is a reward; of several each may be missing, which adds nothing.
     With the verdict alone at weight 1 it is [0.3, 0.75] of the default scale. Raises KeyError for unknown names.
     """
-    first, last = (normalise(raw, low=low, high=high) for raw in raw_range(weights, clamp=clamp))
+    first, last = (normalise(raw, low=low, high=high) for raw in raw_range(components, clamp=clamp))
     return first, last
 
 
-def raw_range(weights: Mapping[str, float], *, clamp: float) -> tuple[float, float]:
+def raw_range(components: Sequence[Mapping[str, Any]], *, clamp: float) -> tuple[float, float]:
     """As `attainable_range`, before the map to [0, 1]."""
-    ends = [sorted((weight * COMPONENTS[name].low, weight * COMPONENTS[name].high)) for name, weight in weights.items()]
-    if len(ends) > 1:
-        ends = [[min(0.0, least), max(0.0, most)] for least, most in ends]
-    lowest, highest = sum(least for least, _ in ends), sum(most for _, most in ends)
-    first, last = (max(-clamp, min(clamp, raw)) for raw in (lowest, highest))
+    ends = []
+    for told in components:
+        values = COMPONENTS[told["name"]].attainable(told.get("parameters", {}))
+        least, most = sorted(float(told["weight"]) * value for value in values)
+        ends.append((least, most) if len(components) == 1 else (min(0.0, least), max(0.0, most)))
+    first, last = (max(-clamp, min(clamp, sum(values))) for values in zip(*ends, strict=True))
     return first, last

@@ -291,6 +291,8 @@ class TestDatasets:
             "action": "travel",
             "propensity": 0.25,
             "reward": pytest.approx(0.9666667, abs=1e-6),
+            "raw": 0.95,
+            "right": 1.0,
             "group": "ann",
         }
         assert rows[str(poor.id)]["reward"] == 0.0

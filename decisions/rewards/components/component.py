@@ -35,9 +35,9 @@ class Component:
     where it is worth the same to every decision of an episode. metrics: the measures that it reads. reads: groups of
     facts besides. window_days: after so many days without a value, *missing* is final and `missing` counts instead;
     None waits for ever, and what comes late still counts. bounds: low and high for other parameters. right, wrong: the
-    values that say that the action was right, and that it was wrong; such a component can be the signal of a spec
-    (`RewardSpec.signal`). binary: one of two values, nothing between. measured: a job of its own writes the value.
-    proxy: what it only stands in for; empty where it measures what it is named after.
+    values that say that the action was right, and that it was wrong, or the parameters that hold them; such a
+    component can be the signal of a spec (`RewardSpec.signal`). binary: one of two values, nothing between. measured: a
+    job of its own writes the value. proxy: what it only stands in for; empty where it measures what it is named after.
     """
 
     name: str
@@ -53,8 +53,8 @@ class Component:
     window_days: float | None = None
     missing: float | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    right: float | None = None
-    wrong: float | None = None
+    right: float | str | None = None
+    wrong: float | str | None = None
     bounds: Bounds | None = None
     binary: bool = False
     measured: bool = False
@@ -80,3 +80,11 @@ class Component:
         if self.bounds is None or not parameters:
             return self.low, self.high
         return self.bounds({**self.parameters, **parameters})
+
+    def right_and_wrong(self, parameters: Parameters) -> tuple[float, float] | None:
+        """The values that say right and wrong with these parameters; None for a component that says neither."""
+        if self.right is None or self.wrong is None:
+            return None
+        known = {**self.parameters, **parameters}
+        right, wrong = (float(known[end] if isinstance(end, str) else end) for end in (self.right, self.wrong))
+        return right, wrong

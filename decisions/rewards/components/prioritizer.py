@@ -107,6 +107,8 @@ COMPONENTS: tuple[Component, ...] = (
         "the person took the recommended item",
         -0.5,
         1.0,
+        right="confirmed",
+        wrong="corrected",
         metrics=("verdict",),
         parameters={"confirmed": 1.0, "corrected": -0.5, "overridden": -0.5, "ignored": 0.0},
         bounds=between("confirmed", "corrected", "overridden", "ignored"),

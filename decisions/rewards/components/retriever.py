@@ -130,6 +130,8 @@ COMPONENTS: tuple[Component, ...] = (
         "the person took the text",
         -1.0,
         1.0,
+        right="confirmed",
+        wrong="corrected",
         metrics=("verdict",),
         parameters={"confirmed": 1.0, "corrected": -1.0, "overridden": -1.0, "ignored": 0.0},
         bounds=between("confirmed", "corrected", "overridden", "ignored"),

@@ -20,7 +20,8 @@ class TestComponents:
         ],
     )
     def test_every_reward_lies_in_the_attainable_range(self, weights, expected):
-        low, high = attainable_range(weights, clamp=5.0, low=-2.0, high=2.0)
+        told = [{"name": name, "weight": weight} for name, weight in weights.items()]
+        low, high = attainable_range(told, clamp=5.0, low=-2.0, high=2.0)
         assert (low, high) == pytest.approx(expected)
         for verdict in ("confirmed", "corrected", "overridden"):
             for confidence in (0.0, 0.6, 1.0):

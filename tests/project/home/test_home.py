@@ -42,6 +42,7 @@ from tools.factories import (
     OutboxFactory,
     PhaseFactory,
     RewardFactory,
+    RewardProgressFactory,
     RunEventFactory,
     TrainingRunFactory,
     UserFactory,
@@ -124,11 +125,13 @@ class TestFeedbackToReckon:
     def waiting(self, agent: Any) -> int:
         return count_ledger(agent.workspace, NOW).unread.value
 
-    def test_what_lies_past_the_watermark_waits(self, agent: Any) -> None:
+    def test_what_was_recorded_after_the_last_search_waits(self, agent: Any) -> None:
         for number in (3, 2, 1):
             say(decide(agent, NOW - DAY), NOW - number * HOUR)
-        assert self.waiting(agent) == 3  # nothing was ever calculated
-        RewardFactory(decision=decide(agent, NOW - DAY), feedback_until=NOW - 2 * HOUR)
+        other = AgentFactory(workspace=agent.workspace)
+        RewardProgressFactory(spec__agent=other, searched_until=NOW)
+        assert self.waiting(agent) == 3  # nothing of this agent was ever calculated
+        RewardProgressFactory(spec=current_reward_spec(agent), searched_until=NOW - 2 * HOUR)
         assert self.waiting(agent) == 1
 
     def test_a_calculation_reads_it_all_and_a_new_spec_wants_it_again(self, agent: Any, by: Any) -> None:
@@ -139,18 +142,6 @@ class TestFeedbackToReckon:
         assert count_ledger(agent.workspace).unread == Count(0)
         create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", 2.0)])
         assert count_ledger(agent.workspace).unread == Count(1)
-
-    def test_feedback_that_gives_no_reward_does_not_wait_after_a_calculation_of_all(
-        self, agent: Any, other_workspace: Any
-    ) -> None:
-        say(decide(agent, NOW - DAY), NOW - 3 * HOUR, metric="clicks", value=3)
-        assert self.waiting(agent) == 1
-        ended = {"state": "succeeded", "started_at": NOW - 2 * HOUR, "finished_at": NOW - 2 * HOUR}
-        JobFactory(workspace=None, kind="decisions.calculate_rewards", payload={"agent_id": "other"}, **ended)
-        JobFactory(workspace=other_workspace, kind="decisions.calculate_rewards", **ended)
-        assert self.waiting(agent) == 1  # those read another agent, and another workspace, only
-        JobFactory(workspace=None, kind="decisions.calculate_rewards", **ended)
-        assert self.waiting(agent) == 0
 
     def test_the_look_is_bounded_and_says_so(self, agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert str(Count.up_to(5, 6)) == "5+" and str(Count.up_to(5, 5)) == "5"
