@@ -8,19 +8,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.accept.parts import run_parts
-from benchmarks.accept.shown import shown_rows
+from benchmarks.accept.shown import program_rows, run, shown_rows
 from tools.instance import ROOT
-from tools.report import Report, log
+from tools.report import Report
 
 BEFORE = "2304afd"
 """The commit that the sheets and the lines of code are compared with."""
@@ -107,16 +104,6 @@ FAULTS: Mapping[str, Sequence[str]] = {
 }
 
 
-def run(command: Sequence[str], **environment: str) -> tuple[int, str, float]:
-    """Exit code, output and seconds. What was given to the make around this is not given on to a make inside."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "ARGS")}
-    began = time.monotonic()
-    done = subprocess.run(command, cwd=ROOT, env=kept | environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        log(done.stdout[-2000:] + done.stderr[-1000:])
-    return done.returncode, done.stdout, time.monotonic() - began
-
-
 def last_json(text: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
     return found
@@ -126,19 +113,8 @@ def faults(report: Report, quick: bool) -> None:
     shown_rows(report, FAULTS)
 
 
-def of_program(report: Report, module: str, *arguments: str) -> None:
-    """The rows of a program whose last line is its report."""
-    code, text, _ = run([sys.executable, "-m", module, *arguments])
-    lines = [line for line in text.splitlines() if line[:4] in ("pass", "FAIL")]
-    for line in lines:
-        what, _, rest = line[6:].partition("  ")
-        report.add(f"{module.rpartition('.')[2]}: {what}", bound="", figure=rest.strip(), passed=line[:4] == "pass")
-    if not lines:
-        report.add(module, bound="exit 0", figure=code, passed=code == 0)
-
-
 def statistics(report: Report, quick: bool) -> None:
-    of_program(report, "benchmarks.statistics", *(["--quick"] if quick else []))
+    program_rows(report, "benchmarks.statistics", *(["--quick"] if quick else []))
 
 
 def loops(report: Report, quick: bool) -> None:
@@ -170,13 +146,13 @@ def installing(report: Report, quick: bool) -> None:
                 report.add("the loop of a fresh clone ends with", bound="promoted", figure=better, passed=bool(better))
                 total = round(seconds + more)
                 report.add("from nothing to the verdict, seconds", bound="<= 240", figure=total, passed=total <= 240)
-    of_program(report, "benchmarks.accept.wheel")
+    program_rows(report, "benchmarks.accept.wheel")
 
 
 def serving(report: Report, quick: bool) -> None:
     for module in ("benchmarks.slow_connections", "benchmarks.start"):
-        of_program(report, module, *(["--quick"] if quick else []))
-    of_program(report, "benchmarks.accept.at_once")
+        program_rows(report, module, *(["--quick"] if quick else []))
+    program_rows(report, "benchmarks.accept.at_once")
 
 
 def count_lines(commit: str, *folders: str) -> int:

@@ -1,10 +1,12 @@
-"""What tests show, as rows of an acceptance run."""
+"""What tests and other programs show, as rows of an acceptance run."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 from tools.instance import ROOT
@@ -24,3 +26,24 @@ def shown_rows(report: Report, shown: Mapping[str, Sequence[str]]) -> None:
         report.add(what, bound="all pass, none skipped", figure=told, passed=passed)
         if not passed:
             log(ran.stdout[-3000:] + ran.stderr[-1000:])
+
+
+def run(command: Sequence[str], **environment: str) -> tuple[int, str, float]:
+    """Exit code, output and seconds. What was given to the make around this is not given on to a make inside."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "ARGS")}
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=ROOT, env=kept | environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        log(done.stdout[-2000:] + done.stderr[-1000:])
+    return done.returncode, done.stdout, time.monotonic() - began
+
+
+def program_rows(report: Report, module: str, *arguments: str) -> None:
+    """The rows of a program whose last line is its report."""
+    code, text, _ = run([sys.executable, "-m", module, *arguments])
+    lines = [line for line in text.splitlines() if line[:4] in ("pass", "FAIL")]
+    for line in lines:
+        what, _, rest = line[6:].partition("  ")
+        report.add(f"{module.rpartition('.')[2]}: {what}", bound="", figure=rest.strip(), passed=line[:4] == "pass")
+    if not lines:
+        report.add(module, bound="exit 0", figure=code, passed=code == 0)

@@ -6,7 +6,7 @@ from decisions.models.episode import Episode
 from decisions.models.erased_name import ErasedName
 from decisions.models.feedback import Feedback, FeedbackSource, Label, Skip, Verdict
 from decisions.models.item import Item, ItemOutcome, Project, StatusChange
-from decisions.models.reward import MeasurementDue, Reward, RewardDue, RewardProgress, RewardSpec
+from decisions.models.reward import CreditScheme, MeasurementDue, Reward, RewardDue, RewardProgress, RewardSpec
 from decisions.models.step import Step, StepKind
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Agent",
     "AgentKind",
     "AgentVersion",
+    "CreditScheme",
     "Decision",
     "Episode",
     "ErasedName",

@@ -93,6 +93,13 @@ def format_compliance(trace: Trace, parameters: Parameters) -> float | None:
     return 1.0 - min(float(parameters["most"]), float(parameters["per_tag"]) * tags)
 
 
+def outcome(facts: Facts, parameters: Parameters) -> float | None:
+    """The feedback on the episode whose metric the parameter `metric` names: a number from -1 to 1."""
+    if facts.trace is None:
+        return None
+    return Facts(measures=facts.trace.measures).number(str(parameters["metric"]), low=-1.0, high=1.0)
+
+
 def soft_or_binary(value: float | None, parameters: Parameters) -> float | None:
     """The value in [0, 1], or whether it reaches the threshold."""
     if value is None:
@@ -161,6 +168,20 @@ def _any_share(parameters: Parameters) -> tuple[float, float]:
 
 
 COMPONENTS: tuple[Component, ...] = (
+    Component(
+        "episode.outcome",
+        "delayed",
+        outcome,
+        "what was reported of the whole episode",
+        -1.0,
+        1.0,
+        scope="episode",
+        reads=READS,
+        window_days=WINDOW_DAYS,
+        parameters={"metric": "reward"},
+        right=1.0,
+        wrong=0.0,
+    ),
     of_job("trace.code_execution", "its Python and shell blocks run (0.5 if none)", weight=2.0, threshold=1.0),
     of_trace("trace.syntax", "its Python blocks parse", syntax, weight=1.0, parameters={"nothing": 0.5}),
     of_trace("trace.tool_success", "its tool calls end well", tool_success, weight=2.0, parameters={"nothing": 0.5}),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from decisions.models import Agent, Decision, Episode, Feedback, Step
+from decisions.models import Agent, Decision, Episode, Feedback, Reward, RewardSpec, Step
+from decisions.rewards.calculate import Calculated, calculate_rewards
 from tests.decisions.importers.conftest import counts
 
 pytestmark = pytest.mark.django_db
@@ -148,6 +149,25 @@ def test_200_real_runs_come_in_whole_and_once(importing):
     by_episode = dict(rewards.values_list("episode_id", "value"))
     for one in runs:
         assert by_episode[named[f"task-{one['task_id']}-trial-{one['trial']}"]] == one["reward"]
+    # The run's reward reaches each of its decisions, discounted by how many come after it.
+    agent = Agent.objects.get()
+    spec = RewardSpec.objects.create(
+        agent=agent,
+        workspace=agent.workspace,
+        number=2,
+        components=[{"name": "episode.outcome", "weight": 1.0, "parameters": {}}],
+        credit="return_to_go",
+        discount=0.9,
+        spec_hash="0" * 64,
+    )
+    assert calculate_rewards(spec) == Calculated(Decision.objects.count(), 0)
+    raw = dict(Reward.objects.filter(spec=spec).values_list("decision_id", "raw"))
+    for episode in Episode.objects.prefetch_related("decisions"):
+        ordered = sorted(
+            episode.decisions.all(), key=lambda decision: (decision.step_number, decision.id), reverse=True
+        )
+        expected = [by_episode[episode.id] * 0.9**left for left in range(len(ordered))]
+        assert [raw[decision.id] for decision in ordered] == pytest.approx(expected)
     before = counts()
     again = importing(REAL, *FLAGS)
     assert (again.code, again.report["decisions"], again.report["steps"], again.report["feedback"]) == (0, 0, 0, 0)
