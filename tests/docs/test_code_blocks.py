@@ -15,6 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,10 @@ def check_yaml(block: Block) -> None:
     assert list(yaml.safe_load_all(block.code)) != [None], block.place
 
 
+def check_toml(block: Block) -> None:
+    assert tomllib.loads(block.code), block.place
+
+
 def check_python(block: Block) -> None:
     compile(block.code, block.place, "exec")
 
@@ -117,6 +122,7 @@ CHECKS: dict[str, Callable[[Block], None]] = {
     "json": check_json,
     "yaml": check_yaml,
     "dotenv": check_dotenv,
+    "toml": check_toml,
     "python": check_python,
     "sh": check_sh,
     "sql": lambda block: None,  # planned by the database when its page is performed

@@ -17,7 +17,7 @@ from decisions.rewards.components import COMPONENTS
 from models_registry.experiments import ExperimentPlan
 from models_registry.models import ExperimentState
 from project.demo.loop import EXPERIMENT_PLAN
-from tools import reference
+from tools import reference, reward_table
 from tools.documented import importer_faults, operation_faults, places
 from tools.openapi import operations
 from training.engine import spec as engine
@@ -228,11 +228,12 @@ def test_every_make_target_is_documented() -> None:
 # Learning, runs, engine, experiments
 
 
-def test_every_reward_component_is_documented_with_its_horizon() -> None:
-    documented = {
-        codes(cells[0])[0]: cells[1] for cells in rows(section(read("learning.md"), "## Reward components"))[1:]
-    }
-    assert documented == {name: component.horizon for name, component in COMPONENTS.items()}
+def test_the_table_of_reward_components_is_the_code_s() -> None:
+    """`python -m tools.reward_table` (or `make docs`) writes it again."""
+    page = read("rewards.md")
+    assert reward_table.render(page) == page
+    documented = [codes(cells[0])[0] for cells in rows(section(page, "## Components"))[1:]]
+    assert documented == list(COMPONENTS)
 
 
 def test_the_table_of_run_states_is_the_code_s() -> None:

@@ -8,11 +8,11 @@ from decisions.rewards.components.component import Component, Parameters
 from decisions.rewards.components.facts import ComponentError, Facts
 
 VERDICT_VALUES: Mapping[str, float] = {"confirmed": 1.0, "corrected": -0.5, "overridden": -0.8, "ignored": 0.0}
-"""What one verdict is worth before weighting, for every agent (docs/learning.md)."""
+"""What one verdict is worth before weighting, for every agent (docs/rewards.md)."""
 
 
 def verdict_value(facts: Facts, parameters: Parameters) -> float | None:
-    """+1 confirmed, −0.5 corrected, −0.8 overridden, 0 ignored; None before any verdict (docs/learning.md)."""
+    """+1 confirmed, −0.5 corrected, −0.8 overridden, 0 ignored; None before any verdict (docs/rewards.md)."""
     verdict = facts.verdict
     if verdict is None:
         return None

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _OPENING = re.compile(r"( *)(`{3,}|~{3,})(.*)")
 PYTHON = frozenset({"python", "py", "python3", "py3"})
-SHELL = frozenset({"sh", "bash", "shell"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ def split_fenced(text: str) -> tuple[list[Block], str]:
                 inside.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
         elif (opening := _OPENING.fullmatch(line)) and not (opening[2][0] == "`" and "`" in opening[3]):
             indent, fence, inside = len(opening[1]), opening[2], []
-            language = (opening[3].split() or [""])[0].lower()
+            language = (opening[3].split() or [""])[0].lower().strip("{.}")
         else:
             prose.append(line)
     if inside is not None:

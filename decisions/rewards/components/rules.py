@@ -5,7 +5,7 @@ known. It is compiled once into closures, never handed to `eval`; no part of it 
 long as its text is. A fact that nobody knows makes the rule's value unknown, unless the rule asks for it by `is None`
 or `default(fact, value)`.
 
-Common Expression Language was tried and not taken: docs/adr/0015 says why.
+Common Expression Language was tried and not taken: docs/adr/0015-facts-and-components.md says why.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 
@@ -19,6 +20,7 @@ WINDOW_DAYS = 7.0
 LONGEST_BLOCK = 100_000
 """Characters; a longer block is not parsed."""
 READS: frozenset[Group] = frozenset({"trace"})
+_filters = threading.Lock()  # the filters of warnings are one list for all threads
 _INLINE_CODE = re.compile(r"`[^`\n]*`")
 _TAG = re.compile(r"</?[A-Za-z_][\w.-]*(?::[\w.-]+)?(?:\s[^<>]*)?/?>")
 
@@ -36,7 +38,7 @@ def parses(code: str) -> bool:
     if len(code) > LONGEST_BLOCK:
         raise ComponentError(f"a Python block has {len(code)} characters, more than {LONGEST_BLOCK}")
     try:
-        with warnings.catch_warnings():
+        with _filters, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what compiles, but is not advised
             ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested deeper than Python can read

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from decisions.rewards import checks
 from decisions.rewards.components import COMPONENTS, Facts
-from decisions.rewards.components.installed import Table
+from decisions.rewards.components.installed import GROUP, Table
+from tests.docs.blocks import DOCS, blocks
 
-GOOD = """
-    from decisions.rewards.components import Component, ComponentError, Facts, Parameters
-
-    def latency(facts: Facts, parameters: Parameters) -> float | None:
-        ms = facts.number("latency_ms", low=0.0)
-        return None if ms is None else max(-1.0, -ms / float(parameters["slow_ms"]))
-
-    COMPONENTS = [
-        Component("acme_rewards.latency", "immediate", latency, "how slow it was", -1.0, 0.0,
-                  metrics=("latency_ms",), parameters={"slow_ms": 1000.0}),
-    ]
-"""
+PAGE = {block.language: block.code for block in reversed(blocks(DOCS / "rewards.md"))}
+"""The first block of each language: the recipe for a package."""
+RECIPE = tomllib.loads(PAGE["toml"])["project"]
 
 
 @pytest.fixture
@@ -30,12 +24,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Installs a package with one module and its entry points; returns the table with what is installed."""
     modules = []
 
-    def one(package: str, module: str, code: str, target: str = "COMPONENTS") -> Table:
+    def one(package: str, module: str, code: str, target: str = "") -> Table:
         (tmp_path / f"{module}.py").write_text(textwrap.dedent(code))
         told = tmp_path / f"{package.replace('-', '_')}-1.0.dist-info"
         told.mkdir()
         (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (told / "entry_points.txt").write_text(f"[reckoner.reward_components]\n{module} = {module}:{target}\n")
+        (told / "entry_points.txt").write_text(f"[{GROUP}]\n{module} = {target or module + ':COMPONENTS'}\n")
         modules.append(module)
         return Table(COMPONENTS.own)
 
@@ -45,8 +39,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         sys.modules.pop(module, None)
 
 
-def test_an_installed_component_is_in_the_table(install) -> None:
-    table = install("acme-rewards", "acme", GOOD)
+def test_a_package_made_by_the_recipe_is_in_the_table(install) -> None:
+    (target,) = RECIPE["entry-points"][GROUP].values()
+    table = install(RECIPE["name"], target.partition(":")[0], PAGE["python"], target)
     assert table.refusals == []
     assert set(table) - set(COMPONENTS.own) == {"acme_rewards.latency"} and len(table) == len(list(table))
     latency = table["acme_rewards.latency"]
@@ -94,11 +89,15 @@ def row(
         (row(more=", scope='world'"), "the scope 'world'"),
     ],
 )
-def test_a_broken_package_is_refused_by_name_and_harms_no_other(install, code: str, reason: str) -> None:
-    install("acme-rewards", "acme", GOOD)
+def test_a_broken_package_is_refused_by_name_and_harms_no_other(
+    install, code: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("acme-rewards", "acme_rewards", PAGE["python"])
     table = install("bad", "bad_one", code)
     assert "acme_rewards.latency" in table and "bad.one" not in table
     (refusal,) = table.refusals
+    monkeypatch.setattr(checks, "COMPONENTS", table)
+    assert [warning.msg for warning in checks.check_installed_components()] == [str(refusal)]
     assert str(refusal).startswith("bad, entry point 'bad_one': ") and reason in str(refusal)
 
 
