@@ -19,6 +19,7 @@ from decisions.ingest.batches import Outcome, check_id, check_moment, content_ha
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ingest.writer import Row, Table
 from decisions.models import Episode, Feedback, Verdict
+from decisions.models.feedback import MEASURED
 from decisions.models.tombstones import ERASED_HASH
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, NotFound
@@ -54,7 +55,6 @@ SELECT id, workspace_id = %s FROM decisions_decision
 OUR_KEYS = ("label:", "withdrawn:", "outcome:", "measured:")
 """What idempotency keys of feedback begin with that labels, ends of items and measuring jobs write. Which verdict
 counts depends on them."""
-OUR_METRICS = "measured."
 
 
 def record_feedback(
@@ -175,10 +175,8 @@ def _feedback_row(
         faults.append(FieldFault("decision_id", "is not a uuid7", "the id of a decision"))
     if item.metric == "verdict" and item.value not in Verdict.values:
         faults.append(FieldFault("value", f"{item.value!r} is not a verdict", "one of " + ", ".join(Verdict.values)))
-    if not ours and item.metric.startswith(OUR_METRICS):
-        faults.append(
-            FieldFault("metric", f"begins with {OUR_METRICS}", "another name: Reckoner measures these itself")
-        )
+    if not ours and item.metric.startswith(MEASURED):
+        faults.append(FieldFault("metric", f"begins with {MEASURED}", "another name: Reckoner measures these itself"))
     if not ours and item.idempotency_key is not None and item.idempotency_key.startswith(OUR_KEYS):
         begin = item.idempotency_key.partition(":")[0]
         faults.append(

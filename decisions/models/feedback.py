@@ -8,6 +8,9 @@ from django.db.models import Q
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
+MEASURED = "measured."
+"""Metrics of what jobs of Reckoner's own measured, before the component's name."""
+
 
 class FeedbackSource(models.TextChoices):
     HUMAN = "human", "A person"

@@ -221,7 +221,7 @@ def _find_traces(workspace_id: uuid.UUID, episodes: Collection[uuid.UUID]) -> di
     """By episode. An erased episode has no trace."""
     if not episodes:
         return {}
-    known = {"episodes": list(episodes), "workspace": workspace_id, "erased": PSEUDONYM_PREFIX}
+    known: dict[str, Any] = {"episodes": list(episodes), "workspace": workspace_id, "erased": PSEUDONYM_PREFIX}
     with connection.cursor() as cursor:
         cursor.execute(_HEARD, known)
         heard = {episode: _decode(measures) for episode, measures in cursor.fetchall()}
@@ -229,18 +229,14 @@ def _find_traces(workspace_id: uuid.UUID, episodes: Collection[uuid.UUID]) -> di
         rows = cursor.fetchall()
     traces = {}
     for episode, query, response, created, completed, failed, tokens, calls, *counts in rows:
-        steps, step_tokens, step_calls, *tools = counts
         traces[episode] = Trace(
-            query,
-            response,
-            created,
-            completed,
-            failed,
-            step_tokens if tokens is None else tokens,
-            step_calls if calls is None else calls,
-            *tools,
-            steps,
-            heard.get(episode, NOTHING),
+            query=query,
+            response=response,
+            tasks_created=created,
+            tasks_completed=completed,
+            tasks_failed=failed,
+            measures=heard.get(episode, NOTHING),
+            **_counted(counts, tokens=tokens, calls=calls),
         )
     return traces
 
@@ -254,11 +250,23 @@ def _find_own_traces(alone: Mapping[uuid.UUID, Mapping[str, Any]]) -> dict[uuid.
         found = {row[0]: row[1:] for row in cursor.fetchall()}
     traces = {}
     for decision, more in alone.items():
-        steps, tokens, calls, *tools = found.get(decision, (0, None, 0, 0, 0, 0))
         action = more["action"]
         response = more["completion"] or (action if isinstance(action, str) else "")
-        traces[decision] = Trace("", response, None, None, None, tokens, calls, *tools, steps)
+        traces[decision] = Trace(response=response, **_counted(found.get(decision, (0, None, 0, 0, 0, 0))))
     return traces
+
+
+def _counted(counts: Sequence[Any], *, tokens: int | None = None, calls: int | None = None) -> dict[str, Any]:
+    """The columns of `_STEPS` as a Trace names them; what was reported of the whole replaces what was summed."""
+    steps, step_tokens, step_calls, tool_calls, tool_ends, tool_successes = counts
+    return {
+        "tokens": step_tokens if tokens is None else tokens,
+        "llm_calls": step_calls if calls is None else calls,
+        "tool_calls": tool_calls,
+        "tool_ends": tool_ends,
+        "tool_successes": tool_successes,
+        "steps": steps,
+    }
 
 
 def _find_places(episodes: Collection[uuid.UUID], decisions: Sequence[uuid.UUID]) -> dict[uuid.UUID, tuple[int, int]]:

@@ -17,8 +17,8 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from decisions.ingest.feedback import OUR_METRICS
 from decisions.models import Feedback, FeedbackSource, MeasurementDue, RewardSpec
+from decisions.models.feedback import MEASURED
 from decisions.rewards.components import COMPONENTS, ComponentError, Facts, Group
 from decisions.rewards.gathering import gather_facts
 from jobs.models import Job, JobState
@@ -128,7 +128,7 @@ def _as_feedback(
         id=uuid7(),
         workspace_id=workspace_id,
         decision_id=decision,
-        metric=OUR_METRICS + measurer.component,
+        metric=MEASURED + measurer.component,
         value=value,
         source=FeedbackSource.CODE,
         observed_at=now,

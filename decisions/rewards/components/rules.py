@@ -207,7 +207,7 @@ class _Compiler:
                     inner, f"{key!r} is no field", "the name of a field, without a leading _, or a number"
                 )
             path.insert(0, key)
-            inner = inner.value  # type: ignore[attr-defined]
+            inner = inner.value
         name = inner.id
         if name in WHOLE and not path:
             self.metrics |= {name} & {"verdict"}

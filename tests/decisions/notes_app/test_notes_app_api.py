@@ -229,10 +229,10 @@ class TestRewards:
         body = {"decisionIds": [judged["id"], unjudged["id"], str(theirs.id), str(uuid7()), "clx0a1b2c"]}
         answer = app.post(f"{T}/decisions", body)
         assert answer.status_code == 200
-        assert answer.json() == {
-            "updated": 1,
-            "decisions": [{"id": judged["id"], "reward": 1.0, "components": {"verdict": 1.0}}],
-        }
+        [reward] = answer.json()["decisions"]
+        assert (answer.json()["updated"], reward["id"], reward["reward"]) == (1, judged["id"], pytest.approx(0.99))
+        # Right at a confidence of 0.9.
+        assert reward["components"] == {"verdict": 1.0, "calibration": pytest.approx(-0.1)}
         assert app.post(f"{T}/decisions", body).json() == {"updated": 0, "decisions": []}
         assert not Reward.objects.filter(decision=theirs).exists()
 
@@ -248,7 +248,7 @@ class TestRewards:
         assert app.get(f"{T}/calculate-pending").json()["pendingRewards"] == 121
         done = app.post(f"{T}/calculate-pending").json()
         assert done == {"success": True, "processed": 121, "errors": 0, "message": done["message"]}
-        assert Reward.objects.filter(decision=alone["id"]).get().raw == 1.0
+        assert Reward.objects.get(decision=alone["id"]).components["retriever.acceptance"] == {"value": 1.0}
         assert app.get(f"{T}/calculate-pending").json()["pendingRewards"] == 0
         assert app.post(f"{T}/calculate-pending").json()["processed"] == 0
 
@@ -259,7 +259,7 @@ class TestRewards:
         judge(app, made, "CORRECTED", correction={"status": "ON_HOLD"})
         assert app.get(f"{T}/calculate-pending").json()["pendingRewards"] == 1
         app.post(f"{T}/calculate-pending")
-        assert app.get(f"{T}/decisions").json()[0]["reward"] == -0.5
+        assert app.get(f"{T}/decisions").json()[0]["reward"] == pytest.approx(-0.59)
 
     def test_the_command_does_the_same_for_one_kind(self, app, agents, capsys):
         judge(app, recorded(app), "CONFIRMED")
@@ -316,7 +316,7 @@ class TestExports:
             "reasoning": FILER["reasoning"],
             "confidence": 0.9,
         }
-        assert line["reward"] == -0.5
+        assert line["reward"] == pytest.approx(-0.59)
         metadata = line["metadata"]
         assert (metadata["decisionId"], metadata["userFeedback"]) == (made["id"], "CORRECTED")
         assert (metadata["itemId"], metadata["opusId"], metadata["agentType"]) == ("item-1", "opus-1", "FILER")
@@ -358,7 +358,7 @@ class TestStats:
             "totalDecisions": 130,
             "decisionsWithReward": 50,
             "decisionsWithFeedback": 50,
-            "avgReward": pytest.approx((40 - 5) / 50),
+            "avgReward": pytest.approx((40 * 0.95 - 10 * 0.55) / 50),
             "progressBlocks": 1,
             "progressInCurrentBlock": 30,
             "progressPercentage": 30.0,
@@ -366,7 +366,8 @@ class TestStats:
         }
         assert stats["byAgentType"]["RETRIEVER"]["readyForTraining"] is False
         call_command("training_stats", "FILER", "--json")
-        assert json.loads(capsys.readouterr().out) == {"agentType": "FILER"} | filer
+        told = json.loads(capsys.readouterr().out)
+        assert told == {"agentType": "FILER"} | filer | {"avgReward": pytest.approx(filer["avgReward"])}
         with pytest.raises(SystemExit, match="1"):
             call_command("training_stats", "RETRIEVER")
         assert "Not ready" in capsys.readouterr().out
