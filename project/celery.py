@@ -8,15 +8,17 @@ from celery import Celery
 from celery.schedules import crontab
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
-
-app = Celery("reckoner")
-# Celery's "current" application is thread-local, and web processes send hints from many threads.
-app.set_default()
-app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks()
+# Django's checks load the whole web into every worker. `manage.py` runs them before these start.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 
-@app.on_after_configure.connect
+def make_app() -> Celery:
+    made = Celery("reckoner")
+    made.config_from_object("django.conf:settings", namespace="CELERY")
+    made.on_after_configure.connect(schedule)
+    return made
+
+
 def schedule(sender: Celery, **_: object) -> None:
     from django.conf import settings
 
@@ -29,3 +31,9 @@ def schedule(sender: Celery, **_: object) -> None:
         "removal": {"task": "project.queue_removal", "schedule": crontab(minute=40)},
         "retention": {"task": "decisions.queue_retention", "schedule": crontab(minute=30)},
     }
+
+
+app = make_app()
+# Celery's "current" application is thread-local, and web processes send hints from many threads.
+app.set_default()
+app.autodiscover_tasks()

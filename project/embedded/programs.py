@@ -94,6 +94,7 @@ def _manage(*arguments: str) -> tuple[str, ...]:
 def _list_programs(layout: Layout, host: str, port: int, model_port: int | None) -> list[Program]:
     python = sys.executable
     celery = (python, "-m", "celery", "-A", "project")
+    beat = (python, "-m", "celery", "-A", "project.beat", "beat")
     worker = (*celery, "worker", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
     web = (python, "-m", "gunicorn", "-c", "python:project.web.server")
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -103,7 +104,7 @@ def _list_programs(layout: Layout, host: str, port: int, model_port: int | None)
         Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default,measuring", "-c", "2")),
         # A run takes minutes, so it is not waited for: its engine leaves a checkpoint when its supervisor is gone.
         Program("trainer", (*worker, "-n", "trainer@reckoner", "-Q", "training", "-c", "1"), stop_seconds=5),
-        Program("beat", (*celery, "beat", "--pidfile=", "--schedule", str(layout.run / "beat-schedule"))),
+        Program("beat", (*beat, "--pidfile=", "--schedule", str(layout.run / "beat-schedule"))),
     ]  # fmt: skip
     if model_port is not None:
         artifacts = os.environ.get("RECKONER_ARTIFACTS") or str(layout.var / "artifacts")
