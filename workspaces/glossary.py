@@ -1,5 +1,5 @@
 """The glossary: one meaning for each term. Pages show the entries as tooltips (`{% term %}`), and docs/vocabulary.md
-lists them; `python -m tools.glossary` writes its table."""
+lists them; `python -m tools.glossary` writes its list."""
 
 from __future__ import annotations
 
@@ -21,61 +21,49 @@ class Entry:
 
 
 ENTRIES = (
-    Entry("decision", ("api-decisions", "pages:decisions"), "A state, the options and the chosen action."),
-    Entry("state", ("state",), "What the agent knows when it decides. The prompt template uses its fields."),
-    Entry("option", ("options",), "One of the actions that the agent can choose."),
-    Entry("action", ("action",), "What the agent chose."),
+    Entry(
+        "decision",
+        ("api-decisions", "pages:decisions"),
+        "A state (what the agent knows), the options and the chosen action.",
+    ),
     Entry(
         "action space",
         ("AgentVersion.action_space",),
         "The kind of action: `choice`, `ranking`, `structured`, `text` or `tool_calls`.",
     ),
-    Entry(
-        "agent",
-        ("api-agents",),
-        "It makes decisions. Its settings (action space, prompt, limits, temperature, exploration) are stored in "
-        "versions that never change.",
-    ),
+    Entry("agent", ("api-agents",), "It makes decisions. Its settings are stored in versions that never change."),
     Entry(
         "unit",
         ("unit",),
-        "What an experiment assigns to an arm, such as a user or an item. A unit can have many decisions.",
+        "What an experiment assigns to an arm, such as a user or an item. It can have many decisions.",
     ),
     Entry("episode", ("episode", "api-episodes"), "The decisions and steps of one request."),
-    Entry("trajectory", ("training/engine/online.py",), "An episode in memory during training."),
-    Entry("rollout", ("training/engine/online.py",), "Creating a trajectory."),
-    Entry("step", ("Step", "api-steps"), "A tool call, a model call, a piece of reasoning or a span in an episode."),
     Entry(
-        "feedback",
-        ("api-feedback",),
-        "Something observed after a decision, such as a verdict or a measurement. It is never changed.",
+        "trajectory, rollout",
+        ("training/engine/online.py",),
+        "A trajectory is an episode in memory during training, a rollout is creating one.",
+    ),
+    Entry("step", ("Step", "api-steps"), "A tool call, model call, piece of reasoning or span in an episode."),
+    Entry(
+        "feedback", ("api-feedback",), "Something observed after a decision, such as a verdict. It is never changed."
     ),
     Entry(
         "verdict",
         ("verdict",),
         "Feedback that says whether a decision was right: confirmed, corrected, overridden or ignored.",
     ),
-    Entry("label", ("api-decision-labels",), "A person's judgement of a decision. It is also stored as feedback."),
-    Entry("skip", ("Skip",), "A reviewer passed over a decision. It gives no verdict and hides it from that reviewer."),
-    Entry(
-        "reward",
-        ("Reward",),
-        "A number from 0 to 1, calculated from the feedback on a decision. Models learn from it.",
-    ),
+    Entry("label", ("api-decision-labels",), "A person's judgement of a decision, also stored as feedback."),
+    Entry("skip", ("Skip",), "A reviewer passed over a decision. It is no verdict."),
+    Entry("reward", ("Reward",), "A number from 0 to 1, calculated from feedback. Models learn from it."),
     Entry(
         "reward spec",
         ("RewardSpec",),
-        "The components of a reward and their weights. It is numbered and never changed.",
+        "The components of a reward with their weights. It is numbered and never changed.",
     ),
     Entry(
         "propensity",
         ("propensity",),
         "The probability with which the acting policy chose this action in this state, exploration included.",
-    ),
-    Entry(
-        "other arm's propensity",
-        ("other_arm_propensity",),
-        "The probability of the same action under the version of the other arm of an experiment.",
     ),
     Entry(
         "exploration",
@@ -94,10 +82,9 @@ ENTRIES = (
         "What decides: a model with its temperature and exploration, or an outside model by name.",
     ),
     Entry("model version", ("api-versions", "pages:version"), "A frozen model with a number, such as `filer:7`."),
-    Entry("adapter", ("training/engine/models.py",), "LoRA weights that are loaded on top of a base model."),
-    Entry("checkpoint", ("training/engine/checkpoints.py",), "Saved progress of a run. It is never served."),
+    Entry("adapter", ("training/engine/models.py",), "LoRA weights on top of a base model."),
+    Entry("checkpoint", ("training/engine/checkpoints.py",), "Saved progress of a run, never served."),
     Entry("run", ("api-runs", "pages:runs"), "Offline training that creates a model version."),
-    Entry("attempt", ("attempt",), "One process that works on a run. An interrupted run has several."),
     Entry(
         "dataset",
         ("api-datasets",),
@@ -105,7 +92,6 @@ ENTRIES = (
         "right answer.",
     ),
     Entry("held-out", ("heldout",), "Rows that no training has used. Versions are evaluated on them."),
-    Entry("prediction", ("training/engine/evaluate.py",), "A model's answer to a held-out row. Nothing acts on it."),
     Entry("replay", ("replay",), "Labelled rows mixed into training, so that the model keeps what it learnt before."),
     Entry(
         "gate",
@@ -123,26 +109,11 @@ ENTRIES = (
         ("training/off_policy.py",),
         "An estimate of the reward that a version would get, calculated from decisions of another version.",
     ),
-    Entry(
-        "effective sample size",
-        ("training/off_policy.py",),
-        "How many decisions of its own a version would need for an estimate as precise as the one from the log.",
-    ),
-    Entry(
-        "rehearsal",
-        ("Rehearsal", "pages:rehearsals"),
-        "The training loop on labelled texts, in a separate workspace, before anything goes live.",
-    ),
+    Entry("rehearsal", ("Rehearsal", "pages:rehearsals"), "The loop on labelled texts, before anything goes live."),
     Entry(
         "ceiling",
         ("training/rehearsal/report.py",),
         "The accuracy of the same training with every label known. A rehearsal is compared with it.",
-    ),
-    Entry(
-        "gate log",
-        ("training/rehearsal/loop.py",),
-        "Decisions by the base in a rehearsal that are never used for training. The gate evaluates the last version "
-        "on them.",
     ),
     Entry(
         "experiment",
@@ -185,27 +156,25 @@ ENTRIES = (
     Entry(
         "attribution window",
         ("attribution_window_seconds",),
-        "The time after a decision in which feedback on it counts for the experiment.",
+        "The time after the exposure window in which feedback still counts for the experiment.",
     ),
-    Entry("observation", ("Observation",), "The outcome of a matured unit. It is counted once."),
+    Entry("observation", ("Observation",), "The outcome of a matured unit, counted once."),
     Entry(
         "matured",
         ("matured_at",),
-        "The exposure and attribution windows of a unit have passed. Later feedback does not count for the experiment.",
+        "Both windows of a unit have passed. Later feedback does not count for the experiment.",
     ),
-    Entry("alias", ("aliases",), "A name that moves between versions: champion or challenger."),
-    Entry("champion", ("aliases",), "The version that serves all traffic outside an experiment."),
-    Entry("challenger", ("aliases",), "The version that an experiment compares with the champion."),
+    Entry("champion", ("aliases",), "The alias of the version that serves all traffic outside an experiment."),
+    Entry("challenger", ("aliases",), "The alias of the version that an experiment compares with the champion."),
     Entry("artifact", ("Artifact",), "A folder of files in the store, named by the SHA-256 of its manifest."),
     Entry("export", ("api-version-export",), "The complete weights of a version as an artifact."),
-    Entry("job", ("Job",), "Background work, stored as a row in PostgreSQL until a worker has done it."),
+    Entry("job", ("Job",), "Background work, stored as a row until a worker has done it."),
     Entry(
         "lease, fence",
         ("jobs/context.py",),
-        "The lease says until when a worker owns a job. The fence is a number that makes writes of an earlier owner "
-        "fail.",
+        "The lease says until when a worker owns a job; the fence makes writes of an earlier owner fail.",
     ),
-    Entry("workspace", ("Workspace",), "It owns all rows. Keys and pages of one workspace see nothing of another."),
+    Entry("workspace", ("Workspace",), "It owns all rows. Keys and pages of one see nothing of another."),
 )
 _BY_TERM = {entry.term: entry for entry in ENTRIES}
 

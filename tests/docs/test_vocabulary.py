@@ -1,4 +1,4 @@
-"""The glossary and docs/vocabulary.md: every term is met where the table says, and what it refuses is found nowhere."""
+"""The glossary and docs/vocabulary.md: every term is met where its entry says, and a refused word is found nowhere."""
 
 from __future__ import annotations
 
@@ -20,21 +20,14 @@ PAGE = DOCS / "vocabulary.md"
 FLOORS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces")
 
 
-def table(heading: str) -> list[list[str]]:
-    """Cells of the first table under a heading."""
-    text = PAGE.read_text(encoding="utf-8").partition(f"{heading}\n")[2]
-    rows = re.split(r"^#", text, maxsplit=1, flags=re.MULTILINE)[0]
-    cells = [
-        [cell.strip() for cell in line.replace(r"\|", "\0").strip("|").split("|")]
-        for line in rows.splitlines()
-        if line.startswith("|")
-    ]
-    assert cells[1] == ["---"] * 3, heading
-    return cells[2:]
+def refused() -> dict[str, str]:
+    """Each word of the page's second list with those to use instead."""
+    listed = PAGE.read_text(encoding="utf-8").partition("## Words that are not used\n")[2]
+    lines = re.findall(r"^- (.+): (.+)$", listed, re.MULTILINE)
+    return {word: instead for words, instead in lines for word in words.split(", ")}
 
 
-WORDS = [[one.term, " ".join(f"`{place}`" for place in one.met), one.means] for one in ENTRIES]
-REFUSED = {word: row[1] for row in table("## Words that are not used") for word in row[0].split(", ")}
+REFUSED = refused()
 
 
 def url_names(patterns: Any = None, namespace: str = "") -> Iterator[str]:
@@ -77,18 +70,17 @@ def model_names() -> set[str]:
     return found
 
 
-def test_every_word_is_met_where_the_table_says() -> None:
+def test_every_word_is_met_where_its_entry_says() -> None:
     known = set(url_names()) | api_names() | model_names()
-    for word, met, _ in WORDS:
-        places = re.findall(r"`([^`]+)`", met)
-        assert places, word
-        missing = [place for place in places if place not in known and not ("/" in place and (ROOT / place).is_file())]
-        assert missing == [], word
+    for one in ENTRIES:
+        assert one.met, one.term
+        missing = [place for place in one.met if place not in known and not ("/" in place and (ROOT / place).is_file())]
+        assert missing == [], one.term
 
 
 def test_the_page_lists_the_glossary() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert glossary.write_table() in text and glossary.render(text) == text, "run python -m tools.glossary"
+    assert glossary.write_list() in text and glossary.render(text) == text, "run python -m tools.glossary"
     assert len({one.term for one in ENTRIES}) == len(ENTRIES)
 
 
