@@ -1,4 +1,4 @@
-"""The ledger's job kinds, and the tasks that beat queues."""
+"""Registers the ledger's jobs (rewards, outcomes, partitions, old months), with the tasks by which beat queues them."""
 
 from __future__ import annotations
 

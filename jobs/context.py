@@ -1,4 +1,4 @@
-"""What a handler gets: its job's lease, fence and progress."""
+"""What a job's handler is given: payload, progress, and the fence that refuses writes once the job was lost."""
 
 from __future__ import annotations
 

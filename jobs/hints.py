@@ -1,4 +1,4 @@
-"""Sends "look at this job" through the broker. A lost hint loses no work: the sweeper sends it again."""
+"""Tells workers through the broker that a job is due. A lost message loses no work: the sweeper sends another one."""
 
 from __future__ import annotations
 

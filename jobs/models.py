@@ -1,4 +1,4 @@
-"""Jobs as rows. PostgreSQL is the truth about a job; a broker message only says "look"."""
+"""Jobs as rows. PostgreSQL holds all there is to know about a job; a broker message only says that one is due."""
 
 from __future__ import annotations
 

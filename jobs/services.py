@@ -1,4 +1,4 @@
-"""Enqueues, cancels and retries jobs."""
+"""Enqueues, cancels and retries jobs, within the transaction of the change that needs them. Every floor calls these."""
 
 from __future__ import annotations
 

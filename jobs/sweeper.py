@@ -1,4 +1,4 @@
-"""Takes back jobs whose lease ran out, and sends hints for what is due. Nothing else delivers a job again."""
+"""Takes back jobs whose lease ran out, and announces due jobs again. Beat runs it; nothing else finds lost work."""
 
 from __future__ import annotations
 

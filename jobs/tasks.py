@@ -1,4 +1,4 @@
-"""The two Celery tasks: run one job, sweep."""
+"""The two Celery tasks of this floor: one runs a job, the other sweeps for lost ones."""
 
 from __future__ import annotations
 

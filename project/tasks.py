@@ -1,4 +1,4 @@
-"""Job kinds that need every floor, and the tasks that beat queues."""
+"""Registers the jobs that need every floor (the demo, the daily removal), with the task by which beat queues them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that need every floor: the loop as it stands, and what Django shows when something is wrong."""
+"""The overview of a workspace, and the error pages of the whole site."""
 
 from __future__ import annotations
 

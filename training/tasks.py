@@ -1,4 +1,4 @@
-"""Job kinds of the training floor, on a queue of their own."""
+"""Registers the jobs of this floor. Runs and exports have a queue of their own, so they do not delay other jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The actor of a service call and its workspace: the value that services take as `by=`."""
+"""Who acts, and in which workspace: the value that every service takes as `by=`. Also the roles and their scopes."""
 
 from __future__ import annotations
 

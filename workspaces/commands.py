@@ -1,4 +1,4 @@
-"""Shared code of all management commands."""
+"""The base class of management commands: a fast start, refusals with exit code 2, and finding the workspace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes PostgreSQL read the newest rows by an index, whatever its statistics say."""
+"""Makes PostgreSQL read lists of the newest rows by an index, also before it has statistics of a new workspace."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""What Django does not check of a new password; and the first admin's one-time password, kept in a file until the admin
-chooses another one.
-"""
+"""Checks a new password for what Django does not check, and keeps the first admin's one-time password in a file until
+the admin chooses another one."""
 
 from __future__ import annotations
 

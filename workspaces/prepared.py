@@ -1,4 +1,4 @@
-"""A cursor for the few statements that every recorded decision needs."""
+"""A cursor that lets PostgreSQL prepare the few statements behind every recorded decision, so that they cost less."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creates workspaces, people and keys, and writes the audit."""
+"""Creates workspaces and API keys, rotates and revokes keys, and writes the audit. Every floor calls `record_audit`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks of this floor that beat queues."""
+"""The hourly Celery task of this floor: removes expired answers to repeated requests, and ended sessions."""
 
 from __future__ import annotations
 

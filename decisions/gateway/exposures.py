@@ -1,4 +1,5 @@
-"""Exposures: a unit met an arm. Written with its first decision, or with its first request that nobody could answer."""
+"""Writes exposures: which arm of an experiment a unit got, with its first decision or its first request that nobody
+answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calculates every waiting reward at once, on request."""
+"""Calculates every waiting reward at once, for the notes app and `manage.py calculate_rewards`."""
 
 from __future__ import annotations
 

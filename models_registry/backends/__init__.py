@@ -1,0 +1,1 @@
+"""Clients of what serves models: today Reckoner's own model server."""

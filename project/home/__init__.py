@@ -1,1 +1,1 @@
-"""The home page of a workspace: how far the loop is, what is stuck, who is needed, what moved today."""
+"""The home page of a workspace: the loop's stations, what is stuck, what needs a person, and today's activity."""

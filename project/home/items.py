@@ -1,4 +1,4 @@
-"""What the home page's lists hold, as plain values."""
+"""Entries of the home page's lists, as plain values: what is stuck or needs a person, and what happened today."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moved today, the newest first: audit entries, runs and experiments that ended, rewards."""
+"""Today's activity on the home page, newest first: audit entries, ended runs and experiments, rewards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person should do, the most valuable first."""
+"""What the home page asks a person to do (label, promote, try a version), most valuable first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows that are few by nature, as the home page reads them once: what is under way, and what ended lately."""
+"""Reads the runs, experiments and jobs in progress or ended lately, once, for every part of the home page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stuck: runs, experiments and jobs that failed or stand still, hints and a model server that are away."""
+"""Finds what is stuck: failed or silent runs, experiments and jobs, and an absent broker or model server."""
 
 from __future__ import annotations
 
