@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from decisions.models import (
     RewardSpec,
 )
 from decisions.rewards.components import COMPONENTS, FRESH_ONLY
+from decisions.rewards.components.rules import InvalidRule, component_of
 from decisions.rewards.valuing import raw_range
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault
@@ -25,18 +27,30 @@ from workspaces.services import record_audit
 
 
 @dataclass(frozen=True, slots=True)
+class RuleSetup:
+    """A rule (`decisions.rewards.components.rules`) and the range that its value keeps."""
+
+    text: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class ComponentSetup:
     """One component of a spec. `window_days` and `missing` are the component's own unless given; None takes them
-    away."""
+    away. With a `rule` it is the spec's own, and its name begins with `rule.`."""
 
     name: str
     weight: float = 1.0
     parameters: Mapping[str, Any] = field(default_factory=dict)
     window_days: float | msgspec.UnsetType | None = msgspec.UNSET
     missing: float | msgspec.UnsetType | None = msgspec.UNSET
+    rule: RuleSetup | None = None
 
     def stored(self) -> dict[str, Any]:
-        told = {"name": self.name, "weight": self.weight, "parameters": dict(self.parameters)}
+        told: dict[str, Any] = {"name": self.name, "weight": self.weight, "parameters": dict(self.parameters)}
+        if self.rule is not None:
+            told["rule"] = {"text": self.rule.text, "low": self.rule.low, "high": self.rule.high}
         more = {"window_days": self.window_days, "missing": self.missing}
         return told | {name: value for name, value in more.items() if value is not msgspec.UNSET}
 
@@ -44,6 +58,7 @@ class ComponentSetup:
 # Weights that keep sums and products far from the ends of a float8.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
 LONGEST_WINDOW_DAYS = 3650
+RULE_NAME = re.compile(r"rule\.[a-z][a-z0-9_]{0,59}")
 
 
 @transaction.atomic
@@ -62,7 +77,7 @@ def create_reward_spec(*, by: Actor, agent: Agent, components: Sequence[Componen
     if faults:
         raise InvalidRewardSpec("The reward spec is invalid.", faults=faults)
     plain = [component.stored() for component in components]
-    signal = next((name for name in names if COMPONENTS[name].right is not None), "")
+    signal = next((told["name"] for told in plain if component_of(told).right is not None), "")
     Agent.objects.select_for_update().get(id=agent.id)
     last = agent.reward_specs.aggregate(last=Max("number"))["last"] or 0
     spec = RewardSpec(workspace=by.workspace, agent=agent, number=last + 1, components=plain, signal=signal)
@@ -80,7 +95,7 @@ def _training_range(spec: RewardSpec) -> tuple[float, float]:
     nothing says what is wrong, or right earns less, all that is attainable."""
     low, high = raw_range(spec.components, clamp=spec.clamp)
     for told in spec.components:
-        ends = COMPONENTS[told["name"]].right_and_wrong(told["parameters"])
+        ends = component_of(told).right_and_wrong(told["parameters"])
         if told["name"] == spec.signal and ends is not None and told["weight"] > 0:
             low = max(-spec.clamp, told["weight"] * ends[1])
     return (low, high) if low < high else (spec.low, spec.high)
@@ -88,6 +103,15 @@ def _training_range(spec: RewardSpec) -> tuple[float, float]:
 
 def _component_faults(setup: ComponentSetup, field: str) -> Iterator[FieldFault]:
     known = COMPONENTS.get(setup.name)
+    if setup.rule is not None:
+        try:
+            known = component_of(setup.stored())
+        except InvalidRule as error:
+            yield FieldFault(f"{field}.rule", f"column {error.column}: {error.fault}", error.wanted)
+            return
+        if not RULE_NAME.fullmatch(setup.name):
+            right = "rule. and small letters, digits or _, such as rule.quick"
+            yield FieldFault(f"{field}.name", f"{setup.name!r} is no name for a rule", right)
     if known is None or setup.name in FRESH_ONLY:
         reason = f"{setup.name!r} is unknown" if known is None else f"{setup.name} is only for new decisions"
         yield FieldFault(f"{field}.name", reason, ", ".join(name for name in COMPONENTS if name not in FRESH_ONLY))

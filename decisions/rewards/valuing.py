@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from decisions.rewards.components import COMPONENTS, ComponentError, Facts, Group, Parameters
+from decisions.rewards.components import ComponentError, Facts, Group, Parameters
 from decisions.rewards.components.component import ComponentFunction
+from decisions.rewards.components.rules import component_of
 from decisions.rewards.credit import credit
 
 DAY = 86_400.0
@@ -144,7 +145,7 @@ def make_plan(
     """From a spec's stored components. Raises KeyError for a component that is not installed any more."""
     lines, reads, without_feedback = [], set[Group](), False
     for told in components:
-        component = COMPONENTS[told["name"]]
+        component = component_of(told)
         days = told.get("window_days", component.window_days)
         lines.append(
             Line(
@@ -194,7 +195,7 @@ def raw_range(components: Sequence[Mapping[str, Any]], *, clamp: float) -> tuple
     """As `attainable_range`, before the map to [0, 1]."""
     ends = []
     for told in components:
-        values = COMPONENTS[told["name"]].attainable(told.get("parameters", {}))
+        values = component_of(told).attainable(told.get("parameters", {}))
         least, most = sorted(float(told["weight"]) * value for value in values)
         ends.append((least, most) if len(components) == 1 else (min(0.0, least), max(0.0, most)))
     first, last = (max(-clamp, min(clamp, sum(values))) for values in zip(*ends, strict=True))

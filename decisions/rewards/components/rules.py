@@ -11,13 +11,15 @@ Common Expression Language was tried and not taken: docs/adr/0015-facts-and-comp
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from decisions.rewards.components.component import Component, Horizon, Parameters
+from decisions.rewards.components import COMPONENTS
+from decisions.rewards.components.component import Component, Parameters
 from decisions.rewards.components.facts import ComponentError, Facts, Group, Trace
 
 LONGEST_RULE = 2_000
@@ -124,12 +126,20 @@ def compile_rule(text: str, low: float, high: float) -> Rule:
     return Rule(text, float(low), float(high), compiler.compile(tree, 0), compiler.metrics, compiler.reads)
 
 
-def rule_component(name: str, text: str, low: float, high: float, **more: Any) -> Component:
-    """A component of a rule, as a reward spec declares it; `more` are other fields of Component. Raises InvalidRule."""
+@functools.lru_cache(maxsize=256)
+def rule_component(name: str, text: str, low: float, high: float) -> Component:
+    """The component of a rule. Raises InvalidRule."""
     rule = compile_rule(text, low, high)
-    horizon: Horizon = more.pop("horizon", "immediate")
-    row = {"summary": text, "metrics": rule.metrics, "reads": rule.reads, **more}
-    return Component(name, horizon, rule, low=rule.low, high=rule.high, **row)
+    return Component(name, "immediate", rule, text, rule.low, rule.high, metrics=rule.metrics, reads=rule.reads)
+
+
+def component_of(told: Mapping[str, Any]) -> Component:
+    """The component of one entry of a spec, as stored: its own rule {text, low, high}, or the one of its name.
+    Raises KeyError where that is not installed, InvalidRule where the rule is none."""
+    rule = told.get("rule")
+    if rule is None:
+        return COMPONENTS[told["name"]]
+    return rule_component(told["name"], rule["text"], float(rule["low"]), float(rule["high"]))
 
 
 class _Compiler:
@@ -219,6 +229,8 @@ class _Compiler:
         if name in BARE:
             return _follow(operator.attrgetter(name), path)
         first, rest = path[0], path[1:]
+        if name == "trace" and first == "measures" and rest:
+            return _follow(lambda facts: None if facts.trace is None else facts.trace.measures, rest)
         if name in {"usage", "trace"}:
             fields = USAGE if name == "usage" else TRACE
             if first not in fields or rest:

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decisions.errors import InvalidRewardSpec
+from decisions.models import Agent, Reward
+from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.components import ComponentError, Facts, Trace
 from decisions.rewards.components.rules import InvalidRule, compile_rule, rule_component
+from decisions.rewards.specs import ComponentSetup, RuleSetup, create_reward_spec
+from tools.factories import DecisionFactory, FeedbackFactory
+from workspaces.actors import Actor
 
 FACTS = Facts(
     measures={"latency_ms": 150, "code-quality": 0.5, "verdict": "confirmed", "blocked": True, "huge": 10**400},
@@ -19,7 +25,7 @@ FACTS = Facts(
     state={"item": {"title": "Book flights"}},
     correction="words",
     tokens_out=20,
-    trace=Trace(tool_calls=4, tool_successes=3),
+    trace=Trace(tool_calls=4, tool_successes=3, measures={"reward": 0.25}),
 )
 
 
@@ -36,6 +42,7 @@ FACTS = Facts(
         ('action.findings[0].type != "CONFLICT"', 0.0),
         ('"flights" in state.item.title', 1.0),
         ("abs(-age_days)", 2.0),
+        ("trace.measures.reward * 2", 0.5),
         ('action == "ALLOW"', 0.0),
         ('correction == "words"', 1.0),
         ("  measures.blocked - 0.5\n", 0.5),
@@ -128,12 +135,45 @@ def test_a_rule_has_a_finite_range(low: float, high: float) -> None:
 
 
 def test_a_rule_says_what_it_reads() -> None:
-    component = rule_component(
-        "rule.quick", "usage.latency_ms < 5 and trace.steps < 3 and verdict == measures.x", 0, 1, weight=2.0
-    )
+    component = rule_component("rule.quick", "usage.latency_ms < 5 and trace.steps < 3 and verdict == measures.x", 0, 1)
     assert component.metrics == ("verdict", "x")
     assert component.reads == {"usage", "trace"}
-    assert (component.low, component.high, component.weight, component.horizon) == (0, 1, 2.0, "immediate")
+    assert (component.low, component.high, component.horizon) == (0, 1, "immediate")
+
+
+@pytest.mark.django_db
+class TestInASpec:
+    def test_a_rule_rewards_decisions(self, agent: Agent, by: Actor) -> None:
+        quick = RuleSetup("1 if usage.latency_ms < 200 else -0.5", -0.5, 1)
+        clicks = RuleSetup("measures.clicks / 10", 0, 1)
+        setups = [ComponentSetup("rule.quick", 2.0, rule=quick), ComponentSetup("rule.clicks", rule=clicks)]
+        spec = create_reward_spec(by=by, agent=agent, components=setups)
+        fast, slow = (DecisionFactory(agent=agent, latency_ms=ms) for ms in (150, 250))
+        FeedbackFactory(decision=slow, metric="clicks", value=99)
+        assert calculate_rewards(spec).errors == 1
+        rewards = {reward.decision_id: reward for reward in Reward.objects.filter(spec=spec)}
+        assert rewards[fast.id].components == {"rule.quick": {"value": 1.0}} and rewards[fast.id].value == 1.0
+        assert rewards[slow.id].value is None
+        assert rewards[slow.id].components == {
+            "rule.quick": {"value": -0.5},
+            "rule.clicks": {"error": "the rule gives 9.9, outside 0 to 1"},
+        }
+
+    @pytest.mark.parametrize(
+        ("setup", "field"),
+        [
+            (ComponentSetup("rule.a", rule=RuleSetup("9 ** 9", 0, 1)), "components[0].rule"),
+            (ComponentSetup("rule.a", rule=RuleSetup("1", 1, 0)), "components[0].rule"),
+            (ComponentSetup("verdict", rule=RuleSetup("1", 0, 1)), "components[0].name"),
+            (ComponentSetup("rule.a"), "components[0].name"),
+            (ComponentSetup("rule.a", parameters={"x": 1}, rule=RuleSetup("1", 0, 1)), "components[0].parameters.x"),
+        ],
+    )
+    def test_what_is_no_rule_is_refused(self, agent: Agent, by: Actor, setup: ComponentSetup, field: str) -> None:
+        with pytest.raises(InvalidRewardSpec) as refused:
+            create_reward_spec(by=by, agent=agent, components=[setup])
+        assert [fault.field for fault in refused.value.faults] == [field]
+        assert agent.reward_specs.count() == 1
 
 
 LEAVES = [
