@@ -41,7 +41,6 @@ fix: $(VENV)/dev-$(TORCH).stamp ## Formats, and fixes what can be fixed automati
 docs: $(VENV)/dev-$(TORCH).stamp browser ## Writes docs/api, the glossary, the reward components and the list of texts, draws the loop and takes the README's screenshots again, into docs/pictures
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.glossary
-	$(BIN)/python -m tools.reward_table
 	$(BIN)/python -m tools.ui_texts
 	$(BIN)/python -m tools.pictures $(ARGS)
 

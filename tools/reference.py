@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.reward_table import write_page
+
 __all__ = ["FOLDER", "PAGES", "Operation", "document", "operations", "pages", "place_of"]
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "api"
@@ -115,7 +117,7 @@ def pages(made: Mapping[str, Any]) -> dict[str, str]:
     written = {
         f"{name}.md": _page(page, [one for one in found if one.tag in page.tags], made) for name, page in PAGES.items()
     }
-    return {"README.md": _index(found, made)} | written
+    return {"README.md": _index(found, made), "reward-components.md": write_page()} | written
 
 
 def _index(found: list[Operation], made: Mapping[str, Any]) -> str:

@@ -1,13 +1,9 @@
-"""`python -m tools.reward_table` writes the reward components into the table of docs/rewards.md."""
+"""The page of docs/api with the table of reward components; `tools.reference` writes it."""
 
 from __future__ import annotations
 
-import re
-
 from decisions.rewards.components import COMPONENTS, Component
-from tools.instance import ROOT
 
-PAGE = ROOT / "docs" / "rewards.md"
 HEAD = (
     "| component | what it values | horizon | of | reads | range | weight | window | proxy |\n"
     "|---|---|---|---|---|---|---|---|---|\n"
@@ -39,10 +35,9 @@ def write_table() -> str:
     return HEAD + "".join(map(write_row, COMPONENTS.own.values()))
 
 
-def render(page: str) -> str:
-    """The page with its first table replaced."""
-    return re.sub(re.escape(HEAD) + r"(?:\|.*\n)*", lambda _: write_table(), page, count=1)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(render(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+def write_page() -> str:
+    return (
+        "# Reward components\n\n"
+        "What the columns mean is in [rewards](../rewards.md#components). `python -m tools.reference` writes this\n"
+        "page.\n\n" + write_table()
+    )

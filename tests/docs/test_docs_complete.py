@@ -13,11 +13,10 @@ from django.core.management import BaseCommand, get_commands, load_command_class
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from decisions.importers.formats import FORMATS
-from decisions.rewards.components import COMPONENTS
 from models_registry.experiments import ExperimentPlan
 from models_registry.models import ExperimentState
 from project.demo.loop import EXPERIMENT_PLAN
-from tools import reference, reward_table
+from tools import reference
 from tools.documented import importer_faults, operation_faults, places
 from tools.openapi import operations
 from training.engine import spec as engine
@@ -226,14 +225,6 @@ def test_every_make_target_is_documented() -> None:
 
 
 # Learning, runs, engine, experiments
-
-
-def test_the_table_of_reward_components_is_the_code_s() -> None:
-    """`python -m tools.reward_table` (or `make docs`) writes it again."""
-    page = read("rewards.md")
-    assert reward_table.render(page) == page
-    documented = [codes(cells[0])[0] for cells in rows(section(page, "## Components"))[1:]]
-    assert documented == list(COMPONENTS)
 
 
 def test_the_table_of_run_states_is_the_code_s() -> None:

@@ -36,6 +36,7 @@ def icon_names() -> frozenset[str]:
 
 
 @register.simple_tag
+@cache  # a list shows hundreds of the same few
 def icon(name: str, size: str = "", *, label: str = "") -> SafeString:
     """One icon of the sprite. size: "", "small" (14 px) or "large" (20 px). Without a label it is decoration.
 
