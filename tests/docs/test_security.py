@@ -45,7 +45,7 @@ def table(heading: str) -> list[list[str]]:
 TABLES = (
     [(numbers_of(cell), state, why) for cell, state, _, why in table("Partly or not met")],
     [(numbers_of(cell), "–", why) for cell, why in table("Does not apply (–)")],
-    [(numbers_of(cell), "met", shown) for cell, _, shown in table("Met")],
+    [(numbers_of(cell), "met", shown) for cell, shown in table("Met")],
 )
 ENTRIES = [entry for one in TABLES for entry in one]
 
