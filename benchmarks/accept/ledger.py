@@ -9,6 +9,7 @@ of this machine and want it for themselves.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -49,6 +50,7 @@ def documents(report: Report, quick: bool) -> None:
 
 
 def shown(report: Report, quick: bool) -> None:
+    os.environ["RECKONER_MLFLOW"] = "1"  # MLflow writes its traces anew
     shown_rows(report, SHOWN)
 
 

@@ -1,4 +1,8 @@
-"""MLflow traces: of the shape that 3.17 writes, and those that a real MLflow writes in the test itself."""
+"""MLflow traces: of the shape that 3.17 writes, and those that a real MLflow has written.
+
+The real one takes half a minute to install and to write, and writes the same until VERSION changes: what it wrote lies
+beside this file. With RECKONER_MLFLOW=1, as `make accept PART=ledger` runs it, the test has it written anew.
+"""
 
 import json
 import os
@@ -10,11 +14,11 @@ import pytest
 
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from tests.decisions.importers.conftest import counts
-from tests.once import made_once
 
 pytestmark = pytest.mark.django_db
 FLAGS = ("--format", "mlflow", "--create-agents")
 VERSION = "3.17.2"
+WRITTEN = Path(__file__).with_name(f"mlflow-{VERSION}.jsonl")
 
 
 def span(name, number, parent=None, kind="UNKNOWN", inputs=None, outputs=None, **fields):
@@ -150,7 +154,7 @@ def bot(question, user):
         raise RuntimeError("no service")
     return f"It is {look_up(question)['status']}"
 
-for number in range(20):
+for number in range(2):
     bot(f"A-{number}", "ann")
 try:
     bot("B-1", "eve")
@@ -168,7 +172,24 @@ with open(f"{sys.argv[1]}/traces.jsonl", "w") as file:
 
 
 @pytest.fixture(scope="module")
-def real_mlflow():
+def written_by_mlflow(tmp_path_factory):
+    """A file of traces."""
+    if not os.environ.get("RECKONER_MLFLOW"):
+        return WRITTEN
+    folder = tmp_path_factory.mktemp("mlflow")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO", "PYTHON"))}
+    done = subprocess.run(
+        [str(install_mlflow()), "-c", RECORD, str(folder)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=environment | {"HOME": str(folder)},
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "traces.jsonl"
+
+
+def install_mlflow():
     """A Python with MLflow, in an environment of its own: it would bring 22 packages into ours. Kept between runs."""
     folder = Path(__file__).resolve().parents[3] / "var" / "test" / f"mlflow-{VERSION}"
     python = folder / "bin" / "python"
@@ -186,31 +207,13 @@ def real_mlflow():
     return python
 
 
-@pytest.fixture(scope="module")
-def written_by_mlflow(real_mlflow):
-    """What RECORD leaves; MLflow takes 20 seconds for it, and writes the same until its version changes."""
-
-    def record(folder):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO", "PYTHON"))}
-        done = subprocess.run(
-            [str(real_mlflow), "-c", RECORD, str(folder)],
-            capture_output=True,
-            text=True,
-            env=environment | {"HOME": str(folder)},
-        )
-        assert done.returncode == 0, done.stderr
-
-    return made_once("mlflow", record, sources=(Path(__file__),)) / "traces.jsonl"
-
-
-@pytest.mark.slow
 def test_what_a_real_mlflow_writes_comes_in(importing, written_by_mlflow):
     first = importing(written_by_mlflow, *FLAGS)
     assert (first.code, first.report["agents"]) == (0, ["support-bot"]), first.errors
-    assert counts() == {"Decision": 21, "Episode": 21, "Step": 20, "Feedback": 22}
+    assert counts() == {"Decision": 3, "Episode": 3, "Step": 2, "Feedback": 4}
     good = Decision.objects.filter(unit="ann")
     assert {decision.action for decision in good} == {"It is sent"}
-    assert {decision.state["question"] for decision in good} == {f"A-{number}" for number in range(20)}
+    assert {decision.state["question"] for decision in good} == {f"A-{number}" for number in range(2)}
     assert {(step.kind, step.name, step.result["status"]) for step in Step.objects.all()} == {
         ("tool_call", "look_up", "sent")
     }
