@@ -6,7 +6,8 @@ The line `warm.py FOLDER MODULE ARGUMENT…` stands for `python -m MODULE ARGUME
 a file, with its streams, environment, working directory, signals and exit code; whoever kills it ends the process
 behind it. What stops a process (SIGSTOP) does not reach that one: such a test starts Python itself. The first that is
 started starts the process to fork from, which ends when FOLDER is gone, or when nobody has asked for long. FOLDER is
-the session's; commands (`MANAGE`) want one of their own for each environment: Django reads its settings but once.
+the session's; programs of Django, the first of which is one of `DJANGO`, want one of their own for each environment:
+the settings are read but once.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MANAGE = "manage"
+DJANGO = (MANAGE, "project")
 IMPORTED = ("training.engine.attempt", "training.engine.run", "training.engine.server")
 LOOK_SECONDS = 1.0
 IDLE_SECONDS = 900.0
@@ -93,7 +95,7 @@ def _read(connection: socket.socket, count: int) -> bytes:
 
 
 def serve(folder: Path, module: str) -> None:
-    _set_django_up() if module == MANAGE else _import_engine()
+    _set_django_up() if module in DJANGO else _import_engine()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that serve one caller
     listening = socket.socket(socket.AF_UNIX)
     unready = folder / "warm.unready"
@@ -125,6 +127,7 @@ def _import_engine() -> None:
 
 
 def _set_django_up() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     import django
     from django.core.management import get_commands, load_command_class
 
