@@ -18,7 +18,7 @@ import redis
 from project.embedded.layout import PROJECT_ROOT
 from project.embedded.valkey import is_port_free
 from tests.project.embedded.waiting import wait_for
-from tests.servers import Servers, main, serve
+from tests.servers import Servers, main, run_to_its_end, serve
 
 # As with the instances: one after the other, so that none picks another's port before it listens.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
@@ -82,18 +82,13 @@ def test_other_servers_are_refused_before_any_starts(servers: str, capsys: pytes
     assert "give one of 16,redis, 16,valkey, 18,redis, 18,valkey" in capsys.readouterr().err
 
 
-def test_pytest_gets_the_addresses_and_its_exit_code_is_ours(tmp_path: Path) -> None:
-    (tmp_path / "test_probe.py").write_text(
-        "import os, pytest\n"
-        "def test_both():\n"
-        "    assert '@127.0.0.1:' in os.environ['DATABASE_URL'] and '@127.0.0.1:' in os.environ['REDIS_URL']\n"
-        "    pytest.exit('both', returncode=57)\n"
-    )
-    run = ["18,valkey", "--", *bare_pytest(tmp_path)]
-    assert main(run) == 57
+def test_pytest_s_exit_code_is_ours() -> None:
+    assert run_to_its_end([sys.executable, "-c", "raise SystemExit(57)"], dict(os.environ)) == 57
 
 
-def test_told_to_stop_it_ends_pytest_as_ctrl_c_does_and_then_the_servers(tmp_path: Path) -> None:
+def test_pytest_gets_the_addresses_and_told_to_stop_it_is_ended_as_ctrl_c_does_and_then_the_servers(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "test_probe.py").write_text(
         "import os, pathlib, time\n"
         "HERE = pathlib.Path(__file__).parent\n"
@@ -118,5 +113,6 @@ def test_told_to_stop_it_ends_pytest_as_ctrl_c_does_and_then_the_servers(tmp_pat
     assert process.wait(120) == 128 + signal.SIGTERM
     assert (tmp_path / "tidied").exists()
     for url in begun.read_text().split():
-        port = urlsplit(url).port
-        assert port and is_port_free("127.0.0.1", port)
+        address = urlsplit(url)
+        assert (address.scheme, address.hostname) in {("postgresql", "127.0.0.1"), ("redis", "127.0.0.1")}
+        assert address.port and is_port_free("127.0.0.1", address.port)

@@ -1,4 +1,4 @@
-"""`up` with real databases and stand-ins for Reckoner's own programs.
+"""`up` with real databases and stand-ins for Reckoner's own programs, which are looked after more often.
 
 usage: small_instance.py VAR PORT [--once CODE | --bare]. With --bare there is no migration and no web.
 """
@@ -6,8 +6,8 @@ usage: small_instance.py VAR PORT [--once CODE | --bare]. With --bare there is n
 import sys
 from pathlib import Path
 
+from project.embedded import instance
 from project.embedded.errors import EmbeddedError
-from project.embedded.instance import run_instance
 from project.embedded.layout import Layout
 from project.embedded.programs import Plan, Program
 from project.management.commands.up import choose_port
@@ -50,7 +50,8 @@ def announce(url):
 
 if __name__ == "__main__":
     try:
-        code, result = run_instance(
+        instance.WATCH_SECONDS, instance.LOOK_SECONDS, instance.ORPHAN_TERM_SECONDS = 0.1, 0.5, 0.5
+        code, result = instance.run_instance(
             Layout(Path(sys.argv[1])), make_plan, say, once="--once" in sys.argv, announce=announce
         )
     except EmbeddedError as error:

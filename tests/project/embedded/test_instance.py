@@ -13,14 +13,11 @@ import psutil
 import psycopg
 import pytest
 
-from project.embedded import postgres
 from project.embedded.instance import StopRequested, _Instance
 from project.embedded.layout import PROJECT_ROOT
-from project.embedded.postgres import Postgres
 from project.embedded.processes import MARK, find_processes
 from project.embedded.programs import Plan
 from project.embedded.valkey import is_port_free, pick_port
-from tests.once import made_once
 from tests.project.embedded.waiting import wait_for
 
 SMALL_INSTANCE = Path(__file__).with_name("small_instance.py")
@@ -103,22 +100,6 @@ def names_of(processes):
         with contextlib.suppress(psutil.NoSuchProcess):
             names.add(process.name())
     return names
-
-
-@pytest.fixture
-def cluster(layout):
-    """The instance's PostgreSQL cluster as initdb would make it, copied from one that is kept."""
-    copy_cluster(layout)
-
-
-def copy_cluster(layout):
-    def make(folder):
-        os.chmod(folder, 0o755)
-        Postgres(folder / "cluster", folder / "sockets").prepare()
-
-    made = made_once("cluster", make, sources=(Path(postgres.__file__),)) / "cluster"
-    layout.postgres.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["cp", "-a", str(made), str(layout.postgres)], check=True)
 
 
 def test_sigterm_and_ctrl_c_stop_everything_in_order_and_the_next_start_finds_its_data(layout, port):

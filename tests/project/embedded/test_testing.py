@@ -6,7 +6,6 @@ import sys
 
 import psutil
 import psycopg
-import pytest
 import redis
 
 from project.embedded.layout import PROJECT_ROOT
@@ -55,12 +54,13 @@ def ask(session):
         assert client.ping()
 
 
-def test_sessions_share_the_servers_and_the_last_one_stops_them(layout):
+def test_sessions_share_the_servers_and_the_last_one_stops_them(layout, cluster):
     sessions = [Session(layout) for _ in range(3)]
     first, second, third = (session.read() for session in sessions)
     assert first.server_url == second.server_url == third.server_url
     assert len({session.database_url for session in sessions}) == 3
     ask(first)
+    nobody_else_can_connect(layout)
     first.end()
     third.process.kill()
     third.process.communicate()
@@ -70,7 +70,16 @@ def test_sessions_share_the_servers_and_the_last_one_stops_them(layout):
     assert not layout.services.exists()
 
 
-def test_a_session_after_a_kill_of_everything_starts_anew_without_old_databases(layout):
+def nobody_else_can_connect(layout):
+    """And as root the server runs as another user."""
+    assert (layout.run / "postgres").stat().st_mode & 0o077 == 0
+    servers = [process for process in find_processes(layout) if process.name() == "postgres"]
+    assert servers
+    if os.geteuid() == 0:
+        assert {psutil.Process(server.pid).uids().effective for server in servers}.isdisjoint({0})
+
+
+def test_a_session_after_a_kill_of_everything_starts_anew_without_old_databases(layout, cluster):
     first = Session(layout).read()
     with psycopg.connect(first.server_url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE test_left_behind")
@@ -83,15 +92,4 @@ def test_a_session_after_a_kill_of_everything_starts_anew_without_old_databases(
         names = connection.execute("SELECT datname FROM pg_database WHERE datname LIKE 'test%'").fetchall()
     assert names == []
     second.end()
-    wait_for(lambda: find_processes(layout) == [])
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes user")
-def test_as_root_the_server_runs_as_another_user_and_nobody_else_can_connect(layout):
-    session = Session(layout).read()
-    servers = [process for process in find_processes(layout) if process.name() == "postgres"]
-    assert servers
-    assert {psutil.Process(server.pid).uids().effective for server in servers}.isdisjoint({0})
-    assert (layout.run / "postgres").stat().st_mode & 0o077 == 0
-    session.end()
     wait_for(lambda: find_processes(layout) == [])
