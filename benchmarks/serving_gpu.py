@@ -29,6 +29,7 @@ from typing import Any
 import httpx
 import torch
 
+from tools import model_server
 from tools.big_model import SHAPES, Task, make_adapter, make_base
 from training.engine.actions import ActionScorer
 from training.engine.hardware import choose_device
@@ -64,7 +65,7 @@ def running_server(root: Path) -> Iterator[httpx.Client]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "training.engine.server", "--artifacts", str(root), "--port", str(port)]
+    command = [*model_server.SERVER, "--artifacts", str(root), "--port", str(port)]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log)
         client = httpx.Client(
