@@ -21,7 +21,7 @@ FLOORS = ("workspaces", "jobs", "models_registry", "decisions", "training", "pro
 PROGRAMS = ("tests", "benchmarks", "docs", "tools")
 SOURCES = {".py", ".html"}
 AUDITED = {"decisions.dropped"}  # an entry of the audit log whose name begins like a floor's
-HEAVY = ("torch", "transformers", "peft", "trl", "accelerate")
+HEAVY = ("torch", "transformers", "peft", "trl", "accelerate", "scipy.stats")  # of scipy the special functions
 # What a web process and a worker load: settings, apps, every URL, the Celery application and all its tasks.
 LOAD_EVERYTHING = f"""
 import sys
@@ -33,6 +33,7 @@ from project.celery import app
 app.loader.import_default_modules()
 assert "jobs.run" in app.tasks, sorted(app.tasks)
 import project.wsgi
+assert "scipy.special" in sys.modules
 print(sorted(name for name in {HEAVY!r} if name in sys.modules))
 """
 
@@ -93,7 +94,8 @@ def test_relations_point_down_the_floors_or_stay():
 
 
 @pytest.mark.slow
-def test_web_and_worker_load_nothing_of_the_torch_family(django_db_setup):
+def test_web_and_worker_load_nothing_of_the_torch_family_nor_the_whole_of_scipy(django_db_setup):
+    """Seconds and hundreds of megabytes, in every worker."""
     finished = subprocess.run(
         [sys.executable, "-c", LOAD_EVERYTHING],
         cwd=ROOT,

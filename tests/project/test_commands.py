@@ -45,12 +45,3 @@ def test_no_command_waits_for_the_checks() -> None:
     commands = [load_command_class(app, name) for name, app in get_commands().items() if app in OURS]
     assert len(commands) > 10
     assert [str(command) for command in commands if command.requires_system_checks] == []
-
-
-def test_no_process_loads_the_whole_of_scipy() -> None:
-    """Its special functions are enough, and a third of the time and memory, in every worker."""
-    loaded = "import sys, project.wsgi; print('scipy.special' in sys.modules, 'scipy.stats' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", loaded], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["True", "False"]
