@@ -38,7 +38,7 @@ PEOPLE: Mapping[str, Sequence[str]] = {
 }
 LOOP: Mapping[str, Sequence[str]] = {
     "rewards, datasets, runs, experiments and downloads by buttons": [
-        "tests/project/test_loop_by_buttons.py",
+        "tests/training/test_first_run.py",
         "tests/project/test_rewards_page.py",
         "tests/training/test_dataset_pages.py",
         "tests/training/test_train_new.py",
