@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 
-EACH = 3
+EACH = 2
 
 
 @pytest.mark.django_db
@@ -42,6 +42,6 @@ def test_no_generated_request_is_a_server_error_and_every_status_is_stated(api, 
     sent = send_generated(document, send, each=EACH, known=make_known(agent))
     assert not failed, failed[:3]
     assert not unstated, unstated[:3]
-    assert sent == sum(statuses.values()) > 300
+    assert sent == sum(statuses.values()) > 200
     # Some came through, and some were refused for what they sent: both kinds were tried.
     assert min(statuses[200], statuses[201], statuses[400], statuses[404]) > 10, statuses
