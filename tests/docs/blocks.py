@@ -18,6 +18,7 @@ import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -50,15 +51,20 @@ class Block:
         return self.mark.removeprefix("not run: ") if self.mark.startswith("not run: ") else None
 
 
+PARSER = MarkdownIt("commonmark", {"html": True}).enable("table")
+BLOCK_PARSER = MarkdownIt("commonmark", {"html": True}).enable("table").disable("inline")  # in a fifth of the time
+
+
 def tokens(page: Path) -> list[Token]:
-    return MarkdownIt("commonmark", {"html": True}).enable("table").parse(page.read_text(encoding="utf-8"))
+    return PARSER.parse(page.read_text(encoding="utf-8"))
 
 
+@cache
 def blocks(page: Path) -> list[Block]:
     """Every block of code of a page, in its order; one that is only indented has no language."""
-    lines = page.read_text(encoding="utf-8").splitlines()
-    found = []
-    for token in tokens(page):
+    text = page.read_text(encoding="utf-8")
+    lines, found = text.splitlines(), []
+    for token in BLOCK_PARSER.parse(text):
         if token.type not in {"fence", "code_block"} or token.map is None:
             continue
         start = token.map[0]

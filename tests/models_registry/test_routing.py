@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chi2_contingency, chisquare
 
 from models_registry.routing import assign, hash_unit, new_salt
 
@@ -32,12 +31,16 @@ def test_golden_vectors(vector):
 
 @pytest.mark.slow
 def test_buckets_are_uniform_on_a_million_units():
+    from scipy.stats import chisquare  # a second of imports
+
     counts = np.bincount((buckets("filing", 1_000_000) * 1000).astype(int), minlength=1000)
     assert chisquare(counts).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(("salt", "experiment"), [(SALT, "other"), ("ff" * 16, "filing")])
 def test_experiments_split_units_independently(salt, experiment):
+    from scipy.stats import chi2_contingency
+
     first = (buckets("filing", 200_000) * 10).astype(int)
     second = (buckets(experiment, 200_000, salt) * 10).astype(int)
     table = np.histogram2d(first, second, bins=10)[0]

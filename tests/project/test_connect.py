@@ -255,6 +255,7 @@ def run(request: Any, tmp_path: Path) -> Any:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("language", ["curl", "Python", "TypeScript"])
 @pytest.mark.slow
+@pytest.mark.xdist_group("typescript")  # which one worker fetches
 class TestThePrograms:
     """Copied from the page as they are shown, with the key that was just made."""
 
@@ -288,6 +289,7 @@ class TestThePrograms:
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.xdist_group("typescript")
 class TestAsking:
     """With a champion the programs ask the agent: a model that was really trained, a model server that really runs."""
 

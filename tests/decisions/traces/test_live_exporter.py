@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from openai import OpenAI
-from openinference.instrumentation.openai import OpenAIInstrumentor
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -23,6 +21,9 @@ from opentelemetry.trace import Status, StatusCode, format_trace_id
 from decisions.models import Decision, Episode, Feedback, Step
 from models_registry.services import store_artifact
 from tools.model_server import running_model_server
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TOKEN = "for-this-test"
@@ -46,6 +47,8 @@ def provider(live_server: Any, api: Any) -> Iterator[TracerProvider]:
 @pytest.fixture
 def model(tiny_run: Path, store: Path, by: Any, settings: Any) -> Iterator[tuple[OpenAI, str]]:
     """An OpenAI client of our own model server, and the name of the tiny model there."""
+    from openai import OpenAI  # a second of imports
+
     folder = tiny_run / "attempts" / "1" / "model"
     artifact = store_artifact(workspace=by.workspace, folder=folder, kind="model", meta={"made": "for traces"})
     with running_model_server(store, TOKEN) as address, OpenAI(base_url=f"{address}/v1", api_key=TOKEN) as client:
@@ -56,6 +59,8 @@ def model(tiny_run: Path, store: Path, by: Any, settings: Any) -> Iterator[tuple
 def test_traced_calls_of_the_openai_client_become_an_episode(
     provider: TracerProvider, model: tuple[OpenAI, str], live_server: Any
 ) -> None:
+    from openinference.instrumentation.openai import OpenAIInstrumentor
+
     client, name = model
     instrumentor = OpenAIInstrumentor()
     instrumentor.instrument(tracer_provider=provider)

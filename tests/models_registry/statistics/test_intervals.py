@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import ttest_1samp
 
 from models_registry.statistics.e_process import run_e_process
 from models_registry.statistics.intervals import (
@@ -20,6 +19,8 @@ from models_registry.statistics.intervals import (
 
 
 def test_one_value_a_cluster_is_the_t_interval():
+    from scipy.stats import ttest_1samp  # a second of imports
+
     values = np.random.default_rng(1).normal(size=40)
     got = clustered_mean(values, np.arange(40))
     expected = ttest_1samp(values, 0).confidence_interval()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import betabinom, binom
 
 from models_registry.statistics.sample_ratio import PhaseCount, check_sample_ratio, compute_log_bayes_factor
 
@@ -28,6 +27,8 @@ def test_a_sound_split_is_left_alone_and_a_broken_one_found():
 
 @given(control=st.integers(0, 5000), treatment=st.integers(0, 5000), share=st.floats(0.05, 0.95))
 def test_is_the_ratio_of_two_probabilities(control, treatment, share):
+    from scipy.stats import betabinom, binom  # a second of imports
+
     n = control + treatment
     expected = betabinom.logpmf(treatment, n, 1000 * share, 1000 * (1 - share)) - binom.logpmf(treatment, n, share)
     assert compute_log_bayes_factor(control, treatment, share) == pytest.approx(expected, abs=1e-5, rel=1e-6)
