@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.test import Client
 
 from tools.scenes import LAUNCH, Scene, find_chromium, make_busy_job, make_scene
@@ -49,6 +50,21 @@ def browser() -> Iterator[Any]:
         del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
     else:
         os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_files() -> Iterator[None]:
+    """A tab asks for a script or a style once, as WhiteNoise has it; the live server's own handler does not say so."""
+    serve = StaticFilesHandler.serve
+
+    def serve_kept(self: Any, request: Any) -> Any:
+        answer = serve(self, request)
+        answer["Cache-Control"] = "max-age=600"
+        return answer
+
+    StaticFilesHandler.serve = serve_kept
+    yield
+    StaticFilesHandler.serve = serve
 
 
 @pytest.fixture
