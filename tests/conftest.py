@@ -9,6 +9,7 @@ agent                   an agent of `workspace` with its version (options OPTION
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -62,6 +63,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: 2 * _empties_the_database(item) - (_empties_the_database(item) and _is_slow(item)))
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: cycles are not looked for in it again (project/wsgi.py)."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
 def _is_slow(item: pytest.Item) -> bool:
     return item.get_closest_marker("slow") is not None
 
@@ -93,6 +101,7 @@ def warm_engine() -> None:
 
     folder = Path(os.environ["RECKONER_VAR"])
     launcher.ENGINE = stand_in(folder, "training.engine")
+    launcher.POLL_SECONDS = 0.05  # a tiny run takes a second
     model_server.SERVER = stand_in(folder, "training.engine.server")
 
 

@@ -155,7 +155,7 @@ def wait_until_back(instance: Instance, words: tuple[str, ...], killed: set[int]
     while not {process.pid for process in instance.find(*words)} - killed:
         if time.monotonic() - began > seconds:
             raise TimeoutError(f"nothing of {words} was started again within {seconds} s")
-        time.sleep(0.05)
+        time.sleep(0.2)  # a look goes through every process of the machine
     wait_until_ready(instance, seconds)
     return time.monotonic() - began
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 
 ROOT = Path(__file__).resolve().parents[1]
-START_TRIES = 900
+START_TRIES, PAUSE_SECONDS = 4500, 0.02
 SERVER: tuple[str, ...] = (sys.executable, "-m", "training.engine.server")
 
 
@@ -53,5 +53,5 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], address: str) -> No
         with contextlib.suppress(httpx.TransportError):
             if httpx.get(f"{address}/readyz", trust_env=False).status_code == 200:
                 return
-        time.sleep(0.1)
+        time.sleep(PAUSE_SECONDS)
     raise AssertionError("the model server did not start")

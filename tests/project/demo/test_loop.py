@@ -83,9 +83,10 @@ def test_the_loop_goes_round_and_holds_its_promises(world, workspace):
     assert enqueue_job(kind=loop.KIND, workspace=workspace, payload={"seed": SEED}, dedupe_key="demo").id == job.id
 
 
-def test_a_model_that_is_not_shown_to_be_better_meets_no_traffic(world, workspace, monkeypatch):
+def test_a_model_that_is_not_shown_to_be_better_meets_no_traffic(world, workspace, monkeypatch, settings):
     standing_still = {"optimiser": {"learning_rate": 1e-9, "epochs": 1}}
     taught = recipes.for_tiny()
+    settings.DEMO_DECISIONS = 200
     monkeypatch.setattr(recipes, "for_tiny", lambda *_, **told: standing_still if "epochs" in told else taught)
     job = work_until_over(enqueue_job(kind=loop.KIND, workspace=workspace, payload={"seed": SEED}))
     assert job.state == JobState.SUCCEEDED, job.error
