@@ -130,8 +130,8 @@ SELECT {UUID7.format(ms=_MS.format("d.recorded_at"))}, d.workspace_id, d.id, 'st
   FROM decisions_decision d WHERE get_byte(d.content_hash, 2) < 26
 """
 _LABELS = f"""
-INSERT INTO decisions_label (id, workspace_id, decision_id, verdict, note, created_at)
-SELECT {UUID7.format(ms=_MS.format("d.recorded_at"))}, d.workspace_id, d.id, 'confirmed', '', d.recorded_at
+INSERT INTO decisions_label (id, workspace_id, decision_id, verdict, note, program, created_at)
+SELECT {UUID7.format(ms=_MS.format("d.recorded_at"))}, d.workspace_id, d.id, 'confirmed', '', '', d.recorded_at
   FROM decisions_decision d WHERE get_byte(d.content_hash, 4) < 5
 """
 _REWARDS = """

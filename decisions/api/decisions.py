@@ -103,7 +103,7 @@ class DecisionDetail(generics.RetrieveAPIView[Decision]):
         return (
             Decision.objects.for_workspace(acting(self.request).workspace)
             .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
-            .prefetch_related("feedback", "labels", "rewards__spec")
+            .prefetch_related("feedback", "labels__reviewer", "rewards__spec")
         )
 
 

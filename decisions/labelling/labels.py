@@ -57,15 +57,17 @@ def label_decision(
         raise InvalidInput("The label is invalid.", faults=faults)
     # Two presses of one key come at the same moment: the second waits here and finds the first one's label.
     Decision.objects.select_for_update(no_key=True).only("id").get(id=decision.id)
+    program = "" if by.user else by.name
     if (last := _said_last(decision)) is not None:
-        same = (last.reviewer_id, last.verdict, last.corrected_action, last.note)
-        if same == (by.user.pk if by.user else None, verdict, corrected_action, note):
+        same = (last.reviewer_id, last.program, last.verdict, last.corrected_action, last.note)
+        if same == (by.user.pk if by.user else None, program, verdict, corrected_action, note):
             return last
     Skip.objects.filter(decision_id=decision.id, reviewer=by.user).delete()  # a label ends the skip
     label = Label.objects.create(
         workspace=by.workspace,
         decision=decision,
         reviewer=by.user,
+        program=program,
         verdict=verdict,
         corrected_action=corrected_action,
         note=note,

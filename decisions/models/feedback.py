@@ -86,13 +86,17 @@ class Feedback(WorkspaceOwned):
 
 
 class Label(WorkspaceOwned):
-    """A reviewer's judgement. Writing one also writes the feedback that rewards read."""
+    """A reviewer's judgement. Writing one also writes the feedback that rewards read.
+
+    `program` names the key that labelled, where no person did: `key:` and its prefix, or `internal`.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     decision = models.ForeignKey(
         "decisions.Decision", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="labels"
     )
     reviewer = models.ForeignKey("workspaces.User", on_delete=models.SET_NULL, null=True, related_name="labels")
+    program = models.CharField(max_length=64, blank=True)
     verdict = models.CharField(max_length=16, choices=Verdict.choices)
     corrected_action = models.JSONField(null=True, blank=True)
     score = models.FloatField(null=True, blank=True)
@@ -106,7 +110,12 @@ class Label(WorkspaceOwned):
         indexes = [models.Index(fields=["decision"], name="label_decision")]
 
     def __str__(self) -> str:
-        return f"{self.verdict} by {self.reviewer}"
+        return f"{self.verdict} by {self.labelled_by}"
+
+    @property
+    def labelled_by(self) -> str:
+        """A person, a program, or "someone" whose account is gone."""
+        return str(self.reviewer) if self.reviewer else self.program or "someone"
 
 
 class Skip(WorkspaceOwned):

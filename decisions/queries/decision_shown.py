@@ -150,7 +150,7 @@ class ShownDecision:
                 label.created_at,
                 "verdict",
                 label.verdict + (f" → {as_text(label.corrected_action)}" if label.corrected_action is not None else ""),
-                str(label.reviewer or "someone"),
+                label.labelled_by,
                 label.note,
                 TONES.get(label.verdict, ""),
             )

@@ -64,9 +64,11 @@ class FeedbackSerializer(serializers.ModelSerializer[Feedback]):
 
 
 class LabelSerializer(serializers.ModelSerializer[Label]):
+    labelled_by = serializers.CharField(read_only=True, help_text="A person's name, or the key that labelled")
+
     class Meta:
         model = Label
-        fields = ["id", "verdict", "corrected_action", "note", "created_at"]
+        fields = ["id", "verdict", "corrected_action", "note", "labelled_by", "created_at"]
         read_only_fields = ["id", "created_at"]
 
 

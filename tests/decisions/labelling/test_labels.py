@@ -1,6 +1,7 @@
 """Labels: what a reviewer judges, and taking it back."""
 
 import pytest
+from django.urls import reverse
 
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.models import Feedback, Label, Reward
@@ -9,6 +10,7 @@ from decisions.rewards.specs import current_reward_spec
 from tools.factories import DecisionFactory
 from workspaces.actors import person
 from workspaces.errors import Conflict
+from workspaces.models import ApiKey
 
 pytestmark = pytest.mark.django_db
 
@@ -50,6 +52,15 @@ class TestLabels:
 
 
 class TestWithdrawing:
+    def test_a_program_that_labels_is_named(self, api, agent, viewer, page_client):
+        decision = DecisionFactory(agent=agent, options=["travel", "health"], action="travel")
+        client = api("feedback:write", "export:read")
+        assert client.post(f"decisions/{decision.id}/labels", {"verdict": "confirmed"}).status_code == 201
+        [label] = client.get(f"decisions/{decision.id}").json()["labels"]
+        assert label["labelled_by"] == f"key:{ApiKey.objects.latest('created_at').prefix}"
+        page = page_client(viewer).get(reverse("pages:decision", args=[decision.workspace.slug, decision.id]))
+        assert label["labelled_by"] in page.content.decode()
+
     def test_rewards_no_longer_read_what_was_withdrawn(self, agent, labeller, workspace):
         by = person(labeller, workspace, "labeller")
         decision = DecisionFactory(agent=agent, action="travel")
