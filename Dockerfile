@@ -10,6 +10,9 @@ ENV PYTHONUNBUFFERED=1 \
     PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 
+# Walls for untrusted code; the container has to allow user namespaces too (docs/operations.md).
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends bubblewrap && rm -rf /var/lib/apt/lists/*
+
 # A layer of its own: code changes more often than requirements.
 WORKDIR /app
 COPY LICENSE ./
@@ -27,6 +30,7 @@ RUN useradd --system --uid 10001 --create-home --shell /usr/sbin/nologin reckone
        /var/lib/reckoner/artifacts /var/lib/reckoner/runs /var/lib/reckoner/run
 
 COPY manage.py ./
+COPY sandbox ./sandbox
 COPY workspaces ./workspaces
 COPY jobs ./jobs
 COPY models_registry ./models_registry

@@ -11,15 +11,15 @@ WORKERS ?= 2
 SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-servers check fix accept env install lock wheel clean
+.PHONY: help run test test-quick test-servers check fix accept env install lock wheel clean browser bubblewrap
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-run: $(VENV)/run-$(TORCH).stamp ## Everything, with embedded databases; ARGS=--once runs the demo loop and stops
+run: $(VENV)/run-$(TORCH).stamp bubblewrap ## Everything, with embedded databases; ARGS=--once runs the demo loop and stops
 	@exec $(BIN)/python manage.py up $(ARGS)
 
-test: $(VENV)/dev-$(TORCH).stamp browser ## Installs what the tests need and runs all of them
+test: $(VENV)/dev-$(TORCH).stamp browser bubblewrap ## Installs what the tests need and runs all of them
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 # Folders whose tests all need torch or a browser are left out: importing torch alone takes seconds.
@@ -84,6 +84,18 @@ $(VENV)/run-$(TORCH).stamp: $(REQUIREMENTS) | $(VENV)/bin/python
 $(VENV)/dev-$(TORCH).stamp: $(REQUIREMENTS) | $(VENV)/bin/python
 	@$(BIN)/python requirements/install.py --torch $(TORCH) --dev
 	@rm -f $(VENV)/*.stamp && touch $@ $(VENV)/run-$(TORCH).stamp
+
+# The sandbox needs it and nothing else does, so a failure here stops nothing; without a network it must not take long.
+bubblewrap:
+	@command -v bwrap >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing bubblewrap, in which untrusted code is run"; \
+	    export DEBIAN_FRONTEND=noninteractive; \
+	    timeout 60 apt-get install -y -qq --no-install-recommends bubblewrap >/dev/null 2>&1 || { \
+	      timeout 60 apt-get update -qq && timeout 60 apt-get install -y -qq --no-install-recommends bubblewrap; } >/dev/null; \
+	  fi; } || true
+	@command -v bwrap >/dev/null \
+	  || echo "no bubblewrap: code in answers is not run; 'manage.py sandbox check' says what to install" >&2
 
 # Debian's headless shell costs a quarter of the processor time of the whole browser, which does as well where it is not.
 browser:

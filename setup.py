@@ -2,7 +2,7 @@
 
 from setuptools import find_packages, setup
 
-APPS = ("workspaces", "jobs", "models_registry", "decisions", "training", "project")
+APPS = ("sandbox", "workspaces", "jobs", "models_registry", "decisions", "training", "project")
 
 setup(
     packages=[*find_packages(include=[f"{app}{end}" for app in APPS for end in ("", ".*")]),

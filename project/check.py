@@ -29,7 +29,7 @@ STEPS = (
         "types",
         (
             *(str(BIN / "mypy"), "workspaces", "jobs", "models_registry", "decisions", "training", "project"),
-            "clients/python/reckoner_client",
+            *("sandbox", "clients/python/reckoner_client"),
         ),
     ),
     Step("lint", (str(BIN / "ruff"), "check", ".")),

@@ -29,7 +29,7 @@ from workspaces.models import Scope
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-APPS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces")
+APPS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces", "sandbox")
 VARIABLE = re.compile(r"^(RECKONER_[A-Z_]+|DATABASE_URL|REDIS_URL)$")
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 

@@ -13,7 +13,7 @@ from jobs.registry import list_kinds
 from project.celery import app
 from tests.docs.blocks import DOCS, PAGES, ROOT, code_words
 
-FLOORS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces")
+FLOORS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces", "sandbox")
 PROGRAMS = ("tests", "benchmarks", "tools")
 # `decisions/gateway/decide.py`, `decisions/gateway/decide.py::decide`, `templates/decisions/`, `docs/adr/*.md`
 PLACE = re.compile(r"^((?:[\w.*-]+/)+(?:[\w.*-]+\.(?:py|md|html|css|js|toml|yml|yaml|sh|ts))?)(?:::(\w+))?$")

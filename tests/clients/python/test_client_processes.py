@@ -33,7 +33,7 @@ def test_importing_the_client_loads_neither_django_nor_torch_nor_anything_of_our
     assert {"reckoner_client", "urllib3", "msgspec"} <= loaded
     assert loaded & {
         "django", "torch", "transformers", "httpx", "pydantic", "numpy",
-        "project", "training", "decisions", "models_registry", "jobs", "workspaces",
+        "project", "training", "decisions", "models_registry", "jobs", "workspaces", "sandbox",
     } == set()  # fmt: skip
 
 
