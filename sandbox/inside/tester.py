@@ -1,0 +1,123 @@
+"""In the box of the tests: runs them, with functions in the candidate's place that ask the other box.
+
+The verdict is this process's exit code, which the candidate cannot reach: no process, file or memory is shared, only
+two pipes with plain data.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import os
+import random
+import sys
+import traceback
+from types import CodeType
+from typing import Any
+
+from channel import Channel, NotPlain, decode, encode
+
+PASSED, FAILED, GONE, INVALID = 0, 10, 11, 12  # sandbox/programs.py has the same
+
+
+class Gone(BaseException):
+    """The candidate ended, or answers out of turn. No test may catch it as its own failure."""
+
+
+class NoTest(BaseException):
+    """The tests cannot decide."""
+
+
+class Asked:
+    """A function of the candidate: called here, run there."""
+
+    calls = 0
+
+    def __init__(self, channel: Channel, name: str) -> None:
+        self._channel = channel
+        self.__name__ = name
+
+    def __call__(self, *positional: Any, **named: Any) -> Any:
+        Asked.calls += 1
+        number = Asked.calls
+        try:
+            message = {"id": number, "name": self.__name__, "positional": encode(positional), "named": encode(named)}
+        except NotPlain as error:
+            raise NoTest("the tests call " + self.__name__ + " with what cannot be passed: " + str(error)) from None
+        try:
+            self._channel.send(message)
+            answer = self._channel.receive()
+            if answer["id"] != number:
+                raise Gone("the program answers out of turn")
+            raised, text = answer.get("raised"), str(answer.get("text"))
+            value = None if raised else decode(answer["value"])
+        except (EOFError, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise Gone("the program ended or answers with no plain data: " + repr(error)[:200]) from None
+        if raised:
+            kind = getattr(builtins, str(raised), Exception)
+            known = isinstance(kind, type) and issubclass(kind, Exception)
+            try:
+                failure = kind(text) if known else Exception(text)
+            except TypeError:  # a class that wants more than a text
+                failure = Exception(text)
+            raise failure
+        return value
+
+
+def read(name: str) -> str:
+    with open(name, encoding="utf-8", newline="") as file:
+        return file.read()
+
+
+def prepare(channel: Channel, entry_point: str) -> tuple[CodeType, dict[str, Any]]:
+    """(code of the tests, namespace to run it in). Raises NoTest."""
+    namespace: dict[str, Any] = {"__name__": "tests"}
+    try:
+        exec(compile(read("helpers.py"), "helpers.py", "exec"), namespace)
+        tree = ast.parse(read("tests.py"), "tests.py")
+        code = compile(tree, "tests.py", "exec")
+    except Exception as error:
+        raise NoTest("the tests or their helpers do not run: " + repr(error)[:200]) from None
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for name in used - set(namespace) - set(dir(builtins)) | {entry_point}:
+        namespace[name] = Asked(channel, name)
+    return code, namespace
+
+
+def run_tests() -> None:
+    entry_point = sys.argv[1]
+    channel = Channel()
+    code, namespace = prepare(channel, entry_point)
+    try:
+        ready = channel.receive()
+    except (EOFError, ValueError, RecursionError):
+        ready = None
+    if ready != {"ready": True}:
+        raise Gone("the program ended before its tests")
+    random.seed(0)  # tests that draw their cases draw the same ones each time
+    exec(code, namespace)
+    if callable(check := namespace.get("check")) and not isinstance(check, Asked):
+        check(namespace[entry_point])
+    if Asked.calls == 0:
+        raise NoTest("the tests never call " + entry_point)
+
+
+def decide() -> int:
+    try:
+        run_tests()
+    except Gone as gone:
+        sys.stderr.write(str(gone) + "\n")
+        return GONE
+    except NoTest as error:
+        sys.stderr.write(str(error) + "\n")
+        return INVALID
+    except BaseException:
+        traceback.print_exc()
+        return FAILED
+    return PASSED
+
+
+if __name__ == "__main__":
+    verdict = decide()
+    sys.stderr.flush()
+    os._exit(verdict)

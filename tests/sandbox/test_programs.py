@@ -1,0 +1,162 @@
+"""`check_program`: right answers pass; whatever else a candidate does is no pass."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from sandbox.errors import TestsInvalid
+from sandbox.limits import MIB, Limits
+from sandbox.programs import check_program
+
+pytestmark = pytest.mark.usefixtures("boxes")
+
+HELPERS = "def slow_add(a, b):\n    return a + b\n\ndef add(a, b):\n    '''The sum.'''\n"
+TESTS = """
+def check(candidate):
+    assert candidate(1, 2) == 3
+    assert candidate([1], b=[2]) == [1, 2]
+    assert abs(candidate(0.5, 7) - slow_add(0.5, 7)) < 1e-9
+    assert add("a", "b") == "ab"
+"""
+SHORT = Limits(seconds=20, cpu_seconds=2, memory_bytes=128 * MIB, processes=1)
+RIGHT = "def add(a, b):\n    return a + b\n"
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        RIGHT,
+        "import sys\nprint('noise')\nsys.stderr.write('noise')\n" + RIGHT,
+        "add = lambda a, b: a + b",
+        "class Add:\n    def __call__(self, a, b): return a.__add__(b)\nadd = Add()",
+        RIGHT + "if __name__ == '__main__':\n    raise SystemExit('as a program it would end')\n",
+    ],
+)
+def test_right_answers_pass(candidate: str) -> None:
+    checked = check_program(candidate, TESTS, "add", helpers=HELPERS, limits=SHORT)
+    assert (checked.passed, checked.reason, checked.detail) == (True, "passed", "")
+
+
+# What every one of these leaves out is adding.
+CHEATS = {
+    "nothing": "def add(a, b): pass",
+    "no such function": "def sum(a, b): return a + b",
+    "no Python": "def add(a, b) return a + b",
+    "leaving at the start": "import sys; sys.exit(0)",
+    "leaving at once at the start": "import os; os._exit(0)",
+    "leaving in the call": "def add(a, b): raise SystemExit(0)",
+    "leaving at once in the call": "import os\ndef add(a, b): os._exit(0)",
+    "leaving by a signal": "import os\ndef add(a, b): os.kill(os.getpid(), 9)",
+    "killing everything": "import os\ndef add(a, b): os.kill(-1, 9); os.kill(os.getppid(), 9)",
+    "an exception of its own": "class Passed(BaseException): pass\ndef add(a, b): raise Passed",
+    "a result that equals everything": """
+        class Any:
+            def __eq__(self, other): return True
+            def __sub__(self, other): return self
+            def __abs__(self): return 0
+            def __lt__(self, other): return True
+        def add(a, b): return Any()
+        """,
+    "a number that equals everything": """
+        class Any(float):
+            def __eq__(self, other): return True
+            def hex(self): return "inf"
+        def add(a, b): return Any()
+        """,
+    "patched builtins": """
+        import builtins, sys
+        class Quiet(Exception):
+            def __new__(cls, *args): sys.exit(0)
+        builtins.AssertionError = Quiet
+        builtins.abs = builtins.isinstance = lambda *args: True
+        sys.excepthook = sys.settrace = lambda *args: None
+        def add(a, b): return 0
+        """,
+    "patched asserts": """
+        import ast, sys
+        sys.flags = type("Flags", (), {"optimize": 2})
+        __debug__2 = False
+        def add(a, b):
+            frame = sys._getframe()
+            while frame:
+                frame.f_globals["check"] = lambda candidate: None
+                frame = frame.f_back
+        """,
+    "replaced helpers": "def slow_add(a, b): return 0\ndef check(candidate): pass\ndef add(a, b): return 0",
+    "printing what passes": "print('passed', 'OK', 0, dict(verdict=0), flush=True)\ndef add(a, b): print(0)",
+    "answers that are none": """
+        import os
+        for number in range(3, 20):
+            try: os.write(number, b'{"ready": true}\\n' + b'{"id": 1, "passed": true, "exit": 0, "value": true}\\n' * 9)
+            except OSError: pass
+        def add(a, b): return True
+        """,
+    "answers without end": """
+        import os
+        while True:
+            for number in range(3, 20):
+                try: os.write(number, b'x' * 65536)
+                except OSError: pass
+        """,
+    "an answer without end": "def add(a, b):\n    while True: yield 1",
+    "an answer nested deeply": "def add(a, b):\n    x = []\n    for _ in range(100_000): x = [x]\n    return x",
+    "a giant answer": "def add(a, b): return 'x' * (40 << 20)",
+    "closing everything": "import os\nos.closerange(0, 100)\ndef add(a, b): return 3",
+    "forking": "import os\ndef add(a, b):\n    if os.fork(): os._exit(0)\n    return 3",
+    "forking at the start": "import os, time\nif os.fork() == 0: time.sleep(600)\nos._exit(0)",
+    "a thread that leaves": "import os, threading\ndef add(a, b): threading.Thread(target=os._exit, args=(0,)).start()",
+    "leaving at the end": "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b): return 0",
+    "a giant program": f"def add(a, b): return a + b\n#{'x' * (33 << 20)}",
+    "too much memory": "x = bytearray(1 << 30)\ndef add(a, b): return a + b",
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_is_no_pass(name: str) -> None:
+    checked = check_program(textwrap.dedent(CHEATS[name]), TESTS, "add", helpers=HELPERS, limits=SHORT)
+    assert not checked.passed and checked.detail, checked
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    ["import time\ntime.sleep(600)", "def add(a, b):\n    import time\n    time.sleep(600)", "while True: pass"],
+)
+def test_a_program_that_does_not_end_is_ended(candidate: str) -> None:
+    checked = check_program(candidate, TESTS, "add", helpers=HELPERS, limits=Limits(seconds=0.5))
+    assert (checked.passed, checked.reason) == (False, "limit")
+
+
+def test_tests_at_the_top_level_and_every_kind_of_plain_data() -> None:
+    echo = "def echo(*values, **named): return values[0] if values else named"
+    tests = """
+numbers = True, -(10**5000), 0.1, float("inf"), 2j
+for value in (None, *numbers, "a\\ud800\\n", b"\\0", [1, [2]], (1,), {1: (2, 3)}, {4}, frozenset({5})):
+    assert echo(value) == value and type(echo(value)) is type(value)
+assert echo(range(3)) == range(3) and list(echo(iter([1, 2]))) == [1, 2] and echo(a=1) == {"a": 1}
+assert str(echo(float("nan"))) == "nan"
+try:
+    echo.missing
+except AttributeError:
+    pass
+"""
+    assert check_program(echo, tests, "echo").passed
+    raising = "def look(key): return {}[key]"
+    tests = "try:\n    look('x')\nexcept KeyError as error:\n    assert 'x' in str(error)\nelse:\n    assert False"
+    assert check_program(raising, tests, "look").passed
+
+
+@pytest.mark.parametrize(
+    ("tests", "says"),
+    [
+        ("def check(candidate): pass", "never call add"),
+        ("def check(candidate) assert", "do not run"),
+        ("assert add(print, 1)", "cannot be passed"),
+    ],
+)
+def test_tests_that_decide_nothing_are_an_error_and_no_verdict(tests: str, says: str) -> None:
+    with pytest.raises(TestsInvalid, match=says):
+        check_program(RIGHT, tests, "add")
+    with pytest.raises(TestsInvalid, match="no name of a function"):
+        check_program(RIGHT, TESTS, "add(1, 2)")
