@@ -12,6 +12,7 @@ import warnings
 from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from sandbox.limits import Limits
 from sandbox.run import run_code
@@ -60,11 +61,23 @@ class BlockCounts:
 def find_blocks(text: str) -> list[Block]:
     """The fenced blocks (CommonMark) whose first word says Python or shell, in their order, in lists and quotes too."""
     found = []
-    for token in _parser().parse(text):
-        word = (token.info.split() or [""])[0].lower().strip("{.}") if token.type == "fence" else ""
+    for token in _fences(text):
+        word = (token.info.split() or [""])[0].lower().strip("{.}")
         if word in LANGUAGES and token.map is not None:
             found.append(Block(LANGUAGES[word], token.content, token.map[0] + 2))
     return found
+
+
+def without_blocks(text: str) -> str:
+    """The lines outside every fenced block, of whatever language."""
+    inside = {line for token in _fences(text) for line in range(*(token.map or (0, 0)))}
+    return "\n".join(line for number, line in enumerate(text.split("\n")) if number not in inside)
+
+
+def _fences(text: str) -> list[Token]:
+    if "```" not in text and "~~~" not in text:
+        return []
+    return [token for token in _parser().parse(text) if token.type == "fence"]
 
 
 def run_blocks(text: str, *, limits: Limits = DEFAULT_LIMITS, most: int = MOST_BLOCKS) -> BlockCounts:

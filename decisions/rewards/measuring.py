@@ -1,7 +1,7 @@
 """Costly components: a job measures them, and leaves the result as feedback from code.
 
 A measurement is a fact like any other: it makes its decision due, what-if previews read it, erasure takes it. A
-calculation that misses one asks for it here. What is measured how is registered with `measures`.
+calculation that misses one asks for it here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Any
 
 from django.db import connection
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
 from decisions.models import Feedback, FeedbackSource, MeasurementDue, RewardSpec
 from decisions.models.feedback import MEASURED
-from decisions.rewards.components import COMPONENTS, ComponentError, Facts, Group
+from decisions.rewards.components import ComponentError, Facts, Group
 from decisions.rewards.gathering import gather_facts
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
@@ -27,7 +28,7 @@ from workspaces.ids import uuid7
 
 MEASURE = "decisions.measure_component"
 BATCH = 20
-"""Decisions that are measured before their measurements are written."""
+"""Decisions whose facts are gathered together."""
 
 _ASK = """
 INSERT INTO decisions_measurementdue (workspace_id, component, decision_id)
@@ -36,37 +37,25 @@ ON CONFLICT DO NOTHING
 """
 
 
+MEASURERS: Mapping[str, str] = {"trace.code_execution": "decisions.rewards.code_execution.MEASURER"}
+"""By component, where its Measurer is: what it needs is loaded only where something is measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measurer:
-    """`version` goes up when the same facts would be measured differently: everything is then measured again."""
+    """`measure` gives the value from facts of the groups `reads`, and raises ComponentError where it cannot. Any other
+    exception says nothing of the decision: the job fails, and the decision stays due. `version` goes up when the same
+    facts would be measured differently."""
 
-    component: str
     version: int
     reads: frozenset[Group]
     measure: Callable[[Facts], float]
 
 
-_MEASURERS: dict[str, Measurer] = {}
-
-
-def measures(
-    component: str, *, version: int, reads: frozenset[Group]
-) -> Callable[[Callable[[Facts], float]], Callable[[Facts], float]]:
-    """Decorator of the function that measures a component from facts of these groups. It raises ComponentError where it
-    cannot."""
-
-    def register(measure: Callable[[Facts], float]) -> Callable[[Facts], float]:
-        assert COMPONENTS[component].measured, component
-        _MEASURERS[component] = Measurer(component, version, reads, measure)
-        return measure
-
-    return register
-
-
 def ask_to_measure(spec: RewardSpec, missing: Mapping[uuid.UUID, Sequence[str]]) -> None:
     """The components that are missing of each decision, and a job for each of them where none waits. In the caller's
     transaction."""
-    asked = sorted({(name, decision) for decision, names in missing.items() for name in names if name in _MEASURERS})
+    asked = sorted({(name, decision) for decision, names in missing.items() for name in names if name in MEASURERS})
     if not asked:
         return
     with connection.cursor() as cursor:
@@ -86,29 +75,31 @@ def measure_due(
 ) -> int:
     """Measures what is due of the component in the workspace; returns how many decisions were looked at.
 
-    Nothing is measured inside a transaction; killed, it loses one batch. Two at once may measure the same, and write it
-    once.
+    Nothing is measured inside a transaction; killed, it loses one measurement. Two at once may measure the same, and
+    write it once.
     """
-    measurer, done = _MEASURERS[component], 0
+    measurer: Measurer = import_string(MEASURERS[component])
+    done = 0
     due = MeasurementDue.objects.filter(workspace_id=workspace_id, component=component).order_by("decision_id")
     while ids := list(due.values_list("decision_id", flat=True)[:BATCH]):
-        facts = gather_facts(
+        gathered = gather_facts(
             workspace_id=workspace_id,
             agent_id=None,
             groups=measurer.reads,
             moments=dict.fromkeys(ids),
             now=timezone.now(),
         )
-        found = {one.decision: _measure(measurer, one.facts) for one in facts}
-        with step():
-            now = timezone.now()
-            Feedback.objects.bulk_create(
-                [_as_feedback(measurer, workspace_id, decision, value, now) for decision, value in found.items()],
-                ignore_conflicts=True,
-            )
-            due.filter(decision_id__in=ids).delete()
-        done += len(ids)
-        tell(done)
+        facts = {one.decision: one.facts for one in gathered}
+        for decision in ids:
+            # A decision that is gone is not measured.
+            value = _measure(measurer, facts[decision]) if decision in facts else None
+            with step():
+                if value is not None:
+                    made = _as_feedback(component, workspace_id, decision, value, timezone.now())
+                    Feedback.objects.bulk_create([made], ignore_conflicts=True)
+                due.filter(decision_id=decision).delete()
+            done += 1
+            tell(done)
     return done
 
 
@@ -121,14 +112,14 @@ def _measure(measurer: Measurer, facts: Facts) -> dict[str, Any]:
 
 
 def _as_feedback(
-    measurer: Measurer, workspace_id: uuid.UUID, decision: uuid.UUID, value: dict[str, Any], now: dt.datetime
+    component: str, workspace_id: uuid.UUID, decision: uuid.UUID, value: dict[str, Any], now: dt.datetime
 ) -> Feedback:
-    key = f"measured:{measurer.component}:{measurer.version}"
+    key = f"measured:{component}:{value['version']}"
     return Feedback(
         id=uuid7(),
         workspace_id=workspace_id,
         decision_id=decision,
-        metric=MEASURED + measurer.component,
+        metric=MEASURED + component,
         value=value,
         source=FeedbackSource.CODE,
         observed_at=now,

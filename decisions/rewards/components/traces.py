@@ -6,19 +6,15 @@ where there is nothing to judge: no code, no tool call, no task.
 
 from __future__ import annotations
 
-import ast
 import re
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 
 from decisions.rewards.components.component import Component, Parameter, Parameters
 from decisions.rewards.components.facts import ComponentError, Facts, Group, Trace
-from decisions.rewards.components.fenced import PYTHON, split_fenced
+from sandbox.blocks import MOST_SOURCE, find_blocks, parse_blocks, without_blocks
 
 WINDOW_DAYS = 7.0
-LONGEST_BLOCK = 100_000
-"""Characters; a longer block is not parsed."""
 READS: frozenset[Group] = frozenset({"trace"})
 _filters = threading.Lock()  # the filters of warnings are one list for all threads
 _INLINE_CODE = re.compile(r"`[^`\n]*`")
@@ -26,24 +22,15 @@ _TAG = re.compile(r"</?[A-Za-z_][\w.-]*(?::[\w.-]+)?(?:\s[^<>]*)?/?>")
 
 
 def syntax(trace: Trace, parameters: Parameters) -> float | None:
-    """The share of the response's fenced Python blocks that Python can parse."""
+    """The share of the response's fenced Python blocks that Python can parse. Raises ComponentError for a block that is
+    too long to try."""
     if not trace.response:
         return None
-    blocks = [block.code for block in split_fenced(trace.response)[0] if block.language in PYTHON]
-    return sum(map(parses, blocks)) / len(blocks) if blocks else float(parameters["nothing"])
-
-
-def parses(code: str) -> bool:
-    """Whether it is Python. Raises ComponentError for a block that is too long to try."""
-    if len(code) > LONGEST_BLOCK:
-        raise ComponentError(f"a Python block has {len(code)} characters, more than {LONGEST_BLOCK}")
-    try:
-        with _filters, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what compiles, but is not advised
-            ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested deeper than Python can read
-        return False
-    return True
+    longest = max((len(block.code) for block in find_blocks(trace.response)), default=0)
+    if longest > MOST_SOURCE:
+        raise ComponentError(f"a block has {longest} characters, more than {MOST_SOURCE}")
+    share = parse_blocks(trace.response).share
+    return float(parameters["nothing"]) if share is None else share
 
 
 def tool_success(trace: Trace, parameters: Parameters) -> float | None:
@@ -91,7 +78,7 @@ def format_compliance(trace: Trace, parameters: Parameters) -> float | None:
     """1 − min(`most`, `per_tag` · XML tags in the response). Tags in code do not count."""
     if not trace.response:
         return None
-    tags = len(_TAG.findall(_INLINE_CODE.sub("", split_fenced(trace.response)[1])))
+    tags = len(_TAG.findall(_INLINE_CODE.sub("", without_blocks(trace.response))))
     return 1.0 - min(float(parameters["most"]), float(parameters["per_tag"]) * tags)
 
 
