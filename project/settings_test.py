@@ -35,7 +35,6 @@ elif "RECKONER_TEST_SESSION" in os.environ and "PYTEST_XDIST_WORKER" in os.envir
 from project.settings import *  # noqa: E402, F403
 
 INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")  # noqa: F405
-DATABASES["default"]["CONN_MAX_AGE"] = 0  # noqa: F405
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 ALLOWED_HOSTS = ["*"]
 JOB_LEASE_SECONDS = 6.0

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from django.core.management.commands import flush
 from django.db import connection, transaction
-from django.test import Client
+from django.test import Client, TransactionTestCase
 from hypothesis import HealthCheck, settings
 
 from project.embedded.testing import SESSION
@@ -119,6 +119,8 @@ def quick_flush() -> None:
     if SESSION in os.environ:  # other servers may not let us
         type(connection.ops).sql_flush = sql_flush
         flush.emit_post_migrate_signal = lambda *_: None
+        # A new session of PostgreSQL looks up every table again before it can empty it.
+        TransactionTestCase._should_reload_connections = lambda _: False
 
 
 @pytest.fixture(scope="session")
@@ -127,6 +129,17 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
     if SESSION in os.environ:
         server_url = os.environ["DATABASE_URL"].rpartition("/")[0]
         connection.settings_dict["TEST"]["TEMPLATE"] = ensure_template(server_url)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Connections that somebody holds to the live server hold theirs to the database, which is to be dropped."""
+    yield
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
 
 
 @pytest.fixture(scope="module")
