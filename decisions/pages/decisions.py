@@ -24,6 +24,7 @@ from decisions.queries.browse import Filters, parse_filters
 from decisions.queries.chart import count_by_time
 from decisions.queries.decision_shown import ShownDecision, show_decision
 from decisions.queries.queue import find_unjudged
+from decisions.queries.waterfall import draw_waterfall
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.form_values import find_value_faults
@@ -146,7 +147,11 @@ def decision_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     decision = _get_decision(request, pk)
     filters = parse_filters(request.GET)
     newer, older = browse.find_neighbours(request.workspace, filters, pk)
-    context = {"shown": show_decision(decision), "older": older, "newer": newer, "query": filters.query}
+    shown = show_decision(decision)
+    reward = shown.reward
+    spec = reward.spec if reward is not None else decision.agent.reward_specs.order_by("-number").first()
+    fall = draw_waterfall(decision, spec, reward, now=timezone.now()) if spec is not None else None
+    context = {"shown": shown, "fall": fall, "older": older, "newer": newer, "query": filters.query}
     return render(request, "decisions/detail.html", context)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,19 +49,6 @@ class Node:
     @property
     def long(self) -> bool:
         return len(self.text) > LONG_TEXT
-
-
-@dataclass(frozen=True, slots=True)
-class Component:
-    """A component's part of a reward: `x` and `width` place it on an axis whose middle is 0, in percent."""
-
-    name: str
-    weight: Any
-    value: float | None
-    error: str
-    x: str
-    width: str
-    tone: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +123,6 @@ class ShownDecision:
             if seconds >= size:
                 return f"{int(seconds // size)} {name}"
         return "now" if seconds > -60 else "ahead"
-
-    @property
-    def components(self) -> tuple[Component, ...]:
-        return show_components(self.reward) if self.reward else ()
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -233,36 +216,3 @@ def show_value(name: str, value: Any, depth: int = 0) -> Node:
     says = f"{len(pairs)} {noun if len(pairs) == 1 else plural}"
     preview = " · ".join(as_text(one) for _, one in pairs[:4])
     return Node(name, "", tuple(children), says, preview[:80], open=depth == 0 and len(pairs) <= 12)
-
-
-def show_components(reward: Reward) -> tuple[Component, ...]:
-    """In the order of the spec; the axis reaches as far as the largest of them, at least to 1."""
-    weights: dict[str, Any] = {
-        str(part.get("name")): part.get("weight") for part in reward.spec.components if isinstance(part, dict)
-    }
-    found: Mapping[str, Any] = reward.components
-    values = {name: _number(part) for name, part in found.items()}
-    reach = max([1.0, *(abs(value) for value in values.values() if value is not None)])
-    made = []
-    for name in sorted(found, key=lambda name: list(weights).index(name) if name in weights else len(weights)):
-        value = values[name]
-        part = found[name]
-        error = str(part.get("error") or "") if isinstance(part, dict) else ""
-        share = 50 * (value or 0.0) / reach
-        made.append(
-            Component(
-                name=name,
-                weight=weights.get(name),
-                value=value,
-                error=error,
-                x=f"{50 + min(share, 0.0):.2f}%",
-                width=f"{abs(share):.2f}%",
-                tone="bad" if share < 0 else "ok",
-            )
-        )
-    return tuple(made)
-
-
-def _number(part: Any) -> float | None:
-    value = part.get("value") if isinstance(part, dict) else None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
