@@ -16,6 +16,12 @@ class OutdatedVersion(Conflict):
     code = "outdated_version"
 
 
+class NotLabelledByChoice(Conflict):
+    """Suggestions are of options, and the agent's actions are of another kind."""
+
+    code = "not_labelled_by_choice"
+
+
 class IdConflict(Conflict):
     """The same id was sent before with other content."""
 

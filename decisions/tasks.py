@@ -9,6 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from decisions.ingest.item_ends import spread_outcomes
+from decisions.labelling.suggesting import SUGGEST_LABELS, suggest_labels
 from decisions.models import Agent, RewardSpec
 from decisions.partitions.partitioning import ensure_partitions
 from decisions.partitions.retention import drop_old_months
@@ -60,6 +61,15 @@ def help_calculate_rewards(context: JobContext) -> dict[str, Any]:
         context.progress(0.5, f"{done:,} decisions valued")
 
     return {"rewards": calculate_due(spec, step=context.fenced, tell=tell).processed}
+
+
+@job_kind(SUGGEST_LABELS)
+def suggest_labels_of_agent(context: JobContext) -> dict[str, Any]:
+    agent = Agent.objects.filter(id=context.payload["agent_id"]).first()
+    if agent is None:
+        return {"labels": 0, "suggested": 0}
+    made = suggest_labels(agent, step=context.fenced)
+    return {"labels": made.labels, "suggested": made.suggested, "reason": made.reason}
 
 
 @job_kind(MEASURE, queue="measuring")

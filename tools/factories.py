@@ -23,12 +23,14 @@ from factory.django import DjangoModelFactory
 from decisions.models import (
     Agent,
     AgentVersion,
+    AutoLabeler,
     Decision,
     Episode,
     ErasedName,
     Feedback,
     Item,
     Label,
+    LabelSuggestion,
     MeasurementDue,
     Project,
     Reward,
@@ -557,6 +559,27 @@ class MeasurementDueFactory(DjangoModelFactory[MeasurementDue]):
     decision = factory.SubFactory(DecisionFactory)
     workspace = factory.SelfAttribute("decision.workspace")
     component = "trace.code_execution"
+
+
+class AutoLabelerFactory(DjangoModelFactory[AutoLabeler]):
+    class Meta:
+        model = AutoLabeler
+
+    agent = factory.SubFactory(AgentFactory)
+    workspace = factory.SelfAttribute("agent.workspace")
+    trained_at = factory.LazyFunction(timezone.now)
+
+
+class LabelSuggestionFactory(DjangoModelFactory[LabelSuggestion]):
+    class Meta:
+        model = LabelSuggestion
+
+    decision = factory.SubFactory(DecisionFactory)
+    agent = factory.SelfAttribute("decision.agent")
+    workspace = factory.SelfAttribute("decision.workspace")
+    action = OPTIONS[1]
+    confidence = 0.97
+    made_at = factory.LazyFunction(timezone.now)
 
 
 class DatasetSnapshotFactory(DjangoModelFactory[DatasetSnapshot]):

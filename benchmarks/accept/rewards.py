@@ -31,7 +31,12 @@ SHOWN: Mapping[str, Sequence[str]] = {
     "which verdict counts: a reviewer outranks an app": ["tests/decisions/models/test_verdicts.py"],
     "credit by four schemes": [f"{REWARDS}/test_credit.py"],
     "credit of 200 real runs of tau-bench": ["tests/decisions/importers/test_import_tau_bench.py"],
-    "a team's own components: packages and rules": [f"{REWARDS}/test_rules.py", f"{REWARDS}/test_installed.py"],
+    "costly components are measured by jobs": [f"{REWARDS}/test_measuring.py"],
+    "an auto-labeler's suggestion is no label": ["tests/decisions/labelling/test_suggestions.py"],
+    "a team's own components: packages and rules": [
+        f"{REWARDS}/test_rules.py",
+        f"{REWARDS}/test_installed_components.py",
+    ],
 }
 # Where the worker dies, by a function of `decisions.rewards.calculate` and on which side of it.
 FAILPOINTS = (
@@ -115,7 +120,17 @@ def sandbox(report: Report, quick: bool) -> None:
     program_rows(report, "benchmarks.sandbox", *(["--quick"] if quick else []))
 
 
-PARTS: dict[str, Callable[[Report, bool], None]] = {"shown": shown, "kills": kills, "speed": speed, "sandbox": sandbox}
+def suggestions(report: Report, quick: bool) -> None:
+    program_rows(report, "benchmarks.suggestions", *(["--quick"] if quick else []))
+
+
+PARTS: dict[str, Callable[[Report, bool], None]] = {
+    "shown": shown,
+    "kills": kills,
+    "speed": speed,
+    "sandbox": sandbox,
+    "suggestions": suggestions,
+}
 
 if __name__ == "__main__":
     sys.exit(run_parts("rewards", PARTS, description=__doc__, quick="two kills at each place, smaller tables"))

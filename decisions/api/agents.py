@@ -80,7 +80,7 @@ class AgentDetail(APIView):
 
     @extend_schema(operation_id="agents_retrieve", responses={"200": AgentDetailSerializer})
     def get(self, request: Request, slug: str) -> Response:
-        agent = _get_agent(request, slug)
+        agent = get_agent(request, slug)
         return _answer(agent, agent.versions.order_by("-number").first())
 
     @extend_schema(
@@ -102,7 +102,7 @@ class AgentDetail(APIView):
         `expected_version` or `If-Match` names the version that the change is based on. Where that is no longer the
         newest, the answer is 409 `outdated_version`. A change of nothing makes no version.
         """
-        agent = _get_agent(request, slug)
+        agent = get_agent(request, slug)
         given = AgentPatchSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         changes = dict(given.validated_data)
@@ -111,7 +111,8 @@ class AgentDetail(APIView):
         return _answer(agent, revision.version)
 
 
-def _get_agent(request: Request, slug: str) -> Agent:
+def get_agent(request: Request, slug: str) -> Agent:
+    """Of the workspace. Raises UnknownAgent."""
     agent = Agent.objects.for_workspace(acting(request).workspace).filter(slug=slug).first()
     if agent is None:
         raise UnknownAgent(f"There is no agent {slug!r} in this workspace.")

@@ -381,6 +381,33 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         )
     ],
     "calculate_rewards": [Example(A_CALCULATION, 202)],
+    "agents_suggestions_list": [
+        Example(
+            page({"decision": DECISION, "action": "travel", "confidence": 0.981, "made_at": "2026-11-20T08:00:00Z"}),
+            path={"slug": "filer"},
+        )
+    ],
+    "suggest_labels": [
+        Example(
+            {"id": CALCULATION, "state": "queued", "created_at": "2026-11-20T08:00:00Z"}, 202, path={"slug": "filer"}
+        )
+    ],
+    "auto_labeler": [
+        Example(
+            {
+                "labels": 640,
+                "actions": 5,
+                "threshold": 0.93,
+                "precision": 0.971,
+                "coverage": 0.68,
+                "suggested": 812,
+                "looked_at": 1204,
+                "reason": "",
+                "trained_at": "2026-11-20T08:00:00Z",
+            },
+            path={"slug": "filer"},
+        )
+    ],
     "record_status_changes": [
         Example(
             kept(CHANGE),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from decisions.api import agents, decisions, episodes, export, items, rewards
+from decisions.api import agents, decisions, episodes, export, items, rewards, suggestions
 
 urlpatterns = [
     path("decisions", decisions.DecisionList.as_view(), name="api-decisions"),
@@ -16,6 +16,8 @@ urlpatterns = [
     path("episodes", episodes.EpisodeList.as_view(), name="api-episodes"),
     path("episodes/<uuid:pk>", episodes.EpisodeDetail.as_view(), name="api-episode"),
     path("steps", episodes.StepList.as_view(), name="api-steps"),
+    path("agents/<slug:slug>/auto-labeler", suggestions.AutoLabelerDetail.as_view(), name="api-auto-labeler"),
+    path("agents/<slug:slug>/suggestions", suggestions.SuggestionList.as_view(), name="api-suggestions"),
     path("rewards/calculations", rewards.CalculationList.as_view(), name="api-reward-calculations"),
     path("status-changes", items.StatusChangeCreate.as_view(), name="api-status-changes"),
 ]

@@ -104,6 +104,7 @@ UPDATE decisions_label SET note = '', corrected_action = NULL
 """
 # A skip holds nothing worth keeping, and its note may hold text.
 _SKIPS = "DELETE FROM decisions_skip WHERE decision_id = ANY(%(ids)s)"
+_SUGGESTIONS = "DELETE FROM decisions_labelsuggestion WHERE decision_id = ANY(%(ids)s)"
 # Components are numbers but for the reasons of failures, which may quote what could not be computed.
 _REWARDS = """
 UPDATE decisions_reward r SET components = s.components
@@ -336,6 +337,7 @@ def _erase_what_hangs_on(cursor: Any, known: dict[str, Any]) -> Counter[str]:
     counts["feedback"] = _run(cursor, feedback, known)
     counts["labels"] = _run(cursor, _LABELS, known)
     cursor.execute(_SKIPS, known)
+    cursor.execute(_SUGGESTIONS, known)
     counts["rewards"] = _run(cursor, _REWARDS, known)
     return counts
 

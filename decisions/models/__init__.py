@@ -8,12 +8,14 @@ from decisions.models.feedback import Feedback, FeedbackSource, Label, Skip, Ver
 from decisions.models.item import Item, ItemOutcome, Project, StatusChange
 from decisions.models.reward import CreditScheme, MeasurementDue, Reward, RewardDue, RewardProgress, RewardSpec
 from decisions.models.step import Step, StepKind
+from decisions.models.suggestion import AutoLabeler, LabelSuggestion
 
 __all__ = [
     "ActionSpaceKind",
     "Agent",
     "AgentKind",
     "AgentVersion",
+    "AutoLabeler",
     "CreditScheme",
     "Decision",
     "Episode",
@@ -23,6 +25,7 @@ __all__ = [
     "Item",
     "ItemOutcome",
     "Label",
+    "LabelSuggestion",
     "MeasurementDue",
     "Project",
     "Reward",

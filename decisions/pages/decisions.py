@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.labelling.skips import skip_decision, take_skip_back
-from decisions.models import Agent, Decision, Label, Verdict
+from decisions.models import Agent, Decision, Label, LabelSuggestion, Verdict
 from decisions.queries import browse
 from decisions.queries.browse import Filters, parse_filters
 from decisions.queries.chart import count_by_time
@@ -179,7 +179,7 @@ def _queue(
     mine = Label.objects.for_workspace(request.workspace).filter(reviewer=request.user, id__gte=uuid7_bound(midnight))
     done = mine.values("decision").distinct().count()
     return {
-        "cards": _show(request, queue.ids),
+        "cards": _with_suggestions(_show(request, queue.ids)),
         "waiting": queue.waiting,
         "more": queue.more,
         "done": done,
@@ -188,6 +188,13 @@ def _queue(
         "narrowed": filters.narrowed,
         "look": browse.QUEUE_LOOK,
     }
+
+
+def _with_suggestions(cards: list[ShownDecision]) -> list[ShownDecision]:
+    found = {
+        one.decision_id: one for one in LabelSuggestion.objects.filter(decision__in=[c.decision.id for c in cards])
+    }
+    return [replace(card, suggestion=found.get(card.decision.id)) for card in cards]
 
 
 @require_POST

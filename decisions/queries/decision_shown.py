@@ -10,7 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from decisions.agents.prompts import as_text
-from decisions.models import Decision, Feedback, Label, Reward
+from decisions.models import Decision, Feedback, Label, LabelSuggestion, Reward
 from decisions.models.verdicts import find_verdict, label_key, label_of
 from workspaces.templatetags import show
 
@@ -74,6 +74,7 @@ class ShownDecision:
     verdict: str
     corrected_action: Any
     rewards: tuple[Reward, ...]
+    suggestion: LabelSuggestion | None = None
 
     @property
     def title(self) -> str:
@@ -163,7 +164,7 @@ class ShownDecision:
         return tuple(sorted(found, key=lambda event: event.at, reverse=True))
 
 
-def show_decision(decision: Decision) -> ShownDecision:
+def show_decision(decision: Decision, suggestion: LabelSuggestion | None = None) -> ShownDecision:
     """Reads prefetched labels, feedback and rewards only."""
     labels = sorted(decision.labels.all(), key=lambda label: label.id, reverse=True)
     feedback = sorted(decision.feedback.all(), key=lambda entry: entry.id, reverse=True)
@@ -173,7 +174,14 @@ def show_decision(decision: Decision) -> ShownDecision:
     corrected = label.corrected_action if label is not None else None
     rewards = sorted(decision.rewards.all(), key=lambda reward: (reward.spec.number, reward.version), reverse=True)
     return ShownDecision(
-        decision, _choices(decision, corrected), tuple(labels), tuple(feedback), verdict, corrected, tuple(rewards)
+        decision,
+        _choices(decision, corrected),
+        tuple(labels),
+        tuple(feedback),
+        verdict,
+        corrected,
+        tuple(rewards),
+        suggestion,
     )
 
 

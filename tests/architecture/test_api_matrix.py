@@ -275,6 +275,11 @@ CALLS: dict[str, list[Call]] = {
     ],
     "otlp-traces": [Call("POST", "/v1/traces", "decisions:write", traces_body)],
     "api-feedback": [Call("POST", "feedback", "feedback:write", feedback_body, 201, foreign=(400, 404))],
+    "api-auto-labeler": [Call("GET", "agents/{slug}/auto-labeler", READ, foreign=(404,))],
+    "api-suggestions": [
+        Call("GET", "agents/{slug}/suggestions", READ, foreign=(404,)),
+        Call("POST", "agents/{slug}/suggestions", ADMIN, status=202, foreign=(404,)),
+    ],
     "api-reward-calculations": [
         Call("GET", "rewards/calculations", READ),
         Call("POST", "rewards/calculations", ADMIN, status=202),

@@ -1,0 +1,47 @@
+"""/api/v1/agents/{slug}/suggestions: labels that the auto-labeler suggests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from decisions.api.agents import get_agent
+from decisions.api.serializers.suggestions import AutoLabelerSerializer, SuggestionSerializer, TrainingSerializer
+from decisions.labelling.suggesting import request_suggestions
+from decisions.models import AutoLabeler, LabelSuggestion
+from workspaces.models import Scope
+from workspaces.permissions import acting
+
+
+class SuggestionList(generics.ListAPIView[LabelSuggestion]):
+    """Lists the suggested labels of an agent's decisions, the surest first."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
+    serializer_class = SuggestionSerializer
+
+    def get_queryset(self) -> Any:
+        return LabelSuggestion.objects.filter(agent=get_agent(self.request, self.kwargs["slug"]))
+
+    @extend_schema(operation_id="suggest_labels", request=None, responses={"202": TrainingSerializer})
+    def post(self, request: Request, slug: str) -> Response:
+        """Queues a job that trains the auto-labeler on the labels that are there and suggests labels anew. While one is
+        queued or running, it answers with that one."""
+        job = request_suggestions(by=acting(request), agent=get_agent(request, slug))
+        return Response(TrainingSerializer(job).data, status=202)
+
+
+class AutoLabelerDetail(APIView):
+    """Reads what the auto-labeler of an agent learnt last; null fields where it never did."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+
+    @extend_schema(operation_id="auto_labeler", responses={"200": AutoLabelerSerializer})
+    def get(self, request: Request, slug: str) -> Response:
+        agent = get_agent(request, slug)
+        found = AutoLabeler.objects.filter(agent=agent).first() or AutoLabeler(agent=agent, trained_at=None)
+        return Response(AutoLabelerSerializer(found).data)

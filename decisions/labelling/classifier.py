@@ -1,0 +1,127 @@
+"""Suggests the right action from people's labels, with calibrated confidence, and abstains where it would guess. PURE.
+
+Text is counted by words and by pieces of words (tf-idf), and classified by multinomial logistic regression. Everything
+that is said of its confidence comes from labels that the classifier had not seen: out-of-fold predictions are
+calibrated by isotonic regression (Zadrozny and Elkan 2002, "Transforming classifier scores into accurate multiclass
+probability estimates"), and the threshold is the lowest at which the lower end of Wilson's 95 % interval of the
+precision reaches what was asked for. scikit-learn is loaded when something is fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+FEWEST_LABELS = 50
+FEWEST_OF_AN_ACTION = 5
+"""Labels without which an action is never suggested."""
+FOLDS = 5
+PRECISION = 0.95
+Z = 1.6448536269514722
+"""One-sided 95 %."""
+
+
+class TooFewLabels(ValueError):
+    """There is nothing to learn from yet; the message says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """confidence: the calibrated probability that `action` is right, in [0, 1]."""
+
+    action: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A classifier, and what its out-of-fold predictions promise.
+
+    threshold: calibrated confidence from which it suggests; above 1 where it never may. precision, coverage: of the
+    labels above the threshold, out of fold. labels: how many it learnt from, of `actions`.
+    """
+
+    labels: int
+    actions: tuple[str, ...]
+    threshold: float
+    precision: float | None
+    coverage: float
+    _pipeline: Any
+    _calibration: Any
+
+    def suggest(self, texts: Sequence[str]) -> list[Suggestion | None]:
+        """One for each text; None where it abstains."""
+        if not texts:
+            return []
+        probabilities = self._pipeline.predict_proba(texts)
+        places = probabilities.argmax(axis=1)
+        confidence = self._calibration.predict(probabilities.max(axis=1))
+        return [
+            Suggestion(self.actions[place], float(sure)) if sure >= self.threshold else None
+            for place, sure in zip(places, confidence, strict=True)
+        ]
+
+
+def fit(texts: Sequence[str], actions: Sequence[str], *, precision: float = PRECISION, seed: int = 0) -> Fitted:
+    """texts, actions: of labelled decisions, the right action for each. precision: of suggestions, in (0, 1).
+
+    Raises TooFewLabels.
+    """
+    from sklearn.isotonic import IsotonicRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+    counts = Counter(actions)
+    known = sorted(action for action, count in counts.items() if count >= FEWEST_OF_AN_ACTION)
+    kept = [place for place, action in enumerate(actions) if action in set(known)]
+    if len(kept) < FEWEST_LABELS or len(known) < 2:
+        raise TooFewLabels(
+            f"{len(actions)} labels; at least {FEWEST_LABELS} are needed, of two actions or more with"
+            f" {FEWEST_OF_AN_ACTION} each"
+        )
+    said, right = [texts[place] for place in kept], [known.index(actions[place]) for place in kept]
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    unseen = cross_val_predict(_pipeline(seed), said, right, cv=folds, method="predict_proba")
+    hits = [int(row.argmax() == answer) for row, answer in zip(unseen, right, strict=True)]
+    tops = unseen.max(axis=1)
+    # A label of an action that is too rare would have been answered wrongly.
+    rare = len(actions) - len(kept)
+    calibration = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(tops, hits)
+    threshold, reached, coverage = _choose(calibration.predict(tops).tolist(), hits, rare, precision)
+    pipeline = _pipeline(seed).fit(said, right)
+    return Fitted(len(kept), tuple(known), threshold, reached, coverage, pipeline, calibration)
+
+
+def wilson_low(hits: int, count: int) -> float:
+    """The lower end of Wilson's one-sided 95 % interval of hits / count, count ≥ 1."""
+    share = hits / count
+    centre = share + Z * Z / (2 * count)
+    spread = Z * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
+    return (centre - spread) / (1 + Z * Z / count)
+
+
+def _choose(
+    confidence: Sequence[float], hits: Sequence[int], rare: int, precision: float
+) -> tuple[float, float | None, float]:
+    """The lowest threshold that keeps the precision, and the precision and coverage that it has; ties stay together."""
+    best: tuple[float, float | None, float] = (2.0, None, 0.0)
+    right = count = 0
+    ordered = sorted(zip(confidence, hits, strict=True), reverse=True)
+    for place, (sure, hit) in enumerate(ordered):
+        right, count = right + hit, count + 1
+        last_of_its_kind = place + 1 == len(ordered) or ordered[place + 1][0] < sure
+        if last_of_its_kind and wilson_low(right, count) >= precision:
+            best = (sure, right / count, count / (len(ordered) + rare))
+    return best
+
+
+def _pipeline(seed: int) -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline, make_union
+
+    words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), max_features=50_000)
+    pieces = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 4), max_features=50_000)
+    return make_pipeline(make_union(words, pieces), LogisticRegression(C=20.0, max_iter=1000, random_state=seed))
