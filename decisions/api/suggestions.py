@@ -43,5 +43,5 @@ class AutoLabelerDetail(APIView):
     @extend_schema(operation_id="auto_labeler", responses={"200": AutoLabelerSerializer})
     def get(self, request: Request, slug: str) -> Response:
         agent = get_agent(request, slug)
-        found = AutoLabeler.objects.filter(agent=agent).first() or AutoLabeler(agent=agent, trained_at=None)
+        found = AutoLabeler.objects.filter(agent=agent).first() or AutoLabeler(agent=agent)
         return Response(AutoLabelerSerializer(found).data)
