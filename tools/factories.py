@@ -30,9 +30,12 @@ from decisions.models import (
     Feedback,
     Item,
     Label,
+    LabelQueue,
     LabelSuggestion,
     MeasurementDue,
     Project,
+    QueueItem,
+    Reservation,
     Reward,
     RewardDue,
     RewardProgress,
@@ -515,6 +518,40 @@ class SkipFactory(DjangoModelFactory[Skip]):
     decision = factory.SubFactory(DecisionFactory)
     workspace = factory.SelfAttribute("decision.workspace")
     reviewer = factory.SubFactory(UserFactory)
+
+
+class LabelQueueFactory(DjangoModelFactory[LabelQueue]):
+    class Meta:
+        model = LabelQueue
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    slug = factory.Sequence(lambda n: f"queue-{n}")
+    name = factory.LazyAttribute(lambda o: o.slug.replace("-", " ").capitalize())
+
+
+class QueueItemFactory(DjangoModelFactory[QueueItem]):
+    """Without places; give `queue=` and a decision of its workspace."""
+
+    class Meta:
+        model = QueueItem
+
+    queue = factory.SubFactory(LabelQueueFactory)
+    workspace = factory.SelfAttribute("queue.workspace")
+    decision = factory.SubFactory(DecisionFactory, agent__workspace=factory.SelfAttribute("...queue.workspace"))
+    rank = 0.5
+
+
+class ReservationFactory(DjangoModelFactory[Reservation]):
+    """A free place."""
+
+    class Meta:
+        model = Reservation
+
+    item = factory.SubFactory(QueueItemFactory)
+    queue = factory.SelfAttribute("item.queue")
+    workspace = factory.SelfAttribute("item.workspace")
+    decision = factory.SelfAttribute("item.decision")
+    place = 1
 
 
 class RewardFactory(DjangoModelFactory[Reward]):

@@ -105,6 +105,12 @@ UPDATE decisions_label SET note = '', corrected_action = NULL
 # A skip holds nothing worth keeping, and its note may hold text.
 _SKIPS = "DELETE FROM decisions_skip WHERE decision_id = ANY(%(ids)s)"
 _SUGGESTIONS = "DELETE FROM decisions_labelsuggestion WHERE decision_id = ANY(%(ids)s)"
+# Nobody is asked about it any more; who labelled it is still counted.
+_QUEUES = (
+    """UPDATE decisions_queueitem SET state = CASE WHEN state = 'resolved' THEN state ELSE 'dropped' END, gold = NULL
+        WHERE decision_id = ANY(%(ids)s)""",
+    "UPDATE decisions_reservation SET draft = NULL WHERE decision_id = ANY(%(ids)s) AND draft IS NOT NULL",
+)
 # Components are numbers but for the reasons of failures, which may quote what could not be computed.
 _REWARDS = """
 UPDATE decisions_reward r SET components = s.components
@@ -331,13 +337,15 @@ def erase_decisions(*, workspace: Workspace, ids: Iterable[uuid.UUID], secret: b
 
 
 def _erase_what_hangs_on(cursor: Any, known: dict[str, Any]) -> Counter[str]:
-    """Feedback on these decisions, their labels, skips and rewards."""
+    """Feedback on these decisions, their labels, skips, places in queues and rewards."""
     counts: Counter[str] = Counter()
     feedback = _FEEDBACK.format(which="decision_id = ANY(%(ids)s)", unit="unit", left=NOT_ERASED)
     counts["feedback"] = _run(cursor, feedback, known)
     counts["labels"] = _run(cursor, _LABELS, known)
     cursor.execute(_SKIPS, known)
     cursor.execute(_SUGGESTIONS, known)
+    for statement in _QUEUES:
+        cursor.execute(statement, known)
     counts["rewards"] = _run(cursor, _REWARDS, known)
     return counts
 

@@ -18,6 +18,8 @@ from decisions.models import (
     Decision,
     Feedback,
     Label,
+    QueueItem,
+    Reservation,
     Skip,
     Verdict,
 )
@@ -33,6 +35,21 @@ def label_decision(
     """A reviewer's judgement, and the feedback that says the same, in one transaction. Said again by the same reviewer
     while it counts, it is the same label. Raises InvalidInput, Erased.
     """
+    check_label(decision, verdict=verdict, corrected_action=corrected_action)
+    # Two presses of one key come at the same moment: the second waits here and finds the first one's label.
+    Decision.objects.select_for_update(no_key=True).only("id").get(id=decision.id)
+    program = "" if by.user else by.name
+    if (last := _said_last(decision)) is not None:
+        same = (last.reviewer_id, last.program, last.verdict, last.corrected_action, last.note)
+        if same == (by.user.pk if by.user else None, program, verdict, corrected_action, note):
+            return last
+    label = create_label(by=by, decision=decision, verdict=verdict, corrected_action=corrected_action, note=note)
+    count_label(by=by, label=label)
+    return label
+
+
+def check_label(decision: Decision, *, verdict: str, corrected_action: Any = None) -> None:
+    """Raises InvalidInput with every fault, Erased."""
     if decision.is_erased:
         raise Erased.of([decision.id], field="decision_id")
     faults = []
@@ -55,35 +72,38 @@ def label_decision(
         faults.append(FieldFault("corrected_action", "is the chosen action", "another option, or confirm"))
     if faults:
         raise InvalidInput("The label is invalid.", faults=faults)
-    # Two presses of one key come at the same moment: the second waits here and finds the first one's label.
-    Decision.objects.select_for_update(no_key=True).only("id").get(id=decision.id)
-    program = "" if by.user else by.name
-    if (last := _said_last(decision)) is not None:
-        same = (last.reviewer_id, last.program, last.verdict, last.corrected_action, last.note)
-        if same == (by.user.pk if by.user else None, program, verdict, corrected_action, note):
-            return last
+
+
+def create_label(
+    *, by: Actor, decision: Decision, verdict: str, corrected_action: Any, note: str, pending: bool = False
+) -> Label:
+    """The row alone, of what `check_label` has passed. It counts from `count_label` on."""
     Skip.objects.filter(decision_id=decision.id, reviewer=by.user).delete()  # a label ends the skip
-    label = Label.objects.create(
+    return Label.objects.create(
         workspace=by.workspace,
         decision=decision,
         reviewer=by.user,
-        program=program,
+        program="" if by.user else by.name,
         verdict=verdict,
         corrected_action=corrected_action,
         note=note,
+        pending=pending,
     )
-    outcome = record_feedback(
-        by=by,
-        ours=True,
-        items=[
-            (
-                0,
-                FeedbackIn(metric=VERDICT, value=verdict, decision_id=decision.id, idempotency_key=label_key(label)),
-            )
-        ],
+
+
+def count_label(*, by: Actor, label: Label) -> None:
+    """Writes the feedback that says what the label says."""
+    _feed_back(
+        by,
+        FeedbackIn(
+            metric=VERDICT, value=label.verdict, decision_id=label.decision_id, idempotency_key=label_key(label)
+        ),
     )
+
+
+def _feed_back(by: Actor, feedback: FeedbackIn) -> None:
+    outcome = record_feedback(by=by, ours=True, items=[(0, feedback)])
     assert not outcome.errors, outcome.errors
-    return label
 
 
 def _said_last(decision: Decision) -> Label | None:
@@ -123,26 +143,28 @@ def withdraw_label(*, by: Actor, decision: Decision) -> Label:
     """
     if decision.is_erased:
         raise Erased.of([decision.id], field="decision_id")
-    label = Label.objects.select_for_update().filter(decision=decision).order_by("-id").first()
+    labels = Label.objects.select_for_update(of=("self",)).filter(decision=decision, pending=False)
+    label = labels.order_by("-id").first()
     if label is None or by.user is None or label.reviewer_id != by.user.pk:
         raise Conflict("You have no label to undo: it was removed, or somebody labelled after you.")
-    fed = Feedback.objects.get(decision=decision, idempotency_key=label_key(label)).id
-    outcome = record_feedback(
-        by=by,
-        ours=True,
-        items=[
-            (
-                0,
-                FeedbackIn(
-                    metric=WITHDRAWN,
-                    value=label.verdict,
-                    decision_id=decision.id,
-                    supersedes=fed,
-                    idempotency_key=f"withdrawn:{label.id}",
-                ),
-            )
-        ],
-    )
-    assert not outcome.errors, outcome.errors
-    label.delete()
+    if Reservation.objects.filter(label=label).exists() or QueueItem.objects.filter(resolution=label).exists():
+        raise Conflict("You gave this label in a labelling queue. Undo it there.")
+    remove_label(by=by, label=label)
     return label
+
+
+def remove_label(*, by: Actor, label: Label) -> None:
+    """Deletes the row; feedback that it wrote no longer counts."""
+    fed = Feedback.objects.filter(decision=label.decision_id, idempotency_key=label_key(label)).first()
+    if fed is not None:
+        _feed_back(
+            by,
+            FeedbackIn(
+                metric=WITHDRAWN,
+                value=label.verdict,
+                decision_id=label.decision_id,
+                supersedes=fed.id,
+                idempotency_key=f"withdrawn:{label.id}",
+            ),
+        )
+    label.delete()

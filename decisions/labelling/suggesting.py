@@ -32,11 +32,11 @@ MOST_LABELS, MOST_SUGGESTED = 20_000, 5_000
 """It learns from so many of the newest labels, and looks at so many of the newest decisions without a verdict."""
 LONGEST_TEXT = 4_000
 
-# The newest label of each decision; one that only says that the action was wrong names no right one.
+# The newest label of each decision that waits for no other; one that only says that the action was wrong names no right one.
 _LABELLED = f"""
 SELECT d.state, coalesce(l.corrected_action, d.action) #>> '{{}}'
   FROM (SELECT DISTINCT ON (decision_id) decision_id, verdict, corrected_action FROM decisions_label
-         WHERE workspace_id = %(workspace)s ORDER BY decision_id DESC, id DESC LIMIT %(most)s) l
+         WHERE workspace_id = %(workspace)s AND NOT pending ORDER BY decision_id DESC, id DESC LIMIT %(most)s) l
   JOIN decisions_decision d ON d.id = l.decision_id
  WHERE d.agent_id = %(agent)s AND d.{NOT_ERASED} AND (l.verdict = 'confirmed' OR l.corrected_action IS NOT NULL)
 """  # noqa: S608 - our own names

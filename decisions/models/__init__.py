@@ -1,4 +1,4 @@
-"""Tables of the ledger: agents, decisions, feedback, labels, rewards, steps, episodes, items."""
+"""Tables of the ledger: agents, decisions, feedback, labels and their queues, rewards, steps, episodes, items."""
 
 from decisions.models.agent import ActionSpaceKind, Agent, AgentKind, AgentVersion
 from decisions.models.decision import Decision
@@ -6,6 +6,15 @@ from decisions.models.episode import Episode
 from decisions.models.erased_name import ErasedName
 from decisions.models.feedback import Feedback, FeedbackSource, Label, Skip, Verdict
 from decisions.models.item import Item, ItemOutcome, Project, StatusChange
+from decisions.models.labelling import (
+    ItemState,
+    LabelQueue,
+    QueueItem,
+    QueueState,
+    QueueStrategy,
+    Reservation,
+    SkipPolicy,
+)
 from decisions.models.reward import CreditScheme, MeasurementDue, Reward, RewardDue, RewardProgress, RewardSpec
 from decisions.models.step import Step, StepKind
 from decisions.models.suggestion import AutoLabeler, LabelSuggestion
@@ -24,15 +33,22 @@ __all__ = [
     "FeedbackSource",
     "Item",
     "ItemOutcome",
+    "ItemState",
     "Label",
+    "LabelQueue",
     "LabelSuggestion",
     "MeasurementDue",
     "Project",
+    "QueueItem",
+    "QueueState",
+    "QueueStrategy",
+    "Reservation",
     "Reward",
     "RewardDue",
     "RewardProgress",
     "RewardSpec",
     "Skip",
+    "SkipPolicy",
     "StatusChange",
     "Step",
     "StepKind",

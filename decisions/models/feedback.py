@@ -88,7 +88,8 @@ class Feedback(WorkspaceOwned):
 class Label(WorkspaceOwned):
     """A reviewer's judgement. Writing one also writes the feedback that rewards read.
 
-    `program` names the key that labelled, where no person did: `key:` and its prefix, or `internal`.
+    `program` names the key that labelled, where no person did: `key:` and its prefix, or `internal`. A `pending` label
+    counts for nothing: it waits in a queue for other reviewers' labels, or answers a gold item.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -101,6 +102,7 @@ class Label(WorkspaceOwned):
     corrected_action = models.JSONField(null=True, blank=True)
     score = models.FloatField(null=True, blank=True)
     note = models.TextField(blank=True)
+    pending = models.BooleanField(default=False, db_default=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

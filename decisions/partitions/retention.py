@@ -1,9 +1,9 @@
 """Drops whole old months of the ledger by dropping their partitions; an audit row in each workspace counts what went.
 
 A month goes with everything that is partitioned like it (feedback, rewards, steps), in one transaction, together with
-rows of that time in the default partitions (imported, or sent later) and the labels and skips of dropped decisions.
-Datasets keep the ids of their decisions; experiments' observations, episodes, and feedback on an episode or a unit
-stay.
+rows of that time in the default partitions (imported, or sent later) and what is not partitioned: labels, skips and
+places in labelling queues of dropped decisions. Datasets keep the ids of their decisions; experiments' observations,
+episodes, and feedback on an episode or a unit stay.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EARLIER = "earlier"
 LOCK_MILLISECONDS = 200
 LOCK_TRIES = 40
 LOCK_PAUSE_SECONDS = 0.5
-WITHOUT_MONTH = ("decisions_label", "decisions_skip")
+WITHOUT_MONTH = ("decisions_reservation", "decisions_queueitem", "decisions_label", "decisions_skip")
 """Tables of what hangs on a decision and is not partitioned like it."""
 Counts = dict[uuid.UUID, Counter[str]]
 _MONTH = re.compile(r"_(\d{4})_(\d{2})$")
@@ -117,7 +117,7 @@ def _drop(tables: dict[str, str], month: str, counts: Counts) -> None:
 
 
 def _delete_strays(border: dt.datetime, dry_run: bool) -> Dropped:
-    """Rows before `border` in the default partitions, and labels and skips of decisions before it."""
+    """Rows before `border` in the default partitions, and labels, skips and places in queues of decisions before it."""
     bound = uuid7_bound(border)
     places = {table: (f"{table}_default", key) for table, key in PARTITIONED.items()}
     places |= {table: (table, "decision_id") for table in WITHOUT_MONTH}

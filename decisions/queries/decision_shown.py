@@ -165,8 +165,11 @@ class ShownDecision:
 
 
 def show_decision(decision: Decision, suggestion: LabelSuggestion | None = None) -> ShownDecision:
-    """Reads prefetched labels, feedback and rewards only."""
-    labels = sorted(decision.labels.all(), key=lambda label: label.id, reverse=True)
+    """Reads prefetched labels, feedback and rewards only. Pending labels are left out: reviewers of a queue judge by
+    themselves."""
+    labels = sorted(
+        (label for label in decision.labels.all() if not label.pending), key=lambda label: label.id, reverse=True
+    )
     feedback = sorted(decision.feedback.all(), key=lambda entry: entry.id, reverse=True)
     counts = find_verdict(decision)
     verdict = str(counts.value) if counts is not None else ""

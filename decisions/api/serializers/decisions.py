@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from decisions.models import Decision, Feedback, Label, Reward
@@ -82,8 +85,12 @@ class RewardSerializer(serializers.ModelSerializer[Reward]):
 
 class DecisionDetailSerializer(DecisionSerializer):
     feedback = FeedbackSerializer(many=True)
-    labels = LabelSerializer(many=True)
+    labels = serializers.SerializerMethodField(help_text="Without those that wait in a queue for other reviewers")
     rewards = RewardSerializer(many=True)
 
     class Meta(DecisionSerializer.Meta):
         fields = [*DecisionSerializer.Meta.fields, "feedback", "labels", "rewards"]
+
+    @extend_schema_field(LabelSerializer(many=True))
+    def get_labels(self, decision: Decision) -> Any:
+        return LabelSerializer([label for label in decision.labels.all() if not label.pending], many=True).data

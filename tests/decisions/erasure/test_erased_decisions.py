@@ -26,8 +26,11 @@ from tools.factories import (
     FeedbackFactory,
     ItemFactory,
     LabelFactory,
+    LabelQueueFactory,
     ObservationFactory,
     ProjectFactory,
+    QueueItemFactory,
+    ReservationFactory,
     SkipFactory,
     StatusChangeFactory,
     StepFactory,
@@ -76,6 +79,10 @@ def ann(agent, judged):
     FeedbackFactory(decision=decision, metric="remark", value="Ann liked it", idempotency_key="ann-click")
     FeedbackFactory(decision=None, workspace=agent.workspace, unit="ann", metric="mood", value="Ann is well")
     SkipFactory(decision=decision, note="Is that Ann?")
+    asked = QueueItemFactory(
+        queue=LabelQueueFactory(workspace=agent.workspace), decision=decision, gold={"corrected_action": "Ann"}
+    )
+    ReservationFactory(item=asked, holder="key:a", draft={"note": "Ann?"})
     LabelFactory(decision=decision, note="Ann again", corrected_action="Ann's", verdict="corrected")
     StepFactory(decision=decision, episode=episode, arguments={"q": "Ann"}, error="no Ann", success=False)
     StepFactory(episode=episode, result={"found": "Ann"}, content="Ann?", parent="ann", external_id="ann-2")

@@ -10,7 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions import tasks
-from decisions.models import Decision, Episode, Feedback, Label, Reward, Skip, Step
+from decisions.models import Decision, Episode, Feedback, Label, QueueItem, Reservation, Reward, Skip, Step
 from decisions.partitions import retention
 from decisions.partitions.partitioning import PARTITIONED, ensure_partitions, month_start, partition_name
 from jobs.models import Job
@@ -22,7 +22,10 @@ from tools.factories import (
     DecisionFactory,
     FeedbackFactory,
     LabelFactory,
+    LabelQueueFactory,
     ObservationFactory,
+    QueueItemFactory,
+    ReservationFactory,
     RewardFactory,
     SkipFactory,
     StepFactory,
@@ -54,12 +57,16 @@ def one_of_everything(agent, moment):
     RewardFactory(decision=decision)
     LabelFactory(decision=decision)  # with its feedback
     SkipFactory(decision=decision)
+    ReservationFactory(item=QueueItemFactory(queue=LabelQueueFactory(workspace=agent.workspace), decision=decision))
     StepFactory(id=uuid7_at(moment), decision=decision, episode=None, workspace=agent.workspace)
     return decision
 
 
 def counts():
-    return {model.__name__: model.objects.count() for model in (Decision, Feedback, Reward, Label, Skip, Step)}
+    return {
+        model.__name__: model.objects.count()
+        for model in (Decision, Feedback, Reward, Label, Skip, Step, QueueItem, Reservation)
+    }
 
 
 @pytest.fixture
@@ -89,7 +96,7 @@ def test_old_months_go_with_everything_of_them_and_the_others_stay(old, now, wor
     by_month = {one.month: one.rows for one in dropped}
     one_each = dict.fromkeys(PARTITIONED, 1)
     assert by_month[f"{month_start(now, -4):%Y-%m}"] == one_each
-    assert by_month["earlier"] == one_each | {"decisions_label": 2, "decisions_skip": 2}
+    assert by_month["earlier"] == one_each | dict.fromkeys(retention.WITHOUT_MONTH, 2)
     assert by_month[f"{month_start(now, -3):%Y-%m}"] == dict.fromkeys(PARTITIONED, 0)
 
 

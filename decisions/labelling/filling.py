@@ -1,0 +1,123 @@
+"""Finds decisions for a queue and makes their places. `decisions.labelling.reservations` calls it when none is left.
+
+The ledger may hold millions of decisions. So a queue looks at a fixed number at a time, by the index of ids: what is
+newer than everything it has looked at, then what is older. A sequential queue begins with the oldest decision and only
+goes on. What a look finds is ranked once and becomes items, with `overlap` places each.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections import Counter
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from decisions.labelling.ranking import Candidate, Cell, rank_candidates
+from decisions.models import LabelQueue, QueueItem, QueueStrategy, Reservation
+from decisions.models.tombstones import NOT_ERASED
+from decisions.queries.browse import FILTERS, UNJUDGED, Filters, NewestDecisions
+from decisions.queries.by_name import FIRST
+from workspaces.ids import uuid7_bound
+
+LOOK = 500
+"""How many decisions one look walks."""
+MOST_LOOKS = 8
+"""After so many looks without a find the caller has to ask again."""
+SETTLED = dt.timedelta(seconds=10)
+"""A decision may be committed after others with larger ids: what is younger than this is looked at again."""
+NEWEST_LABELS = 2_000
+"""How many labels of the workspace say which cells are labelled."""
+
+
+def filters_of(queue: LabelQueue) -> Filters:
+    """Without a verdict of its own, a queue asks about decisions that have none."""
+    given = {name: value for name, value in queue.filters.items() if name in FILTERS}
+    return Filters(**{"verdict": UNJUDGED} | given)
+
+
+@transaction.atomic
+def fill_queue(queue: LabelQueue, *, only_new: bool = False) -> tuple[int, bool] | None:
+    """How many items were added, and whether there is more of the ledger to look at. At most MOST_LOOKS looks, until
+    one has found something. With `only_new`, one look at newer decisions. None where somebody else has filled the queue
+    since `queue` was read: what they found may be free. `queue` then says when."""
+    locked = LabelQueue.objects.select_for_update(of=("self",), no_key=True).get(id=queue.id)
+    if locked.filled_at != queue.filled_at:
+        queue.filled_at = locked.filled_at
+        return None
+    queue.filled_at = locked.filled_at = timezone.now()
+    added, more, directions = 0, True, ["newer"] if only_new else ["newer", "older"]
+    if locked.strategy == QueueStrategy.SEQUENTIAL:
+        locked.newest, directions = locked.newest or FIRST, ["newer"]
+    for _ in range(1 if only_new else MOST_LOOKS):
+        more = False
+        for direction in directions:
+            found, whole = _look(locked, newer=direction == "newer")
+            added, more = added + found, more or whole
+            if found:
+                more = True
+                break
+        if added or not more:
+            break
+    locked.save(update_fields=["newest", "oldest", "filled_at"])
+    return added, more
+
+
+def _look(queue: LabelQueue, *, newer: bool) -> tuple[int, bool]:
+    """One look in one direction: items added, and whether the ledger went on behind it. Moves the queue's bounds."""
+    if newer and queue.newest is None:
+        return 0, False
+    look = NewestDecisions(queue.workspace, filters_of(queue), most=LOOK, ascending=newer)
+    look.put(NOT_ERASED)
+    if newer:
+        look.put("id > %(newest)s", newest=queue.newest)
+    elif queue.oldest is not None:
+        look.put("id < %(oldest)s", oldest=queue.oldest)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT array_agg(id ORDER BY id) FROM ({look.walk('id')}) d", look.values)  # noqa: S608
+        walked: list[uuid.UUID] = cursor.fetchone()[0] or []
+    if not walked:
+        return 0, False
+    look.put("id BETWEEN %(low)s AND %(high)s", low=walked[0], high=walked[-1])
+    look.columns |= {"confidence", "agent_id", "action"}
+    rows = look.run("d.id, d.confidence, d.agent_id, d.action::text", "ORDER BY d.id")
+    settled = min(walked[-1], uuid7_bound(timezone.now() - SETTLED))
+    if newer or queue.newest is None:
+        queue.newest = max(settled, queue.newest or FIRST)
+    if not newer:
+        queue.oldest = walked[0]
+    return _add(queue, [Candidate(row[0], row[1], (row[2], row[3])) for row in rows]), len(walked) == LOOK
+
+
+def _add(queue: LabelQueue, found: list[Candidate]) -> int:
+    ids = [candidate.decision for candidate in found]
+    known = set(QueueItem.objects.filter(queue=queue, decision__in=ids).values_list("decision", flat=True))
+    fresh = [candidate for candidate in found if candidate.decision not in known]
+    labelled = _count_cells(queue) if fresh and queue.strategy == QueueStrategy.VALUE else Counter()
+    ranks = rank_candidates(queue.strategy, fresh, labelled=labelled, salt=queue.id)
+    items = QueueItem.objects.bulk_create(
+        QueueItem(workspace_id=queue.workspace_id, queue=queue, decision_id=candidate.decision, rank=rank)
+        for candidate, rank in zip(fresh, ranks, strict=True)
+    )
+    make_places(queue, items)
+    return len(items)
+
+
+def make_places(queue: LabelQueue, items: list[QueueItem]) -> None:
+    Reservation.objects.bulk_create(
+        Reservation(workspace_id=queue.workspace_id, queue=queue, item=item, decision_id=item.decision_id, place=place)
+        for item in items
+        for place in range(1, queue.overlap + 1)
+    )
+
+
+def _count_cells(queue: LabelQueue) -> Counter[Cell]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """SELECT d.agent_id, d.action::text, count(*)
+                 FROM (SELECT decision_id FROM decisions_label WHERE workspace_id = %s ORDER BY id DESC LIMIT %s) l
+                 JOIN decisions_decision d ON d.id = l.decision_id GROUP BY 1, 2""",
+            [queue.workspace_id, NEWEST_LABELS],
+        )
+        return Counter({(agent, action): count for agent, action, count in cursor.fetchall()})

@@ -1,0 +1,238 @@
+"""Places that reviewers hold: the next one, drafts, giving it back, and skipping.
+
+Each place of an item is a row, so taking one is one UPDATE, and what another reviewer takes at the same moment is
+skipped (SKIP LOCKED). A place expires by the database's clock. Until somebody else has taken it, its holder may still
+use it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from decisions.labelling.filling import fill_queue
+from decisions.labelling.queues import check_reviewer, holder_of
+from decisions.models import Decision, ItemState, LabelQueue, QueueItem, Reservation, SkipPolicy
+from workspaces.actors import Actor
+from workspaces.errors import Conflict, NotFound
+
+MOST_HELD = 10
+"""How many places of a queue one reviewer may hold at a time."""
+LOOK_FOR_NEW_SECONDS = 60
+ASKED = (ItemState.WAITING, ItemState.GOLD)
+
+# The condition on the place is checked again once its row is locked: another reviewer may have taken it meanwhile.
+_TAKE = """
+UPDATE decisions_reservation r
+   SET holder = %(holder)s, expires_at = statement_timestamp() + make_interval(secs => %(seconds)s), draft = NULL
+ WHERE r.id = (
+   SELECT p.id
+     FROM decisions_queueitem i JOIN decisions_reservation p ON p.item_id = i.id
+    WHERE i.queue_id = %(queue)s AND i.state = 'waiting' AND p.place IS NOT NULL AND p.label_id IS NULL
+      AND (p.holder = '' OR p.expires_at <= statement_timestamp())
+      AND NOT EXISTS (SELECT 1 FROM decisions_reservation own
+                       WHERE own.queue_id = %(queue)s AND own.decision_id = i.decision_id AND own.holder = %(holder)s)
+    ORDER BY i.rank, i.decision_id
+    LIMIT 1 FOR UPDATE OF p SKIP LOCKED)
+RETURNING r.id
+"""
+_TAKE_GOLD = """
+INSERT INTO decisions_reservation (id, workspace_id, queue_id, item_id, decision_id, holder, expires_at)
+SELECT %(id)s, i.workspace_id, i.queue_id, i.id, i.decision_id, %(holder)s,
+       statement_timestamp() + make_interval(secs => %(seconds)s)
+  FROM decisions_queueitem i
+ WHERE i.queue_id = %(queue)s AND i.state = 'gold'
+   AND NOT EXISTS (SELECT 1 FROM decisions_reservation own
+                    WHERE own.queue_id = %(queue)s AND own.decision_id = i.decision_id AND own.holder = %(holder)s)
+ ORDER BY i.decision_id LIMIT 1
+RETURNING id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The places that a reviewer holds, first to label first. `searching`: none was found yet, and the ledger has more
+    decisions to look at, so asking again may find one."""
+
+    reservations: tuple[Reservation, ...]
+    searching: bool = False
+
+
+@transaction.atomic
+def reserve_next(*, by: Actor, queue: LabelQueue, count: int = 1) -> Held:
+    """The places that the reviewer holds, renewed, and as many new ones as are lacking to `count` (1 to MOST_HELD).
+    Raises NotAllowed, Conflict."""
+    check_reviewer(by, queue)
+    holder, searching = _serialise(by, queue), False
+    known = {"holder": holder, "queue": queue.id, "seconds": queue.hold_seconds}
+    own = Reservation.objects.filter(queue=queue, holder=holder)
+    open_places = own.filter(label=None, skipped_at=None, item__state__in=ASKED)
+    expires_at = Now() + dt.timedelta(seconds=queue.hold_seconds)
+    held = Reservation.objects.filter(id__in=open_places.values("id"), holder=holder).update(expires_at=expires_at)
+    if held < count and _looked_long_ago(queue):
+        fill_queue(queue, only_new=True)
+    while held < min(count, MOST_HELD):
+        taken = _is_gold_turn(by, queue) and _run(_TAKE_GOLD, known | {"id": uuid.uuid4()})
+        if taken or _run(_TAKE, known):
+            held += 1
+            continue
+        if (filled := fill_queue(queue)) is None:
+            continue
+        added, searching = filled
+        if not added:
+            break
+    shown = open_places.select_related("item", "queue").order_by("item__rank", "decision_id")
+    return Held(tuple(shown[:MOST_HELD]), searching and not held)
+
+
+def _serialise(by: Actor, queue: LabelQueue) -> str:
+    """One reviewer's two requests for places follow each other; who holds them, by name."""
+    holder = holder_of(by)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"label:{queue.id}:{holder}"])
+    return holder
+
+
+def _run(statement: str, values: Mapping[str, Any]) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.fetchone() is not None
+
+
+def _looked_long_ago(queue: LabelQueue) -> bool:
+    if queue.filled_at is None:
+        return False  # the first place that is asked for makes the queue look anyway
+    return (timezone.now() - queue.filled_at).total_seconds() > LOOK_FOR_NEW_SECONDS
+
+
+def _is_gold_turn(by: Actor, queue: LabelQueue) -> bool:
+    """In a share of a reviewer's turns, which look like any other."""
+    if not queue.gold_share:
+        return False
+    turn = Reservation.objects.filter(queue=queue, holder=holder_of(by)).count()
+    digest = hashlib.blake2b(f"{queue.slug}:{by.name}:{turn}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) / 2**64 < queue.gold_share
+
+
+def find_item(by: Actor, queue: LabelQueue, decision: uuid.UUID) -> QueueItem:
+    """Locked until the transaction ends, so that labels of one decision are judged one after the other. Raises
+    NotFound."""
+    # The decision first, as an erasure locks them.
+    Decision.objects.select_for_update(no_key=True).only("id").filter(id=decision, workspace=by.workspace).first()
+    items = QueueItem.objects.select_for_update(of=("self",), no_key=True).select_related("resolution", "queue")
+    item = items.filter(queue=queue, workspace=by.workspace, decision=decision).first()
+    if item is None:
+        raise NotFound("This decision is not in the labelling queue.")
+    return item
+
+
+def find_place(by: Actor, item: QueueItem) -> Reservation:
+    """The place that the actor holds, locked, with its label if it has one. Raises Conflict."""
+    places = Reservation.objects.select_for_update(of=("self",)).select_related("label", "queue")
+    place = places.filter(item=item, holder=holder_of(by), skipped_at=None).first()
+    if place is None:
+        raise Conflict("You do not hold this decision: your reservation has expired, or you never had one.")
+    return place
+
+
+def _open_place(by: Actor, queue: LabelQueue, decision: uuid.UUID) -> tuple[QueueItem, Reservation]:
+    check_reviewer(by, queue)
+    item = find_item(by, queue, decision)
+    place = find_place(by, item)
+    if place.label is not None:
+        raise Conflict("You have labelled this decision already. Undo your label first.")
+    return item, place
+
+
+@transaction.atomic
+def save_draft(*, by: Actor, queue: LabelQueue, decision: uuid.UUID, draft: Mapping[str, Any]) -> Reservation:
+    """Keeps an unfinished label with the place, and renews it. Raises NotFound, Conflict, NotAllowed."""
+    item, place = _open_place(by, queue, decision)
+    if item.state not in ASKED:
+        raise Conflict("This decision is no longer asked.")
+    place.draft = dict(draft)
+    place.save(update_fields=["draft"])
+    renew_place(place)
+    return place
+
+
+def renew_place(place: Reservation) -> None:
+    """It is held as long as a new one, from now on by the database's clock."""
+    expires_at = Now() + dt.timedelta(seconds=place.queue.hold_seconds)
+    Reservation.objects.filter(id=place.id).update(expires_at=expires_at)
+    place.refresh_from_db(fields=["expires_at"])
+
+
+@transaction.atomic
+def discard_place(*, by: Actor, queue: LabelQueue, decision: uuid.UUID) -> None:
+    """Gives the place back with its draft; anybody may get it next. Raises NotFound, Conflict, NotAllowed."""
+    _, place = _open_place(by, queue, decision)
+    _free(place)
+
+
+def _free(place: Reservation) -> None:
+    if place.place is None:
+        place.delete()
+    else:
+        place.holder, place.expires_at, place.draft = "", None, None
+        place.save(update_fields=["holder", "expires_at", "draft"])
+
+
+@transaction.atomic
+def skip_item(*, by: Actor, queue: LabelQueue, decision: uuid.UUID) -> QueueItem:
+    """Passes the decision over: no verdict. By the queue's policy others are asked, or nobody is. A gold item is asked
+    of others in any case. Raises NotFound, Conflict, NotAllowed."""
+    item, place = _open_place(by, queue, decision)
+    _free(place)
+    Reservation.objects.create(
+        workspace=by.workspace,
+        queue=queue,
+        item=item,
+        decision_id=decision,
+        holder=holder_of(by),
+        skipped_at=timezone.now(),
+    )
+    if queue.skip_policy == SkipPolicy.DROP and item.state == ItemState.WAITING:
+        item.state = ItemState.DROPPED
+        item.save(update_fields=["state"])
+    return item
+
+
+def undo_skip(*, by: Actor, item: QueueItem) -> bool:
+    """Whether the actor had skipped the item. It is asked again, of the actor if a place is free. Call within a
+    transaction that has locked the item."""
+    deleted, _ = Reservation.objects.filter(item=item, holder=holder_of(by), skipped_at__isnull=False).delete()
+    if not deleted:
+        return False
+    erased = Decision.objects.get(id=item.decision_id).is_erased
+    if item.state == ItemState.DROPPED and not erased and not _skipped_by_others(item):
+        item.state = ItemState.WAITING
+        item.save(update_fields=["state"])
+    if item.state == ItemState.WAITING:
+        known = {"holder": holder_of(by), "item": item.id, "seconds": item.queue.hold_seconds}
+        _run(_TAKE_AGAIN, known)
+    return True
+
+
+def _skipped_by_others(item: QueueItem) -> bool:
+    return Reservation.objects.filter(item=item, skipped_at__isnull=False).exists()
+
+
+_TAKE_AGAIN = """
+UPDATE decisions_reservation r
+   SET holder = %(holder)s, expires_at = statement_timestamp() + make_interval(secs => %(seconds)s), draft = NULL
+ WHERE r.id = (
+   SELECT p.id FROM decisions_reservation p
+    WHERE p.item_id = %(item)s AND p.place IS NOT NULL AND p.label_id IS NULL
+      AND (p.holder = '' OR p.expires_at <= statement_timestamp())
+    ORDER BY p.place LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING r.id
+"""
