@@ -32,7 +32,8 @@ MOST_LABELS, MOST_SUGGESTED = 20_000, 5_000
 """It learns from so many of the newest labels, and looks at so many of the newest decisions without a verdict."""
 LONGEST_TEXT = 4_000
 
-# The newest label of each decision that waits for no other; one that only says that the action was wrong names no right one.
+# The newest label of each decision that waits for no other. One that only says that the action was wrong names no right
+# one.
 _LABELLED = f"""
 SELECT d.state, coalesce(l.corrected_action, d.action) #>> '{{}}'
   FROM (SELECT DISTINCT ON (decision_id) decision_id, verdict, corrected_action FROM decisions_label
