@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,11 @@ def source(notes: Path) -> Source:
 def served(settings: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A model server, and passes that are short enough for a test."""
 
-    def passes(*_: Any) -> dict[str, Any]:
-        return {"optimiser": {"learning_rate": 3e-3, "epochs": 8, "batch_size": 32}, "threads": 1}
+    def passes(count: int) -> Callable[..., dict[str, Any]]:
+        return lambda *_: {"optimiser": {"learning_rate": 3e-3, "epochs": count, "batch_size": 32}, "threads": 1}
 
-    monkeypatch.setattr(recipes, "base_settings", passes)
-    monkeypatch.setattr(recipes, "round_settings", passes)
+    monkeypatch.setattr(recipes, "base_settings", passes(8))
+    monkeypatch.setattr(recipes, "round_settings", passes(5))
     monkeypatch.setattr(recipes, "FREE_ROWS", 10)
     with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
         settings.MODEL_SERVER_URL = address
