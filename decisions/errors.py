@@ -64,3 +64,9 @@ class InvalidTemplate(InvalidInput):
 
 class InvalidRewardSpec(InvalidInput):
     code = "invalid_reward_spec"
+
+
+class DraftPublished(Conflict):
+    """The draft of a reward spec is a version already."""
+
+    code = "draft_published"

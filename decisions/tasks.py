@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
 from decisions.ingest.item_ends import spread_outcomes
 from decisions.labelling.suggesting import SUGGEST_LABELS, suggest_labels
-from decisions.models import Agent, RewardSpec
+from decisions.models import Agent, RewardDraft, RewardSpec
 from decisions.partitions.partitioning import ensure_partitions
 from decisions.partitions.retention import drop_old_months
 from decisions.rewards.calculate import calculate_due, calculate_rewards
@@ -18,6 +19,7 @@ from decisions.rewards.maturing import mature_outcomes
 from decisions.rewards.measuring import MEASURE, measure_due
 from decisions.rewards.queueing import CALCULATE_REWARDS, HELP_CALCULATE, ask_for_help
 from decisions.rewards.specs import current_reward_spec
+from decisions.rewards.what_if import TRY_DRAFT, try_draft
 from jobs.context import JobContext
 from jobs.registry import job_kind
 from jobs.services import enqueue_daily, enqueue_job
@@ -81,6 +83,21 @@ def measure_component(context: JobContext) -> dict[str, Any]:
 
     component = context.payload["component"]
     return {"decisions": measure_due(component, workspace_id=context.workspace.id, step=context.fenced, tell=tell)}
+
+
+@job_kind(TRY_DRAFT)
+def try_reward_draft(context: JobContext) -> dict[str, Any]:
+    draft = RewardDraft.objects.select_related("base", "agent").filter(id=context.payload["draft_id"]).first()
+    if draft is None:  # dropped meanwhile
+        return {"decisions": 0}
+
+    def tell(done: int, of: int) -> None:
+        context.progress(0.95 * done / of, f"{done:,} of {of:,} decisions valued")
+
+    comparison = try_draft(draft, tell=tell)
+    with context.fenced():
+        RewardDraft.objects.filter(id=draft.id).update(result=msgspec.to_builtins(comparison))
+    return {"decisions": comparison.sampled}
 
 
 @job_kind(MATURE_OUTCOMES)

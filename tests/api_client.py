@@ -21,14 +21,16 @@ class ApiClient:
         if user is not None:
             self._client.force_login(user)
 
-    def request(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+    def request(
+        self, method: str, path: str, body: Any = None, *, media: str = "application/json", **headers: str
+    ) -> Any:
         url = path if path.startswith("/") else f"/api/v1/{path}"
         if self.token is not None:
             headers.setdefault("Authorization", f"Bearer {self.token}")
         if body is None:
             return self._client.generic(method, url, headers=headers)
         data = body if isinstance(body, bytes) else json.dumps(body, default=str).encode()
-        return self._client.generic(method, url, data, content_type="application/json", headers=headers)
+        return self._client.generic(method, url, data, content_type=media, headers=headers)
 
     def get(self, path: str, **headers: str) -> Any:
         return self.request("GET", path, **headers)

@@ -37,6 +37,7 @@ from decisions.models import (
     QueueItem,
     Reservation,
     Reward,
+    RewardDraft,
     RewardDue,
     RewardProgress,
     RewardSpec,
@@ -93,6 +94,18 @@ PASSWORD = "correct horse battery staple"
 OPTIONS = ("finance", "travel", "health")
 IMPORT_PAYLOAD = {"what": "labelled", "file": "rows.jsonl", "upload": "01a1f9b2-7a31-7d4e-b0c2-5e8f17a6c904"}
 """Of a job that imports a file, which is not there."""
+DRAFTED = {
+    "components": [{"name": "verdict", "weight": 2.0, "parameters": {}, "window_days": None, "missing": None}],
+    "clamp": 5.0,
+    "low": -2.0,
+    "high": 2.0,
+    "credit": "equal",
+    "discount": 1.0,
+    "signal": "verdict",
+    "training_low": -1.0,
+    "training_high": 2.0,
+}
+"""What a draft of a reward spec says."""
 INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 10, "clusters": 10}
 
 
@@ -388,6 +401,23 @@ class RewardSpecFactory(DjangoModelFactory[RewardSpec]):
     number = factory.LazyAttribute(lambda o: o.agent.reward_specs.count() + 1)
     components = factory.LazyFunction(lambda: [{"name": "verdict", "weight": 1.0, "parameters": {}}])
     spec_hash = factory.LazyFunction(lambda: secrets.token_hex(32))
+
+
+class RewardDraftFactory(DjangoModelFactory[RewardDraft]):
+    """The verdict at twice the weight, not valued yet."""
+
+    class Meta:
+        model = RewardDraft
+
+    id = factory.LazyFunction(uuid7)
+    base = factory.SubFactory(RewardSpecFactory)
+    agent = factory.SelfAttribute("base.agent")
+    workspace = factory.SelfAttribute("base.workspace")
+    content = factory.LazyFunction(lambda: dict(DRAFTED))
+    made_by = "system"
+    job = factory.LazyAttribute(
+        lambda o: JobFactory(workspace=o.workspace, kind="decisions.try_reward_draft", payload={"draft_id": str(o.id)})
+    )
 
 
 class EpisodeFactory(DjangoModelFactory[Episode]):

@@ -82,7 +82,8 @@ def make_known(agent: Any) -> dict[str, str]:
         "invitations": made.InvitationFactory(workspace=workspace),
         "status-changes": made.StatusChangeFactory(item=made.ItemFactory(workspace=workspace)),
     }
-    return {"agents": agent.slug, **{place: str(one.pk) for place, one in there.items()}}
+    there["reward-drafts"] = made.RewardDraftFactory(base=agent.reward_specs.get(number=1))
+    return {"agents": agent.slug, "reward-specs": "1", **{place: str(one.pk) for place, one in there.items()}}
 
 
 def send_generated(

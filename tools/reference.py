@@ -234,6 +234,9 @@ def _content(content: Mapping[str, Any], made: Mapping[str, Any], *, asked: bool
         schema = _resolved(held.get("schema", {}), made)
         if media != next(iter(content)):
             yield ""
+            if schema == _resolved(next(iter(content.values())).get("schema", {}), made):
+                yield f"`{media}`: the same."
+                continue
         shape, fields = _shape(schema, made, asked)
         yield f"`{media}`: {shape}."
         if fields:

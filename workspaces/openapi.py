@@ -196,8 +196,9 @@ class EnvelopeSchema(AutoSchema):
         # Some answer in one way, whatever is asked for.
         if self.view.content_negotiation_class is Negotiation:
             statuses |= {406}
-        # An unknown cursor is a 404.
-        if "path" in places or "cursor" in {parameter["name"] for parameter in parameters}:
+        # An unknown cursor is a 404, and so is an unknown format.
+        named = {parameter["name"] for parameter in parameters}
+        if "path" in places or "cursor" in named or ("format" in named and 406 in statuses):
             statuses |= {404}
         if has_body:
             statuses |= {411, 413, 415}

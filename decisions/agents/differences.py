@@ -59,14 +59,18 @@ class Difference:
 
 def compare_setups(old: AgentSetup, new: AgentSetup) -> list[Difference]:
     """One entry for each field that differs, in the order of the fields."""
-    found = []
-    for name in find_changes(old, new):
-        before, after = _lines_of(getattr(old, name)), _lines_of(getattr(new, name))
-        lines = compare_lines(before, after) if max(len(before), len(after)) <= MOST_LINES else ()
-        added = sum(line.kind == "added" for line in lines) if lines else len(after)
-        removed = sum(line.kind == "removed" for line in lines) if lines else len(before)
-        found.append(Difference(name, TITLES[name], added, removed, lines))
-    return found
+    return [
+        compare_texts(name, TITLES[name], _lines_of(getattr(old, name)), _lines_of(getattr(new, name)))
+        for name in find_changes(old, new)
+    ]
+
+
+def compare_texts(field: str, title: str, before: Sequence[str], after: Sequence[str]) -> Difference:
+    """The lines of one field before and now."""
+    lines = compare_lines(before, after) if max(len(before), len(after)) <= MOST_LINES else ()
+    added = sum(line.kind == "added" for line in lines) if lines else len(after)
+    removed = sum(line.kind == "removed" for line in lines) if lines else len(before)
+    return Difference(field, title, added, removed, lines)
 
 
 def compare_lines(old: Sequence[str], new: Sequence[str]) -> tuple[Line, ...]:

@@ -21,7 +21,8 @@ from decisions.models import (
     AgentVersion,
 )
 from decisions.rewards.components.defaults import PRESETS, VERDICT_ONLY
-from decisions.rewards.specs import ComponentSetup, create_reward_spec
+from decisions.rewards.spec_content import preset_content
+from decisions.rewards.specs import create_reward_spec
 from models_registry.services import register_model
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
@@ -94,8 +95,7 @@ def create_agent(
         workspace=by.workspace, slug=slug, name=name, kind=kind, unit=unit, registered_model=model
     )
     create_agent_version(by=by, agent=agent, setup=setup)
-    components = [ComponentSetup(name, weight) for name, weight in preset.weights.items()]
-    create_reward_spec(by=by, agent=agent, components=components)
+    create_reward_spec(by=by, agent=agent, content=preset_content(preset))
     record_audit(by=by, action="agent.created", target=f"agent:{agent.id}", details={"slug": slug})
     return agent
 

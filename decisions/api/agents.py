@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from rest_framework.views import APIView
 from decisions.agents.revising import revise_agent
 from decisions.agents.services import AgentSetup, create_agent, kind_setup, kind_unit
 from decisions.api.batches import body_of
+from decisions.api.editing import get_agent, read_expected
 from decisions.api.serializers.agents import (
     ONE_OR_MORE_ANSWERS,
     AgentCreateSerializer,
@@ -23,7 +23,6 @@ from decisions.api.serializers.agents import (
     AgentPatchSerializer,
     AgentSerializer,
 )
-from decisions.errors import UnknownAgent
 from decisions.gateway.decide import as_plain, decide
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.schemas import DecideItem
@@ -37,7 +36,6 @@ from workspaces.parsing import RawBatchParser, raw_body
 from workspaces.permissions import acting
 
 DECIDE = BodyDecoder(DecideItem)
-ETAG = re.compile(r'"?([0-9]{1,9})"?', re.ASCII)
 MAX_DECIDE = 256
 
 
@@ -106,38 +104,15 @@ class AgentDetail(APIView):
         given = AgentPatchSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         changes = dict(given.validated_data)
-        expected = _expected(request, changes.pop("expected_version", None))
+        expected = read_expected(request, changes.pop("expected_version", None), field="expected_version")
         revision = revise_agent(by=acting(request), agent=agent, expected=expected, changes=changes)
         return _answer(agent, revision.version)
-
-
-def get_agent(request: Request, slug: str) -> Agent:
-    """Of the workspace. Raises UnknownAgent."""
-    agent = Agent.objects.for_workspace(acting(request).workspace).filter(slug=slug).first()
-    if agent is None:
-        raise UnknownAgent(f"There is no agent {slug!r} in this workspace.")
-    return agent
 
 
 def _answer(agent: Agent, newest: AgentVersion | None) -> Response:
     context = {"newest": newest, "champion": find_champion(agent)}
     headers = {"ETag": f'"{newest.number}"'} if newest is not None else {}
     return Response(AgentDetailSerializer(agent, context=context).data, headers=headers)
-
-
-def _expected(request: Request, in_body: int | None) -> int:
-    """The version that the change is based on, by the body or the header. Raises InvalidInput."""
-    header = request.headers.get("If-Match", "").strip()
-    if not header:
-        if in_body is None:
-            fault = FieldFault("expected_version", "is missing", "the version that the change is based on, or If-Match")
-            raise InvalidInput("Say which version the change is based on.", faults=[fault])
-        return in_body
-    number = ETAG.fullmatch(header)
-    if number is None or (in_body is not None and int(number[1]) != in_body):
-        reason = "is not an ETag of an agent" if number is None else f"differs from expected_version, {in_body}"
-        raise InvalidInput("If-Match is invalid.", faults=[FieldFault("If-Match", reason, 'such as "3"')])
-    return int(number[1])
 
 
 class Decide(APIView):

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from decisions.api.agents import get_agent
+from decisions.api.editing import get_agent
 from decisions.api.serializers.suggestions import AutoLabelerSerializer, SuggestionSerializer, TrainingSerializer
 from decisions.labelling.suggesting import request_suggestions
 from decisions.models import AutoLabeler, LabelSuggestion

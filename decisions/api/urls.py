@@ -2,13 +2,35 @@
 
 from django.urls import path
 
-from decisions.api import agents, decisions, episodes, export, items, rewards, suggestions
+from decisions.api import agents, decisions, episodes, export, items, reward_drafts, reward_specs, rewards, suggestions
 
 urlpatterns = [
     path("decisions", decisions.DecisionList.as_view(), name="api-decisions"),
     path("feedback", decisions.FeedbackCreate.as_view(), name="api-feedback"),
     path("agents/<slug:slug>/decide", agents.Decide.as_view(), name="api-decide"),
     path("agents/<slug:slug>", agents.AgentDetail.as_view(), name="api-agent"),
+    path("agents/<slug:slug>/reward-specs", reward_specs.RewardSpecList.as_view(), name="api-reward-specs"),
+    path(
+        "agents/<slug:slug>/reward-specs/<int:number>",
+        reward_specs.RewardSpecDetail.as_view(),
+        name="api-reward-spec",
+    ),
+    path("agents/<slug:slug>/reward-drafts", reward_drafts.RewardDraftList.as_view(), name="api-reward-drafts"),
+    path(
+        "agents/<slug:slug>/reward-drafts/<uuid:pk>",
+        reward_drafts.RewardDraftDetail.as_view(),
+        name="api-reward-draft",
+    ),
+    path(
+        "agents/<slug:slug>/reward-drafts/<uuid:pk>/publish",
+        reward_drafts.RewardDraftPublish.as_view(),
+        name="api-reward-draft-publish",
+    ),
+    path(
+        "agents/<slug:slug>/reward-drafts/<uuid:pk>/drop",
+        reward_drafts.RewardDraftDrop.as_view(),
+        name="api-reward-draft-drop",
+    ),
     path("agents", agents.AgentList.as_view(), name="api-agents"),
     path("decisions/export", export.DecisionExport.as_view(), name="api-decisions-export"),
     path("decisions/<uuid:pk>", decisions.DecisionDetail.as_view(), name="api-decision"),
@@ -18,6 +40,7 @@ urlpatterns = [
     path("steps", episodes.StepList.as_view(), name="api-steps"),
     path("agents/<slug:slug>/auto-labeler", suggestions.AutoLabelerDetail.as_view(), name="api-auto-labeler"),
     path("agents/<slug:slug>/suggestions", suggestions.SuggestionList.as_view(), name="api-suggestions"),
+    path("reward-components", reward_specs.RewardComponents.as_view(), name="api-reward-components"),
     path("rewards/calculations", rewards.CalculationList.as_view(), name="api-reward-calculations"),
     path("status-changes", items.StatusChangeCreate.as_view(), name="api-status-changes"),
 ]

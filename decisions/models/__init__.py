@@ -16,6 +16,7 @@ from decisions.models.labelling import (
     SkipPolicy,
 )
 from decisions.models.reward import CreditScheme, MeasurementDue, Reward, RewardDue, RewardProgress, RewardSpec
+from decisions.models.reward_draft import RewardDraft
 from decisions.models.step import Step, StepKind
 from decisions.models.suggestion import AutoLabeler, LabelSuggestion
 
@@ -44,6 +45,7 @@ __all__ = [
     "QueueStrategy",
     "Reservation",
     "Reward",
+    "RewardDraft",
     "RewardDue",
     "RewardProgress",
     "RewardSpec",

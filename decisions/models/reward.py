@@ -19,8 +19,9 @@ class CreditScheme(models.TextChoices):
 
 
 class RewardSpec(WorkspaceOwned):
-    """Immutable. `components` is a list of {name, weight, parameters} and, where they differ from the component's own,
-    {window_days, missing}, or the spec's own rule {text, low, high}; `spec_hash` is SHA-256 over its content.
+    """Immutable. `components` is a list of {name, weight, parameters, window_days, missing} with all defaults, and of a
+    spec's own rule {text, low, high}; those of earlier releases leave defaults out. `spec_hash` is SHA-256 over its
+    content.
 
     `credit` names the scheme by which an episode's components reach its decisions (`decisions.rewards.credit`), with a
     `discount` for each later decision. What training reads: raw rewards from `training_low` to `training_high` are 0 to

@@ -16,6 +16,8 @@ from decisions.agents.services import AgentSetup, check_setup
 from decisions.errors import OutdatedVersion
 from decisions.models import Agent, AgentVersion
 from decisions.pages.agent_form import AgentForm, digest_of, write_setup
+from decisions.pages.found import get_agent, number_of
+from decisions.pages.rewards import describe
 from decisions.queries.agents import (
     AGENTS,
     find_activity,
@@ -24,7 +26,7 @@ from decisions.queries.agents import (
     list_agents,
     list_versions,
 )
-from workspaces.errors import FieldFault, InvalidInput
+from workspaces.errors import InvalidInput
 from workspaces.models import Role
 from workspaces.pages import PageRequest, workspace_page
 
@@ -40,9 +42,9 @@ def agent_list(request: PageRequest) -> HttpResponse:
 @workspace_page()
 def agent_detail(request: PageRequest, agent: str) -> HttpResponse:
     """The newest version in full, and all versions, newest first; `before` is the number of the last one shown."""
-    found = _get_agent(request, agent)
+    found = get_agent(request, agent)
     given = request.GET.get("before", "")
-    before = _number(given) if given else None
+    before = number_of(given) if given else None
     lines, older = list_versions(found, before=before)
     context = {
         "agent": found,
@@ -54,6 +56,8 @@ def agent_detail(request: PageRequest, agent: str) -> HttpResponse:
         "before": given,
         "older": urlencode({"before": older}) if older is not None else "",
     }
+    if (spec := found.reward_specs.order_by("-number").first()) is not None:
+        context |= describe(found, spec)
     return render(request, "agents/detail.html", context)
 
 
@@ -61,7 +65,7 @@ def agent_detail(request: PageRequest, agent: str) -> HttpResponse:
 @workspace_page()
 def agent_version(request: PageRequest, agent: str, number: int) -> HttpResponse:
     """One version in full, and what it changed of the version before it."""
-    found = _get_agent(request, agent)
+    found = get_agent(request, agent)
     version, newest = _get_version(found, number), _get_newest(found)
     older = found.versions.filter(number__lt=number).order_by("-number").first()
     context = {
@@ -78,7 +82,7 @@ def agent_version(request: PageRequest, agent: str, number: int) -> HttpResponse
 @workspace_page(role=Role.ADMIN)
 def agent_edit(request: PageRequest, agent: str) -> HttpResponse:
     """The form; POST shows what it would change, and with `make` makes the version that was shown."""
-    found = _get_agent(request, agent)
+    found = get_agent(request, agent)
     newest = _get_newest(found)
     if request.method != "POST":
         return _ask(request, found, newest, AgentForm(initial=_values(newest.number, setup_of(newest))))
@@ -165,15 +169,6 @@ def _values(base: int, setup: AgentSetup) -> dict[str, Any]:
     return {"base": base, **write_setup(setup)}
 
 
-def _get_agent(request: PageRequest, slug: str) -> Agent:
-    agent: Agent | None = (
-        Agent.objects.for_workspace(request.workspace).select_related("registered_model").filter(slug=slug).first()
-    )
-    if agent is None:
-        raise Http404("Agent not found.")
-    return agent
-
-
 def _get_newest(agent: Agent) -> AgentVersion:
     version = agent.versions.order_by("-number").first()
     if version is None:
@@ -190,10 +185,3 @@ def _get_version(agent: Agent, number: int) -> AgentVersion:
 
 def _first_version(lines: list[Any]) -> AgentVersion | None:
     return lines[0].version if lines else None
-
-
-def _number(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 2**31:
-        fault = FieldFault("before", "is not a version's number", "a number above 0")
-        raise InvalidInput("The address is invalid.", faults=[fault])
-    return int(text)

@@ -2,13 +2,32 @@
 
 from django.urls import path
 
-from decisions.pages import agents, decisions, episodes
+from decisions.pages import agents, decisions, episodes, reward_drafts, reward_edit, rewards
 
 urlpatterns = [
     path("agents/", agents.agent_list, name="agents"),
     path("agents/<slug:agent>", agents.agent_detail, name="agent"),
     path("agents/<slug:agent>/edit", agents.agent_edit, name="agent-edit"),
     path("agents/<slug:agent>/versions/<int:number>", agents.agent_version, name="agent-version"),
+    path("agents/<slug:agent>/rewards", rewards.agent_rewards, name="agent-rewards"),
+    path("agents/<slug:agent>/rewards/status", rewards.agent_rewards_status, name="agent-rewards-status"),
+    path("agents/<slug:agent>/rewards/edit", reward_edit.agent_rewards_edit, name="agent-rewards-edit"),
+    path("agents/<slug:agent>/rewards/<int:number>", rewards.agent_reward_spec, name="agent-reward-spec"),
+    path("agents/<slug:agent>/rewards/<int:number>.yaml", rewards.agent_reward_yaml, name="agent-reward-yaml"),
+    path("agents/<slug:agent>/rewards/drafts/<uuid:pk>", reward_drafts.reward_draft, name="reward-draft"),
+    path(
+        "agents/<slug:agent>/rewards/drafts/<uuid:pk>/status",
+        reward_drafts.reward_draft_status,
+        name="reward-draft-status",
+    ),
+    path(
+        "agents/<slug:agent>/rewards/drafts/<uuid:pk>/publish",
+        reward_drafts.reward_draft_publish,
+        name="reward-draft-publish",
+    ),
+    path(
+        "agents/<slug:agent>/rewards/drafts/<uuid:pk>/drop", reward_drafts.reward_draft_drop, name="reward-draft-drop"
+    ),
     path("decisions/", decisions.decision_list, name="decisions"),
     path("decisions/label", decisions.label_queue, name="label"),
     path("decisions/<uuid:pk>", decisions.decision_detail, name="decision"),

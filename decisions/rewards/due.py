@@ -83,6 +83,11 @@ INSERT INTO decisions_rewarddue (workspace_id, spec_id, decision_id)
 SELECT %(workspace)s, %(spec)s, found.id FROM ({found}) AS found(id) ORDER BY 3
 ON CONFLICT DO NOTHING
 """
+_SAMPLE = """
+WITH found(id) AS MATERIALIZED ({found})
+SELECT id, (SELECT count(*) FROM found) FROM found
+ ORDER BY hashtextextended(id::text, %(seed)s::bigint), id LIMIT %(most)s
+"""
 
 
 def mark_due(spec: RewardSpec, plan: Plan) -> None:
@@ -106,6 +111,17 @@ def find_due(spec: RewardSpec, plan: Plan, *, most: int) -> list[uuid.UUID]:
 def count_due(spec: RewardSpec, plan: Plan) -> int:
     """How many decisions are due, or would be after a search."""
     return int(_ask(spec, plan, "count(DISTINCT id)", most=None)[0][0])
+
+
+def sample_rewardable(spec: RewardSpec, plans: Sequence[Plan], *, most: int, seed: int) -> tuple[list[uuid.UUID], int]:
+    """Decisions of the spec's agent that can have a reward by one of the plans, at most so many of them, and how many
+    there are. The seed says which are taken, in the order of their ids; the same again are the same."""
+    everything = next((plan for plan in plans if plan.without_feedback), plans[0])
+    parameters = {**_parameters(spec, everything, None, dt.datetime.now(dt.UTC)), "most": most, "seed": seed}
+    with connection.cursor() as cursor:
+        cursor.execute(_SAMPLE.format(found=_found(everything, None)), parameters)
+        rows = cursor.fetchall()
+    return sorted(row[0] for row in rows), rows[0][1] if rows else 0
 
 
 def _ask(spec: RewardSpec, plan: Plan, what: str, *, most: int | None) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Queues a job that calculates the rewards of one workspace now, for a person or a program.
+"""Queues a job that calculates the rewards of one workspace or agent now, for a person or a program.
 
 The daily job of all workspaces is of the same kind; `decisions.tasks` holds the handler of both.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from decisions.models import RewardDue, RewardSpec
+from decisions.models import Agent, RewardDue, RewardSpec
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
 from workspaces.actors import Actor
@@ -43,13 +43,21 @@ def ask_for_help(spec: RewardSpec) -> None:
 
 
 @transaction.atomic
-def request_calculation(*, by: Actor) -> Job:
-    """The workspace's calculation that waits or works, or a new one where there is none."""
+def request_calculation(*, by: Actor, agent: Agent | None = None) -> Job:
+    """The workspace's calculation that waits or works, or a new one where there is none.
+
+    With `agent`, a new one of this agent alone: one that works may have passed the agent before its reward spec
+    changed."""
+    if agent is not None:
+        return _queue(by, {"requested_by": by.name, "agent_id": str(agent.id)})
     # A simultaneous request waits here, and finds the first one's job.
     Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
-    under_way = find_calculations(by.workspace).filter(state__in=UNDER_WAY).first()
-    if under_way is not None:
-        return under_way
-    job = enqueue_job(kind=CALCULATE_REWARDS, workspace=by.workspace, payload={"requested_by": by.name})
+    whole = find_calculations(by.workspace).exclude(payload__has_key="agent_id")
+    under_way = whole.filter(state__in=UNDER_WAY).first()
+    return under_way or _queue(by, {"requested_by": by.name})
+
+
+def _queue(by: Actor, payload: dict[str, str]) -> Job:
+    job = enqueue_job(kind=CALCULATE_REWARDS, workspace=by.workspace, payload=payload)
     record_audit(by=by, action="rewards.requested", target=f"job:{job.id}")
     return job

@@ -40,6 +40,7 @@ from tools.factories import (
     MembershipFactory,
     ModelVersionFactory,
     PhaseFactory,
+    RewardDraftFactory,
     RewardSpecFactory,
     StatusChangeFactory,
     StepFactory,
@@ -95,7 +96,7 @@ class World:
 def build(workspace: Any, slug: str) -> World:
     agent = AgentFactory(workspace=workspace, slug=slug)
     AgentVersionFactory(agent=agent)
-    RewardSpecFactory(agent=agent)
+    spec = RewardSpecFactory(agent=agent)
     model = agent.registered_model
     champion, version, third = (ModelVersionFactory(registered_model=model) for _ in range(3))
     AliasFactory(version=champion)
@@ -128,6 +129,7 @@ def build(workspace: Any, slug: str) -> World:
             "calculation": JobFactory(
                 workspace=workspace, kind="decisions.calculate_rewards", payload={"requested_by": "someone"}
             ),
+            "draft": RewardDraftFactory(agent=agent, base=spec),
             "import": JobFactory(workspace=workspace, kind="training.import", payload=IMPORT_PAYLOAD),
             "freezing": JobFactory(
                 workspace=workspace, kind="training.freeze_dataset", payload={"agent": slug, "name": "n"}
@@ -167,6 +169,10 @@ def feedback_body(world: World) -> Any:
 
 def agent_body(world: World) -> Any:
     return {"slug": "brand-new", "name": "New", "prompt_template": "{{ text }}", "options": ["a", "b"]}
+
+
+def spec_body(world: World) -> Any:
+    return {"expected_number": 1, "components": [{"name": "verdict", "weight": 2}]}
 
 
 def run_body(world: World) -> Any:
@@ -280,6 +286,21 @@ CALLS: dict[str, list[Call]] = {
         Call("GET", "agents/{slug}/suggestions", READ, foreign=(404,)),
         Call("POST", "agents/{slug}/suggestions", ADMIN, status=202, foreign=(404,)),
     ],
+    "api-reward-components": [Call("GET", "reward-components", READ)],
+    "api-reward-specs": [
+        Call("GET", "agents/{slug}/reward-specs", READ, foreign=(404,)),
+        Call("POST", "agents/{slug}/reward-specs", ADMIN, spec_body, 201, foreign=(404,)),
+    ],
+    "api-reward-spec": [Call("GET", "agents/{slug}/reward-specs/1", READ, foreign=(404,))],
+    "api-reward-drafts": [
+        Call("GET", "agents/{slug}/reward-drafts", READ, foreign=(404,)),
+        Call("POST", "agents/{slug}/reward-drafts", ADMIN, spec_body, 202, foreign=(404,)),
+    ],
+    "api-reward-draft": [Call("GET", "agents/{slug}/reward-drafts/{draft}", READ, foreign=(404,))],
+    "api-reward-draft-publish": [
+        Call("POST", "agents/{slug}/reward-drafts/{draft}/publish", ADMIN, status=201, foreign=(404,))
+    ],
+    "api-reward-draft-drop": [Call("POST", "agents/{slug}/reward-drafts/{draft}/drop", ADMIN, foreign=(404,))],
     "api-reward-calculations": [
         Call("GET", "rewards/calculations", READ),
         Call("POST", "rewards/calculations", ADMIN, status=202),

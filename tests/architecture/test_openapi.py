@@ -12,6 +12,7 @@ from django.test import Client
 
 from decisions.agents.services import create_notes_agents
 from decisions.api import examples as ledger
+from decisions.api import reward_examples
 from decisions.models import Agent, Step
 from decisions.notes_app import examples as notes_app
 from models_registry import examples as registry
@@ -35,6 +36,7 @@ from tools.factories import (
     ModelVersionFactory,
     PhaseFactory,
     ProjectFactory,
+    RewardDraftFactory,
     RewardFactory,
     RunEventFactory,
     StatusChangeFactory,
@@ -75,6 +77,11 @@ def by_id(document):
 
 def resolved(document, node):
     return document["components"][node["$ref"].split("/")[-2]][node["$ref"].split("/")[-1]] if "$ref" in node else node
+
+
+def filled_in(path):
+    given = {"slug": "filer", "id": "0195e1d8-1111-7111-8111-111111111111", "number": "1"}
+    return path.format(**given)
 
 
 def parameter_names(document, operation):
@@ -152,7 +159,7 @@ def test_an_example_that_does_not_fit_is_found(document, by_id):
 @pytest.mark.django_db
 def test_every_operation_turns_an_anonymous_caller_away_with_the_envelope(document):
     for method, path, _ in operations(document):
-        url = path.replace("{slug}", "filer").replace("{id}", "0195e1d8-1111-7111-8111-111111111111")
+        url = filled_in(path)
         assert "{" not in url
         answer = Client().generic(method.upper(), url, b"{}", content_type="application/json")
         assert answer.status_code == 401, (method, path)
@@ -169,7 +176,7 @@ def test_every_operation_says_that_it_answers_with_nothing_that_is_asked_for(doc
     stating = [(method, path) for method, path, operation in operations(document) if "406" in operation["responses"]]
     assert len(stating) == len(list(operations(document))) - 4
     for method, path in stating:
-        url = path.replace("{slug}", "filer").replace("{id}", "0195e1d8-1111-7111-8111-111111111111")
+        url = filled_in(path)
         answer = api().request(method.upper(), url, {}, Accept="image/png")
         assert answer.status_code == 406, (method, path, answer.content)
         assert set(answer.json()["error"]) == ENVELOPE
@@ -221,12 +228,17 @@ def tell_ledger(by, agent):
         ledger.CALCULATION: JobFactory(
             workspace=workspace, kind="decisions.calculate_rewards", payload={"requested_by": "system"}
         ).id,
+        reward_examples.DRAFT: draft_of(agent).id,
         training.HELD_OUT: held_out.id,
         training.RUN: run.id,
         training.EVENT: RunEventFactory(run=run).id,
         training.EXPORT: ExportJobFactory(version=exported).id,
         training.ERASURE: ErasureFactory(workspace=workspace).id,
     }
+
+
+def draft_of(agent):
+    return RewardDraftFactory(base=agent.reward_specs.get(number=1))
 
 
 def tell_notes_app(by):

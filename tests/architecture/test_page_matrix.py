@@ -42,6 +42,10 @@ def of(name: str) -> Callable[[World], list[Any]]:
     return find
 
 
+def drafted(world: World) -> list[Any]:
+    return [world.agent.slug, world.extra["draft"].pk]
+
+
 FORM = Page(get=ADMIN, post=ADMIN)
 ACTION = Page(get="", post=ADMIN)
 PAGES: dict[str, Page] = {
@@ -58,6 +62,15 @@ PAGES: dict[str, Page] = {
     "agent": Page(of=lambda world: [world.agent.slug]),
     "agent-edit": replace(FORM, of=lambda world: [world.agent.slug]),
     "agent-version": Page(of=lambda world: [world.agent.slug, 1]),
+    "agent-rewards": Page(of=lambda world: [world.agent.slug]),
+    "agent-rewards-status": Page(of=lambda world: [world.agent.slug]),
+    "agent-rewards-edit": replace(FORM, of=lambda world: [world.agent.slug]),
+    "agent-reward-spec": Page(of=lambda world: [world.agent.slug, 1]),
+    "agent-reward-yaml": Page(of=lambda world: [world.agent.slug, 1]),
+    "reward-draft": Page(of=drafted),
+    "reward-draft-status": Page(of=drafted),
+    "reward-draft-publish": replace(ACTION, of=drafted),
+    "reward-draft-drop": replace(ACTION, of=drafted),
     "decisions": Page(),
     "rewards": Page(),
     "rewards-status": Page(),

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from decisions.gateway.exploration import acting_policy
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.components import VERDICT_VALUES
-from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
+from decisions.rewards.specs import ComponentSetup, SpecContent, create_reward_spec, current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import StaleFence
 from jobs.models import Job
@@ -266,7 +266,7 @@ class TestStarting:
 class TestDatasets:
     def test_only_rewarded_decisions_with_a_propensity_are_learned_from(self, agent, by, store):
         spec = create_reward_spec(
-            by=by, agent=agent, components=[ComponentSetup("verdict"), ComponentSetup("calibration", 0.1)]
+            by=by, agent=agent, content=SpecContent([ComponentSetup("verdict"), ComponentSetup("calibration", 0.1)])
         )
         good = DecisionFactory(agent=agent, unit="ann", state={"text": "a flight"}, action="travel", propensity=0.25)
         poor = DecisionFactory(agent=agent, unit=None)
@@ -394,7 +394,7 @@ class TestDatasets:
         ]  # fmt: skip
         assert [training_scale(spec, VERDICT_VALUES[v]) for v in ("confirmed", "corrected", "overridden")] == [1, 0, 0]
         assert training_scale(spec, VERDICT_VALUES["ignored"]) == pytest.approx(1 / 3)
-        without = create_reward_spec(by=by, agent=agent, components=[ComponentSetup("calibration")])
+        without = create_reward_spec(by=by, agent=agent, content=SpecContent([ComponentSetup("calibration")]))
         assert (without.signal, training_scale(without, -0.4)) == ("", pytest.approx(0.6))
 
 

@@ -1,10 +1,19 @@
-"""Serializers of calculations."""
+"""Serializers of calculations, reward components, reward specs and their drafts."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from jobs.models import Job
+from decisions.models import CreditScheme, RewardDraft, RewardSpec
+from decisions.rewards.spec_content import MOST_COMPONENTS, compare_contents, stored_components
+from decisions.rewards.specs import content_of
+from jobs.models import Job, JobState
+from workspaces.serializers import StrictBody
+
+PARAMETER = {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean"]}}
 
 
 class CalculationSerializer(serializers.ModelSerializer[Job]):
@@ -28,3 +37,230 @@ class CalculationSerializer(serializers.ModelSerializer[Job]):
 
     def get_rewards(self, job: Job) -> int | None:
         return int(job.result["rewards"]) if job.result else None
+
+
+@extend_schema_field(PARAMETER)
+class ParametersField(serializers.DictField):
+    """Numbers, texts and booleans by name."""
+
+
+class ComponentSerializer(serializers.Serializer[Any]):
+    """One row of the table of components."""
+
+    name = serializers.CharField()
+    summary = serializers.CharField()
+    horizon = serializers.CharField(help_text="immediate, delayed or strategic")
+    scope = serializers.CharField(help_text="decision, or episode where it is worth the same to all its decisions")
+    low = serializers.FloatField(help_text="Smallest value, before weighting")
+    high = serializers.FloatField()
+    weight = serializers.FloatField(help_text="Default weight")
+    window_days = serializers.FloatField(allow_null=True, help_text="Default window; null never ends")
+    missing = serializers.FloatField(allow_null=True, help_text="Value after the window; null for none")
+    parameters = ParametersField(help_text="Parameters with their defaults")
+    metrics = serializers.ListField(child=serializers.CharField(), help_text="Metrics of feedback that it reads")
+    reads = serializers.ListField(child=serializers.CharField(), help_text="What it reads of the decision besides")
+    says_right = serializers.BooleanField(help_text="Whether it can be the signal of a spec")
+    measured = serializers.BooleanField(help_text="Whether a job of its own measures it")
+    proxy = serializers.CharField(help_text="What it is a proxy for; empty if it is none")
+
+
+class ComponentListSerializer(serializers.Serializer[Any]):
+    results = ComponentSerializer(many=True)
+
+
+class RuleSerializer(serializers.Serializer[Any]):
+    text = serializers.CharField(help_text="One line over facts")
+    low = serializers.FloatField(help_text="Smallest value that it may give")
+    high = serializers.FloatField()
+
+
+class EntrySerializer(serializers.Serializer[Any]):
+    """One component of a spec."""
+
+    name = serializers.CharField()
+    weight = serializers.FloatField()
+    parameters = ParametersField()
+    window_days = serializers.FloatField(allow_null=True, help_text="After so many days a missing value is final")
+    missing = serializers.FloatField(allow_null=True, help_text="The value that counts then; null for none")
+    rule = RuleSerializer(required=False, help_text="Only where the component is the spec's own")
+
+
+class ChangeSerializer(serializers.Serializer[Any]):
+    field = serializers.CharField(help_text="Such as components.verdict.weight")  # type: ignore[assignment]
+    before = serializers.JSONField(allow_null=True, help_text="Null where it was absent")
+    after = serializers.JSONField(allow_null=True, help_text="Null where it is absent")
+
+
+CONTENT = ["components", "clamp", "low", "high", "credit", "discount", "signal", "training_low", "training_high"]
+
+
+class RewardSpecSerializer(serializers.ModelSerializer[RewardSpec]):
+    components = serializers.SerializerMethodField()
+    signal = serializers.CharField(help_text="Component that says right or wrong; empty for none")
+
+    class Meta:
+        model = RewardSpec
+        fields = ["id", "number", *CONTENT, "spec_hash", "created_at"]
+
+    @extend_schema_field(EntrySerializer(many=True))
+    def get_components(self, spec: RewardSpec) -> Any:
+        return stored_components(content_of(spec))
+
+
+class RewardSpecDetailSerializer(RewardSpecSerializer):
+    """The view gives the spec to compare with as `against`, or None."""
+
+    changes = serializers.SerializerMethodField(help_text="Null without `against`")
+
+    class Meta(RewardSpecSerializer.Meta):
+        fields = [*RewardSpecSerializer.Meta.fields, "changes"]
+
+    @extend_schema_field(ChangeSerializer(many=True, allow_null=True))
+    def get_changes(self, spec: RewardSpec) -> Any:
+        against = self.context["against"]
+        if against is None:
+            return None
+        changes = compare_contents(content_of(against), content_of(spec))
+        return [{"field": one.field, "before": one.before, "after": one.after} for one in changes]
+
+
+class RevisedSpecSerializer(RewardSpecSerializer):
+    """The view gives the job as `calculation`, None where nothing changed."""
+
+    calculation = serializers.SerializerMethodField(help_text="Of the rewards by this version; null if none was made")
+
+    class Meta(RewardSpecSerializer.Meta):
+        fields = [*RewardSpecSerializer.Meta.fields, "calculation"]
+
+    @extend_schema_field(CalculationSerializer(allow_null=True))
+    def get_calculation(self, spec: RewardSpec) -> Any:
+        job = self.context["calculation"]
+        return None if job is None else CalculationSerializer(job).data
+
+
+class EntryBody(StrictBody):
+    name = serializers.CharField(help_text="One of GET /reward-components, or rule. and a name of the spec's own")
+    weight = serializers.FloatField(required=False, help_text="0, or 0.000001 to 1,000,000 up or down; default 1")
+    parameters = ParametersField(required=False, help_text="Those that differ from the defaults")
+    window_days = serializers.FloatField(required=False, allow_null=True, help_text="Above 0, up to 3,650, or null")
+    missing = serializers.FloatField(required=False, allow_null=True)
+    rule = RuleSerializer(required=False, help_text="Of a component of the spec's own, whose name begins with rule.")
+
+
+class RewardSpecBody(StrictBody):
+    """Everything that a reward spec says. What is left out has its default."""
+
+    # For the document alone: `decisions.rewards.spec_content.read_content` reads it, with every fault at once.
+    expected_number = serializers.IntegerField(
+        required=False, min_value=1, max_value=2**31 - 1, help_text="Version that it is based on; or send If-Match"
+    )
+    components = serializers.ListField(child=EntryBody(), min_length=1, max_length=MOST_COMPONENTS)
+    clamp = serializers.FloatField(required=False, help_text="The sum stays within ± this; default 5")
+    low = serializers.FloatField(required=False, help_text="The raw reward that becomes 0; default -2")
+    high = serializers.FloatField(required=False, help_text="The raw reward that becomes 1; default 2")
+    credit = serializers.ChoiceField(choices=CreditScheme.choices, required=False)
+    discount = serializers.FloatField(required=False, help_text="Above 0, up to 1; default 1")
+    signal = serializers.CharField(
+        required=False, allow_blank=True, help_text="By default the first component that says right or wrong"
+    )
+    training_low = serializers.FloatField(required=False, help_text="By default what a wrong action earns")
+    training_high = serializers.FloatField(required=False, help_text="By default the most that can be earned")
+
+
+class ContentSerializer(serializers.ModelSerializer[RewardSpec]):
+    """Everything that the draft says."""
+
+    components = EntrySerializer(many=True)
+    signal = serializers.CharField(help_text="Component that says right or wrong; empty for none")
+
+    class Meta:
+        model = RewardSpec
+        fields = CONTENT
+
+
+class MeasuredSerializer(serializers.Serializer[Any]):
+    mean = serializers.FloatField()
+    low = serializers.FloatField(allow_null=True, help_text="Of the 95 % interval; null with fewer than two units")
+    high = serializers.FloatField(allow_null=True)
+    n = serializers.IntegerField()
+
+
+class SideSerializer(serializers.Serializer[Any]):
+    valued = serializers.IntegerField(help_text="Decisions with a reward")
+    failed = serializers.IntegerField(help_text="Decisions of which a component failed")
+    reward = MeasuredSerializer(allow_null=True)
+    histogram = serializers.ListField(child=serializers.IntegerField(), help_text="Rewards from 0 to 1 in equal bins")
+    failures = serializers.ListField(
+        child=serializers.ListField(), help_text="Pairs of a component that fails and the number of its decisions"
+    )
+
+
+class MoverSerializer(serializers.Serializer[Any]):
+    decision = serializers.UUIDField()
+    before = serializers.FloatField()
+    after = serializers.FloatField()
+    rank_before = serializers.FloatField(help_text="Share of the decisions that are below")
+    rank_after = serializers.FloatField()
+
+
+class VersionLineSerializer(serializers.Serializer[Any]):
+    actor = serializers.CharField(help_text="Model version or policy")
+    before = MeasuredSerializer()
+    after = MeasuredSerializer()
+
+
+class LeaderSerializer(serializers.Serializer[Any]):
+    actor = serializers.CharField()
+    clear = serializers.BooleanField(help_text="Whether its interval is above all others")
+
+
+class ComparisonSerializer(serializers.Serializer[Any]):
+    """By version it is exploratory: each version decided different decisions."""
+
+    population = serializers.IntegerField(help_text="Decisions that can have a reward")
+    sampled = serializers.IntegerField(help_text="Those that were valued")
+    seed = serializers.IntegerField()
+    before = SideSerializer()
+    after = SideSerializer()
+    both = serializers.IntegerField(help_text="Decisions with a reward by both")
+    changed = serializers.IntegerField(help_text="Those whose raw reward differs")
+    rank_correlation = serializers.FloatField(allow_null=True, help_text="Spearman's; null where all are equal")
+    movers = MoverSerializer(many=True)
+    versions = VersionLineSerializer(many=True)
+    leader_before = LeaderSerializer(allow_null=True)
+    leader_after = LeaderSerializer(allow_null=True)
+
+
+class RewardDraftSerializer(serializers.ModelSerializer[RewardDraft]):
+    base = serializers.IntegerField(source="base.number", help_text="Version that it is based on")
+    content = serializers.SerializerMethodField()
+    state = serializers.SerializerMethodField(help_text="Of the job that values history; null once that is removed")
+    progress = serializers.FloatField(source="job.progress", default=None, allow_null=True)
+    message = serializers.CharField(source="job.message", default="")
+    error = serializers.CharField(source="job.error", default="")
+    result = ComparisonSerializer(allow_null=True)
+    published = serializers.IntegerField(source="published.number", default=None, allow_null=True)
+
+    class Meta:
+        model = RewardDraft
+        fields = [
+            "id",
+            "base",
+            "content",
+            "state",
+            "progress",
+            "message",
+            "error",
+            "result",
+            "published",
+            "made_by",
+            "created_at",
+        ]
+
+    @extend_schema_field(ContentSerializer)
+    def get_content(self, draft: RewardDraft) -> Any:
+        return draft.content
+
+    @extend_schema_field(serializers.ChoiceField(choices=JobState.choices, allow_null=True))
+    def get_state(self, draft: RewardDraft) -> Any:
+        return None if draft.job is None else draft.job.state

@@ -22,7 +22,8 @@ def test_an_agent_comes_with_a_version_a_model_and_a_reward_spec(api):
     version = agent.versions.get()
     assert (version.number, version.temperature, version.epsilon, version.options) == (1, 0.5, 0.1, ["a", "b"])
     assert agent.registered_model.name == "sorter"
-    assert current_reward_spec(agent).components == [{"name": "verdict", "weight": 1.0, "parameters": {}}]
+    one = {"name": "verdict", "weight": 1.0, "parameters": {}, "window_days": None, "missing": None}
+    assert current_reward_spec(agent).components == [one]
     assert AuditEntry.objects.filter(action="agent.created").count() == 1
 
 

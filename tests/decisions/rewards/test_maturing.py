@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from decisions.rewards import maturing
 from decisions.rewards.maturing import mature_outcomes
-from decisions.rewards.specs import ComponentSetup, create_reward_spec
+from decisions.rewards.specs import ComponentSetup, SpecContent, create_reward_spec
 from models_registry.experiments import ExperimentPlan, Router, start_experiment
 from models_registry.models import Exposure, Observation, Phase
 from models_registry.promotion import stop_experiment
@@ -171,13 +171,15 @@ class TestConditionedContrast:
     def test_outcomes_are_measured_against_the_range_that_was_attainable_at_the_start(self, experiment, agent, by):
         assert (experiment.conditioned, experiment.rescaled) == (True, True)
         assert (experiment.outcome_low, experiment.outcome_high) == (pytest.approx(0.3), pytest.approx(0.75))
-        create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", weight=2.0)])
+        create_reward_spec(by=by, agent=agent, content=SpecContent([ComponentSetup("verdict", weight=2.0)]))
         experiment.refresh_from_db()
         assert experiment.outcome_high == pytest.approx(0.75)
 
 
 def test_a_failed_component_is_not_an_outcome(expose, agent, by):
-    create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict"), ComponentSetup("calibration")])
+    create_reward_spec(
+        by=by, agent=agent, content=SpecContent([ComponentSetup("verdict"), ComponentSetup("calibration")])
+    )
     exposure = expose("ann", 60)
     FeedbackFactory(
         decision=DecisionFactory(agent=agent, exposure=exposure, confidence=None, observed_at=NOW - minutes(59)),

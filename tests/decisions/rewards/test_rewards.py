@@ -16,7 +16,7 @@ from decisions.ingest.schemas import FeedbackIn
 from decisions.models import Feedback, Reward
 from decisions.rewards.calculate import Calculated, calculate_rewards, plan_of, rewards_as_of
 from decisions.rewards.components import ComponentError, Facts
-from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
+from decisions.rewards.specs import ComponentSetup, SpecContent, create_reward_spec, current_reward_spec
 from decisions.rewards.valuing import total
 from decisions.tasks import queue_nightly_rewards
 from jobs.models import Job
@@ -63,7 +63,9 @@ def test_what_is_stored_is_what_the_components_say(agent, by, cases, weights):
         spec = create_reward_spec(
             by=by,
             agent=agent,
-            components=[ComponentSetup(n, w) for n, w in zip(("verdict", "calibration"), weights, strict=True)],
+            content=SpecContent(
+                [ComponentSetup(n, w) for n, w in zip(("verdict", "calibration"), weights, strict=True)]
+            ),
         )
         decisions = [(DecisionFactory(agent=agent, confidence=confidence), verdict) for verdict, confidence in cases]
         for decision, verdict in decisions:
@@ -87,12 +89,14 @@ def test_what_is_stored_is_what_the_components_say(agent, by, cases, weights):
 @pytest.mark.parametrize("weight", [1e-7, -1e7, float("nan"), float("inf")])
 def test_a_weight_out_of_range_is_refused(agent, by, weight):
     with pytest.raises(InvalidRewardSpec) as refused:
-        create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", weight)])
+        create_reward_spec(by=by, agent=agent, content=SpecContent([ComponentSetup("verdict", weight)]))
     assert refused.value.faults[0].field == "components[0].weight"
 
 
 def test_a_component_that_fails_stores_its_error_and_no_value(agent, by):
-    spec = create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict"), ComponentSetup("calibration")])
+    spec = create_reward_spec(
+        by=by, agent=agent, content=SpecContent([ComponentSetup("verdict"), ComponentSetup("calibration")])
+    )
     decision = DecisionFactory(agent=agent, confidence=None)
     FeedbackFactory(decision=decision, value="confirmed")
     assert calculate_rewards(spec).processed == 1
@@ -208,7 +212,7 @@ def test_old_feedback_is_not_read_again(spec, judged):
 def test_specs_are_calculated_apart(spec, agent, by, judged):
     decision = judged("confirmed")
     calculate_rewards(spec)
-    second = create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", -1.0)])
+    second = create_reward_spec(by=by, agent=agent, content=SpecContent([ComponentSetup("verdict", -1.0)]))
     assert calculate_rewards(second).processed == 1
     values = dict(Reward.objects.filter(decision=decision).values_list("spec__number", "value"))
     assert values == {1: pytest.approx(0.75), 2: pytest.approx(0.25)}
@@ -270,13 +274,13 @@ class TestSpecs:
     )
     def test_a_spec_that_cannot_be_paid_is_refused_with_every_fault(self, agent, by, components, faults):
         with pytest.raises(InvalidRewardSpec) as refused:
-            create_reward_spec(by=by, agent=agent, components=[ComponentSetup(name) for name in components])
+            create_reward_spec(by=by, agent=agent, content=SpecContent([ComponentSetup(name) for name in components]))
         assert {fault.field for fault in refused.value.faults} == faults
         assert agent.reward_specs.count() == 1
 
     def test_the_hash_is_of_the_content(self, agent, by):
         first, again, other = (
-            create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", weight)])
+            create_reward_spec(by=by, agent=agent, content=SpecContent([ComponentSetup("verdict", weight)]))
             for weight in (2.0, 2.0, 3.0)
         )
         assert first.spec_hash == again.spec_hash != other.spec_hash

@@ -13,7 +13,7 @@ from decisions.models import Agent, Reward
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.components import ComponentError, Facts, Trace
 from decisions.rewards.components.rules import InvalidRule, compile_rule, rule_component
-from decisions.rewards.specs import ComponentSetup, RuleSetup, create_reward_spec
+from decisions.rewards.specs import ComponentSetup, RuleSetup, SpecContent, create_reward_spec
 from tools.factories import DecisionFactory, FeedbackFactory
 from workspaces.actors import Actor
 
@@ -147,7 +147,7 @@ class TestInASpec:
         quick = RuleSetup("1 if usage.latency_ms < 200 else -0.5", -0.5, 1)
         clicks = RuleSetup("measures.clicks / 10", 0, 1)
         setups = [ComponentSetup("rule.quick", 2.0, rule=quick), ComponentSetup("rule.clicks", rule=clicks)]
-        spec = create_reward_spec(by=by, agent=agent, components=setups)
+        spec = create_reward_spec(by=by, agent=agent, content=SpecContent(setups))
         fast, slow = (DecisionFactory(agent=agent, latency_ms=ms) for ms in (150, 250))
         FeedbackFactory(decision=slow, metric="clicks", value=99)
         assert calculate_rewards(spec).errors == 1
@@ -171,7 +171,7 @@ class TestInASpec:
     )
     def test_what_is_no_rule_is_refused(self, agent: Agent, by: Actor, setup: ComponentSetup, field: str) -> None:
         with pytest.raises(InvalidRewardSpec) as refused:
-            create_reward_spec(by=by, agent=agent, components=[setup])
+            create_reward_spec(by=by, agent=agent, content=SpecContent([setup]))
         assert [fault.field for fault in refused.value.faults] == [field]
         assert agent.reward_specs.count() == 1
 

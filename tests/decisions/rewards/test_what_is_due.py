@@ -13,7 +13,7 @@ from decisions.rewards import calculate, queueing
 from decisions.rewards.calculate import Calculated, calculate_rewards, count_pending, plan_of
 from decisions.rewards.components import Trace
 from decisions.rewards.gathering import gather_facts
-from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
+from decisions.rewards.specs import ComponentSetup, SpecContent, create_reward_spec, current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
 from tools.factories import DecisionFactory, EpisodeFactory, FeedbackFactory, StepFactory
@@ -30,7 +30,9 @@ def spec(agent):
 @pytest.fixture
 def with_window(agent, by):
     """Without a verdict for a day, a decision counts as ignored."""
-    return create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", window_days=1, missing=0.0)])
+    return create_reward_spec(
+        by=by, agent=agent, content=SpecContent([ComponentSetup("verdict", window_days=1, missing=0.0)])
+    )
 
 
 def parts(decision):

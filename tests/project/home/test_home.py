@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.rewards.calculate import calculate_rewards
-from decisions.rewards.specs import ComponentSetup, create_reward_spec, current_reward_spec
+from decisions.rewards.specs import ComponentSetup, SpecContent, create_reward_spec, current_reward_spec
 from project import page_urls
 from project.home import counts, needs
 from project.home.counts import Count, count_ledger
@@ -140,7 +140,7 @@ class TestFeedbackToReckon:
         assert count_ledger(agent.workspace).unread == Count(1)
         assert calculate_rewards(current_reward_spec(agent)).processed == 1
         assert count_ledger(agent.workspace).unread == Count(0)
-        create_reward_spec(by=by, agent=agent, components=[ComponentSetup("verdict", 2.0)])
+        create_reward_spec(by=by, agent=agent, content=SpecContent([ComponentSetup("verdict", 2.0)]))
         assert count_ledger(agent.workspace).unread == Count(1)
 
     def test_the_look_is_bounded_and_says_so(self, agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
