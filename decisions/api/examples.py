@@ -93,7 +93,14 @@ SOME_FEEDBACK = {
     "recorded_at": MOMENT,
     "supersedes": None,
 }
-A_LABEL = {"id": LABEL, "verdict": "corrected", "corrected_action": "finance", "note": "A bill.", "created_at": MOMENT}
+A_LABEL = {
+    "id": LABEL,
+    "verdict": "corrected",
+    "corrected_action": "finance",
+    "note": "A bill.",
+    "labelled_by": "key:5f1c0a9be2d4",
+    "created_at": MOMENT,
+}
 A_REWARD = {
     "spec": 1,
     "version": 1,

@@ -12,7 +12,7 @@ import pytest
 
 from project.embedded.layout import PROJECT_ROOT
 
-APPS = ("workspaces", "jobs", "models_registry", "decisions", "training", "project")
+APPS = ("sandbox", "workspaces", "jobs", "models_registry", "decisions", "training", "project")
 BUILD = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
 pytestmark = pytest.mark.slow
 LOOK = """
