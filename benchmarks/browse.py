@@ -54,7 +54,7 @@ def pages(slug: str, ids: dict[str, Any]) -> Iterator[Look]:
         "agent, none": {"agent": "idle"},
         "agent, deep": {"agent": "filer", "before": ids["deep"]},
         "verdict confirmed": {"verdict": "confirmed"},
-        "verdict unjudged": {"verdict": "unjudged"},
+        "no verdict": {"verdict": "no_verdict"},
         "verdict overridden, far back": {"verdict": "overridden"},
         "verdict overridden, looked further": {"verdict": "overridden", "before": ids["deep"]},
         "verdict, agent few and old": {"verdict": "confirmed", "agent": "archivist"},

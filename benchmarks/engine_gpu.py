@@ -32,7 +32,7 @@ from tools.big_model import SHAPES, Task, make_base, write_rows
 from training.engine.__main__ import main as engine
 from training.engine.actions import ActionScorer
 from training.engine.hardware import choose_device
-from training.engine.models import load_model, load_tokenizer, quieten
+from training.engine.models import load_model, load_tokenizer, silence_progress_bars
 from training.engine.spec import EXIT_OK, EXIT_STOPPED
 
 METHODS = ("pretrain", "posterior", "reward_weighted", "grpo", "ppo")
@@ -247,7 +247,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.quick:
         options.steps //= 4
-    quieten()
+    silence_progress_bars()
     device = choose_device()
     began = time.monotonic()
     shape = SHAPES[options.shape]

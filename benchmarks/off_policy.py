@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.off_policy import Log, OffPolicyGate, cross_fit_rewards, judge_gate
+from training.off_policy import Log, OffPolicyGate, check_off_policy_gate, cross_fit_rewards
 
 FEATURES = 5
 DECISIONS = 5_000
@@ -75,7 +75,7 @@ def draw_gate(world: World, policy: dict[float, float], rng: np.random.Generator
     reward = (rng.random(DECISIONS) < chance[rows, action]).astype(float)
     q = cross_fit_rewards(x, action, reward, world.options)
     target = np.minimum(pi[rows, action], 1.0)
-    return judge_gate(
+    return check_off_policy_gate(
         Log(reward, mu[rows, action], target, q[rows, action], (pi * q).sum(axis=1), epsilon=world.epsilon)
     )
 

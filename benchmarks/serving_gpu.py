@@ -33,7 +33,7 @@ from tools import model_server
 from tools.big_model import SHAPES, Task, make_adapter, make_base
 from training.engine.actions import ActionScorer
 from training.engine.hardware import choose_device
-from training.engine.models import attach_adapter, load_model, load_tokenizer, quieten
+from training.engine.models import attach_adapter, load_model, load_tokenizer, silence_progress_bars
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMPT_TOKENS = 64
@@ -256,7 +256,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--shape", choices=SHAPES, default="half-billion")
     parser.add_argument("--largest", type=int, default=256, help="leave out batches of more rows than this")
     options = parser.parse_args(arguments)
-    quieten()
+    silence_progress_bars()
     device = choose_device()
     began = time.monotonic()
     tasks = [Task(10, 40), Task(150, 40)]

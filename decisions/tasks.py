@@ -9,7 +9,7 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
-from decisions.ingest.item_ends import spread_outcomes
+from decisions.ingest.item_ends import apply_item_outcomes
 from decisions.labelling.suggesting import SUGGEST_LABELS, suggest_labels
 from decisions.models import Agent, RewardDraft, RewardSpec
 from decisions.partitions.partitioning import ensure_partitions
@@ -41,7 +41,7 @@ def calculate_all_rewards(context: JobContext) -> dict[str, Any]:
     written = 0
     chosen = list(agents)
     with context.fenced():
-        spread_outcomes(workspace=context.workspace, again=True)
+        apply_item_outcomes(workspace=context.workspace, again=True)
     for number, agent in enumerate(chosen):
         spec = current_reward_spec(agent)
 

@@ -43,7 +43,7 @@ class JobContext:
         self.completed = False
         self._lost = threading.Event()
         self._stop = threading.Event()
-        self._told: tuple[float, str] | None = None
+        self._noted: tuple[float, str] | None = None
 
     @contextmanager
     def fenced(self) -> Iterator[None]:
@@ -86,10 +86,10 @@ class JobContext:
             self._lost.set()
             raise StaleFence(f"job {self.job_id} is no longer owned by fence {self.fence}")
 
-    def tell(self, fraction: float, message: str) -> None:
+    def note_progress(self, fraction: float, message: str) -> None:
         """Progress from inside a long transaction, where `progress` would keep the row from the heartbeat: the next
         beat writes it."""
-        self._told = (fraction, message)
+        self._noted = (fraction, message)
 
     def cancel_requested(self) -> bool:
         return Job.objects.filter(id=self.job_id, cancel_requested=True).exists()
@@ -117,9 +117,9 @@ class JobContext:
                     if not renew_lease(self.job_id, self.fence):
                         self._lost.set()
                         return
-                    if (told := self._told) is not None:
-                        self._told = None
-                        self.progress(*told)
+                    if (noted := self._noted) is not None:
+                        self._noted = None
+                        self.progress(*noted)
                 except StaleFence:
                     return
                 except DatabaseError:

@@ -119,7 +119,7 @@ def check_plan(plan: ExperimentPlan) -> None:
 def start_experiment(*, by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str = "") -> Experiment:
     """Champion against `treatment` from now on.
 
-    A version that no gate has judged may be tried; one that its newest gate verdict refuses may not, and neither may
+    A version that no gate has checked may be tried; one that its newest gate verdict refuses may not, and neither may
     one that the model server cannot serve.
     Raises InvalidInput, ExperimentRunning, NoChampion, GateNotPassed, BackendRefused.
     """
@@ -313,7 +313,7 @@ def _calculate_evidence(experiment: Experiment, fresh: list[Observation]) -> Ver
     experiment.guardrail_evidence = calculate_guardrails(read_guardrails(experiment.guardrails), units)
     Observation.objects.bulk_create(fresh, batch_size=1000)
     experiment.sample_ratio_mismatch = check_sample_ratio(count_exposures(experiment)).mismatch
-    verdict = _judge(experiment)
+    verdict = _decide(experiment)
     experiment.verdict = "; ".join(verdict.reasons)[:500]
     experiment.save()
     return verdict
@@ -345,7 +345,7 @@ def _calculate_reward(experiment: Experiment, units: Sequence[RewardedUnit], fre
         experiment.plain_low, experiment.plain_high = beside.low, beside.high
 
 
-def _judge(experiment: Experiment) -> Verdict:
+def _decide(experiment: Experiment) -> Verdict:
     """The promotion rule on what the experiment holds."""
     evidence = Evidence(
         log_e_plus=experiment.log_e_plus,

@@ -158,8 +158,8 @@ AUTH_USER_MODEL = "workspaces.User"
 AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
-    {"NAME": "workspaces.passwords.NotACommonOne"},
-    {"NAME": "workspaces.passwords.NotOfTheseWords"},
+    {"NAME": "workspaces.passwords.NotACommonPassword"},
+    {"NAME": "workspaces.passwords.NotOnlyKnownWords"},
     {"NAME": "workspaces.passwords.NotTheSamePassword"},
 ]
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]

@@ -53,9 +53,9 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
         given = DatasetCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = given.validated_data
-        room = get_current_agent(acting(request), fields["agent"])
+        current = get_current_agent(acting(request), fields["agent"])
         unused_at = timezone.now() if fields["only_new"] else None
-        job = freezing.start_freezing(by=acting(request), agent=room.agent, name=fields["name"], unused_at=unused_at)
+        job = freezing.start_freezing(by=acting(request), agent=current.agent, name=fields["name"], unused_at=unused_at)
         return Response(FreezingSerializer(job).data, status=202)
 
 
@@ -92,7 +92,7 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
         given = RunStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = given.validated_data
-        room = get_current_agent(acting(request), fields["agent"])
+        current = get_current_agent(acting(request), fields["agent"])
         datasets = DatasetSnapshot.objects.for_workspace(acting(request).workspace)
         versions = ModelVersion.objects.for_workspace(acting(request).workspace).select_related("artifact")
         plan = RunPlan(
@@ -104,7 +104,7 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
             base_model=fields["base_model"],
             settings=fields["settings"],
         )
-        run = start_run(by=acting(request), agent=room.agent, plan=plan)
+        run = start_run(by=acting(request), agent=current.agent, plan=plan)
         return Response(RunSerializer(self.get_queryset().get(pk=run.pk)).data, status=201)
 
 

@@ -91,7 +91,7 @@ def snapshot_ledger(
     agent_version: AgentVersion | None = None,
     reward_spec: RewardSpec | None = None,
     unused_at: dt.datetime | None = None,
-    tell: Callable[[float, str], None] = lambda fraction, message: None,
+    note_progress: Callable[[float, str], None] = lambda fraction, message: None,
     on_made: Callable[[DatasetSnapshot], None] = lambda dataset: None,
 ) -> DatasetSnapshot:
     """Every rewarded decision of the agent, or of one version of it, with a logged propensity, by the current reward
@@ -99,8 +99,8 @@ def snapshot_ledger(
 
     `unused_at`: only decisions that no run had learnt from at that moment. A moment, not "now": asked again after the
     run that the dataset was made for, the question still finds its rows.
-    A decision whose state lacks a field that its prompt names is left out, and counted as `without_prompt`. `tell`
-    hears how far it is; `on_made` is called in the transaction that makes the dataset, and may undo it.
+    A decision whose state lacks a field that its prompt names is left out, and counted as `without_prompt`.
+    `note_progress` hears how far it is; `on_made` is called in the transaction that makes the dataset, and may undo it.
     """
     spec = reward_spec or current_reward_spec(agent)
     items: list[tuple[Any, int]] = []
@@ -116,7 +116,7 @@ def snapshot_ledger(
             items.append((row["id"], version))
             rewards.append(row["reward"])
             if len(items) % FETCH == 0:
-                tell(_share_of_time(items[0][0], items[-1][0]), f"{len(items):,} rows")
+                note_progress(_share_of_time(items[0][0], items[-1][0]), f"{len(items):,} rows")
             yield row
 
     with transaction.atomic():

@@ -39,7 +39,7 @@ class Defaults:
 
     `base`: the champion, or else the newest version with full weights; None before the first. `root`: the model that
     `base`, or the first version, comes from (`tiny`, a hub id or a folder); "" where nobody knows. `logged`: the newest
-    dataset of decisions, one that no run has learnt from before the others. `taught`: labelled rows to teach a first
+    dataset of decisions, one that no run has learnt from before the others. `labelled`: labelled rows to teach a first
     model. `heldout`: labelled rows that no run has learnt from. `replay`: labelled rows that one has learnt from.
     """
 
@@ -48,13 +48,13 @@ class Defaults:
     base: ModelVersion | None
     root: str
     logged: DatasetSnapshot | None
-    taught: DatasetSnapshot | None
+    labelled: DatasetSnapshot | None
     heldout: DatasetSnapshot | None
     replay: DatasetSnapshot | None
 
     def plan(self, dataset: DatasetSnapshot | None = None) -> RunPlan | None:
         """Learning from this dataset, or from the one of choice; None where something is missing for it."""
-        chosen = dataset or (self.logged if self.base is not None and self.logged is not None else self.taught)
+        chosen = dataset or (self.logged if self.base is not None and self.logged is not None else self.labelled)
         if chosen is None or (chosen.kind == DatasetKind.LOGGED and self.base is None):
             return None
         heldout = self.heldout if self.heldout != chosen else None
@@ -149,7 +149,7 @@ def _find_root(version: ModelVersion, made_by: Mapping[uuid.UUID, TrainingRun]) 
 def _choose_rows(
     own: Sequence[DatasetSnapshot], runs: Collection[TrainingRun], *, has_base: bool
 ) -> tuple[DatasetSnapshot | None, ...]:
-    """Logged, taught, heldout, replay, of the agent's `own` datasets; these and the runs newest first. Rows that were
+    """Logged, labelled, heldout, replay, of the agent's `own` datasets; these and the runs newest first. Rows that were
     learnt from are never measured on."""
     learnt = {run.dataset_id for run in runs} | {run.replay_id for run in runs}
     measured = [run.heldout_id for run in runs if run.heldout_id is not None]

@@ -23,7 +23,7 @@ from decisions.erasure.erasing import (
     PersonKind,
     count_decisions,
     erase_decisions,
-    erase_rest,
+    erase_without_decisions,
     find_decisions,
     wait_for_copies,
 )
@@ -125,7 +125,7 @@ def erase_person(context: JobContext) -> dict[str, Any] | None:
         done, after = done + len(ids), ids[-1]
         context.progress(0.9 * done / max(total, done), f"{done} of {max(total, done)} decisions")
     with context.fenced():
-        _add(erasure, erase_rest(workspace=workspace, person=person, secret=secret))
+        _add(erasure, erase_without_decisions(workspace=workspace, person=person, secret=secret))
         _add(erasure, Counter(answers=erase_answers(workspace=workspace)))
         erase_refusals(workspace)
     runs = cancel_marked_runs(workspace)

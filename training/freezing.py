@@ -91,7 +91,7 @@ def freeze_dataset(context: JobContext) -> dict[str, Any] | None:
             agent_version=agent.versions.get(number=version) if version is not None else None,
             reward_spec=agent.reward_specs.get(number=spec) if spec is not None else None,
             unused_at=_moment(asked),
-            tell=context.tell,
+            note_progress=context.note_progress,
             on_made=end,
         )
     except EmptyDataset as error:

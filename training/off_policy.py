@@ -1,9 +1,9 @@
 """Estimates what a policy would earn from decisions that another policy made, and whether that allows a canary.
 
 Inputs: each decision's reward, the probability with which its action was chosen, and the probability with which the
-other policy would have chosen it. `estimate_value` gives the four usual estimates; `judge_gate` decides whether a model
-version may meet a few users. It never decides a promotion: that takes an experiment. PURE: plain arrays in, frozen
-values out.
+other policy would have chosen it. `estimate_value` gives the four usual estimates; `check_off_policy_gate` decides
+whether a model version may meet a few users. It never decides a promotion: that takes an experiment. PURE: plain arrays
+in, frozen values out.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def estimate_value(log: Log, groups: Sequence[object] | None = None) -> Estimate
     return _estimate(log, _label(groups, log.reward.size))
 
 
-def judge_gate(log: Log, groups: Sequence[object] | None = None) -> OffPolicyGate:
+def check_off_policy_gate(log: Log, groups: Sequence[object] | None = None) -> OffPolicyGate:
     """May the policy in question meet a few users? Passed when the log can answer and lower > 0.
 
         z_i = q_target_i + w_i (r_i - q_logged_i) - r_i          difference = mean z,  lower = mean z - t_{G-1}(0.95) se

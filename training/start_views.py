@@ -115,7 +115,7 @@ def _find_steps(request: PageRequest, defaults: Sequence[Defaults], dataset: Dat
     if not defaults:
         why = "An agent defines the prompt and the options."
         yield Step("Connect an app", why, "Connect an app", at("connect"))
-    if not any(one.base is not None or one.taught is not None for one in defaults):
+    if not any(one.base is not None or one.labelled is not None for one in defaults):
         why = (
             "The first model learns from texts with known right answers. Import a file of them, and import some of"
             " them under the name “held-out rows”. Runs are evaluated on those and never trained on them."

@@ -156,7 +156,7 @@ def made_id(claim: uuid.UUID, number: int) -> uuid.UUID:
     return uuid7_of(moment, claim.bytes + number.to_bytes(4, "big"))
 
 
-def keeping() -> dt.timedelta:
+def answer_lifetime() -> dt.timedelta:
     """How long an answer is kept."""
     return dt.timedelta(hours=settings.IDEMPOTENCY_HOURS)
 
@@ -203,7 +203,7 @@ def _lock(actor: Actor, key: str) -> _Kept | None:
     name = f"idempotency {actor.workspace.id} {actor.name} {key}"
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
     with connection.cursor() as cursor:
-        cursor.execute(_LOCK, [number, actor.workspace.id, actor.name, key, timezone.now() - keeping()])
+        cursor.execute(_LOCK, [number, actor.workspace.id, actor.name, key, timezone.now() - answer_lifetime()])
         if not cursor.fetchone()[0]:
             raise InFlight(IN_FLIGHT)
         cursor.nextset()
@@ -229,4 +229,4 @@ def _keep(actor: Actor, key: str, kept: _Kept) -> None:
 
 def drop_old_answers() -> int:
     """How many were kept for long enough; beat asks every hour."""
-    return KeptAnswer.objects.filter(created_at__lte=timezone.now() - keeping()).delete()[0]
+    return KeptAnswer.objects.filter(created_at__lte=timezone.now() - answer_lifetime()).delete()[0]

@@ -227,15 +227,15 @@ class EnvelopeSchema(AutoSchema):
 def allow_null(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
     """A postprocessing hook: null fits `{}`, so that drf-spectacular's `oneOf: [{}, null]` would refuse it as two."""
 
-    def mend(node: Any) -> None:
+    def simplify(node: Any) -> None:
         if isinstance(node, dict):
             if node.get("oneOf") == ANYTHING_OR_NULL:
                 del node["oneOf"]
             for inner in node.values():
-                mend(inner)
+                simplify(inner)
         elif isinstance(node, list):
             for inner in node:
-                mend(inner)
+                simplify(inner)
 
-    mend(result)
+    simplify(result)
     return result

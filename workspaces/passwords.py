@@ -32,7 +32,7 @@ CONTEXT_WORDS = ("reckoner", "password", "admin", "labeller", "viewer", "workspa
 LEAST_LEFT = 8
 
 
-class NotACommonOne(CommonPasswordValidator):
+class NotACommonPassword(CommonPasswordValidator):
     """One of Django's 20,000, or one of them with digits and signs around it: few of the list have twelve letters."""
 
     def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
@@ -41,7 +41,7 @@ class NotACommonOne(CommonPasswordValidator):
             super().validate(letters)
 
 
-class NotOfTheseWords:
+class NotOnlyKnownWords:
     """A password validator of Django's: without the words that everybody here knows, something has to be left of it."""
 
     def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:

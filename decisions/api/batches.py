@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.errors import Erased, IdConflict
-from decisions.ingest.batches import Outcome
+from decisions.ingest.batches import BatchResult
 from decisions.ingest.schemas import MAX_ITEMS
 from workspaces.errors import InvalidInput
 from workspaces.parsing import RawBatchParser
@@ -47,7 +47,7 @@ class IngestView(APIView):
     renderer_classes = [FastJSONRenderer]
     parser_classes = [RawBatchParser]
 
-    def answer(self, outcome: Outcome, batch: Any) -> HttpResponse:
+    def answer(self, outcome: BatchResult, batch: Any) -> HttpResponse:
         errors = sorted([*batch.errors, *outcome.errors], key=lambda error: error.index)
         if batch.single and errors:
             error = errors[0]

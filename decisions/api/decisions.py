@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.api.batches import IngestListView, IngestView, body_of
-from decisions.api.serializers.batches import OutcomeSerializer
+from decisions.api.serializers.batches import BatchResultSerializer
 from decisions.api.serializers.decisions import DecisionDetailSerializer, DecisionSerializer, LabelSerializer
 from decisions.ingest.decisions import record_decisions
 from decisions.ingest.decoding import BodyDecoder
@@ -85,7 +85,7 @@ class DecisionList(IngestListView[Decision]):
     @extend_schema(
         operation_id="record_decisions",
         request=body_of(DecisionIn),
-        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
+        responses={"201": BatchResultSerializer, "207": BatchResultSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> HttpResponse:
         """Records decisions that were made elsewhere."""
@@ -133,7 +133,7 @@ class FeedbackCreate(IngestView):
     @extend_schema(
         operation_id="record_feedback",
         request=body_of(FeedbackIn),
-        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
+        responses={"201": BatchResultSerializer, "207": BatchResultSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> HttpResponse:
         batch = FEEDBACK.decode(raw_body(request))

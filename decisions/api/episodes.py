@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from decisions.api.batches import IngestListView, body_of
-from decisions.api.serializers.batches import OutcomeSerializer
+from decisions.api.serializers.batches import BatchResultSerializer
 from decisions.api.serializers.episodes import (
     EpisodeDetailSerializer,
     EpisodeSerializer,
@@ -72,7 +72,7 @@ class StepList(IngestListView[Step]):
     @extend_schema(
         operation_id="record_steps",
         request=body_of(StepIn),
-        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
+        responses={"201": BatchResultSerializer, "207": BatchResultSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> HttpResponse:
         """Records tool calls, model calls and reasoning of episodes and decisions."""
@@ -111,7 +111,7 @@ class EpisodeList(IngestListView[Episode]):
     @extend_schema(
         operation_id="record_episodes",
         request=body_of(EpisodeIn),
-        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
+        responses={"201": BatchResultSerializer, "207": BatchResultSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> HttpResponse:
         """Records facts about episodes, all at once or step by step."""

@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 
 from decisions.api.batches import IngestView, body_of
-from decisions.api.serializers.batches import OutcomeSerializer
+from decisions.api.serializers.batches import BatchResultSerializer
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.items import StatusChangeIn, record_status_changes
 from workspaces.models import Scope
@@ -26,7 +26,7 @@ class StatusChangeCreate(IngestView):
     @extend_schema(
         operation_id="record_status_changes",
         request=body_of(StatusChangeIn),
-        responses={"201": OutcomeSerializer, "207": OutcomeSerializer, "410": ErrorSerializer},
+        responses={"201": BatchResultSerializer, "207": BatchResultSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request) -> HttpResponse:
         batch = CHANGES.decode(raw_body(request))

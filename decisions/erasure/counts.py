@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import connection
 
-from decisions.erasure.erasing import EPISODE_IS_ERASED, MINE, Person, field_of, whose
+from decisions.erasure.erasing import EPISODE_IS_ERASED, MINE, Person, field_of, person_parameters
 from decisions.models.tombstones import ERASED_TEXT, NOT_ERASED, PSEUDONYM_PREFIX
 from models_registry.erasure import count_exposures
 from workspaces.models import Workspace
@@ -71,7 +71,8 @@ def count_person(*, workspace: Workspace, person: Person) -> dict[str, int]:
     with connection.cursor() as cursor:
         cursor.execute(
             _COUNTS.format(mine=mine),
-            whose(workspace, person) | {"unit": person.unit, "prefix": PSEUDONYM_PREFIX, "erased": ERASED_TEXT},
+            person_parameters(workspace, person)
+            | {"unit": person.unit, "prefix": PSEUDONYM_PREFIX, "erased": ERASED_TEXT},
         )
         *numbers, exposures = cursor.fetchone()
     counts = dict(zip(COUNTED, numbers, strict=True))

@@ -280,7 +280,7 @@ def pseudonym_of(person: Person, secret: bytes) -> str:
     return PSEUDONYM_PREFIX + hashlib.sha256(secret + person.value.encode()).hexdigest()[:32]
 
 
-def whose(workspace: Workspace, person: Person, secret: bytes | None = None) -> dict[str, Any]:
+def person_parameters(workspace: Workspace, person: Person, secret: bytes | None = None) -> dict[str, Any]:
     """The parameters of MINE. Episodes are named by units only."""
     units = [] if person.unit is None else [person.unit, *([pseudonym_of(person, secret)] if secret else [])]
     return {"workspace": workspace.id, "value": person.value, "units": units}
@@ -289,7 +289,7 @@ def whose(workspace: Workspace, person: Person, secret: bytes | None = None) -> 
 def count_decisions(*, workspace: Workspace, person: Person) -> int:
     """Decisions that still say something of the person. One walk over the workspace: no index serves units."""
     with connection.cursor() as cursor:
-        cursor.execute(MINE.format(columns="count(*)", field=field_of(person)), whose(workspace, person))
+        cursor.execute(MINE.format(columns="count(*)", field=field_of(person)), person_parameters(workspace, person))
         return int(cursor.fetchone()[0])
 
 
@@ -299,7 +299,7 @@ def find_decisions(
     """The next `size` ids in order behind `after`: all batches together walk the workspace once. With the `secret` of
     an erasure under way, episodes that an earlier batch renamed are still the person's."""
     statement = MINE.format(columns="id", field=field_of(person)) + " AND id > %(after)s ORDER BY id LIMIT %(size)s"
-    known = whose(workspace, person, secret) | {"after": after or uuid.UUID(int=0), "size": size}
+    known = person_parameters(workspace, person, secret) | {"after": after or uuid.UUID(int=0), "size": size}
     with connection.cursor() as cursor:
         cursor.execute(statement, known)
         return [row[0] for row in cursor.fetchall()]
@@ -377,7 +377,7 @@ def _erase_episodes(cursor: Any, known: dict[str, Any]) -> Counter[str]:
     return counts
 
 
-def erase_rest(*, workspace: Workspace, person: Person, secret: bytes) -> Counter[str]:
+def erase_without_decisions(*, workspace: Workspace, person: Person, secret: bytes) -> Counter[str]:
     """What names the person without a decision: feedback on units, episodes, exposures; items and projects that were
     the unit itself; and what was still being written when its decision was erased. Call inside a transaction, behind
     the last `erase_decisions`, with the same secret."""

@@ -26,7 +26,7 @@ from decisions.agents.prompts import PromptError, render_prompt
 from decisions.errors import Erased, IdConflict, IdNotUsable
 from decisions.gateway.arms import Question, Scored, score_questions
 from decisions.gateway.exploration import acting_policy, draw_action
-from decisions.gateway.exposures import expose, record_failures
+from decisions.gateway.exposures import record_exposures, record_failures
 from decisions.ingest.batches import check_id, content_hash, resolve_episodes
 from decisions.ingest.decisions import DECISION_TABLE
 from decisions.ingest.item_ends import mark_late_decisions
@@ -165,7 +165,7 @@ def _record(
     answers: list[Answer] = []
     rows: list[Row] = []
     with transaction.atomic():
-        exposures = expose(by, [one.question for one in scored], now)
+        exposures = record_exposures(by, [one.question for one in scored], now)
         for one in scored:
             question = one.question
             assert one.probabilities is not None

@@ -14,7 +14,7 @@ from models_registry.models import Arm, Exposure, FailedRequest
 from workspaces.actors import Actor
 
 
-def expose(by: Actor, questions: Sequence[Question], now: dt.datetime) -> dict[str, uuid.UUID]:
+def record_exposures(by: Actor, questions: Sequence[Question], now: dt.datetime) -> dict[str, uuid.UUID]:
     """The exposure of each unit in the running phase, made by its first decision: two queries for a batch."""
     exposed = {question.unit: question for question in reversed(questions) if question.route.phase is not None}
     if not exposed:
@@ -30,7 +30,7 @@ def expose(by: Actor, questions: Sequence[Question], now: dt.datetime) -> dict[s
 @transaction.atomic
 def record_failures(by: Actor, questions: Sequence[Question], now: dt.datetime) -> None:
     """What an experiment's units asked in vain, by the arm assigned: there is no decision that could tell of it."""
-    exposures = expose(by, questions, now)
+    exposures = record_exposures(by, questions, now)
     FailedRequest.objects.bulk_create(
         FailedRequest(workspace=by.workspace, exposure_id=exposures[question.unit], failed_at=now)
         for question in questions

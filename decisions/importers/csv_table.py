@@ -14,7 +14,7 @@ import msgspec
 
 from decisions.importers.jsonl import read_decision
 from decisions.importers.reading import read_csv
-from decisions.importers.records import Found, Reading, Record, Refused, each, from_text
+from decisions.importers.records import Found, Reading, Record, Refused, from_text, read_each
 from decisions.ingest.schemas import DecisionIn
 
 STRUCTURED = {"state", "options", "action", "alternatives", "next_state"}
@@ -25,7 +25,7 @@ FIELDS = {field.name for field in msgspec.structs.fields(DecisionIn)}
 
 def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
     for file in files:
-        yield from each(read_csv(file, reading), lambda record: read_row(record, reading))
+        yield from read_each(read_csv(file, reading), lambda record: read_row(record, reading))
 
 
 def read_row(record: Record, reading: Reading) -> list[Found]:

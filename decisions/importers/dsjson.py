@@ -19,19 +19,19 @@ from decisions.importers.records import (
     Record,
     Refused,
     canonical,
-    each,
     list_of,
     make_decision,
     make_feedback,
     number_of,
     object_of,
+    read_each,
 )
 
 SLOTS = ("_outcomes", "_slots")
 
 
 def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
-    return each(read_json_files(files, reading), lambda record: read_event(record, reading))
+    return read_each(read_json_files(files, reading), lambda record: read_event(record, reading))
 
 
 def read_event(record: Record, reading: Reading) -> list[Found]:

@@ -25,13 +25,13 @@ from decisions.importers.records import (
     Record,
     Refusal,
     Refused,
-    attempt,
     canonical,
-    each,
     list_of,
     make_decision,
     make_step,
     object_of,
+    read_each,
+    try_read,
 )
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import FeedbackIn
@@ -40,7 +40,7 @@ from workspaces.ids import uuid7_time
 
 
 def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
-    return each(read_json_files(files, reading), lambda record: read_line(record, reading))
+    return read_each(read_json_files(files, reading), lambda record: read_line(record, reading))
 
 
 def read_line(record: Record, reading: Reading) -> list[Found]:
@@ -74,7 +74,7 @@ def read_decision(fields: Mapping[str, Any], place: Place, reading: Reading, siz
     feedback: list[ImportedFeedback] = []
     others: list[Found] = []
     for item in list_of(fields.get("feedback"), "feedback"):
-        found = attempt(place, _read_feedback, item, place, reading, decision.id, moment)
+        found = try_read(place, _read_feedback, item, place, reading, decision.id, moment)
         if isinstance(found, Refusal):
             others.append(found)
         else:

@@ -24,7 +24,6 @@ from decisions.importers.records import (
     Refusal,
     Refused,
     as_state,
-    attempt,
     count_of,
     from_text,
     make_decision,
@@ -33,6 +32,7 @@ from decisions.importers.records import (
     make_step,
     number_of,
     text_of,
+    try_read,
 )
 from decisions.importers.spill import LARGEST_GROUP, Spill, Spilled
 from decisions.ingest.step_schemas import StepIn
@@ -85,14 +85,14 @@ def _read_group(trace_id: str, group: list[Spilled], reading: Reading) -> Iterat
     if trace is None and root is None:
         yield Refusal(first.place, "parent_observation_id", "the trace has no root observation in the files here")
         return
-    found = attempt(first.place, _decision, trace_id, trace, root, ordered, reading)
+    found = try_read(first.place, _decision, trace_id, trace, root, ordered, reading)
     if isinstance(found, Refusal):
         yield found
         return
     assert isinstance(found.decision.id, uuid.UUID)
     feedback: list[ImportedFeedback] = []
     for row in scores:
-        made = attempt(row.place, _score, row, found.decision.id, reading)
+        made = try_read(row.place, _score, row, found.decision.id, reading)
         if isinstance(made, Refusal):
             yield made
         else:

@@ -25,9 +25,7 @@ from decisions.importers.records import (
     Refusal,
     Refused,
     as_state,
-    attempt,
     count_of,
-    each,
     from_text,
     list_of,
     make_decision,
@@ -36,7 +34,9 @@ from decisions.importers.records import (
     make_step,
     number_of,
     object_of,
+    read_each,
     text_of,
+    try_read,
 )
 from decisions.ingest.step_schemas import StepIn
 
@@ -48,7 +48,7 @@ MODEL = ("mlflow.llm.model", "mlflow.chat.model", "gen_ai.request.model", "llm.m
 
 
 def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
-    return each(read_json_files(files, reading), lambda record: read_trace(record, reading))
+    return read_each(read_json_files(files, reading), lambda record: read_trace(record, reading))
 
 
 def read_trace(record: Record, reading: Reading) -> list[Found]:
@@ -98,7 +98,7 @@ def read_trace(record: Record, reading: Reading) -> list[Found]:
         feedback.append(_error_feedback(reading, record.place, decision_id, moment, error))
     for index, given in enumerate(list_of(info.get("assessments"), "info.assessments")):
         name = f"info.assessments[{index}]"
-        made = attempt(record.place, _assessment, reading, record.place, given, name, decision_id)
+        made = try_read(record.place, _assessment, reading, record.place, given, name, decision_id)
         if isinstance(made, Refusal):
             others.append(made)
         elif made is not None:

@@ -276,20 +276,20 @@ def make_feedback(
     return ImportedFeedback(place, msgspec.convert(fields, FeedbackIn), episode if decision_id is None else None)
 
 
-def each(records: Iterable[Record | Refusal], read: Callable[[Record], Sequence[Found]]) -> Iterator[Found]:
+def read_each(records: Iterable[Record | Refusal], read: Callable[[Record], Sequence[Found]]) -> Iterator[Found]:
     """Reads record by record; what a record raises becomes its refusal, and the next one is read."""
     for record in records:
         if isinstance(record, Refusal):
             yield record
             continue
-        found = attempt(record.place, read, record)
+        found = try_read(record.place, read, record)
         if isinstance(found, Refusal):
             yield found
         else:
             yield from found
 
 
-def attempt(place: Place, read: Callable[P, T], *args: P.args, **named: P.kwargs) -> T | Refusal:
+def try_read(place: Place, read: Callable[P, T], *args: P.args, **named: P.kwargs) -> T | Refusal:
     """What `read` returns, or the refusal of what it raised."""
     try:
         return read(*args, **named)

@@ -65,7 +65,7 @@ class Unusable(ValueError):
 
 
 @dataclass(slots=True)
-class Kinds:
+class SeenDecisions:
     """What the survey saw of one agent: kinds of actions, and the fields that every state had."""
 
     decisions: int = 0
@@ -90,7 +90,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ImportOptions:
     """What is asked: see the flags of `manage.py import_decisions`."""
 
     format: Format
@@ -103,7 +103,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class ImportProgress:
     """Who follows the import: told the bytes read in each of the two turns, every refusal, and each written batch."""
 
     advance: Callable[[int], None] = ignore_bytes
@@ -111,7 +111,7 @@ class Watch:
     wrote: Callable[[Report], None] = lambda report: None
 
 
-def import_decisions(*, by: Actor, order: Order, watch: Watch, report: Report | None = None) -> Report:
+def import_decisions(*, by: Actor, order: ImportOptions, watch: ImportProgress, report: Report | None = None) -> Report:
     """Raises Unusable or UnusableFile before anything is written. `report` is filled as the import goes on."""
     report = report if report is not None else Report()
     reading = Reading(
@@ -143,14 +143,14 @@ def import_decisions(*, by: Actor, order: Order, watch: Watch, report: Report | 
     return report
 
 
-def survey(found: Iterable[Found]) -> tuple[dict[str, Kinds], list[Refusal], int]:
+def survey(found: Iterable[Found]) -> tuple[dict[str, SeenDecisions], list[Refusal], int]:
     """Agents by slug with what their decisions look like, the first refusals, and how much feedback stands alone."""
-    seen: dict[str, Kinds] = {}
+    seen: dict[str, SeenDecisions] = {}
     refusals: list[Refusal] = []
     others = 0
     for item in found:
         if isinstance(item, Imported):
-            kinds = seen.setdefault(item.decision.agent, Kinds())
+            kinds = seen.setdefault(item.decision.agent, SeenDecisions())
             kinds.decisions += 1
             kinds.actions.add(action_kind(item.decision))
             keys = [key for key in item.decision.state if TEMPLATE_KEY.match(key)][:MOST_KEYS]
@@ -176,7 +176,7 @@ def action_kind(decision: DecisionIn) -> str:
     return ActionSpaceKind.STRUCTURED
 
 
-def make_setup(slug: str, kinds: Kinds, *, fitted: bool) -> AgentSetup:
+def make_setup(slug: str, kinds: SeenDecisions, *, fitted: bool) -> AgentSetup:
     """A first version for an agent that only files know. Raises Unusable where its actions are of several kinds."""
     actions = set(kinds.actions)
     if fitted and len(actions) > 1:
@@ -210,11 +210,11 @@ def fit_action(decision: DecisionIn, space: str) -> DecisionIn:
 
 def _write(
     by: Actor,
-    order: Order,
+    order: ImportOptions,
     setups: dict[str, AgentSetup],
     files: Sequence[Path],
     reading: Reading,
-    watch: Watch,
+    watch: ImportProgress,
     report: Report,
 ) -> None:
     for slug, setup in setups.items():

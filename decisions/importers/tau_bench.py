@@ -23,7 +23,6 @@ from decisions.importers.records import (
     Record,
     Refused,
     canonical,
-    each,
     from_text,
     list_of,
     make_decision,
@@ -31,6 +30,7 @@ from decisions.importers.records import (
     make_step,
     number_of,
     object_of,
+    read_each,
     text_of,
 )
 from decisions.ingest.step_schemas import StepIn
@@ -41,7 +41,7 @@ BETWEEN_MESSAGES = dt.timedelta(milliseconds=1)  # order within a run, of which 
 
 
 def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
-    return each(read_json_files(files, reading), lambda record: read_run(record, reading))
+    return read_each(read_json_files(files, reading), lambda record: read_run(record, reading))
 
 
 def read_run(record: Record, reading: Reading) -> list[Found]:

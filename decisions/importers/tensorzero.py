@@ -23,7 +23,6 @@ from decisions.importers.records import (
     Refusal,
     Refused,
     as_state,
-    attempt,
     canonical,
     count_of,
     from_text,
@@ -33,6 +32,7 @@ from decisions.importers.records import (
     number_of,
     object_of,
     text_of,
+    try_read,
 )
 from decisions.importers.spill import LARGEST_GROUP, Spill, Spilled
 from workspaces.ids import uuid7_time
@@ -95,18 +95,18 @@ def _read_group(group: list[Spilled], reading: Reading) -> Iterator[Found]:
     feedback: list[ImportedFeedback] = []
     for row in group:
         if row.kind == FEEDBACK:
-            found = attempt(row.place, _feedback, row, reading)
+            found = try_read(row.place, _feedback, row, reading)
             if isinstance(found, Refusal):
                 yield found
             else:
                 feedback.append(found)
-    yield attempt(first.place, _decision, first, calls, feedback, reading)
+    yield try_read(first.place, _decision, first, calls, feedback, reading)
 
 
 def _read_loose(group: list[Spilled], reading: Reading) -> Iterator[Found]:
     for row in group:
         if row.kind == FEEDBACK:
-            yield attempt(row.place, _feedback, row, reading, loose=True)
+            yield try_read(row.place, _feedback, row, reading, loose=True)
         else:
             yield Refusal(row.place, "inference_id", "names an inference that no file here holds")
 

@@ -26,7 +26,6 @@ from decisions.importers.records import (
     Refusal,
     Refused,
     Repeat,
-    attempt,
     count_of,
     ignore_bytes,
     list_of,
@@ -37,6 +36,7 @@ from decisions.importers.records import (
     number_of,
     object_of,
     text_of,
+    try_read,
 )
 from decisions.importers.spill import Spill
 from decisions.ingest.step_schemas import StepIn
@@ -71,7 +71,7 @@ def _read_record(record: Record, reading: Reading, spill: Spill) -> Iterator[Fou
     if _is_checkpoint(record.value):
         yield from _read_checkpoint(record, reading, spill)
     else:
-        yield attempt(record.place, _read_trace, record, reading, spill)
+        yield try_read(record.place, _read_trace, record, reading, spill)
 
 
 def _read_trace(record: Record, reading: Reading, spill: Spill) -> Imported | Repeat:
@@ -228,7 +228,7 @@ def _read_checkpoint(record: Record, reading: Reading, spill: Spill) -> Iterator
                 yield Repeat(place)
                 continue
             name = f"session_data.{session}.history[{index}]"
-            yield attempt(place, _pair, reading, place, agent, session, name, (asked, answered, told, turn))
+            yield try_read(place, _pair, reading, place, agent, session, name, (asked, answered, told, turn))
 
 
 def _pairs(history: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:

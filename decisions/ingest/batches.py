@@ -53,7 +53,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchResult:
     """Of a batch: what was kept, and why the rest was not."""
 
     kept: list[Kept]
@@ -131,7 +131,7 @@ def prepare_rows(as_row: Callable[[Any], Row], items: Sequence[tuple[int, Any]])
     return Prepared(places, columns_of(rows), errors)
 
 
-def write_batch(table: Table, items: Sequence[tuple[int, Any]], prepare: Prepare, by: Actor) -> Outcome:
+def write_batch(table: Table, items: Sequence[tuple[int, Any]], prepare: Prepare, by: Actor) -> BatchResult:
     """What is usable of the items, in one transaction; repeats and conflicts told apart."""
     try:
         return _write_batch(table, prepare(items), by)
@@ -143,14 +143,14 @@ def write_batch(table: Table, items: Sequence[tuple[int, Any]], prepare: Prepare
             raise
     rest = write_batch(table, [pair for pair in items if pair[0] not in gone], prepare, by)
     erased = [ItemError.of(index, Erased.of([row_id])) for index, row_id in gone.items()]
-    return Outcome(rest.kept, sorted([*rest.errors, *erased], key=lambda error: error.index))
+    return BatchResult(rest.kept, sorted([*rest.errors, *erased], key=lambda error: error.index))
 
 
-def _write_batch(table: Table, prepared: Prepared, by: Actor) -> Outcome:
+def _write_batch(table: Table, prepared: Prepared, by: Actor) -> BatchResult:
     places, columns, errors = prepared.places, prepared.columns, list(prepared.errors)
     ids: Sequence[uuid.UUID] = columns.get("id", [])
     if not ids:
-        return Outcome([], errors)
+        return BatchResult([], errors)
     repeats: dict[int, uuid.UUID] = {}
     if len({row_id.int for row_id in ids}) < len(ids):
         first, again, others = _find_doubles(columns)
@@ -165,7 +165,7 @@ def _write_batch(table: Table, prepared: Prepared, by: Actor) -> Outcome:
             raise
         written = _write_once(table, columns, by, repeated=True)
     if not (written.duplicates or written.conflicts or written.foreign or repeats):
-        return Outcome([Kept(place, row_id, False) for place, row_id in zip(places, ids, strict=True)], errors)
+        return BatchResult([Kept(place, row_id, False) for place, row_id in zip(places, ids, strict=True)], errors)
     kept = []
     for place, row_id, known in [
         *((place, row_id, row_id in written.duplicates) for place, row_id in zip(places, ids, strict=True)),
@@ -177,7 +177,7 @@ def _write_batch(table: Table, prepared: Prepared, by: Actor) -> Outcome:
             errors.append(ItemError.of(place, IdNotUsable.of()))
         else:
             kept.append(Kept(place, row_id, known))
-    return Outcome(sorted(kept, key=lambda one: one.index), sorted(errors, key=lambda error: error.index))
+    return BatchResult(sorted(kept, key=lambda one: one.index), sorted(errors, key=lambda error: error.index))
 
 
 def _find_doubles(columns: Columns) -> tuple[list[int], list[int], list[int]]:

@@ -16,7 +16,7 @@ from decisions.ingest.batches import (
     LATEST,
     NEWEST,
     OLDEST,
-    Outcome,
+    BatchResult,
     Prepared,
     as_cost,
     check_id,
@@ -77,7 +77,7 @@ AS_GIVEN = DECISION_TABLE.columns.keys() & set(DecisionIn.__struct_fields__)
 
 def record_decisions(
     *, by: Actor, items: Sequence[tuple[int, DecisionIn]], since: dt.datetime | None = None
-) -> Outcome:
+) -> BatchResult:
     """Decisions that were made elsewhere. Bad items are reported, the rest is stored in one transaction.
 
     Ids may be as old as `since`, which imports of old files give; 400 days without it.

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from decisions.agents.current import find_agents, unknown_agent
 from decisions.errors import Erased
-from decisions.ingest.batches import COST_GRAIN, Kept, Outcome, check_moment
+from decisions.ingest.batches import COST_GRAIN, BatchResult, Kept, check_moment
 from decisions.ingest.decoding import ItemError
 from decisions.ingest.episodes import TRACE, Named, ensure_episodes
 from decisions.ingest.step_schemas import EpisodeIn
@@ -26,7 +26,7 @@ TOLD = (
 
 
 @transaction.atomic
-def record_episodes(*, by: Actor, items: Sequence[tuple[int, EpisodeIn]]) -> Outcome:
+def record_episodes(*, by: Actor, items: Sequence[tuple[int, EpisodeIn]]) -> BatchResult:
     """In the order given. Bad items are reported, the rest is kept. A repeat that says nothing new is a duplicate."""
     now = timezone.now()
     agents = find_agents(by, {item.agent for _, item in items})
@@ -65,7 +65,7 @@ def record_episodes(*, by: Actor, items: Sequence[tuple[int, EpisodeIn]]) -> Out
     for pk in changed:
         rows[pk].changed_at = now
     Episode.objects.bulk_update([rows[pk] for pk in sorted(changed)], (*TOLD, "changed_at"), batch_size=200)
-    return Outcome(kept, errors)
+    return BatchResult(kept, errors)
 
 
 def _apply(row: Episode, item: EpisodeIn) -> bool:

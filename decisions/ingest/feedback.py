@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from decisions.erasure.names import FEEDBACK, feedback_name, find_erased
 from decisions.errors import Erased, IdConflict
-from decisions.ingest.batches import Outcome, check_id, check_moment, content_hash, prepare_rows, write_batch
+from decisions.ingest.batches import BatchResult, check_id, check_moment, content_hash, prepare_rows, write_batch
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ingest.writer import Row, Table
 from decisions.models import Episode, Feedback, Verdict
@@ -59,7 +59,7 @@ counts depends on them."""
 
 def record_feedback(
     *, by: Actor, items: Sequence[tuple[int, FeedbackIn]], since: dt.datetime | None = None, ours: bool = False
-) -> Outcome:
+) -> BatchResult:
     """Feedback on decisions, episodes or units of this workspace; its decision may still be on the way.
 
     `since` as in `record_decisions`. `ours`: a service of Reckoner's writes it, and may use `OUR_KEYS`.
@@ -69,7 +69,7 @@ def record_feedback(
     # An erasure also takes feedback on a unit, where a repeat without an id is recognised by its key alone.
     spent = find_erased(by.workspace, FEEDBACK, filter(None, {_erasable_name(item) for _, item in items}))
 
-    def write(some: Sequence[tuple[int, FeedbackIn]], keyed: dict[Key, uuid.UUID]) -> Outcome:
+    def write(some: Sequence[tuple[int, FeedbackIn]], keyed: dict[Key, uuid.UUID]) -> BatchResult:
         def as_row(item: FeedbackIn) -> Row:
             if _erasable_name(item) in spent:
                 raise Erased.named("idempotency_key")
@@ -92,7 +92,7 @@ def record_feedback(
     second = write(again, _find_keys(by, [item for _, item in again]))
     asked = {index for index, _ in again}
     errors = [error for error in outcome.errors if error.index not in asked]
-    return Outcome(
+    return BatchResult(
         sorted([*outcome.kept, *second.kept], key=lambda one: one.index),
         sorted([*errors, *second.errors], key=lambda one: one.index),
     )

@@ -24,7 +24,7 @@ OVERLAP = dt.timedelta(hours=25)
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class AppliedOutcomes:
     """How many ends of items were looked at, and how many decisions heard something new."""
 
     changes: int
@@ -81,13 +81,13 @@ SELECT count(DISTINCT d.id)
 
 
 @transaction.atomic
-def spread_outcomes(
+def apply_item_outcomes(
     *,
     workspace: Workspace | None = None,
     changes: Sequence[uuid.UUID] | None = None,
     limit: int | None = None,
     again: bool = False,
-) -> Spread:
+) -> AppliedOutcomes:
     """What waits, of one workspace or of all; or these `changes`. `limit` bounds the ends of items, None is all.
 
     `again` includes what was spread within OVERLAP.
@@ -110,9 +110,9 @@ def spread_outcomes(
         cursor.execute(_MARK.format(scope=" AND ".join(scope)), parameters)
         marked = [row[0] for row in cursor.fetchall()]
         if not marked:
-            return Spread(0, 0)
+            return AppliedOutcomes(0, 0)
         cursor.execute(_SPREAD.format(kept=NOT_ERASED), {"changes": marked, "now": now})
-        return Spread(len(marked), int(cursor.fetchone()[0]))
+        return AppliedOutcomes(len(marked), int(cursor.fetchone()[0]))
 
 
 def mark_late_decisions(workspace_id: uuid.UUID, item_refs: Collection[str]) -> None:

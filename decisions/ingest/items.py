@@ -16,9 +16,9 @@ from msgspec import UNSET, Meta, UnsetType
 from decisions.agents.kinds.expectations import expected_minutes
 from decisions.erasure.names import CHANGE, ITEM, find_erased
 from decisions.errors import Erased, IdConflict, IdNotUsable
-from decisions.ingest.batches import Kept, Outcome, check_id, check_moment, content_hash
+from decisions.ingest.batches import BatchResult, Kept, check_id, check_moment, content_hash
 from decisions.ingest.decoding import ItemError
-from decisions.ingest.item_ends import spread_outcomes
+from decisions.ingest.item_ends import apply_item_outcomes
 from decisions.ingest.schemas import Count, Moment, Name, Share, Text
 from decisions.models import Decision, Item, ItemOutcome, Project, StatusChange
 from decisions.models.tombstones import ERASED_HASH
@@ -90,7 +90,7 @@ def _refusal(one: _Reported, first: StatusChange) -> ReckonerError | None:
 
 
 @transaction.atomic
-def record_status_changes(*, by: Actor, items: Sequence[tuple[int, StatusChangeIn]]) -> Outcome:
+def record_status_changes(*, by: Actor, items: Sequence[tuple[int, StatusChangeIn]]) -> BatchResult:
     """In order of the clients' clocks. Bad ones are reported, the rest is stored, and what ends an item spread."""
     now = timezone.now()
     reported, errors = _check(by, items, now)
@@ -122,8 +122,8 @@ def record_status_changes(*, by: Actor, items: Sequence[tuple[int, StatusChangeI
     )
     StatusChange.objects.bulk_create(fresh)
     if ends := [change.id for change in fresh if change.outcome]:
-        spread_outcomes(changes=ends)
-    return Outcome(sorted(kept, key=lambda one: one.index), sorted(errors, key=lambda error: error.index))
+        apply_item_outcomes(changes=ends)
+    return BatchResult(sorted(kept, key=lambda one: one.index), sorted(errors, key=lambda error: error.index))
 
 
 def _check(

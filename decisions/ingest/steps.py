@@ -13,7 +13,15 @@ from msgspec import UNSET
 
 from decisions.agents.current import CurrentAgent, find_agents, unknown_agent
 from decisions.errors import Erased
-from decisions.ingest.batches import Outcome, as_cost, check_id, check_moment, content_hash, prepare_rows, write_batch
+from decisions.ingest.batches import (
+    BatchResult,
+    as_cost,
+    check_id,
+    check_moment,
+    content_hash,
+    prepare_rows,
+    write_batch,
+)
 from decisions.ingest.episodes import Named, find_erased_episodes
 from decisions.ingest.step_schemas import StepIn
 from decisions.ingest.writer import Row, Table
@@ -62,7 +70,7 @@ AS_GIVEN = (
 )
 
 
-def record_steps(*, by: Actor, items: Sequence[tuple[int, StepIn]], since: dt.datetime | None = None) -> Outcome:
+def record_steps(*, by: Actor, items: Sequence[tuple[int, StepIn]], since: dt.datetime | None = None) -> BatchResult:
     """Steps of episodes and decisions of this workspace; the decision may still be on the way.
 
     `since` as in `decisions.ingest.decisions.record_decisions`.

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from decisions.errors import Erased
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.items import Labels, Word
-from decisions.labelling.labels import judge_decision
+from decisions.labelling.labels import record_verdict
 from decisions.models import Decision, Item, StatusChange, Verdict
 from decisions.models.tombstones import ERASED_HASH
 from workspaces.actors import Actor
@@ -30,7 +30,9 @@ class ItemCorrection(msgspec.Struct):
 
 
 @transaction.atomic
-def judge_status_change(*, by: Actor, change: StatusChange, verdict: str, correction: Any = None) -> StatusChange:
+def record_status_change_verdict(
+    *, by: Actor, change: StatusChange, verdict: str, correction: Any = None
+) -> StatusChange:
     """What a person says of the change; the decision behind it, where one is named, gets the same verdict.
 
     A CORRECTED change's swimlane, priority and labels then hold for the item. Raises InvalidInput, Erased.
@@ -53,11 +55,11 @@ def judge_status_change(*, by: Actor, change: StatusChange, verdict: str, correc
         .first()
     )
     if decision is not None:
-        judge_decision(by=by, decision=decision, verdict=verdict, correction=correction)
+        record_verdict(by=by, decision=decision, verdict=verdict, correction=correction)
     if verdict == Verdict.CORRECTED and isinstance(correction, Mapping):
         _correct_item(change, correction)
-    change.verdict, change.correction, change.judged_at = verdict, correction, timezone.now()
-    change.save(update_fields=["verdict", "correction", "judged_at"])
+    change.verdict, change.correction, change.verdict_at = verdict, correction, timezone.now()
+    change.save(update_fields=["verdict", "correction", "verdict_at"])
     return change
 
 

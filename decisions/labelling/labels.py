@@ -23,7 +23,7 @@ from decisions.models import (
     Skip,
     Verdict,
 )
-from decisions.models.verdicts import VERDICT, WITHDRAWN, find_verdict, label_key, label_of
+from decisions.models.verdicts import VERDICT, WITHDRAWN, find_label, find_verdict, label_key
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 
@@ -109,11 +109,11 @@ def _feed_back(by: Actor, feedback: FeedbackIn) -> None:
 def _said_last(decision: Decision) -> Label | None:
     """The label that wrote the verdict that counts. Asks the ledger anew."""
     fresh = Decision.objects.only("id", "workspace_id").prefetch_related("feedback", "labels").get(id=decision.id)
-    return label_of(find_verdict(fresh), fresh.labels.all())
+    return find_label(find_verdict(fresh), fresh.labels.all())
 
 
 @transaction.atomic
-def judge_decision(*, by: Actor, decision: Decision, verdict: str, correction: Any = None) -> Label:
+def record_verdict(*, by: Actor, decision: Decision, verdict: str, correction: Any = None) -> Label:
     """A label from what an app sends: a correction may be the right action, the fields of it that were wrong, or words.
 
     Raises InvalidInput, with `correction` as the field.

@@ -84,7 +84,7 @@ class StatusChange(WorkspaceOwned):
     alignment = models.FloatField(null=True, help_text="With the project's goals, 0 to 1")
     verdict = models.CharField(max_length=16, choices=Verdict.choices, blank=True)
     correction = models.JSONField(null=True, blank=True)
-    judged_at = models.DateTimeField(null=True)
+    verdict_at = models.DateTimeField(null=True)
     spread_at = models.DateTimeField(null=True)
     observed_at = models.DateTimeField(help_text="The client's clock")
     recorded_at = models.DateTimeField(help_text="The server's clock")
@@ -102,8 +102,8 @@ class StatusChange(WorkspaceOwned):
             ),
             models.CheckConstraint(condition=Q(verdict__in=["", *Verdict.values]), name="status_change_verdict_known"),
             models.CheckConstraint(
-                condition=Q(verdict="", judged_at__isnull=True) | (~Q(verdict="") & Q(judged_at__isnull=False)),
-                name="status_change_judged_when",
+                condition=Q(verdict="", verdict_at__isnull=True) | (~Q(verdict="") & Q(verdict_at__isnull=False)),
+                name="status_change_verdict_when",
             ),
             models.CheckConstraint(
                 condition=(Q(alignment__isnull=True) | Q(alignment__gte=0, alignment__lte=1))

@@ -52,7 +52,7 @@ def given_at(feedback: Feedback) -> dt.datetime:
     return min(feedback.observed_at, feedback.recorded_at)
 
 
-def list_standing(decision: Decision) -> list[Feedback]:
+def list_current_feedback(decision: Decision) -> list[Feedback]:
     """What was fed back on the decision and nothing supersedes; of each metric the first counts. Reads
     `decision.feedback`."""
     own = [entry for entry in decision.feedback.all() if entry.workspace_id == decision.workspace_id]
@@ -70,7 +70,7 @@ def _strength(feedback: Feedback) -> int:
 
 def find_verdict(decision: Decision) -> Feedback | None:
     """The verdict that counts. Reads `decision.feedback`."""
-    return next((entry for entry in list_standing(decision) if entry.metric == VERDICT), None)
+    return next((entry for entry in list_current_feedback(decision) if entry.metric == VERDICT), None)
 
 
 def label_key(label: Label) -> str:
@@ -78,7 +78,7 @@ def label_key(label: Label) -> str:
     return f"label:{label.id}"
 
 
-def label_of(verdict: Feedback | None, labels: Iterable[Label]) -> Label | None:
+def find_label(verdict: Feedback | None, labels: Iterable[Label]) -> Label | None:
     """The label that wrote this verdict, if one did."""
     if verdict is None or verdict.idempotency_key is None:
         return None

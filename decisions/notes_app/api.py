@@ -19,9 +19,9 @@ from rest_framework.views import APIView
 from decisions.agents.kinds import FIVE
 from decisions.api.export import NDJSON, JsonLines
 from decisions.ingest.decoding import fault_of
-from decisions.ingest.item_ends import Spread, count_waiting, spread_outcomes
-from decisions.labelling.items import judge_status_change
-from decisions.labelling.labels import judge_decision
+from decisions.ingest.item_ends import AppliedOutcomes, apply_item_outcomes, count_waiting
+from decisions.labelling.items import record_status_change_verdict
+from decisions.labelling.labels import record_verdict
 from decisions.models import AgentKind, Decision, Verdict
 from decisions.notes_app import ledger
 from decisions.queries.export import ExportChoice, export_lines
@@ -300,13 +300,13 @@ class TrackOutcomes(NotesView):
         return Response(_processed(spread, calculated) | {"message": message})
 
 
-def _process(request: Request, limit: int | None) -> tuple[Spread, Calculated]:
+def _process(request: Request, limit: int | None) -> tuple[AppliedOutcomes, Calculated]:
     workspace = acting(request).workspace
-    spread = spread_outcomes(workspace=workspace, limit=limit)
+    spread = apply_item_outcomes(workspace=workspace, limit=limit)
     return spread, calculate_pending(find_specs(workspace))
 
 
-def _processed(spread: Spread, calculated: Calculated) -> dict[str, Any]:
+def _processed(spread: AppliedOutcomes, calculated: Calculated) -> dict[str, Any]:
     return {
         "success": True,
         "processed": spread.changes,
@@ -381,16 +381,16 @@ class Stats(NotesView):
         return Response(as_plain(add_up(by_kind.values())) | {"byAgentType": each, "readyForTraining": ready})
 
 
-class Judgement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+class VerdictBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     feedback: str
     correction: Any = None
     user_id: str | None = None
 
 
-def _judgement(request: Request) -> tuple[Judgement, str]:
+def _read_verdict(request: Request) -> tuple[VerdictBody, str]:
     """The body and the verdict in our words. Raises InvalidInput."""
     try:
-        given = msgspec.convert(body_of(request), Judgement)
+        given = msgspec.convert(body_of(request), VerdictBody)
     except msgspec.ValidationError as error:
         raise InvalidInput("The feedback is invalid.", faults=[fault_of(error)]) from error
     verdict = given.feedback.lower()
@@ -407,19 +407,19 @@ class DecisionFeedback(NotesView):
     scopes = {"PATCH": Scope.FEEDBACK_WRITE}
 
     @extend_schema(
-        operation_id="notes_judge_decision",
+        operation_id="notes_decision_feedback",
         tags=TAGS,
         request=JSON,
         responses={200: JSON, 410: ErrorSerializer},
     )
     def patch(self, request: Request, id: str) -> Response:
         by = acting(request)
-        given, verdict = _judgement(request)
+        given, verdict = _read_verdict(request)
         decisions = Decision.objects.for_workspace(by.workspace).select_related("agent_version")
         decision = decisions.filter(id=_uuid(id)).first() if _uuid(id) is not None else None
         if decision is None or (given.user_id and decision.user_ref and given.user_id != decision.user_ref):
             raise NotFound("Decision not found.")
-        judge_decision(by=by, decision=decision, verdict=verdict, correction=given.correction)
+        record_verdict(by=by, decision=decision, verdict=verdict, correction=given.correction)
         return Response(ledger.describe_decisions(by.workspace, [decision.id])[0])
 
 
@@ -431,16 +431,16 @@ class StatusChangeFeedback(NotesView):
     scopes = {"PATCH": Scope.FEEDBACK_WRITE}
 
     @extend_schema(
-        operation_id="notes_judge_status_change",
+        operation_id="notes_status_change_feedback",
         tags=TAGS,
         request=JSON,
         responses={200: JSON, 410: ErrorSerializer},
     )
     def patch(self, request: Request, id: str) -> Response:
         by = acting(request)
-        given, verdict = _judgement(request)
+        given, verdict = _read_verdict(request)
         change = ledger.find_change(by.workspace, id)
         if change is None:
             raise NotFound("Status change not found.")
-        changed = judge_status_change(by=by, change=change, verdict=verdict, correction=given.correction)
+        changed = record_status_change_verdict(by=by, change=change, verdict=verdict, correction=given.correction)
         return Response(ledger.describe_change(changed))

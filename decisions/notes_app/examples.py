@@ -124,6 +124,6 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         Example(COMPLETION_LINE, query=_CHOICE | {"requireReward": "true"}, media=story.NDJSON)
     ],
     "notes_training_stats": [Example(STATS, query={"agentType": "FILER"})],
-    "notes_judge_decision": [Example(DECISION, request=FEEDBACK, path={"id": ID})],
-    "notes_judge_status_change": [Example(CHANGE, request=CHANGE_FEEDBACK, path=_CHANGED)],
+    "notes_decision_feedback": [Example(DECISION, request=FEEDBACK, path={"id": ID})],
+    "notes_status_change_feedback": [Example(CHANGE, request=CHANGE_FEEDBACK, path=_CHANGED)],
 }

@@ -23,10 +23,10 @@ from decisions.models import Agent, Decision, Item, Project, Reward, StatusChang
 from decisions.models.verdicts import (
     VERDICT,
     WITHDRAWN,
+    find_label,
     find_verdict,
     given_at,
-    label_of,
-    list_standing,
+    list_current_feedback,
 )
 from decisions.queries.export import ExportChoice, export_rows
 from decisions.queries.lineage import UNUSED, Use, find_uses
@@ -173,8 +173,8 @@ def _by_ref(rows: Any, refs: set[str | None]) -> dict[str, Any]:
 
 def _describe(decision: Any, items: Mapping[str, Item], projects: Mapping[str, Project], use: Use) -> dict[str, Any]:
     verdict = find_verdict(decision)
-    label = label_of(verdict, decision.labels.all())
-    measured = [row for row in reversed(list_standing(decision)) if row.metric not in {VERDICT, WITHDRAWN}]
+    label = find_label(verdict, decision.labels.all())
+    measured = [row for row in reversed(list_current_feedback(decision)) if row.metric not in {VERDICT, WITHDRAWN}]
     reward = next(iter(decision.newest_rewards), None)
     setup = KINDS.get(decision.agent.kind)
     return {
@@ -256,7 +256,7 @@ def describe_change(change: StatusChange) -> dict[str, Any]:
         "toStatus": change.to_status,
         "userFeedback": change.verdict.upper() or None,
         "userCorrection": change.correction,
-        "feedbackAt": change.judged_at,
+        "feedbackAt": change.verdict_at,
         "createdAt": change.observed_at,
         "item": {
             "id": item.ref,

@@ -91,7 +91,7 @@ def agent_edit(request: PageRequest, agent: str) -> HttpResponse:
     if base is None or mine is None:
         return _ask(request, found, newest, form, status=400)
     if base.number != newest.number:
-        return _tell_outdated(request, found, base, mine)
+        return _show_outdated(request, found, base, mine)
     if not find_changes(setup_of(newest), mine):
         return _ask(request, found, newest, form, unchanged=True)
     digest = digest_of(newest.number, mine)
@@ -101,7 +101,7 @@ def agent_edit(request: PageRequest, agent: str) -> HttpResponse:
         changes = {name: getattr(mine, name) for name in find_changes(setup_of(base), mine)}
         made = revise_agent(by=request.actor, agent=found, expected=base.number, changes=changes)
     except OutdatedVersion:  # someone else changed it between the check above and the lock
-        return _tell_outdated(request, found, base, mine)
+        return _show_outdated(request, found, base, mine)
     messages.success(request, f"{found.name} has version {made.version.number} now.")
     return redirect("pages:agent", request.workspace.slug, found.slug)
 
@@ -129,7 +129,7 @@ def _preview(request: PageRequest, agent: Agent, newest: AgentVersion, mine: Age
     return _ask(request, agent, newest, form, changes=compare_setups(setup_of(newest), mine), **told)
 
 
-def _tell_outdated(request: PageRequest, agent: Agent, base: AgentVersion, mine: AgentSetup) -> HttpResponse:
+def _show_outdated(request: PageRequest, agent: Agent, base: AgentVersion, mine: AgentSetup) -> HttpResponse:
     """Someone else made a version meanwhile: what that changed, and the person's own change on top of it."""
     newest = _get_newest(agent)
     merged = rebase_setup(base=setup_of(base), mine=mine, newest=setup_of(newest))

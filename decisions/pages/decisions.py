@@ -23,7 +23,7 @@ from decisions.queries import browse
 from decisions.queries.browse import Filters, parse_filters
 from decisions.queries.chart import count_by_time
 from decisions.queries.decision_shown import ShownDecision, show_decision
-from decisions.queries.queue import find_unjudged
+from decisions.queries.queue import find_labelling_queue
 from decisions.queries.waterfall import draw_waterfall
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
@@ -174,7 +174,7 @@ def _queue(
     """`held`: what the page shows next; `gone`: what it has let go of, whatever the ledger knows of it by now."""
     without = held | gone
     size = max(0, AHEAD - len(held))
-    queue = find_unjudged(request.workspace, filters, size=size, without=without, reviewer=request.user.pk)
+    queue = find_labelling_queue(request.workspace, filters, size=size, without=without, reviewer=request.user.pk)
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     mine = Label.objects.for_workspace(request.workspace).filter(reviewer=request.user, id__gte=uuid7_bound(midnight))
     done = mine.values("decision").distinct().count()
@@ -257,7 +257,7 @@ def _answer(request: PageRequest, decision: Decision, back: _Back, says: str) ->
     if view == "queue":
         gone = back.sent | {decision.pk}
         return render(request, "decisions/_queue.html", _queue(request, filters, held=back.held, gone=gone))
-    part = "decisions/_row.html" if view == "row" else "decisions/_judged.html"
+    part = "decisions/_row.html" if view == "row" else "decisions/_labelled.html"
     context = {"shown": show_decision(decision), "filters": filters, "query": filters.query}
     return render(request, part, {**context, "next": safe_next(request, request.path)})
 

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from decisions.queries.browse import WINDOWS
-from decisions.queries.episode_shown import duration_of, tell_episode
+from decisions.queries.episode_shown import duration_of, show_episode
 from decisions.queries.episodes import Totals, find_steps, find_totals
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7_bound
@@ -157,7 +157,7 @@ def episode_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         .order_by("id")[: MOST_LINES + 1]
     )
     feedback = Feedback.objects.for_workspace(request.workspace).filter(episode=episode).order_by("observed_at", "id")
-    story = tell_episode(
+    story = show_episode(
         episode,
         totals=find_totals([episode.id]).get(episode.id, Totals()),
         steps=steps[:MOST_LINES],

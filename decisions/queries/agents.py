@@ -121,11 +121,11 @@ def list_versions(agent: Agent, *, before: int | None = None) -> tuple[list[Vers
         entries = AuditEntry.objects.filter(workspace=agent.workspace_id, id__gte=since, target__in=targets)
         made_by = dict(entries.filter(action="agent_version.created").values_list("target", "actor"))
     lines = [
-        VersionLine(version, made_by.get(target, ""), _tell_changes(older, version))
+        VersionLine(version, made_by.get(target, ""), _name_changes(older, version))
         for version, target, older in zip(versions, targets, [*versions[1:], None], strict=True)
     ]
     return lines[:VERSIONS], versions[VERSIONS - 1].number if len(versions) > VERSIONS else None
 
 
-def _tell_changes(older: AgentVersion | None, version: AgentVersion) -> tuple[str, ...]:
+def _name_changes(older: AgentVersion | None, version: AgentVersion) -> tuple[str, ...]:
     return tuple(TITLES[name] for name in find_changes(setup_of(older), setup_of(version))) if older else ()

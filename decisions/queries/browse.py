@@ -32,9 +32,9 @@ LOOK = 5_000
 """How many decisions one page walks for a filter that no index serves, and how many its chart counts."""
 QUEUE_LOOK = 2_000
 """Among how many of the newest decisions the most uncertain are found."""
-UNJUDGED = "unjudged"
+NO_VERDICT = "no_verdict"
 UNCERTAIN = "uncertain"
-VERDICTS = (UNJUDGED, *Verdict.values)
+VERDICTS = (NO_VERDICT, *Verdict.values)
 WINDOWS: Mapping[str, tuple[str, dt.timedelta]] = {
     "1h": ("Last hour", dt.timedelta(hours=1)),
     "24h": ("Last 24 hours", dt.timedelta(hours=24)),
@@ -126,7 +126,7 @@ class Page:
     go_on: uuid.UUID | None = None
 
 
-_VERDICT = f"CROSS JOIN LATERAL (SELECT coalesce({THAT_COUNTS}, '{UNJUDGED}') AS verdict) judged"
+_VERDICT = f"CROSS JOIN LATERAL (SELECT coalesce({THAT_COUNTS}, '{NO_VERDICT}') AS verdict) judged"
 
 
 class NewestDecisions:

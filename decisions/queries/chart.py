@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from decisions.models import Verdict
-from decisions.queries.browse import LOOK, UNJUDGED, VERDICTS, Filters, NewestDecisions, Page, Search
+from decisions.queries.browse import LOOK, NO_VERDICT, VERDICTS, Filters, NewestDecisions, Page, Search
 from workspaces.models import Workspace
 
 MOST_BARS, FEWEST_BARS = 48, 12
@@ -77,7 +77,7 @@ class Chart:
 # The first 48 bits of a uuid7 are milliseconds; PostgreSQL before 17 has no function for it.
 _TIME = "to_timestamp(('x' || substr(replace(d.id::text, '-', ''), 1, 12))::bit(48)::bigint / 1000.0)"
 _STEPS = tuple(dt.timedelta(minutes=minutes) for minutes in (5, 15, 60, 180, 360, 1440, 2880, 10080))
-_STACK = (Verdict.CONFIRMED, Verdict.CORRECTED, Verdict.OVERRIDDEN, Verdict.IGNORED, UNJUDGED)
+_STACK = (Verdict.CONFIRMED, Verdict.CORRECTED, Verdict.OVERRIDDEN, Verdict.IGNORED, NO_VERDICT)
 EPOCH = dt.datetime(2001, 1, 1, tzinfo=dt.UTC)  # a Monday
 
 
@@ -97,7 +97,7 @@ def count_by_time(
     rows = look.run(
         f"date_bin('5 minutes', {_TIME}, %(epoch)s), judged.verdict, count(*)", "GROUP BY 1, 2", judged=True
     )
-    counted = [(moment, verdict if verdict in VERDICTS else UNJUDGED, count) for moment, verdict, count in rows]
+    counted = [(moment, verdict if verdict in VERDICTS else NO_VERDICT, count) for moment, verdict, count in rows]
     if not counted:
         return None
     if filters.verdict:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from decisions.agents.prompts import as_text
 from decisions.models import Decision, Feedback, Label, LabelSuggestion, Reward
-from decisions.models.verdicts import find_verdict, label_key, label_of
+from decisions.models.verdicts import find_label, find_verdict, label_key
 from workspaces.templatetags import show
 
 MAX_KEYS = 9
@@ -173,7 +173,7 @@ def show_decision(decision: Decision, suggestion: LabelSuggestion | None = None)
     feedback = sorted(decision.feedback.all(), key=lambda entry: entry.id, reverse=True)
     counts = find_verdict(decision)
     verdict = str(counts.value) if counts is not None else ""
-    label = label_of(counts, labels)
+    label = find_label(counts, labels)
     corrected = label.corrected_action if label is not None else None
     rewards = sorted(decision.rewards.all(), key=lambda reward: (reward.spec.number, reward.version), reverse=True)
     return ShownDecision(

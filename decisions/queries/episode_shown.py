@@ -69,7 +69,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class ShownEpisode:
     """`reported`, else what was counted: see Totals."""
 
     episode: Episode
@@ -112,7 +112,7 @@ def duration_of(episode: Episode, totals: Totals) -> float | None:
     return max((end - start).total_seconds() * 1000, 0.0) if end is not None else None
 
 
-def tell_episode(
+def show_episode(
     episode: Episode,
     *,
     totals: Totals,
@@ -120,7 +120,7 @@ def tell_episode(
     decisions: Sequence[Decision],
     feedback: Sequence[Feedback],
     more: bool,
-) -> Story:
+) -> ShownEpisode:
     """In the order of time, children after what holds them. A step whose parent is unknown stands at the top."""
     by_id = {decision.id: decision for decision in decisions}
     made = {step.decision_id: step for step in reversed(steps) if step.kind == StepKind.LLM_CALL or step.decision_id}
@@ -134,7 +134,7 @@ def tell_episode(
     begin = min(starts, default=episode.started_at)
     span = max((max(ends, default=begin) - begin).total_seconds() * 1000, 1e-3)
     lines = tuple(_line(entry, depth, by_id, made, begin, span) for entry, depth in ordered)
-    return Story(episode, totals, lines, tuple(feedback), more)
+    return ShownEpisode(episode, totals, lines, tuple(feedback), more)
 
 
 def _start(entry: Step | Decision) -> dt.datetime:

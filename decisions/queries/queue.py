@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from decisions.models.tombstones import NOT_ERASED
-from decisions.queries.browse import QUEUE_LOOK, UNJUDGED, Filters, NewestDecisions
+from decisions.queries.browse import NO_VERDICT, QUEUE_LOOK, Filters, NewestDecisions
 from workspaces.models import Workspace
 
 
@@ -20,7 +20,7 @@ class Queue:
     more: bool
 
 
-def find_unjudged(
+def find_labelling_queue(
     workspace: Workspace,
     filters: Filters,
     *,
@@ -30,7 +30,7 @@ def find_unjudged(
 ) -> Queue:
     """The next `size` decisions to label, leaving out those that the asker holds already, and what this reviewer has
     skipped. One statement."""
-    look = NewestDecisions(workspace, replace(filters, verdict=UNJUDGED), most=QUEUE_LOOK)
+    look = NewestDecisions(workspace, replace(filters, verdict=NO_VERDICT), most=QUEUE_LOOK)
     look.put(NOT_ERASED)
     look.columns.add("confidence")
     if reviewer is not None:

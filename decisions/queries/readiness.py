@@ -24,7 +24,7 @@ class Stats:
 
     decisions: int
     rewarded: int
-    judged: int
+    with_verdict: int
     average: float | None
 
     @property
@@ -64,9 +64,9 @@ def count_training_stats(workspace: Workspace, kind: str | None = None) -> dict[
         cursor.execute(_REWARDED, [[spec.id for spec in specs]])
         rewarded = {agent: (count, mean) for agent, count, mean in cursor.fetchall()}
         cursor.execute(_JUDGED, [workspace.id, list(kinds)])
-        judged = dict(cursor.fetchall())
+        with_verdict = dict(cursor.fetchall())
     return {
-        name: _sum(decisions, rewarded, judged, [agent for agent, of in kinds.items() if of == name])
+        name: _sum(decisions, rewarded, with_verdict, [agent for agent, of in kinds.items() if of == name])
         for name in sorted(set(kinds.values()))
     }
 
@@ -74,7 +74,7 @@ def count_training_stats(workspace: Workspace, kind: str | None = None) -> dict[
 def _sum(
     decisions: Mapping[Any, int],
     rewarded: Mapping[Any, tuple[int, float]],
-    judged: Mapping[Any, int],
+    with_verdict: Mapping[Any, int],
     agents: list[Any],
 ) -> Stats:
     counted = [rewarded[agent] for agent in agents if agent in rewarded]
@@ -82,7 +82,7 @@ def _sum(
     return Stats(
         decisions=sum(decisions.get(agent, 0) for agent in agents),
         rewarded=total,
-        judged=sum(judged.get(agent, 0) for agent in agents),
+        with_verdict=sum(with_verdict.get(agent, 0) for agent in agents),
         average=sum(count * mean for count, mean in counted) / total if total else None,
     )
 
@@ -94,7 +94,7 @@ def add_up(stats: Iterable[Stats]) -> Stats:
     return Stats(
         decisions=sum(one.decisions for one in many),
         rewarded=total,
-        judged=sum(one.judged for one in many),
+        with_verdict=sum(one.with_verdict for one in many),
         average=sum(one.rewarded * (one.average or 0.0) for one in many) / total if total else None,
     )
 
@@ -105,7 +105,7 @@ def as_plain(stats: Stats) -> dict[str, Any]:
     return {
         "totalDecisions": stats.decisions,
         "decisionsWithReward": stats.rewarded,
-        "decisionsWithFeedback": stats.judged,
+        "decisionsWithFeedback": stats.with_verdict,
         "avgReward": stats.average,
         "progressBlocks": blocks,
         "progressInCurrentBlock": rest,

@@ -25,13 +25,13 @@ LOOK = 16
 
 def own_agent(span: Span) -> str:
     """The slug of the agent that the span names, or empty."""
-    named = names.first(span.attributes, "agent")
+    named = names.find_value(span.attributes, "agent")
     return "" if named is None else slug_of(named)
 
 
 def service_of(span: Span) -> str:
     """Whose a span is where nothing above it names an agent."""
-    return slug_of(names.first(span.resource, "service") or "")
+    return slug_of(names.find_value(span.resource, "service") or "")
 
 
 def find_above(spans: Iterable[Span]) -> dict[Key, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decisions.traces import names
-from decisions.traces.messages import asked, messages_in, messages_out, parsed, unflattened
+from decisions.traces.messages import find_question, messages_in, messages_out, parse_text, unflatten
 from decisions.traces.spans import Span, moment
 from workspaces.ids import uuid7_of
 
@@ -55,8 +55,8 @@ class MappedStep:
 @dataclass(frozen=True, slots=True)
 class MappedDecision:
     """`actions` holds the action as each kind of action space would write it: which one counts is the agent's to say.
-    `explicit`: the sender called it a decision, so that one which cannot be kept is told as an error. Otherwise it is
-    a model call, which is a decision only where its answer is an action of its agent.
+    `explicit`: the sender called it a decision, so that one which cannot be kept is reported as an error. Otherwise it
+    is a model call, which is a decision only where its answer is an action of its agent.
 
     `propensity` is what the sender said that it drew with. A model's own probability of an option is its `confidence`:
     whether it was drawn or the best was taken, the span does not say.
@@ -101,7 +101,7 @@ class MappedSpan:
     tasks: Mapping[str, int] = field(default_factory=dict)
 
 
-def tells(span: Span) -> bool:
+def is_of_an_agent(span: Span) -> bool:
     """Does it tell of an agent? A trace holds HTTP and SQL as well, which is not the ledger's."""
     return any(name.startswith(names.TELLING) for name in span.attributes) or any(
         event.name.startswith(names.TELLING) for event in span.events
@@ -111,7 +111,7 @@ def tells(span: Span) -> bool:
 def read_span(span: Span) -> MappedSpan:
     given = span.attributes
     kind = _kind(span)
-    agent = slug_of(names.first(given, "agent") or names.first(span.resource, "service") or "")
+    agent = slug_of(names.find_value(given, "agent") or names.find_value(span.resource, "service") or "")
     decisions = tuple(_decisions(span, kind, agent))
     return MappedSpan(
         trace=span.trace_id,
@@ -119,20 +119,20 @@ def read_span(span: Span) -> MappedSpan:
         step=_step(span, kind),
         decisions=decisions,
         feedback=tuple(_feedback(span)),
-        session=_text(names.first(given, "session")),
-        unit=_text(names.first(given, "unit")),
+        session=_text(names.find_value(given, "session")),
+        unit=_text(names.find_value(given, "unit")),
         tasks={
             name: count
             for name in ("tasks_created", "tasks_completed", "tasks_failed")
-            if (count := _count(names.first(given, name))) is not None
+            if (count := _count(names.find_value(given, name))) is not None
         },
     )
 
 
-def told_of(told: MappedSpan, span: Span, agent: str) -> MappedSpan:
+def with_agent(mapped: MappedSpan, span: Span, agent: str) -> MappedSpan:
     """The same of another agent, which the span does not name itself."""
-    decisions = tuple(_decisions(span, told.step.kind, agent)) if told.decisions else ()
-    return replace(told, agent=agent, decisions=decisions)
+    decisions = tuple(_decisions(span, mapped.step.kind, agent)) if mapped.decisions else ()
+    return replace(mapped, agent=agent, decisions=decisions)
 
 
 def slug_of(name: Any) -> str:
@@ -140,16 +140,16 @@ def slug_of(name: Any) -> str:
     return re.sub(r"[^a-z0-9]+", "-", str(name).lower())[:LONGEST_SLUG].strip("-") or "unknown"
 
 
-def minted(span: Span, *more: str) -> uuid.UUID:
+def derive_id(span: Span, *more: str) -> uuid.UUID:
     """The id that follows from the span's start and its ids: the same whenever it is sent."""
     return uuid7_of(span.started_at, "/".join((span.trace_id, span.span_id, *more)).encode())
 
 
 def _kind(span: Span) -> str:
     given = span.attributes
-    if (own := names.first(given, "step_kind")) in STEP_KINDS:
+    if (own := names.find_value(given, "step_kind")) in STEP_KINDS:
         return str(own)
-    said = [names.first(given, field) for field in ("span_kind", "operation")]
+    said = [names.find_value(given, field) for field in ("span_kind", "operation")]
     marks = {mark for mark in said if isinstance(mark, str)}
     if marks & names.TOOL_CALLS:
         return "tool_call"
@@ -163,12 +163,13 @@ def _kind(span: Span) -> str:
 
 def _step(span: Span, kind: str) -> MappedStep:
     given = span.attributes
-    arguments, result = parsed(names.first(given, "input")), parsed(names.first(given, "output"))
-    reasoning = _text(names.first(given, "reasoning"), None)
+    arguments, result = parse_text(names.find_value(given, "input")), parse_text(names.find_value(given, "output"))
+    reasoning = _text(names.find_value(given, "reasoning"), None)
     name: Any = span.name
     if kind == "tool_call":
-        name = names.first(given, "tool") or span.name
-        arguments, result = parsed(names.first(given, "arguments")), parsed(names.first(given, "result"))
+        name = names.find_value(given, "tool") or span.name
+        arguments = parse_text(names.find_value(given, "arguments"))
+        result = parse_text(names.find_value(given, "result"))
     elif kind == "llm_call":
         said_in, said_out = messages_in(span), messages_out(span)
         if said_in:
@@ -179,14 +180,14 @@ def _step(span: Span, kind: str) -> MappedStep:
             result = said_out[0]["content"] if set(said_out[0]) == {"role", "content"} else said_out[0]
             reasoning = reasoning or "\n".join(m["reasoning"] for m in said_out if "reasoning" in m)
     if result is None:
-        result = next((found for p in names.FLAT_RESULTS if (found := unflattened(given, p)) is not None), None)
-    attributes = names.unmapped(given)
+        result = next((found for p in names.FLAT_RESULTS if (found := unflatten(given, p)) is not None), None)
+    attributes = names.unmapped_attributes(given)
     for kept in ("span_kind", "operation", "provider", "tool_call_id", "agent"):
-        if (value := names.first(given, kept)) is not None:
+        if (value := names.find_value(given, kept)) is not None:
             attributes[kept] = value
-    confidence = _number(names.first(given, "confidence"))
+    confidence = _number(names.find_value(given, "confidence"))
     return MappedStep(
-        id=minted(span),
+        id=derive_id(span),
         kind=kind,
         name=_text(name),
         external_id=span.span_id,
@@ -197,23 +198,23 @@ def _step(span: Span, kind: str) -> MappedStep:
         error=_error(span) if span.failed else "",
         arguments=arguments,
         result=result,
-        reasoning_type=_text(names.first(given, "reasoning_type"))[:64],
+        reasoning_type=_text(names.find_value(given, "reasoning_type"))[:64],
         content=reasoning,
         confidence=confidence if confidence is not None and 0 <= confidence <= 1 else None,
-        insights=parsed(names.first(given, "insights")),
-        issues=parsed(names.first(given, "issues")),
-        model=_text(names.first(given, "model")),
-        tokens_in=_count(names.first(given, "tokens_in")),
-        tokens_out=_count(names.first(given, "tokens_out")),
-        cost=_cost(names.first(given, "cost")),
+        insights=parse_text(names.find_value(given, "insights")),
+        issues=parse_text(names.find_value(given, "issues")),
+        model=_text(names.find_value(given, "model")),
+        tokens_in=_count(names.find_value(given, "tokens_in")),
+        tokens_out=_count(names.find_value(given, "tokens_out")),
+        cost=_cost(names.find_value(given, "cost")),
         attributes=attributes,
     )
 
 
 def _tools(span: Span) -> Any:
-    if (given := parsed(names.first(span.attributes, "tools"))) is not None:
+    if (given := parse_text(names.find_value(span.attributes, "tools"))) is not None:
         return given
-    return next((found for p in names.FLAT_TOOLS if (found := unflattened(span.attributes, p)) is not None), None)
+    return next((found for p in names.FLAT_TOOLS if (found := unflatten(span.attributes, p)) is not None), None)
 
 
 def _error(span: Span) -> str:
@@ -233,54 +234,54 @@ def _decisions(span: Span, kind: str, agent: str) -> Iterator[MappedDecision]:
     given = span.attributes
     if span.failed:
         return
-    if names.first(given, "action") is not None:
+    if names.find_value(given, "action") is not None:
         yield _own_decision(span, agent)
-    elif names.first(given, "span_kind") == "DECISION":
+    elif names.find_value(given, "span_kind") == "DECISION":
         yield from _model_decisions(span, agent)
     elif kind == "llm_call" and (said_out := messages_out(span)):
         said_in = messages_in(span)
-        state: dict[str, Any] = {"input": asked(said_in), "messages": said_in}
+        state: dict[str, Any] = {"input": find_question(said_in), "messages": said_in}
         if (tools := _tools(span)) is not None:
             state["tools"] = tools
         answer = said_out[0]
         actions: dict[str, Any] = {}
         if text := answer.get("content"):
-            actions = {"text": text, "choice": text.strip(), "structured": parsed(text)}
+            actions = {"text": text, "choice": text.strip(), "structured": parse_text(text)}
         if calls := answer.get("tool_calls"):
             actions["tool_calls"] = [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
         if actions:
             yield MappedDecision(
-                id=minted(span),
+                id=derive_id(span),
                 agent=agent,
                 explicit=False,
                 state=state,
                 actions=actions,
-                policy=_text(names.first(given, "model")) or "unknown",
+                policy=_text(names.find_value(given, "model")) or "unknown",
                 reasoning=answer.get("reasoning"),
-                unit=_text(names.first(given, "unit")) or None,
+                unit=_text(names.find_value(given, "unit")) or None,
             )
 
 
 def _own_decision(span: Span, agent: str) -> MappedDecision:
     """Said in our own words (`reckoner.*`)."""
     given = span.attributes
-    action = parsed(names.first(given, "action"))
-    options = parsed(names.first(given, "options"))
-    state = parsed(names.first(given, "state") or names.first(given, "input"))
+    action = parse_text(names.find_value(given, "action"))
+    options = parse_text(names.find_value(given, "options"))
+    state = parse_text(names.find_value(given, "state") or names.find_value(given, "input"))
     return MappedDecision(
-        id=minted(span),
+        id=derive_id(span),
         agent=agent,
         explicit=True,
         state=state if isinstance(state, dict) else {"input": "" if state is None else state},
         actions=dict.fromkeys(("choice", "ranking", "structured", "text", "tool_calls"), action),
-        policy=_text(names.first(given, "model")) or "unknown",
+        policy=_text(names.find_value(given, "model")) or "unknown",
         options=tuple(str(option) for option in options) if isinstance(options, list) else None,
-        propensity=_number(names.first(given, "propensity")),
-        temperature=_number(names.first(given, "temperature")),
-        epsilon=_number(names.first(given, "epsilon")),
-        confidence=_number(names.first(given, "confidence")),
-        reasoning=_text(names.first(given, "reasoning"), None) or None,
-        unit=_text(names.first(given, "unit")) or None,
+        propensity=_number(names.find_value(given, "propensity")),
+        temperature=_number(names.find_value(given, "temperature")),
+        epsilon=_number(names.find_value(given, "epsilon")),
+        confidence=_number(names.find_value(given, "confidence")),
+        reasoning=_text(names.find_value(given, "reasoning"), None) or None,
+        unit=_text(names.find_value(given, "unit")) or None,
     )
 
 
@@ -290,7 +291,8 @@ def _model_decisions(span: Span, agent: str) -> Iterator[MappedDecision]:
     Request and answer are those of the System One shape, which OpenInference's DECISION spans carry as JSON. Each
     question decides something of its own, so each is an agent of its own, `<agent>-<question>`.
     """
-    request, answer = parsed(names.first(span.attributes, "input")), parsed(names.first(span.attributes, "output"))
+    request = parse_text(names.find_value(span.attributes, "input"))
+    answer = parse_text(names.find_value(span.attributes, "output"))
     if not (isinstance(request, dict) and isinstance(answer, dict)):
         return
     questions, answers = request.get("questions"), answer.get("answers")
@@ -305,15 +307,15 @@ def _model_decisions(span: Span, agent: str) -> Iterator[MappedDecision]:
             continue
         text = question.get("question") or question.get("instructions") or name
         yield MappedDecision(
-            id=minted(span, name),
+            id=derive_id(span, name),
             agent=slug_of(f"{agent}-{name}"),
             explicit=True,
             state={"input": request.get("state"), "question": text},
             actions={"choice": action},
-            policy=_text(names.first(span.attributes, "model")) or "unknown",
+            policy=_text(names.find_value(span.attributes, "model")) or "unknown",
             options=options,
             confidence=confidence,
-            unit=_text(names.first(span.attributes, "unit")) or None,
+            unit=_text(names.find_value(span.attributes, "unit")) or None,
         )
 
 
@@ -349,10 +351,10 @@ def _feedback(span: Span) -> Iterator[MappedFeedback]:
             metric = _text(given.get("gen_ai.evaluation.name"))[:64]
             if metric and value is not None:
                 at = moment(event.at_ns) if event.at_ns else span.ended_at
-                yield MappedFeedback(minted(span, f"event {number}"), metric, value, "llm", at, on_episode=False)
+                yield MappedFeedback(derive_id(span, f"event {number}"), metric, value, "llm", at, on_episode=False)
     for on_episode, prefixes in ((False, names.EVALUATIONS), (True, names.TRACE_EVALUATIONS)):
         for prefix in prefixes:
-            found = unflattened(span.attributes, prefix)
+            found = unflatten(span.attributes, prefix)
             for number, one in enumerate(found if isinstance(found, list) else ()):
                 inner = one.get("evaluation", one.get("annotation")) if isinstance(one, dict) else None
                 if not isinstance(inner, dict):
@@ -360,7 +362,7 @@ def _feedback(span: Span) -> Iterator[MappedFeedback]:
                 metric, value = _text(inner.get("name"))[:64], _score(inner.get("score"), inner.get("label"))
                 source = SOURCES.get(str(inner.get("annotator_kind")).upper(), "llm")
                 if metric and value is not None:
-                    key = minted(span, f"{prefix} {number}")
+                    key = derive_id(span, f"{prefix} {number}")
                     yield MappedFeedback(key, metric, value, source, span.ended_at, on_episode)
 
 

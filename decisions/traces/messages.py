@@ -29,7 +29,7 @@ PART_KINDS = frozenset([
 Message = dict[str, Any]
 
 
-def storable(value: Any, depth: int = 0) -> bool:
+def is_storable(value: Any, depth: int = 0) -> bool:
     """May it be stored as jsonb and read back as it was?"""
     if isinstance(value, str):
         return "\x00" not in value and _is_unicode(value)
@@ -38,8 +38,8 @@ def storable(value: Any, depth: int = 0) -> bool:
     if depth >= MAX_DEPTH:
         return not isinstance(value, dict | list)
     if isinstance(value, dict):
-        return all(storable(key) and storable(inner, depth + 1) for key, inner in value.items())
-    return not isinstance(value, list) or all(storable(inner, depth + 1) for inner in value)
+        return all(is_storable(key) and is_storable(inner, depth + 1) for key, inner in value.items())
+    return not isinstance(value, list) or all(is_storable(inner, depth + 1) for inner in value)
 
 
 def _is_unicode(text: str) -> bool:
@@ -51,7 +51,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def parsed(value: Any) -> Any:
+def parse_text(value: Any) -> Any:
     """Text that holds a JSON object or list of reasonable size as that, where it can be stored; everything else as it
     is."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
@@ -62,10 +62,10 @@ def parsed(value: Any) -> Any:
         found = msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return value
-    return found if storable(found) else value
+    return found if is_storable(found) else value
 
 
-def unflattened(attributes: Mapping[str, Any], prefix: str) -> Any:
+def unflatten(attributes: Mapping[str, Any], prefix: str) -> Any:
     """`prefix.0.message.role` and its like as nested objects and lists; None where there is none."""
     root: dict[str, Any] = {}
     start = len(prefix) + 1
@@ -103,7 +103,7 @@ def messages_in(span: Span) -> list[Message]:
             if event.name in names.MESSAGE_EVENTS
             for message in read_messages([{"role": names.MESSAGE_EVENTS[event.name], **event.attributes}])
         ] or _from_content(span, names.PROMPT_EVENT, "gen_ai.prompt")
-    instructions = names.first(span.attributes, "system_instructions")
+    instructions = names.find_value(span.attributes, "system_instructions")
     if instructions is not None:
         found = [*read_messages([{"role": "system", "content": instructions}]), *found]
     return found
@@ -114,7 +114,10 @@ def messages_out(span: Span) -> list[Message]:
     if found:
         return found
     choices = [
-        {"role": "assistant", **(inner if isinstance(inner := parsed(event.attributes.get("message")), dict) else {})}
+        {
+            "role": "assistant",
+            **(inner if isinstance(inner := parse_text(event.attributes.get("message")), dict) else {}),
+        }
         | ({"content": event.attributes["content"]} if "content" in event.attributes else {})
         for event in span.events
         if event.name == names.CHOICE_EVENT
@@ -125,11 +128,11 @@ def messages_out(span: Span) -> list[Message]:
 def _written(span: Span, wanted: str, prefixes: Iterable[str]) -> list[Message]:
     """On the span, or on the event that instrumentations use when the span would become too large."""
     for attributes in (span.attributes, *(e.attributes for e in span.events if e.name == names.DETAILS_EVENT)):
-        given = parsed(names.first(attributes, wanted))
+        given = parse_text(names.find_value(attributes, wanted))
         if isinstance(given, list):
             return read_messages(given)
     for prefix in prefixes:
-        if isinstance(given := unflattened(span.attributes, prefix), list):
+        if isinstance(given := unflatten(span.attributes, prefix), list):
             return read_messages(given)
     return []
 
@@ -138,7 +141,7 @@ def _from_content(span: Span, event_name: str, attribute: str) -> list[Message]:
     for event in span.events:
         if event.name == event_name:
             given = event.attributes.get(attribute)
-            inner = parsed(given)
+            inner = parse_text(given)
             if isinstance(inner, list) and inner and all(isinstance(one, dict) and "role" in one for one in inner):
                 return read_messages(inner)
             role = "user" if event_name == names.PROMPT_EVENT else "assistant"
@@ -171,12 +174,12 @@ class _Parts:
 def _read_message(given: Mapping[str, Any]) -> Message:
     message: Message = {"role": str(given.get("role") or "user")}
     parts = _Parts()
-    for content in (given.get("content"), parsed(given.get("parts")), given.get("contents")):
+    for content in (given.get("content"), parse_text(given.get("parts")), given.get("contents")):
         if (found := _parts_of(content)) is not None:
             _read_parts(found, parts)
         elif content is not None:
             parts.texts.append(_as_text(content))
-    for call in calls if isinstance(calls := parsed(given.get("tool_calls")), list) else ():
+    for call in calls if isinstance(calls := parse_text(given.get("tool_calls")), list) else ():
         if isinstance(call, dict):
             inner = call.get("tool_call")
             parts.calls.append(_read_call(inner if isinstance(inner, dict) else call))
@@ -198,7 +201,7 @@ def _read_message(given: Mapping[str, Any]) -> Message:
 
 def _parts_of(content: Any) -> list[Any] | None:
     """A content's parts; None where it is text, be it JSON of the speaker's own."""
-    given = parsed(content)
+    given = parse_text(content)
     if not isinstance(given, list) or isinstance(content, list):
         return content if isinstance(content, list) else None
     known = all(isinstance(one, dict) and one.get("type") in PART_KINDS for one in given)
@@ -230,7 +233,7 @@ def _read_parts(given: Sequence[Any], parts: _Parts) -> None:
 def _read_call(given: Mapping[str, Any]) -> Message:
     inner = given.get("function")
     function = inner if isinstance(inner, dict) else given
-    arguments = parsed(next((function[key] for key in ("arguments", "input") if key in function), None))
+    arguments = parse_text(next((function[key] for key in ("arguments", "input") if key in function), None))
     call: Message = {"name": str(function.get("name") or ""), "arguments": {} if arguments in (None, "") else arguments}
     if isinstance(given.get("id"), str):
         call["id"] = given["id"]
@@ -243,13 +246,13 @@ def _as_text(value: Any) -> str:
     return "" if value is None else msgspec.json.encode(value).decode()
 
 
-def asked(value: Any) -> str:
+def find_question(value: Any) -> str:
     """What a person asked, from what went in: the last user message, else the field that is usually the question."""
-    given = parsed(value)
+    given = parse_text(value)
     if isinstance(given, dict):
         for key in ("messages", "input", "query", "question", "prompt", "text"):
             if given.get(key):
-                return asked(given[key])
+                return find_question(given[key])
     if isinstance(given, list):
         said = [m for m in read_messages(given) if m["role"] in {"user", "human"} and m.get("content")]
         if said:
@@ -257,15 +260,15 @@ def asked(value: Any) -> str:
     return _as_text(value)
 
 
-def answered(value: Any) -> str:
+def find_answer(value: Any) -> str:
     """What was answered in the end, from what came out: the last message's text."""
-    given = parsed(value)
+    given = parse_text(value)
     if isinstance(given, dict):
         for key in ("messages", "content", "output", "answer", "final_response", "response", "text"):
             if given.get(key):
-                return answered(given[key])
+                return find_answer(given[key])
         if isinstance(choices := given.get("choices"), list):
-            return answered(choices)
+            return find_answer(choices)
     if isinstance(given, list):
         said = [m for m in read_messages(given) if m.get("content")]
         if said:

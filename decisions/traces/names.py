@@ -128,7 +128,7 @@ MAPPED_PREFIXES = tuple(
 )
 
 
-def first(attributes: Mapping[str, Any], field: str) -> Any:
+def find_value(attributes: Mapping[str, Any], field: str) -> Any:
     """The value of the preferred name that is there; None where none is."""
     for name in NAMES[field]:
         value = attributes.get(name)
@@ -137,7 +137,7 @@ def first(attributes: Mapping[str, Any], field: str) -> Any:
     return None
 
 
-def unmapped(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def unmapped_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """What the table has no field for: kept beside it."""
     return {
         name: value for name, value in attributes.items() if name not in MAPPED and not name.startswith(MAPPED_PREFIXES)

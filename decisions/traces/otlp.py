@@ -24,7 +24,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from decisions.ingest.decoding import fault_of
-from decisions.traces.messages import MAX_DEPTH, storable
+from decisions.traces.messages import MAX_DEPTH, is_storable
 from decisions.traces.spans import Span, SpanEvent
 from decisions.traces.wire import MAX_MESSAGES, check_size
 from workspaces.errors import InvalidInput, TooLarge
@@ -150,7 +150,7 @@ def _lenient(pairs: Iterable[Any]) -> dict[str, Any]:
 
 
 def _kept(value: Any) -> Any:
-    if not storable(value):
+    if not is_storable(value):
         raise Unstorable("it holds a NUL, a lone surrogate, an integer beyond 64 bits, or nesting that is too deep")
     return value
 

@@ -31,8 +31,8 @@ from decisions.ingest.writer import Row, columns_of, write_within
 from decisions.models import ActionSpaceKind, Agent, Decision, Episode, Step
 from decisions.models.tombstones import ERASED_HASH
 from decisions.traces.above import Key, find_above, find_roots, move_to_roots, service_of
-from decisions.traces.mapping import MappedDecision, MappedSpan, read_span, tells, told_of
-from decisions.traces.messages import answered, asked
+from decisions.traces.mapping import MappedDecision, MappedSpan, is_of_an_agent, read_span, with_agent
+from decisions.traces.messages import find_answer, find_question
 from decisions.traces.otlp import Refusal
 from decisions.traces.spans import Span, fault_of_span
 from workspaces.actors import Actor
@@ -57,7 +57,7 @@ class Recorded:
 class _Ready:
     """A span that is to be written. `service` is whose it is where nothing above it names an agent."""
 
-    told: MappedSpan
+    mapped: MappedSpan
     digest: bytes
     service: str
     decision: uuid.UUID | None = None
@@ -75,13 +75,13 @@ def record_spans(*, by: Actor, spans: Sequence[Span]) -> Recorded:
     if not ready:
         return Recorded(tuple(refused))
     episodes, gone = _find_episodes(by, ready, agents)
-    refused += [_erased(one) for one in ready if one.told.trace in gone]
-    ready = [one for one in ready if one.told.trace not in gone]
+    refused += [_erased(one) for one in ready if one.mapped.trace in gone]
+    ready = [one for one in ready if one.mapped.trace not in gone]
     ready = _record_decisions(by, ready, agents, refused, warnings)
-    rows = [_step_row(by, one, episodes[one.told.trace], now) for one in ready]
+    rows = [_step_row(by, one, episodes[one.mapped.trace], now) for one in ready]
     written = write_within(STEP_TABLE, columns_of(rows))
-    refused += [_conflict(one) for one in ready if one.told.step.id in written.conflicts]
-    refused += [_unusable(one) for one in ready if one.told.step.id in written.foreign]
+    refused += [_conflict(one) for one in ready if one.mapped.step.id in written.conflicts]
+    refused += [_unusable(one) for one in ready if one.mapped.step.id in written.foreign]
     _record_feedback(by, ready, episodes, warnings)
     _refresh_episodes(by, ready, episodes, agents)
     _move_to_roots(by, ready, episodes, agents, now)
@@ -95,14 +95,14 @@ def _read(by: Actor, spans: Sequence[Span], now: dt.datetime, refused: list[Refu
     for span in spans:
         if fault := fault_of_span(span):
             refused.append(Refusal(span.span_id, fault))
-        elif tells(span):
-            told = read_span(span)
-            if faults := check_id(told.step.id, now):
+        elif is_of_an_agent(span):
+            mapped = read_span(span)
+            if faults := check_id(mapped.step.id, now):
                 refused.append(Refusal(span.span_id, f"its start is out of range: {faults[0].expected}"))
                 continue
-            one = _Ready(told, content_hash(told), service_of(span))
-            sent.setdefault(told.step.id, span)
-            if found.setdefault(told.step.id, one).digest != one.digest:
+            one = _Ready(mapped, content_hash(mapped), service_of(span))
+            sent.setdefault(mapped.step.id, span)
+            if found.setdefault(mapped.step.id, one).digest != one.digest:
                 refused.append(_conflict(one))
     known = Step.objects.filter(id__in=found).values_list("id", "workspace_id", "content_hash")
     for step_id, workspace_id, digest in known:
@@ -120,13 +120,13 @@ def _give_agents(
     by: Actor, found: Mapping[uuid.UUID, _Ready], sent: Mapping[uuid.UUID, Span], above: Mapping[Key, str]
 ) -> list[_Ready]:
     """Each of the agent that it names, or that what lies above it names, here or as it was recorded before."""
-    agents = {step_id: above[one.told.trace, one.told.step.external_id] for step_id, one in found.items()}
-    roots = find_roots(by, {found[step_id].told.trace for step_id, agent in agents.items() if not agent})
+    agents = {step_id: above[one.mapped.trace, one.mapped.step.external_id] for step_id, one in found.items()}
+    roots = find_roots(by, {found[step_id].mapped.trace for step_id, agent in agents.items() if not agent})
     ready = []
     for step_id, one in found.items():
-        agent = agents[step_id] or roots.get(one.told.trace, one.service)
-        same = agent == one.told.agent
-        ready.append(one if same else replace(one, told=told_of(one.told, sent[step_id], agent)))
+        agent = agents[step_id] or roots.get(one.mapped.trace, one.service)
+        same = agent == one.mapped.agent
+        ready.append(one if same else replace(one, mapped=with_agent(one.mapped, sent[step_id], agent)))
     return ready
 
 
@@ -139,8 +139,8 @@ def _move_to_roots(
 ) -> None:
     """What was recorded of these traces before their roots were. The episodes are locked: a root or its child comes
     second, and whichever does moves the child."""
-    roots = find_roots(by, {one.told.trace for one in ready})
-    services = {(one.told.trace, one.service) for one in ready}
+    roots = find_roots(by, {one.mapped.trace for one in ready})
+    services = {(one.mapped.trace, one.service) for one in ready}
     moves = [(episodes[trace], service, roots[trace]) for trace, service in sorted(services) if trace in roots]
     moves = [move for move in moves if move[1] != move[2]]
     missing = {slug for _, *slugs in moves for slug in slugs} - agents.keys()
@@ -148,16 +148,16 @@ def _move_to_roots(
 
 
 def _conflict(one: _Ready) -> Refusal:
-    return Refusal(one.told.step.external_id, "it was already recorded with different content")
+    return Refusal(one.mapped.step.external_id, "it was already recorded with different content")
 
 
 def _unusable(one: _Ready) -> Refusal:
     """It stands in another workspace, which is none of the sender's business."""
-    return Refusal(one.told.step.external_id, "its ids cannot be used")
+    return Refusal(one.mapped.step.external_id, "its ids cannot be used")
 
 
 def _erased(one: _Ready) -> Refusal:
-    return Refusal(one.told.step.external_id, "its content was erased")
+    return Refusal(one.mapped.step.external_id, "its content was erased")
 
 
 # Agents and episodes
@@ -167,9 +167,9 @@ def _find_agents(
     by: Actor, ready: Sequence[_Ready], refused: list[Refusal]
 ) -> tuple[list[_Ready], Mapping[str, CurrentAgent]]:
     """The agents that spans name, made on first sight; and the spans whose agent could be made."""
-    slugs = {one.told.agent for one in ready}
-    offering = {d.agent for one in ready for d in one.told.decisions if d.options is not None}
-    slugs |= {d.agent for one in ready for d in one.told.decisions}
+    slugs = {one.mapped.agent for one in ready}
+    offering = {d.agent for one in ready for d in one.mapped.decisions if d.options is not None}
+    slugs |= {d.agent for one in ready for d in one.mapped.decisions}
     agents = find_agents(by, slugs)
     missing = sorted(slugs - set(agents))
     reasons: dict[str, str] = {}
@@ -195,10 +195,10 @@ def _find_agents(
         agents = find_agents(by, slugs)
     kept = []
     for one in ready:
-        if one.told.agent in agents:
+        if one.mapped.agent in agents:
             kept.append(one)
         else:
-            refused.append(Refusal(one.told.step.external_id, reasons[one.told.agent]))
+            refused.append(Refusal(one.mapped.step.external_id, reasons[one.mapped.agent]))
     return kept, agents
 
 
@@ -211,11 +211,11 @@ def _find_episodes(
     """
     first: dict[str, MappedSpan] = {}
     for one in ready:
-        earlier = first.setdefault(one.told.trace, one.told)
-        if one.told.step.started_at < earlier.step.started_at:
-            first[one.told.trace] = one.told
+        earlier = first.setdefault(one.mapped.trace, one.mapped)
+        if one.mapped.step.started_at < earlier.step.started_at:
+            first[one.mapped.trace] = one.mapped
     named: dict[Named, dt.datetime] = {
-        (agents[told.agent].agent.id, f"trace:{trace}"): told.step.started_at for trace, told in first.items()
+        (agents[mapped.agent].agent.id, f"trace:{trace}"): mapped.step.started_at for trace, mapped in first.items()
     }
     ids = ensure_episodes(by=by, named=named)
     episodes = {name.removeprefix("trace:"): found for (_, name), found in ids.items()}
@@ -239,15 +239,15 @@ def _record_decisions(
     items: list[tuple[int, DecisionIn]] = []
     place: dict[int, tuple[int, MappedDecision]] = {}
     for at, one in enumerate(ready):
-        for decision in one.told.decisions:
+        for decision in one.mapped.decisions:
             number = len(place)
             place[number] = at, decision
             current = agents.get(decision.agent)
-            made = "its agent cannot be created" if current is None else _decision_in(one.told, decision, current)
+            made = "its agent cannot be created" if current is None else _decision_in(one.mapped, decision, current)
             if isinstance(made, DecisionIn):
                 items.append((number, made))
             elif decision.explicit:
-                warnings.append(Refusal(one.told.step.external_id, f"its decision was not kept: {made}"))
+                warnings.append(Refusal(one.mapped.step.external_id, f"its decision was not kept: {made}"))
     outcome = record_decisions(by=by, items=items)
     gone: set[int] = set()
     for error in outcome.errors:
@@ -255,7 +255,7 @@ def _record_decisions(
         if error.code == Erased.code:
             gone.add(at)
         elif decision.explicit:
-            warnings.append(Refusal(ready[at].told.step.external_id, f"its decision was not kept: {_says(error)}"))
+            warnings.append(Refusal(ready[at].mapped.step.external_id, f"its decision was not kept: {_says(error)}"))
     kept = list(ready)
     for row in reversed(outcome.kept):
         at, decision = place[row.index]
@@ -264,12 +264,12 @@ def _record_decisions(
     return [one for at, one in enumerate(kept) if at not in gone]
 
 
-def _decision_in(told: MappedSpan, decision: MappedDecision, current: CurrentAgent) -> DecisionIn | str:
+def _decision_in(mapped: MappedSpan, decision: MappedDecision, current: CurrentAgent) -> DecisionIn | str:
     """What the ledger takes, or why it is none: a model call is a decision where it answered in its agent's space."""
     space = current.version.action_space
     if space not in decision.actions:
         return f"it has no action of the kind {space}"
-    step = told.step
+    step = mapped.step
     fields = {
         "agent": decision.agent,
         "id": decision.id,
@@ -283,7 +283,7 @@ def _decision_in(told: MappedSpan, decision: MappedDecision, current: CurrentAge
         "confidence": decision.confidence,
         "reasoning": decision.reasoning,
         "completion": None if decision.explicit else decision.actions.get("text"),
-        "episode": f"trace:{told.trace}",
+        "episode": f"trace:{mapped.trace}",
         "unit": decision.unit,
         "latency_ms": step.duration_ms,
         "tokens_in": step.tokens_in,
@@ -305,7 +305,7 @@ def _record_feedback(
     items: list[tuple[int, FeedbackIn]] = []
     senders: list[str] = []
     for one in ready:
-        for feedback in one.told.feedback:
+        for feedback in one.mapped.feedback:
             on_episode = feedback.on_episode or one.decision is None
             fields = {
                 "id": feedback.id,
@@ -313,10 +313,10 @@ def _record_feedback(
                 "value": feedback.value,
                 "source": feedback.source,
                 "observed_at": feedback.observed_at,
-                "episode_id": episodes[one.told.trace] if on_episode else None,
+                "episode_id": episodes[one.mapped.trace] if on_episode else None,
                 "decision_id": None if on_episode else one.decision,
             }
-            senders.append(one.told.step.external_id)
+            senders.append(one.mapped.step.external_id)
             items.append((len(items), msgspec.convert(fields, FeedbackIn)))
     for error in record_feedback(by=by, items=items).errors if items else ():
         warnings.append(Refusal(senders[error.index], f"its evaluation was not kept: {_says(error)}"))
@@ -327,7 +327,7 @@ def _says(error: ItemError) -> str:
 
 
 def _step_row(by: Actor, one: _Ready, episode: uuid.UUID, now: dt.datetime) -> Row:
-    step = one.told.step
+    step = one.mapped.step
     return {
         "id": step.id,
         "workspace_id": by.workspace.id,
@@ -393,10 +393,10 @@ def _refresh_episodes(
             "id", "state"
         )
     )
-    told: dict[uuid.UUID, list[MappedSpan]] = {}
+    mapped: dict[uuid.UUID, list[MappedSpan]] = {}
     for one in ready:
-        told.setdefault(episodes[one.told.trace], []).append(one.told)
-    rows = list(Episode.objects.select_for_update().filter(id__in=told).order_by("id"))
+        mapped.setdefault(episodes[one.mapped.trace], []).append(one.mapped)
+    rows = list(Episode.objects.select_for_update().filter(id__in=mapped).order_by("id"))
     for row in rows:
         if row.id not in ends:
             continue  # all its steps were refused as conflicts
@@ -407,9 +407,9 @@ def _refresh_episodes(
         row.query = _asked(top, states) or _asked(first, states) or row.query
         answer = top if top.kind == "span" and top.result is not None else last
         if answer.kind != "tool_call":
-            row.final_response = answered(answer.result) or row.final_response
-        for news in sorted(told[row.id], key=lambda news: (news.step.started_at, news.step.id)):
-            _tell(row, news)
+            row.final_response = find_answer(answer.result) or row.final_response
+        for news in sorted(mapped[row.id], key=lambda news: (news.step.started_at, news.step.id)):
+            _refresh_episode(row, news)
             if news.step.id == top.id:
                 row.agent_id = agents[news.agent].agent.id
         row.changed_at = timezone.now()
@@ -417,20 +417,20 @@ def _refresh_episodes(
     Episode.objects.bulk_update(rows, [*fields, "tasks_created", "tasks_completed", "tasks_failed"], batch_size=200)
 
 
-def _tell(row: Episode, told: MappedSpan) -> None:
-    step = told.step
+def _refresh_episode(row: Episode, mapped: MappedSpan) -> None:
+    step = mapped.step
     end = step.started_at + dt.timedelta(milliseconds=step.duration_ms)
     row.started_at = min(row.started_at, step.started_at)
     row.ended_at = end if row.ended_at is None else max(row.ended_at, end)
-    row.session = row.session or told.session
-    row.unit = row.unit or told.unit
-    for name, count in told.tasks.items():
+    row.session = row.session or mapped.session
+    row.unit = row.unit or mapped.unit
+    for name, count in mapped.tasks.items():
         setattr(row, name, count)
 
 
 def _asked(step: Step, states: Mapping[uuid.UUID | None, Any]) -> str:
     """What went into the step: what it was given, or the state of the decision that it made."""
-    return asked(step.arguments if step.arguments is not None else states.get(step.decision_id))
+    return find_question(step.arguments if step.arguments is not None else states.get(step.decision_id))
 
 
 def _find_ends(episodes: Iterable[uuid.UUID]) -> dict[uuid.UUID, dict[str, uuid.UUID]]:

@@ -44,6 +44,6 @@ class Event:
     tone: str = ""
 
 
-def page_of(workspace: Workspace, name: str, *arguments: object) -> str:
+def page_url(workspace: Workspace, name: str, *arguments: object) -> str:
     """The address of a page of the workspace."""
     return reverse(f"pages:{name}", args=[workspace.slug, *arguments])

@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from models_registry.models import ExperimentState
 from project.home.counts import LedgerCounts
-from project.home.items import Item, page_of
+from project.home.items import Item, page_url
 from project.home.rows import Rows
 from training.new_decisions import FEW
 from workspaces.models import ApiKey, Membership, Role, Workspace
@@ -26,16 +26,16 @@ def find_needs(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.d
         among = f" of the newest {ledger.looked_at:,}" if ledger.look_ended else ""
         what = f"{ledger.unanswered:,}{among} decision{'' if ledger.unanswered == 1 and not among else 's'} to label"
         why = "These decisions have no feedback yet. The most uncertain one comes first."
-        found.append(Item("feedback", what, why, None, "Label", page_of(workspace, "label"), Role.LABELLER))
+        found.append(Item("feedback", what, why, None, "Label", page_url(workspace, "label"), Role.LABELLER))
     if ledger.unfrozen.value >= FEW:
         what = f"{ledger.unfrozen} rewards since the newest dataset"
         why = "A run on these decisions may create a better version."
-        url = page_of(workspace, "train-new")
+        url = page_url(workspace, "train-new")
         found.append(Item("dataset", what, why, None, "Train on new decisions", url, Role.ADMIN))
     valid = Q(expires_at=None) | Q(expires_at__gt=now)
     if not ApiKey.objects.for_workspace(workspace).filter(valid, revoked_at=None).exists():
         why = "Apps need an API key to ask an agent or to send feedback."
-        url = page_of(workspace, "connect")
+        url = page_url(workspace, "connect")
         found.append(Item("serve", "No app is connected", why, None, "Connect an app", url, Role.ADMIN))
     waiting = (
         Membership.objects.active()
@@ -52,7 +52,7 @@ def _gates_passed(workspace: Workspace, rows: Rows) -> list[Item]:
     found = []
     for version in rows.untried:
         why = f"{points(version.gained)} points of accuracy on held-out rows; the whole interval is above 0."
-        what, url = f"{version} passed its gate", page_of(workspace, "version-try", version.pk)
+        what, url = f"{version} passed its gate", page_url(workspace, "version-try", version.pk)
         found.append(Item("register", what, why, version.gated_at, "Start an experiment", url, Role.ADMIN))
     return found
 
@@ -60,7 +60,7 @@ def _gates_passed(workspace: Workspace, rows: Rows) -> list[Item]:
 def _experiments(workspace: Workspace, rows: Rows, now: dt.datetime) -> list[Item]:
     found = []
     for experiment in rows.experiments:
-        url = page_of(workspace, "experiment", experiment.pk)
+        url = page_url(workspace, "experiment", experiment.pk)
         if experiment.state == ExperimentState.PROMOTED:
             why = experiment.verdict or "The treatment is better."
             what = f"{experiment.name} ended: version promoted"

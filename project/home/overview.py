@@ -13,13 +13,13 @@ from decisions.models import Agent
 from jobs.models import Job
 from models_registry.models import Alias, AliasName
 from project.demo.loop import KIND as DEMO_LOOP
+from project.home.activity import list_activity
 from project.home.comparison import Comparison, compare
 from project.home.counts import count_ledger, midnight
 from project.home.items import Event, Item
-from project.home.moved import find_moved
 from project.home.needs import find_needs
 from project.home.rows import Rows, read_rows
-from project.home.stations import Sight, Station, list_stations
+from project.home.stations import LoopFacts, Station, list_stations
 from project.home.stuck import find_stuck
 from workspaces.models import Workspace
 
@@ -41,7 +41,7 @@ class Home:
     comparison: Comparison
     needs: tuple[Item, ...]
     stuck: tuple[Item, ...]
-    moved: tuple[Event, ...]
+    activity: tuple[Event, ...]
     working: tuple[Job, ...]
     demo: Mapping[str, Any] | None
     """What the demo showed, for a day after its end."""
@@ -75,19 +75,19 @@ def read_home(workspace: Workspace, now: dt.datetime | None = None) -> Home:
     served = {alias.registered_model_id for alias in champions}
     stuck = find_stuck(workspace, rows, ledger, now, serves=bool(champions))
     unserved = sum(model not in served for model in models)
-    sight = Sight(workspace, now, ledger, rows, {item.station for item in stuck}, len(models), unserved)
+    facts = LoopFacts(workspace, now, ledger, rows, {item.station for item in stuck}, len(models), unserved)
     demo = Job.objects.for_workspace(workspace).filter(kind=DEMO_LOOP).order_by("-created_at").first()
     return Home(
         first_run=ledger.last_decision is None and not rows.working and demo is None,
-        stations=list_stations(sight),
+        stations=list_stations(facts),
         champions=champions,
         comparison=compare(champions, (*rows.live, *rows.experiments)),
         needs=tuple(find_needs(workspace, rows, ledger, now)),
         stuck=tuple(stuck),
-        moved=tuple(find_moved(workspace, rows, ledger, midnight(now))),
+        activity=tuple(list_activity(workspace, rows, ledger, midnight(now))),
         working=_working(rows, demo, now),
         demo=demo.result if demo is not None and demo.result and _just_over(demo, now) else None,
-        poll_seconds=_poll_seconds(sight),
+        poll_seconds=_poll_seconds(facts),
     )
 
 
@@ -101,9 +101,9 @@ def _just_over(demo: Job, now: dt.datetime) -> bool:
     return demo.finished_at is not None and now - demo.finished_at < DEMO_STAYS
 
 
-def _poll_seconds(sight: Sight) -> int | None:
-    ledger, rows = sight.ledger, sight.rows
+def _poll_seconds(facts: LoopFacts) -> int | None:
+    ledger, rows = facts.ledger, facts.rows
     lately = (ledger.last_decision, ledger.last_feedback, ledger.last_reward)
-    if rows.working or rows.under_way or any(sight.just(moment) for moment in lately):
+    if rows.working or rows.under_way or any(facts.just(moment) for moment in lately):
         return QUICK_POLL_SECONDS
     return SLOW_POLL_SECONDS if rows.live else None  # an experiment lasts for days

@@ -11,7 +11,7 @@ from django.db import connection
 from decisions.rewards.queueing import CALCULATE_REWARDS
 from jobs.models import JobState
 from project.home.counts import Count, LedgerCounts, midnight
-from project.home.items import page_of
+from project.home.items import page_url
 from project.home.rows import Rows
 from training.run_states import RunState
 from workspaces.models import Workspace
@@ -55,7 +55,7 @@ class Station:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class LoopFacts:
     """What the stations are made of. `agents` counts them, `unserved` those without a version to answer by; `stuck`
     holds the stations of what is stuck."""
 
@@ -83,27 +83,27 @@ class Sight:
         waits: str = "",
     ) -> Station:
         state = "stuck" if key in self.stuck else "moving" if moving else "waiting" if waiting else "idle"
-        return Station(key, unit, total, today, state, page_of(self.workspace, page), waiting, waits)
+        return Station(key, unit, total, today, state, page_url(self.workspace, page), waiting, waits)
 
 
-def list_stations(sight: Sight) -> tuple[Station, ...]:
+def list_stations(facts: LoopFacts) -> tuple[Station, ...]:
     """In the order of the loop. One statement."""
-    return (*_ledger_stations(sight), *_model_stations(sight))
+    return (*_ledger_stations(facts), *_model_stations(facts))
 
 
-def _ledger_stations(sight: Sight) -> tuple[Station, ...]:
-    ledger, station = sight.ledger, sight.station
-    just_decided = sight.just(ledger.last_decision)
-    calculating = any(job.kind == CALCULATE_REWARDS and job.state == JobState.RUNNING for job in sight.rows.jobs)
+def _ledger_stations(facts: LoopFacts) -> tuple[Station, ...]:
+    ledger, station = facts.ledger, facts.station
+    just_decided = facts.just(ledger.last_decision)
+    calculating = any(job.kind == CALCULATE_REWARDS and job.state == JobState.RUNNING for job in facts.rows.jobs)
     return (
         station(
             "serve",
-            "agent" if sight.agents == 1 else "agents",
-            Count(sight.agents),
+            "agent" if facts.agents == 1 else "agents",
+            Count(facts.agents),
             ledger.served_today,
             page="models",
             moving=just_decided and ledger.last_served,
-            waiting=Count(sight.unserved),
+            waiting=Count(facts.unserved),
             waits="without a model",
         ),
         station(
@@ -120,7 +120,7 @@ def _ledger_stations(sight: Sight) -> tuple[Station, ...]:
             ledger.feedback,
             ledger.feedback_today,
             page="decisions",
-            moving=sight.just(ledger.last_feedback),
+            moving=facts.just(ledger.last_feedback),
             waiting=Count(ledger.unanswered),
             waits=f"{f'of {ledger.looked_at:,} ' if ledger.look_ended else ''}without feedback",
         ),
@@ -130,7 +130,7 @@ def _ledger_stations(sight: Sight) -> tuple[Station, ...]:
             ledger.rewards,
             ledger.rewards_today,
             page="rewards",
-            moving=calculating or sight.just(ledger.last_reward),
+            moving=calculating or facts.just(ledger.last_reward),
             waiting=ledger.unread,
             waits="to calculate",
         ),
@@ -151,21 +151,21 @@ _COUNTED = " UNION ALL ".join(
 )
 
 
-def _count_small_tables(sight: Sight) -> dict[str, tuple[int, int, dt.datetime | None]]:
+def _count_small_tables(facts: LoopFacts) -> dict[str, tuple[int, int, dt.datetime | None]]:
     """Of the tables that stay small: all rows, today's, and the moment of the last, in one statement."""
     with connection.cursor() as cursor:
-        cursor.execute(_COUNTED, {"workspace": sight.workspace.id, "today": midnight(sight.now)})
+        cursor.execute(_COUNTED, {"workspace": facts.workspace.id, "today": midnight(facts.now)})
         return {key: (total, today, last) for key, total, today, last in cursor.fetchall()}
 
 
-def _model_stations(sight: Sight) -> tuple[Station, ...]:
-    rows, counted = sight.rows, _count_small_tables(sight)
+def _model_stations(facts: LoopFacts) -> tuple[Station, ...]:
+    rows, counted = facts.rows, _count_small_tables(facts)
     unevaluated = sum(not version.evaluated and not version.serves for version in rows.versions)
 
     def station(key: str, unit: str, page: str, waiting: Count, waits: str, moving: bool = False) -> Station:
         total, today, last = counted[key]
-        moving = moving or sight.just(last)
-        return sight.station(
+        moving = moving or facts.just(last)
+        return facts.station(
             key, unit, Count(total), Count(today), page=page, moving=moving, waiting=waiting, waits=waits
         )
 
@@ -173,7 +173,7 @@ def _model_stations(sight: Sight) -> tuple[Station, ...]:
     works = any(run.state != RunState.QUEUED for run in runs)
     live = Count(len(rows.live))
     return (
-        station("dataset", "datasets", "datasets", sight.ledger.unfrozen, "new rewards"),
+        station("dataset", "datasets", "datasets", facts.ledger.unfrozen, "new rewards"),
         station("train", "runs", "runs", Count(len(runs)), "queued or running", works),
         station("evaluate", "evaluations", "models", Count(unevaluated), "not evaluated"),
         station("register", "versions", "models", Count(len(rows.untried)), "ready for an experiment"),

@@ -14,7 +14,7 @@ from decisions.tasks import MATURE_OUTCOMES
 from jobs.models import Job, JobState, Outbox
 from models_registry.models import ExperimentState
 from project.home.counts import LedgerCounts
-from project.home.items import Item, page_of
+from project.home.items import Item, page_url
 from project.home.rows import MOST, Rows
 from training.exports import EXPORT
 from training.rehearsal.services import KIND as REHEARSE
@@ -71,11 +71,11 @@ def _last_line(error: str, longest: int = 200) -> str:
 def _runs(workspace: Workspace, rows: Rows, now: dt.datetime) -> list[Item]:
     found = []
     for run in rows.runs:
-        name, url = str(run), page_of(workspace, "run", run.pk)
+        name, url = str(run), page_url(workspace, "run", run.pk)
         if run.state == RunState.FAILED and not run.made_good:
             found.append(Item("train", f"{name} failed", _last_line(run.error), run.finished_at, "Show error", url))
     for run in rows.under_way:
-        name, url = str(run), page_of(workspace, "run", run.pk)
+        name, url = str(run), page_url(workspace, "run", run.pk)
         heard = run.last_word or run.started_at or run.created_at
         if now - heard > STILL:
             why = "The training process has not reported." if run.started_at else "No worker has started it."
@@ -87,7 +87,7 @@ def _experiments(workspace: Workspace, rows: Rows, now: dt.datetime) -> list[Ite
     found = []
 
     def add(what: str, why: str, since: dt.datetime | None, action: str = "Open") -> None:
-        found.append(Item("experiment", what, why, since, action, page_of(workspace, "experiment", experiment.pk)))
+        found.append(Item("experiment", what, why, since, action, page_url(workspace, "experiment", experiment.pk)))
 
     for experiment in rows.experiments:
         if experiment.state == ExperimentState.ROLLED_BACK:

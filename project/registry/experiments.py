@@ -34,7 +34,7 @@ from models_registry.promotion import stop_experiment
 from models_registry.statistics.intervals import display_band
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
 from project.registry.forms import PRESETS, ExperimentForm, find_preset
-from project.registry.verdicts import Headline, list_moments, list_needs, write_headline
+from project.registry.verdicts import Headline, list_conditions, list_events, write_headline
 from project.registry.versions import get_version, read_reason
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
@@ -154,7 +154,7 @@ def _evidence(experiment: Experiment) -> dict[str, Any]:
     non_inferior_at = math.log(experiment.guardrail_e)
     counts = count_exposures(experiment)
     ratio = check_sample_ratio(counts)
-    needs = list_needs(experiment, timezone.now())
+    needs = list_conditions(experiment, timezone.now())
     return {
         "experiment": experiment,
         "headline": _headline(experiment),
@@ -185,7 +185,7 @@ def _evidence(experiment: Experiment) -> dict[str, Any]:
         "promote_share": experiment.log_e_plus / math.log(experiment.promote_e),
         "rollback_share": experiment.log_e_minus / math.log(experiment.rollback_e),
         "running": experiment.state == ExperimentState.RUNNING,
-        "timeline": list_moments(experiment),
+        "timeline": list_events(experiment),
     }
 
 

@@ -18,7 +18,7 @@ from workspaces.templatetags.show import percent
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Condition:
     """One condition of a promotion. `share` in [0, 1] says how near it is; `says` what is lacking, or what is met."""
 
     title: str
@@ -95,11 +95,11 @@ def write_headline(experiment: Experiment, treatment: ModelVersion, control: Mod
     )
 
 
-def list_needs(experiment: Experiment, now: dt.datetime) -> list[Need]:
+def list_conditions(experiment: Experiment, now: dt.datetime) -> list[Condition]:
     """Every condition of a promotion in the order of the rule, met or not."""
     bound = math.log(experiment.promote_e)
     needs = [
-        Need(
+        Condition(
             "Evidence that the treatment is better",
             _near(experiment.log_e_plus / bound),
             _write_e(experiment.log_e_plus, experiment.promote_e),
@@ -109,7 +109,7 @@ def list_needs(experiment: Experiment, now: dt.datetime) -> list[Need]:
     wanted = experiment.min_units_per_arm
     missing = wanted - fewest
     needs.append(
-        Need(
+        Condition(
             f"At least {wanted:,} units per arm",
             _near(fewest / wanted),
             f"{missing:,} more needed in the smaller arm" if missing > 0 else f"{fewest:,} in the smaller arm",
@@ -119,7 +119,7 @@ def list_needs(experiment: Experiment, now: dt.datetime) -> list[Need]:
     if experiment.min_seconds:
         left = experiment.min_seconds - age
         needs.append(
-            Need(
+            Condition(
                 "Minimum duration",
                 _near(age / experiment.min_seconds),
                 f"{_write_time(left)} more" if left > 0 else "reached",
@@ -129,14 +129,14 @@ def list_needs(experiment: Experiment, now: dt.datetime) -> list[Need]:
     for plan, evidence, _ in list_guardrails(experiment):
         name = GuardrailMeasure(plan.measure).label
         log_e = evidence["log_e_non_inferior"]
-        needs.append(Need(f"{name} not worse", _near(log_e / bound), _write_e(log_e, experiment.guardrail_e)))
+        needs.append(Condition(f"{name} not worse", _near(log_e / bound), _write_e(log_e, experiment.guardrail_e)))
     if experiment.sample_ratio_mismatch:
-        needs.append(Need("Traffic split as planned", 0.0, "sample ratio mismatch"))
+        needs.append(Condition("Traffic split as planned", 0.0, "sample ratio mismatch"))
     return needs
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ExperimentEvent:
     """Something that happened to an experiment. tone: "ok", "bad", "warn", "info" or ""."""
 
     at: dt.datetime
@@ -145,7 +145,7 @@ class Moment:
     tone: str = ""
 
 
-def list_moments(experiment: Experiment) -> list[Moment]:
+def list_events(experiment: Experiment) -> list[ExperimentEvent]:
     """Start, phases, the units that opened the interval and the promotion, and the end; newest first.
 
     A unit's moment is when it had matured; it was consumed by the next look after that.
@@ -159,24 +159,24 @@ def list_moments(experiment: Experiment) -> list[Moment]:
     phases = sorted(experiment.phases.all(), key=lambda phase: phase.number)
     shares = [f"{percent(phase.treatment_share)} of the units get the treatment" for phase in phases]
     more = [*shares[:1], *([f"by {started}"] if started else [])]
-    moments = [Moment(experiment.started_at, "Started", ", ".join(more), "info")]
+    moments = [ExperimentEvent(experiment.started_at, "Started", ", ".join(more), "info")]
     for phase, share in list(zip(phases, shares, strict=True))[1:]:
-        moments.append(Moment(phase.started_at, f"Phase {phase.number}", share))
+        moments.append(ExperimentEvent(phase.started_at, f"Phase {phase.number}", share))
     moments += _looks(experiment)
     if experiment.ended_at is not None:
         state = ExperimentState(experiment.state)
         tone = {ExperimentState.PROMOTED: "ok", ExperimentState.ROLLED_BACK: "bad"}.get(state, "warn")
-        moments.append(Moment(experiment.ended_at, state.label, experiment.verdict, tone))
+        moments.append(ExperimentEvent(experiment.ended_at, state.label, experiment.verdict, tone))
     return sorted(moments, key=lambda moment: moment.at, reverse=True)
 
 
-def _looks(experiment: Experiment) -> list[Moment]:
+def _looks(experiment: Experiment) -> list[ExperimentEvent]:
     """The first matured unit, the one with which the interval is shown, the one with which a promotion may come, and
     the last. Four small queries, however many units there are."""
     counted = Observation.objects.filter(experiment=experiment, outcome__isnull=False).order_by("position")
     moments = []
     if (first := counted.values_list("matured_at", flat=True).first()) is not None:
-        moments.append(Moment(first, "First outcome"))
+        moments.append(ExperimentEvent(first, "First outcome"))
     for wanted, title in (
         (DISPLAY_MIN_UNITS_PER_ARM, "Difference shown"),
         (experiment.min_units_per_arm, "Enough units for a promotion"),
@@ -189,11 +189,11 @@ def _looks(experiment: Experiment) -> list[Moment]:
         ]
         known = [moment for moment in at if moment is not None]
         if len(known) == len(Arm):
-            moments.append(Moment(max(known), title, f"{wanted:,} in each arm"))
+            moments.append(ExperimentEvent(max(known), title, f"{wanted:,} in each arm"))
     last = counted.values_list("matured_at", "position").last()
     if last is not None and last[1] > 1:
         total = experiment.units_control + experiment.units_treatment
-        moments.append(Moment(last[0], "Last outcome", f"{total:,} units with an outcome so far"))
+        moments.append(ExperimentEvent(last[0], "Last outcome", f"{total:,} units with an outcome so far"))
     return moments
 
 

@@ -18,7 +18,7 @@ REMOVE_EXPIRED = "project.remove_expired"
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class Lifetime:
     """One kind: the setting that says how many days it is kept (0: for ever), and what removes it, batch by batch."""
 
     kind: str
@@ -40,12 +40,12 @@ class Life:
 
 LIVES = (
     # Two days at least: by its job of today beat knows that the day's work is done.
-    Life("ended jobs", "Jobs that succeeded or were cancelled", "KEEP_JOB_DAYS", delete_ended_jobs, least=2.0),
-    Life("dead jobs", "Jobs that failed permanently", "KEEP_DEAD_JOB_DAYS", delete_dead_jobs),
-    Life("hints", "Outbox rows of ended jobs", "KEEP_HINT_DAYS", delete_hints),
-    Life("run events", "Log lines of ended runs", "KEEP_RUN_EVENT_DAYS", delete_run_events),
-    Life("run files", "Checkpoints and copies of weights of ended runs", "KEEP_RUN_FILE_DAYS", remove_run_files),
-    Life("incoming", "Incomplete artifacts", "KEEP_INCOMING_DAYS", remove_incoming),
+    Lifetime("ended jobs", "Jobs that succeeded or were cancelled", "KEEP_JOB_DAYS", delete_ended_jobs, least=2.0),
+    Lifetime("dead jobs", "Jobs that failed permanently", "KEEP_DEAD_JOB_DAYS", delete_dead_jobs),
+    Lifetime("hints", "Outbox rows of ended jobs", "KEEP_HINT_DAYS", delete_hints),
+    Lifetime("run events", "Log lines of ended runs", "KEEP_RUN_EVENT_DAYS", delete_run_events),
+    Lifetime("run files", "Checkpoints and copies of weights of ended runs", "KEEP_RUN_FILE_DAYS", remove_run_files),
+    Lifetime("incoming", "Incomplete artifacts", "KEEP_INCOMING_DAYS", remove_incoming),
 )
 
 

@@ -7,7 +7,7 @@
 (() => {
   const STORED = "reckoner-single-keys";
   let selected = null; // id of the selected row, which outlives its element when htmx swaps it
-  let judged = null; // id of the row that was judged last: u takes it back
+  let labelled = null; // id of the row that was labelled last: u takes it back
   let advance = false;
 
   const rows = () => [...document.querySelectorAll("[data-row]")];
@@ -38,17 +38,17 @@
     return true;
   }
 
-  /* The options that digits choose from: an open correction in the row, the armed judgement of the page, or the card. */
+  /* The options that digits choose from: an open correction in the row, the armed panel of the page, or the card. */
   function openOptions() {
     if (hasRows()) return current()?.querySelector("details[data-correct][open]") ?? null;
-    return card()?.querySelector("[data-digits]") ?? document.querySelector("#judgement[data-armed] [data-correct]");
+    return card()?.querySelector("[data-digits]") ?? document.querySelector("#label-panel[data-armed] [data-correct]");
   }
 
   function close() {
     const open = openOptions();
     if (!open) return;
     if (open.tagName === "DETAILS") open.open = false;
-    else document.getElementById("judgement")?.removeAttribute("data-armed");
+    else document.getElementById("label-panel")?.removeAttribute("data-armed");
   }
 
   /* Where one types: the search of the list, or the options of the decision that is shown. */
@@ -69,7 +69,7 @@
   }
 
   function undoInList() {
-    const row = [current(), judged && document.getElementById(judged)].find((one) => one?.querySelector('[data-key="u"]'));
+    const row = [current(), labelled && document.getElementById(labelled)].find((one) => one?.querySelector('[data-key="u"]'));
     if (!row) return false;
     select(row);
     return press(row, "u");
@@ -78,7 +78,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     if (event.key === "Escape" && event.target.matches("[data-note] textarea, [data-find-focus]")) {
-      const home = event.target.closest("[data-card], #judgement");
+      const home = event.target.closest("[data-card], #label-panel");
       event.target.blur();
       home?.focus({ preventScroll: true });
       return;
@@ -110,9 +110,9 @@
   document.addEventListener("click", (event) => {
     const arm = event.target.closest("[data-arm]");
     if (!arm) return;
-    const judgement = document.getElementById("judgement");
+    const panel = document.getElementById("label-panel");
     // Where digits do not reach every option, one types.
-    if (judgement.toggleAttribute("data-armed")) judgement.querySelector("[data-find-option]")?.focus();
+    if (panel.toggleAttribute("data-armed")) panel.querySelector("[data-find-option]")?.focus();
   });
   // The options of the last row would open below the window's edge.
   document.addEventListener("toggle", (event) => {
@@ -156,16 +156,16 @@
     for (const name of Object.keys(parameters)) if (!parameters[name]) delete parameters[name];
   });
 
-  // A judged row is swapped for its new self: the selection goes on to the next one.
+  // A labelled row is swapped for its new self: the selection goes on to the next one.
   document.addEventListener("htmx:beforeRequest", (event) => {
     const row = event.target.closest("[data-row]");
     advance = row !== null && !event.target.matches("[data-undo]");
-    if (advance) judged = row.id;
+    if (advance) labelled = row.id;
   });
   document.addEventListener("htmx:afterSettle", () => {
     if (!hasRows()) {
-      // The judgement was swapped with the focused button in it: keep the reader where they were.
-      if (document.activeElement === document.body) document.getElementById("judgement")?.focus({ preventScroll: true });
+      // The panel was swapped with the focused button in it: keep the reader where they were.
+      if (document.activeElement === document.body) document.getElementById("label-panel")?.focus({ preventScroll: true });
       return;
     }
     if (advance && current()) step(1);

@@ -134,7 +134,7 @@ def test_one_of_150_options_is_chosen_by_typing(
     tab.keyboard.press("Enter")
     tab.locator("[data-find-option]").fill("block card")
     tab.keyboard.press("Enter")
-    expect(tab.locator("#judgement .option.right")).to_contain_text("block_card")
+    expect(tab.locator("#label-panel .option.right")).to_contain_text("block_card")
     assert tab.evaluate(OVERFLOW) <= 0
     assert labels() == [(many.id, "corrected", "report_card"), (many.id, "corrected", "block_card")]
 

@@ -88,7 +88,7 @@ def test_a_key_its_program_and_the_first_decision(
     assert look_at(tab, "connect-arrived") == []
     tab.locator("#first-decision").click()
     expect(tab.locator("#decision-id")).to_have_text(str(Decision.objects.get().pk))
-    expect(tab.locator("#judgement")).to_contain_text("work")
+    expect(tab.locator("#label-panel")).to_contain_text("work")
     assert Feedback.objects.get().decision_id == Decision.objects.get().pk
     tab.goto(reverse("pages:connect", args=[workspace.slug]))
     tab.get_by_role("button", name="Revoke notes-app").click()

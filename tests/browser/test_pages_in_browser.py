@@ -86,17 +86,17 @@ class TestKeys:
         right = next(option for option in first.options if option != first.action)
         log_in(tab, labeller).goto(at("decision", first))
         tab.keyboard.press("c")
-        expect(tab.locator("#judgement .labels")).to_contain_text("confirmed")
+        expect(tab.locator("#label-panel .labels")).to_contain_text("confirmed")
         expect(tab.locator("#feedback-panel")).to_contain_text("verdict confirmed")
         tab.keyboard.press("u")
-        expect(tab.locator("#judgement .labels")).to_have_count(0)
+        expect(tab.locator("#label-panel .labels")).to_have_count(0)
         assert labels() == []
         tab.keyboard.press("c")
-        expect(tab.locator("#judgement .labels")).to_contain_text("confirmed")
+        expect(tab.locator("#label-panel .labels")).to_contain_text("confirmed")
         tab.keyboard.press("x")
         expect(tab.get_by_text("Choose the right option", exact=True)).to_be_visible()
         tab.keyboard.press(str(first.options.index(right) + 1))
-        expect(tab.locator("#judgement .option.right")).to_contain_text(right)
+        expect(tab.locator("#label-panel .option.right")).to_contain_text(right)
         judged = [(first.id, "confirmed", None), (first.id, "corrected", right)]
         assert labels() == judged
         assert Feedback.objects.filter(decision=first).count() == 4  # one takes the first verdict back

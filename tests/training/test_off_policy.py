@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.off_policy import Log, cross_fit_rewards, estimate_value, judge_gate
+from training.off_policy import Log, check_off_policy_gate, cross_fit_rewards, estimate_value
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def test_intervals_cover_the_truth(seed):
     rng = np.random.default_rng(seed)
     truth, covered = world.value(policy), dict.fromkeys(("ips", "snips", "doubly_robust", "difference"), 0)
     for _ in range(400):
-        gate = judge_gate(world.draw_cross_fitted(policy, 800, rng))
+        gate = check_off_policy_gate(world.draw_cross_fitted(policy, 800, rng))
         for name in ("ips", "snips", "doubly_robust"):
             interval = getattr(gate.estimates, name)
             covered[name] += interval.low <= truth <= interval.high
@@ -159,16 +159,16 @@ def test_known_values():
     assert found.direct.mean == pytest.approx(0.5) and found.doubly_robust.mean == pytest.approx(0.5)
     assert found.effective_sample_size == pytest.approx(2) and found.mean_weight == pytest.approx(4 / 3)
     assert (found.largest_weight_share, found.n, found.logged.mean) == (0.5, 3, 0.5)
-    assert judge_gate(log).difference.mean == pytest.approx(0.0)
+    assert check_off_policy_gate(log).difference.mean == pytest.approx(0.0)
 
 
 def test_decisions_of_one_group_count_as_dependent(log):
     copied = Log(*(np.repeat(getattr(log, field.name), 4) for field in fields(log)[:5]), epsilon=log.epsilon)
     users = [("user", i // 4) for i in range(12_000)]
-    alone, grouped = judge_gate(log), judge_gate(copied, users)
+    alone, grouped = check_off_policy_gate(log), check_off_policy_gate(copied, users)
     assert grouped.lower == pytest.approx(alone.lower)
     assert grouped.difference.clusters == 3_000 and grouped.difference.n == 12_000
-    assert judge_gate(copied).lower > alone.lower + 0.002  # the trap: copies taken for evidence
+    assert check_off_policy_gate(copied).lower > alone.lower + 0.002  # the trap: copies taken for evidence
 
 
 def test_a_decision_without_a_group_is_its_own_and_labels_need_no_order(log):
@@ -178,7 +178,7 @@ def test_a_decision_without_a_group_is_its_own_and_labels_need_no_order(log):
 
 
 def test_a_target_that_never_does_what_was_logged_is_unknown_to_snips(log):
-    gate = judge_gate(replace(log, target=np.zeros(3_000)))
+    gate = check_off_policy_gate(replace(log, target=np.zeros(3_000)))
     assert math.isnan(gate.estimates.snips.mean) and gate.estimates.snips.high == math.inf
     assert (gate.estimates.effective_sample_size, gate.estimates.largest_weight_share, gate.passed) == (0, 0, False)
 
@@ -193,7 +193,7 @@ def test_every_fault_is_named(log):
         epsilon=1.5,
         least=np.full(3_000, -0.1),
     )
-    for call in (estimate_value, judge_gate):
+    for call in (estimate_value, check_off_policy_gate):
         with pytest.raises(ValueError) as raised:
             call(bad, [1, 2])
         for fault in (
@@ -252,13 +252,13 @@ def test_cross_fitting_names_every_fault():
 
 
 def test_passes_a_better_policy_and_says_nothing_against_it(log):
-    gate = judge_gate(log)
+    gate = check_off_policy_gate(log)
     assert gate.passed and gate.refusals == () and 0 < gate.difference.low < gate.lower < gate.difference.mean
 
 
 def test_does_not_pass_a_worse_policy_and_has_no_reason_to_refuse():
     world = make_world(1)
-    gate = judge_gate(world.draw(make_policy(world, 2, skill=-1.0), 3_000, np.random.default_rng(3)))
+    gate = check_off_policy_gate(world.draw(make_policy(world, 2, skill=-1.0), 3_000, np.random.default_rng(3)))
     assert not gate.passed and gate.refusals == () and gate.difference.high < 0
 
 
@@ -303,31 +303,31 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refuses_a_log_that_cannot_answer_and_says_why(log, case):
-    assert judge_gate(log).passed  # so that only the fault can be the reason
+    assert check_off_policy_gate(log).passed  # so that only the fault can be the reason
     spoil, sentence = REFUSED[case]
-    gate = judge_gate(spoil(log))
+    gate = check_off_policy_gate(spoil(log))
     assert not gate.passed
     assert any(re.search(sentence, refusal) for refusal in gate.refusals), gate.refusals
     assert all(refusal.endswith(".") for refusal in gate.refusals)
 
 
 def test_without_propensities_only_what_needs_none_is_known(log):
-    gate = judge_gate(replace(log, propensity=np.full(3_000, np.nan)))
+    gate = check_off_policy_gate(replace(log, propensity=np.full(3_000, np.nan)))
     assert gate.lower == -math.inf and math.isnan(gate.difference.mean) and math.isnan(gate.estimates.ips.mean)
     assert math.isnan(gate.estimates.effective_sample_size) and len(gate.refusals) == 1
-    known = judge_gate(log).estimates
+    known = check_off_policy_gate(log).estimates
     assert (gate.estimates.direct, gate.estimates.logged) == (known.direct, known.logged)
 
 
 def test_one_group_is_no_evidence(log):
-    gate = judge_gate(log, ["a"] * 3_000)
+    gate = check_off_policy_gate(log, ["a"] * 3_000)
     assert not gate.passed and gate.lower == -math.inf
     assert gate.refusals[0].startswith("All decisions belong to one group")
 
 
 def test_known_least_propensities_replace_a_known_share(log):
-    assert judge_gate(replace(log, epsilon=None, least=np.full(3_000, 0.05))).passed
-    assert judge_gate(replace(log, least=np.full(3_000, 0.006))).passed
+    assert check_off_policy_gate(replace(log, epsilon=None, least=np.full(3_000, 0.05))).passed
+    assert check_off_policy_gate(replace(log, least=np.full(3_000, 0.006))).passed
 
 
 def test_large_effective_sample_is_asked_of_a_large_log():
@@ -340,7 +340,7 @@ def test_large_effective_sample_is_asked_of_a_large_log():
         q_target=np.zeros(40_000),
         epsilon=0.2,
     )
-    assert judge_gate(log).refusals == (
+    assert check_off_policy_gate(log).refusals == (
         "The 40,000 decisions are worth 1,600 of the new policy's own; at least 2,000 are needed.",
     )
 
@@ -353,7 +353,7 @@ def test_truly_worse_policies_are_seldom_passed_and_truly_better_ones_mostly(eps
         world = make_world(seed % 40, epsilon=epsilon)
         policy = make_policy(world, seed, skill=np.random.default_rng(seed).uniform(-0.7, 0.7))
         better = world.value(policy) > world.value(world.mu)
-        gate = judge_gate(world.draw_cross_fitted(policy, 1_500, np.random.default_rng(10_000 + seed)))
+        gate = check_off_policy_gate(world.draw_cross_fitted(policy, 1_500, np.random.default_rng(10_000 + seed)))
         passed[better].append(gate.passed)
     assert len(passed[False]) > 200 and len(passed[True]) > 200
     assert np.mean(passed[False]) <= 0.025, passed[False]
@@ -368,7 +368,7 @@ def test_no_difference_is_passed_as_often_as_the_bound_says():
     policy = ((logged - low) * good + (high - logged) * bad) / (high - low)
     assert world.value(policy) == pytest.approx(logged)
     rng = np.random.default_rng(21)
-    passed = [judge_gate(world.draw_cross_fitted(policy, 1_500, rng)).passed for _ in range(500)]
+    passed = [check_off_policy_gate(world.draw_cross_fitted(policy, 1_500, rng)).passed for _ in range(500)]
     assert 0.02 <= np.mean(passed) <= 0.085
 
 
@@ -410,7 +410,7 @@ def test_a_real_log_predicts_the_other_policy_s_clicks(logged, other):
         q_target=(policy[position] * q).sum(axis=1),
         epsilon=1.0 if logged == "random" else None,
     )
-    gate = judge_gate(log)
+    gate = check_off_policy_gate(log)
     logger.info("%s evaluates %s, whose own log earned %s: %s", logged, other, truth.mean(), gate)
     # Some 50 clicks a log: this places a rate of half a percent within a few tenths of one, no closer.
     error = truth.std() / math.sqrt(truth.size)

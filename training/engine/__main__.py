@@ -114,10 +114,10 @@ def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFla
         # Seconds of imports, which a bad spec should not have to wait for.
         from training.engine.attempt import Attempt
         from training.engine.hardware import choose_device, set_threads
-        from training.engine.models import quieten
+        from training.engine.models import silence_progress_bars
         from training.engine.run import run_attempt
 
-        quieten()
+        silence_progress_bars()
         threads = set_threads(spec.threads)
         attempt = Attempt(spec, number, folder, choose_device(), events, stop)
         result = run_attempt(attempt, data, threads)

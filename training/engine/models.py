@@ -39,7 +39,7 @@ ADAPTER = "default"
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
-def quieten() -> None:
+def silence_progress_bars() -> None:
     """No progress bars of the libraries: the engine's events speak, and standard error is for faults."""
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]

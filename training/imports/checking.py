@@ -108,7 +108,7 @@ def _check_decisions(by: Actor, plan: ImportPlan, path: Path) -> Preview:
         for slug, count in watched.failed.items():
             seen[slug].decisions -= count
         taken = sum(kinds.decisions for kinds in seen.values())
-        told = [tell_refusal(refusal) for refusal in sorted(watched.refusals, key=lambda one: one.place.line)]
+        told = [describe_refusal(refusal) for refusal in sorted(watched.refusals, key=lambda one: one.place.line)]
         if not taken and not others:
             raise _unusable(told or [f"{path.name}: holds no decisions"])
         missing = sorted(set(seen) - set(find_agents(by, seen)))
@@ -171,7 +171,7 @@ class _Watched:
             self.refusals.append(refusal)
 
 
-def tell_refusal(refusal: Refusal) -> str:
+def describe_refusal(refusal: Refusal) -> str:
     """By the file's own name: where it lies on the server is nobody's business."""
     return str(replace(refusal, place=Place(Path(refusal.place.file).name, refusal.place.line)))
 

@@ -19,13 +19,13 @@ from decisions.errors import UnknownAgent
 from decisions.importers.formats import FORMATS
 from decisions.importers.reading import UnusableFile
 from decisions.importers.records import Refusal
-from decisions.importers.running import Order, Report, Unusable, Watch, import_decisions
+from decisions.importers.running import ImportOptions, ImportProgress, Report, Unusable, import_decisions
 from jobs.context import JobContext
 from jobs.errors import JobCancelled, Permanent
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job, request_cancel
 from training.datasets import import_labelled
-from training.imports.checking import SHOWN, tell_refusal
+from training.imports.checking import SHOWN, describe_refusal
 from training.imports.labelled import read_rows
 from training.imports.plan import LABELLED, ImportPlan
 from training.models import DatasetSnapshot
@@ -127,7 +127,7 @@ def _import_rows(context: JobContext, by: Actor, plan: ImportPlan, path: Path) -
 
 def _import_decisions(context: JobContext, by: Actor, plan: ImportPlan, path: Path) -> None:
     """Whole batches are in when it is cancelled or cut off; the next attempt finds them there."""
-    order = Order(
+    order = ImportOptions(
         format=FORMATS[plan.format],
         path=path,
         agent=plan.agent or None,
@@ -144,7 +144,7 @@ def _import_decisions(context: JobContext, by: Actor, plan: ImportPlan, path: Pa
 
     def refuse(refusal: Refusal) -> None:
         if len(refusals) < SHOWN:
-            refusals.append(tell_refusal(refusal))
+            refusals.append(describe_refusal(refusal))
 
     def wrote(report: Report) -> None:
         if context.cancel_requested():
@@ -152,7 +152,7 @@ def _import_decisions(context: JobContext, by: Actor, plan: ImportPlan, path: Pa
         context.progress(min(read / total, 0.99), f"{report.decisions + report.repeated:,} decisions")
 
     try:
-        report = import_decisions(by=by, order=order, watch=Watch(advance=advance, refuse=refuse, wrote=wrote))
+        report = import_decisions(by=by, order=order, watch=ImportProgress(advance=advance, refuse=refuse, wrote=wrote))
     except (Unusable, UnusableFile) as error:
         raise Permanent(str(error).replace(str(path), path.name)) from error
     with context.fenced():

@@ -76,7 +76,7 @@ def _solve(n: Floats, accuracy: Floats, *, base: float, ceiling: float, target: 
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class VersionPair:
     """Two versions that act on the same rows, and the person who answers.
 
     control, treatment: (n, k), P(option | row) as either version acts, exploration included.
@@ -100,7 +100,7 @@ class Trial:
 
 
 def needed_units(
-    trial: Trial,
+    pair: VersionPair,
     *,
     seed: int,
     margins: tuple[float, float, float],
@@ -114,29 +114,29 @@ def needed_units(
     never happen. None where fewer than half of them have promoted after `most` units.
     """
     bounds = bounds or Bounds()
-    if trial.gain <= 0:
+    if pair.gain <= 0:
         return None
     rng = np.random.default_rng(seed)
     # Most experiments end early: long ones are only simulated where short ones did not decide.
     for units in sorted({min(SHORT_UNITS, most), most}):
-        ends = np.array([_simulate(trial, units, rng, margins, bounds) for _ in range(SIMULATIONS)])
+        ends = np.array([_simulate(pair, units, rng, margins, bounds) for _ in range(SIMULATIONS)])
         if np.isfinite(np.median(ends)):
             return int(np.median(ends))
     return None
 
 
 def _simulate(
-    trial: Trial, units: int, rng: np.random.Generator, margins: tuple[float, float, float], bounds: Bounds
+    pair: VersionPair, units: int, rng: np.random.Generator, margins: tuple[float, float, float], bounds: Bounds
 ) -> float:
     """`promoted_after` of one experiment's units, drawn at random."""
     arms = (rng.random(units) < 0.5).astype(int)
-    rows = rng.integers(len(trial.right), size=units)
-    actions = np.where(arms == 1, _draw(trial.treatment, rows, rng), _draw(trial.control, rows, rng))
-    said_right = (actions == trial.right[rows]) ^ (rng.random(units) < trial.noise)
-    silent = rng.random(units) < trial.missing
+    rows = rng.integers(len(pair.right), size=units)
+    actions = np.where(arms == 1, _draw(pair.treatment, rows, rng), _draw(pair.control, rows, rng))
+    said_right = (actions == pair.right[rows]) ^ (rng.random(units) < pair.noise)
+    silent = rng.random(units) < pair.missing
     with np.errstate(divide="ignore"):
-        log_l = [np.log(policy[rows, actions])[~silent] for policy in (trial.control, trial.treatment)]
-    outcomes = np.where(said_right, trial.outcomes[1], trial.outcomes[0])[~silent]
+        log_l = [np.log(policy[rows, actions])[~silent] for policy in (pair.control, pair.treatment)]
+    outcomes = np.where(said_right, pair.outcomes[1], pair.outcomes[0])[~silent]
     posteriors = compute_posteriors(arms[~silent], 0.5, *log_l)
     return promoted_after(arms, 0.5, ~silent, outcomes, posteriors=posteriors, margins=margins, bounds=bounds)
 

@@ -27,7 +27,7 @@ from models_registry.statistics.e_process import rescale
 from training.datasets import ROWS_FILE, reward_if
 from training.evaluation import as_plain
 from training.models import TrainingRun
-from training.off_policy import Log, judge_gate
+from training.off_policy import Log, check_off_policy_gate
 from training.rehearsal.loop import (
     EVERY_LABEL,
     GATE_EPSILON,
@@ -37,7 +37,7 @@ from training.rehearsal.loop import (
     SeedLoop,
     round_name,
 )
-from training.rehearsal.outlook import Trial, needed_decisions, needed_units
+from training.rehearsal.outlook import VersionPair, needed_decisions, needed_units
 
 SHARES = (0.90, 0.95, 0.97)
 
@@ -170,7 +170,7 @@ def _experiment_units(loop: SeedLoop, log: GateLog) -> int | None:
     assert model is not None and base is not None
     wrong, right = rescale([reward_if(spec, "corrected"), reward_if(spec, "confirmed")], *find_range(model))
     margins = {guardrail.measure: guardrail.margin for guardrail in DEFAULT_GUARDRAILS}
-    trial = Trial(
+    pair = VersionPair(
         control=_act(loop, log.rows, base),
         treatment=log.final,
         right=log.right,
@@ -180,7 +180,7 @@ def _experiment_units(loop: SeedLoop, log: GateLog) -> int | None:
     )
     told = (GuardrailMeasure.ERROR_RATE, GuardrailMeasure.LATENCY, GuardrailMeasure.MISSING_FEEDBACK)
     error, latency, silence = (margins[measure.value] for measure in told)
-    return needed_units(trial, seed=loop.seed, margins=(error, latency, silence))
+    return needed_units(pair, seed=loop.seed, margins=(error, latency, silence))
 
 
 def _off_policy(loop: SeedLoop, gate_log: GateLog) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _off_policy(loop: SeedLoop, gate_log: GateLog) -> dict[str, Any]:
         q_target=np.array([policy @ q for policy, q in zip(policies, guess, strict=True)]),
         epsilon=GATE_EPSILON,
     )
-    gate = judge_gate(log)
+    gate = check_off_policy_gate(log)
     right = policies[np.arange(len(rows)), gate_log.right]
     truth = float(np.mean([loop.person.expected_feedback(float(p)) for p in right]))
     estimates = gate.estimates

@@ -48,7 +48,7 @@ class Verdict:
     icon: str
 
 
-def tell_verdict(report: Report, *, complete: bool) -> Verdict:
+def describe_verdict(report: Report, *, complete: bool) -> Verdict:
     """`complete`: all seeds are done; else it speaks of those that are."""
     seeds = report["seeds"]
     many = len(seeds) > 1
@@ -212,7 +212,7 @@ class LogAlone:
     refusals: list[str]
 
 
-def tell_log(seed: Mapping[str, Any]) -> LogAlone:
+def describe_log(seed: Mapping[str, Any]) -> LogAlone:
     found, gate = seed["off_policy"], seed["off_policy"]["gate"]
     ends = [found[name][end] for name, *_ in ESTIMATES for end in ("mean", "low", "high")]
     known = [end for end in (*ends, found["truth"]) if end is not None]

@@ -24,14 +24,14 @@ from training.rehearsal.report import report_all
 from training.rehearsal.services import cancel_rehearsal, may_start, resume_rehearsal, start_rehearsal
 from training.rehearsal.shown import (
     accuracy_axis,
+    describe_log,
+    describe_verdict,
     draw_learning,
     draw_rounds,
     list_left_out,
     list_parts,
     list_settings,
     place_span,
-    tell_log,
-    tell_verdict,
 )
 from training.run_states import RunState
 from workspaces.errors import FieldFault, InvalidInput
@@ -214,7 +214,7 @@ def _report(rehearsal: Rehearsal) -> dict[str, Any]:
     return {
         **told,
         "report": report,
-        "verdict": tell_verdict(report, complete=rehearsal.report is not None),
+        "verdict": describe_verdict(report, complete=rehearsal.report is not None),
         "figures": {"figures": [draw_learning(report), draw_rounds(report)]},
         "axis": accuracy_axis(report),
         "reach": reach,
@@ -225,7 +225,7 @@ def _report(rehearsal: Rehearsal) -> dict[str, Any]:
                 "tone": tone_of(seed["difference"]),
                 "base": versions.get(seed["versions"]["base"]),
                 "final": versions.get(seed["versions"]["final"]),
-                "log": tell_log(seed),
+                "log": describe_log(seed),
             }
             for seed in seeds
         ],

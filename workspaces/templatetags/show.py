@@ -148,7 +148,7 @@ def indented(value: Any) -> str:
 
 
 @register.filter
-def told(details: dict[str, Any]) -> str:
+def details_line(details: dict[str, Any]) -> str:
     """An event's details in one line: {"device": "cpu", "threads": 2} → device cpu, threads 2. What is nested
     once is told by its own names; what is nested deeper, such as scores by model, and what is not known is left out."""
     return ", ".join(_tell(details, inner=False))
@@ -179,8 +179,8 @@ def short(value: Any) -> str:
 
 @register.filter
 def in_words(state: Any) -> str:
-    """A state or verdict as people read it: rolled_back → rolled back, unjudged → no verdict."""
-    return "no verdict" if state == "unjudged" else str(state).replace("_", " ")
+    """A state or verdict as people read it: rolled_back → rolled back."""
+    return str(state).replace("_", " ")
 
 
 @register.inclusion_tag("partials/badge.html")

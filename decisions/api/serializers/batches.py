@@ -21,6 +21,6 @@ class ItemErrorSerializer(serializers.Serializer[Any]):
     fields = FaultSerializer(many=True)  # type: ignore[assignment]
 
 
-class OutcomeSerializer(serializers.Serializer[Any]):
+class BatchResultSerializer(serializers.Serializer[Any]):
     kept = KeptSerializer(many=True)
     errors = ItemErrorSerializer(many=True)  # type: ignore[assignment]

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from decisions.ingest.item_ends import spread_outcomes
+from decisions.ingest.item_ends import apply_item_outcomes
 from decisions.models import AgentKind
 from decisions.rewards.pending import Calculated, calculate_pending
 from decisions.rewards.specs import find_specs
@@ -40,7 +40,7 @@ class Command(UncheckedCommand):
             sys.exit(EXIT_BAD_INPUT)
         processed, errors = 0, 0
         for workspace, specs in found:
-            spread_outcomes(workspace=workspace)
+            apply_item_outcomes(workspace=workspace)
             done: Calculated = calculate_pending(specs)
             processed, errors = processed + done.processed, errors + done.errors
         if options["json"]:

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from decisions.importers.formats import FORMATS
 from decisions.importers.reading import UnusableFile, find_files
 from decisions.importers.records import Refusal, Refused, parse_moment
-from decisions.importers.running import Order, Report, Unusable, Watch, import_decisions
+from decisions.importers.running import ImportOptions, ImportProgress, Report, Unusable, import_decisions
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.models import Workspace
@@ -62,7 +62,7 @@ class Command(UncheckedCommand):
         found = list(workspaces[:2])
         if len(found) != 1:
             self._end(options, [f"--workspace: {len(found)} workspaces fit; name one"])
-        order = Order(
+        order = ImportOptions(
             format=FORMATS[options["format"]],
             path=options["path"],
             agent=options["agent"],
@@ -82,7 +82,7 @@ class Command(UncheckedCommand):
                     if file is not None:
                         file.write(f"{refusal}\n")
 
-                whole = Watch(advance=watch.advance, refuse=refuse, wrote=watch.wrote)
+                whole = ImportProgress(advance=watch.advance, refuse=refuse, wrote=watch.wrote)
                 import_decisions(by=system(found[0]), order=order, watch=whole, report=report)
         except (Unusable, UnusableFile) as error:
             self._end(options, list(getattr(error, "faults", None) or [str(error)]))
@@ -134,7 +134,7 @@ def _refusals_file(path: Path | None) -> Iterator[TextIO | None]:
 
 
 @contextmanager
-def _progress(order: Order) -> Iterator[Watch]:
+def _progress(order: ImportOptions) -> Iterator[ImportProgress]:
     """On standard error: a bar over the bytes of both turns on a terminal, a line now and then elsewhere."""
     console = Console(stderr=True, highlight=False)
     total = 2 * sum(file.stat().st_size for file in find_files(order.path, order.format.endings))
@@ -156,4 +156,4 @@ def _progress(order: Order) -> Iterator[Watch]:
                 told = done
                 console.print(f"{report.decisions} decisions, {report.steps} steps, {report.feedback} feedback so far")
 
-        yield Watch(advance=lambda count: progress.advance(task, count), wrote=wrote)
+        yield ImportProgress(advance=lambda count: progress.advance(task, count), wrote=wrote)

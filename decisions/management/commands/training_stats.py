@@ -44,8 +44,8 @@ class Command(UncheckedCommand):
         else:
             average = "none" if stats.average is None else f"{stats.average:.2f}"
             self.stdout.write(
-                f"{kind}: {stats.decisions} decisions, {stats.judged} with a verdict, {stats.rewarded} with a reward, "
-                f"mean raw reward {average}"
+                f"{kind}: {stats.decisions} decisions, {stats.with_verdict} with a verdict, "
+                f"{stats.rewarded} with a reward, mean raw reward {average}"
             )
             needed = f"{ENOUGH_DECISIONS} decisions and {ENOUGH_REWARDED} rewards are enough for training"
             self.stdout.write(f"{'Ready' if stats.ready else 'Not ready'}: {needed}")

@@ -8,11 +8,11 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from decisions.erasure.counts import count_person
-from decisions.erasure.erasing import Person, count_decisions, erase_decisions, erase_rest, find_decisions
+from decisions.erasure.erasing import Person, count_decisions, erase_decisions, erase_without_decisions, find_decisions
 from decisions.models import Decision, Episode, Feedback, Item, Label, Project, Reward, StatusChange, Step
 from decisions.models.tombstones import ERASED_HASH, ERASED_STATE
 from decisions.queries.browse import Filters
-from decisions.queries.queue import find_unjudged
+from decisions.queries.queue import find_labelling_queue
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from models_registry.models import Exposure, Observation
@@ -48,7 +48,7 @@ def erase(workspace, person=ANN, secret=b"s" * 32):
         ids=find_decisions(workspace=workspace, person=person, after=None, size=1000),
         secret=secret,
     )
-    return counts + erase_rest(workspace=workspace, person=person, secret=secret)
+    return counts + erase_without_decisions(workspace=workspace, person=person, secret=secret)
 
 
 def as_sent(row):
@@ -287,7 +287,7 @@ class TestTombstones:
         StepFactory(decision=ann[1], episode=None, workspace=workspace, content="Ann?")
         LabelFactory(decision=ann[1], note="Ann")
         kept = FeedbackFactory(decision=DecisionFactory(agent=agent, unit="bob"), metric="remark", value="bob's")
-        counts = erase_rest(workspace=workspace, person=ANN, secret=b"s" * 32)
+        counts = erase_without_decisions(workspace=workspace, person=ANN, secret=b"s" * 32)
         assert (counts["steps"], counts["labels"]) == (1, 1)
         assert texts_of("ann") == []
         kept.refresh_from_db()
@@ -370,7 +370,7 @@ class TestNeverAgain:
         answer = api("feedback:write").post(f"decisions/{ann[1].id}/labels", {"verdict": "confirmed", "note": "Ann"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (410, "erased")
         assert texts_of("ann") == []
-        assert find_unjudged(workspace, Filters(), size=10).ids == (kept.id,)
+        assert find_labelling_queue(workspace, Filters(), size=10).ids == (kept.id,)
         assert page_client(labeller).get(f"/w/acme/decisions/{unjudged.id}").status_code == 200
 
     def test_an_agent_does_not_answer_again_what_was_erased(self, api, workspace, agent):

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from decisions.agents.kinds.expectations import METRICS, expected_minutes
 from decisions.erasure.erasing import Person, erase_decisions, find_decisions
-from decisions.ingest.item_ends import count_waiting, spread_outcomes
+from decisions.ingest.item_ends import apply_item_outcomes, count_waiting
 from decisions.ingest.items import StatusChangeIn, record_status_changes
 from decisions.models import Feedback, Item, Project, StatusChange
 from decisions.rewards.queueing import CALCULATE_REWARDS
@@ -174,7 +174,7 @@ class TestWhoComesLate:
         body = {"agent": "filer", "state": {"text": "x"}, "action": "travel", "policy_name": "p", "item_ref": "n1"}
         late = api().post("decisions", body).json()["kept"][0]["id"]
         assert count_waiting(workspace) == 1
-        spread = spread_outcomes(workspace=workspace)
+        spread = apply_item_outcomes(workspace=workspace)
         assert (spread.changes, spread.decisions) == (1, 1)
         assert heard(late)["completion"] == "DONE"
         assert count_waiting(workspace) == 0
@@ -182,9 +182,9 @@ class TestWhoComesLate:
     def test_spreading_again_writes_nothing_again(self, agent, workspace):
         decision = DecisionFactory(agent=agent, item_ref="n1")
         StatusChangeFactory(item=ItemFactory(workspace=workspace, ref="n1"))
-        assert spread_outcomes(workspace=workspace).decisions == 1
+        assert apply_item_outcomes(workspace=workspace).decisions == 1
         before = list(Feedback.objects.values_list("id", flat=True))
-        assert spread_outcomes(workspace=workspace, again=True).decisions == 0
+        assert apply_item_outcomes(workspace=workspace, again=True).decisions == 0
         assert list(Feedback.objects.values_list("id", flat=True)) == before
         assert "completion" in heard(decision)
 
@@ -193,9 +193,9 @@ class TestWhoComesLate:
             DecisionFactory(agent=agent, item_ref=f"n{number}")
             StatusChangeFactory(item=ItemFactory(workspace=workspace, ref=f"n{number}"))
         StatusChangeFactory(item=ItemFactory(workspace=other_workspace, ref="n1"))
-        assert spread_outcomes(workspace=workspace, limit=2).changes == 2
+        assert apply_item_outcomes(workspace=workspace, limit=2).changes == 2
         assert count_waiting(workspace) == 3
-        assert spread_outcomes(workspace=workspace).changes == 3
+        assert apply_item_outcomes(workspace=workspace).changes == 3
 
     def test_the_nightly_job_spreads_what_waits_in_every_workspace(self, agent, workspace):
         decision = DecisionFactory(agent=agent, item_ref="n1")

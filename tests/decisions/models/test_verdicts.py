@@ -35,7 +35,7 @@ def readers(agent: Any, viewer: Any, page_client: Any) -> Any:
         detail = client.get(reverse("pages:decision", args=[workspace.slug, decision.pk])).context["shown"]
         pages = {
             verdict: client.get(reverse("pages:decisions", args=[workspace.slug]), {"verdict": verdict})
-            for verdict in (*VERDICT_VALUES, "unjudged")
+            for verdict in (*VERDICT_VALUES, "no_verdict")
         }
         [(listed, row)] = [(verdict, row) for verdict, page in pages.items() for row in page.context["rows"]]
         [exported] = [one for one in export_rows(workspace=workspace, chosen=ExportChoice()) if one.id == decision.id]
@@ -50,7 +50,7 @@ def readers(agent: Any, viewer: Any, page_client: Any) -> Any:
         assert detail.corrected_action == row.corrected_action == correction == app["userCorrection"]
         return {
             "the decision's page": detail.verdict or None,
-            "the list": None if listed == "unjudged" else listed,
+            "the list": None if listed == "no_verdict" else listed,
             "the list's row": row.verdict or None,
             "the export": exported.verdict,
             "the notes app": app["userFeedback"] and app["userFeedback"].lower(),

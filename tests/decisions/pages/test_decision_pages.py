@@ -140,7 +140,7 @@ class TestList:
         def found(**given: str) -> list[Any]:
             return [row.decision.id for row in client.get(path, given).context["rows"]]
 
-        assert found(verdict="unjudged") == [plain.id, old.id]
+        assert found(verdict="no_verdict") == [plain.id, old.id]
         assert found(verdict="confirmed") == [ours.id]  # the label says more than the feedback
         assert found(verdict="overridden") == [tried.id] and found(verdict="corrected") == []
         assert found(version=str(version)) == [ours.id] and found(version="filer:99") == found(version="x") == []
@@ -148,7 +148,7 @@ class TestList:
         assert found(since="24h") == [tried.id, ours.id, plain.id] and len(found(since="7d")) == 4
         assert found(q="order 7") == [old.id] and found(q="Ada") == [ours.id] and found(q="Ad") == []
         assert found(q=str(old.id).upper()) == [old.id]
-        assert found(since="24h", verdict="unjudged") == [plain.id]
+        assert found(since="24h", verdict="no_verdict") == [plain.id]
 
     def test_words_are_found_in_state_action_and_reasoning_whatever_their_case(
         self, agent: Any, viewer: Any, path: str, page_client: Any
@@ -255,11 +255,11 @@ class TestList:
         client = page_client(viewer)
         chart = client.get(path).context["chart"]
         assert dict(chart.totals) == {
-            "confirmed": 2, "corrected": 1, "overridden": 0, "ignored": 0, "unjudged": 1,
+            "confirmed": 2, "corrected": 1, "overridden": 0, "ignored": 0, "no_verdict": 1,
         }  # fmt: skip
         assert chart.by == "hour" and len(chart.bars) == 31 and chart.complete
         assert dict(chart.bars[0].counts) == {"corrected": 1}
-        assert dict(chart.bars[29].counts) == {"confirmed": 1, "unjudged": 1}
+        assert dict(chart.bars[29].counts) == {"confirmed": 1, "no_verdict": 1}
         assert [(part.y, part.height) for part in chart.bars[29].parts] == [("50.00%", "50.00%"), ("0.00%", "50.00%")]
         recent = client.get(path, {"since": "1h"}).context["chart"]
         assert recent.by == "5 minutes" and recent.total == 1 and len(recent.bars) == 12
@@ -268,11 +268,11 @@ class TestList:
     def test_active_filters_are_seen_and_each_can_be_taken_away(
         self, decision: Decision, viewer: Any, path: str, page_client: Any
     ) -> None:
-        page = page_client(viewer).get(path, {"agent": "filer", "verdict": "unjudged", "q": "<b>"})
+        page = page_client(viewer).get(path, {"agent": "filer", "verdict": "no_verdict", "q": "<b>"})
         assert [(chip.name, chip.query) for chip in page.context["chips"]] == [
-            ("Agent", "verdict=unjudged&q=%3Cb%3E"),
+            ("Agent", "verdict=no_verdict&q=%3Cb%3E"),
             ("Verdict", "agent=filer&q=%3Cb%3E"),
-            ("Words", "agent=filer&verdict=unjudged"),
+            ("Words", "agent=filer&verdict=no_verdict"),
         ]
         assert "<b>" not in page.content.decode()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from decisions.traces import names
 from decisions.traces.mapping import read_span, slug_of, tells
-from decisions.traces.messages import MAX_DEPTH, answered, asked, parsed, storable, unflattened
+from decisions.traces.messages import MAX_DEPTH, find_answer, find_question, is_storable, parse_text, unflatten
 from decisions.traces.spans import fault_of_span
 from tests.decisions.traces.spans_made import DIALECTS, NEW_GENAI, START, make_span
 from workspaces.ids import uuid7_time
@@ -413,17 +413,17 @@ def test_no_attribute_breaks_the_reading(attributes: Any, events: Any, failed: b
     ids=str,
 )
 def test_json_in_text_is_read_where_it_can_be_stored(value: Any, expected: Any) -> None:
-    assert parsed(value) == expected and storable(parsed(value))
+    assert parse_text(value) == expected and is_storable(parse_text(value))
 
 
 def test_flat_names_become_lists_and_objects() -> None:
     flat = {"m.1.a": 1, "m.0.a": 0, "m.10.a": 10, "m.x": 2, "n.0": 3}
-    assert unflattened(flat, "m") == {"1": {"a": 1}, "0": {"a": 0}, "10": {"a": 10}, "x": 2}
-    assert unflattened({"m.1.a": 1, "m.0.a": 0, "m.10.a": 10}, "m") == [{"a": 0}, {"a": 1}, {"a": 10}]
-    assert unflattened({"m.0.a": 0, "m.0.a.b": 1}, "m") == [{"a": 0}]
-    assert unflattened({"m": 1}, "m") is None
+    assert unflatten(flat, "m") == {"1": {"a": 1}, "0": {"a": 0}, "10": {"a": 10}, "x": 2}
+    assert unflatten({"m.1.a": 1, "m.0.a": 0, "m.10.a": 10}, "m") == [{"a": 0}, {"a": 1}, {"a": 10}]
+    assert unflatten({"m.0.a": 0, "m.0.a.b": 1}, "m") == [{"a": 0}]
+    assert unflatten({"m": 1}, "m") is None
     deep = ".".join(["m", *("a" for _ in range(MAX_DEPTH * 3))])
-    assert unflattened({deep: 1}, "m") is None
+    assert unflatten({deep: 1}, "m") is None
 
 
 @pytest.mark.parametrize(
@@ -440,4 +440,4 @@ def test_flat_names_become_lists_and_objects() -> None:
     ids=str,
 )
 def test_question_and_answer_are_found_in_what_went_in_and_out(given: Any, question: str, answer: str) -> None:
-    assert (asked(given), answered(given)) == (question, answer)
+    assert (find_question(given), find_answer(given)) == (question, answer)

@@ -11,7 +11,7 @@ import pytest
 from django.db import transaction
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from decisions.erasure.erasing import Person, erase_decisions, erase_rest, find_decisions
+from decisions.erasure.erasing import Person, erase_decisions, erase_without_decisions, find_decisions
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from decisions.traces.recording import record_spans
 from tests.decisions.conftest import in_another_connection, wait_for_a_waiter
@@ -37,7 +37,7 @@ def erase(workspace: Any, unit: str) -> None:
     person, secret = Person("unit", unit), b"s" * 32
     ids = find_decisions(workspace=workspace, person=person, after=None, size=100)
     erase_decisions(workspace=workspace, ids=ids, secret=secret)
-    erase_rest(workspace=workspace, person=person, secret=secret)
+    erase_without_decisions(workspace=workspace, person=person, secret=secret)
 
 
 def story() -> list[Any]:

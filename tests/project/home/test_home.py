@@ -19,8 +19,8 @@ from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import ComponentSetup, SpecContent, create_reward_spec, current_reward_spec
 from project.home import counts, needs
+from project.home.activity import TOLD
 from project.home.counts import Count, count_ledger
-from project.home.moved import TOLD
 from project.home.overview import Home, read_home
 from project.home.stations import Station
 from tools.factories import (
@@ -92,7 +92,7 @@ def test_an_empty_workspace_is_a_first_run_and_everything_is_idle(workspace: Any
     assert [station.key for station in home.stations] == [
         "serve", "record", "feedback", "reward", "dataset", "train", "evaluate", "register", "experiment",
     ]  # fmt: skip
-    assert home.stuck == () and home.moved == () and whats(home.needs) == ["No app is connected"]
+    assert home.stuck == () and home.activity == () and whats(home.needs) == ["No app is connected"]
 
 
 def test_the_ledger_s_stations_count_this_workspace_and_this_day(agent: Any, other_workspace: Any) -> None:
@@ -448,13 +448,13 @@ def test_moved_today_tells_in_order_and_of_today_only(agent: Any, by: Any, other
     ExperimentFactory(registered_model=agent.registered_model, name="won", state="promoted", ended_at=now)
     RewardFactory(decision=DecisionFactory(agent=agent), computed_at=now)
     home = read_home(agent.workspace, now + dt.timedelta(seconds=1))
-    told = [event.what for event in home.moved]
+    told = [event.what for event in home.activity]
     assert "filer:1 registered" in told and "won: promoted" in told and "1 reward calculated" in told
     assert any("succeeded: " in one for one in told) and not any("failed" in one for one in told)
     assert not any("reward_spec" in one for one in told)
-    assert list(home.moved) == sorted(home.moved, key=lambda event: event.at, reverse=True)
+    assert list(home.activity) == sorted(home.activity, key=lambda event: event.at, reverse=True)
     later = read_home(agent.workspace, now + DAY)
-    assert later.moved == ()
+    assert later.activity == ()
 
 
 def test_every_told_action_can_be_told(workspace: Any, by: Any) -> None:
@@ -462,7 +462,7 @@ def test_every_told_action_can_be_told(workspace: Any, by: Any) -> None:
         record_audit(by=by, action=action, target="model:1")
     create_api_key(by=by, name="app", scopes=["admin"])
     home = read_home(workspace, timezone.now())
-    assert len(home.moved) == len(TOLD) + 1
+    assert len(home.activity) == len(TOLD) + 1
 
 
 def measure(agent: Any, versions: Any, means: tuple[float, ...]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from models_registry.statistics.promotion import Bounds
-from training.rehearsal.outlook import Trial, _draw, needed_decisions, needed_units
+from training.rehearsal.outlook import VersionPair, _draw, needed_decisions, needed_units
 
 
 def test_between_what_was_tried_it_interpolates() -> None:
@@ -37,14 +37,14 @@ def test_what_is_out_of_reach_has_no_number(accuracy: list[float], share: float)
     assert found.decisions is None
 
 
-def make_trial(right_control: float, right_treatment: float, **person: float) -> Trial:
+def make_pair(right_control: float, right_treatment: float, **person: float) -> VersionPair:
     """Two versions of these accuracies, each sure of half of the rows and unsure of the other half, not the same."""
     control, treatment = np.array([-0.2, -0.2, 0.2, 0.2]), np.array([-0.2, 0.2, -0.2, 0.2])
     policies = [
         np.clip(np.stack([share + sure, 1 - share - sure], axis=1), 0.0, 1.0)
         for share, sure in ((right_control, control), (right_treatment, treatment))
     ]
-    return Trial(*policies, right=np.zeros(4, dtype=np.int64), **person)
+    return VersionPair(*policies, right=np.zeros(4, dtype=np.int64), **person)
 
 
 @pytest.mark.slow
@@ -55,18 +55,18 @@ class TestNeededUnits:
 
     def test_a_smaller_gain_noise_and_a_narrower_outcome_need_more(self) -> None:
         large, small, noisy, narrow = (
-            needed_units(trial, seed=1, bounds=self.FEW, margins=self.LOOSE) or 0
-            for trial in (
-                make_trial(0.5, 0.8),
-                make_trial(0.5, 0.6),
-                make_trial(0.5, 0.6, noise=0.2),
-                replace(make_trial(0.5, 0.6), outcomes=(0.4, 0.8)),
+            needed_units(pair, seed=1, bounds=self.FEW, margins=self.LOOSE) or 0
+            for pair in (
+                make_pair(0.5, 0.8),
+                make_pair(0.5, 0.6),
+                make_pair(0.5, 0.6, noise=0.2),
+                replace(make_pair(0.5, 0.6), outcomes=(0.4, 0.8)),
             )
         )
         assert 40 <= large < 100 < small < 200 < min(noisy, narrow)
 
     def test_the_rule_waits_for_its_least_units_and_for_its_guardrails(self) -> None:
-        gain = make_trial(0.5, 0.8)
+        gain = make_pair(0.5, 0.8)
         least = needed_units(gain, seed=1, margins=self.LOOSE)
         guarded = needed_units(gain, seed=1, margins=self.DEFAULT)
         silent = needed_units(replace(gain, missing=0.25), seed=1, margins=self.DEFAULT)
@@ -74,9 +74,9 @@ class TestNeededUnits:
         assert 1000 <= least < 1100 < guarded < 1500 < 2000 < silent < 4000
 
     def test_what_is_no_better_is_never_promoted(self) -> None:
-        assert needed_units(make_trial(0.6, 0.6), seed=1, margins=self.LOOSE) is None
-        assert needed_units(make_trial(0.6, 0.5), seed=1, margins=self.LOOSE) is None
-        assert needed_units(make_trial(0.5, 0.51), seed=1, margins=self.LOOSE, most=1200) is None
+        assert needed_units(make_pair(0.6, 0.6), seed=1, margins=self.LOOSE) is None
+        assert needed_units(make_pair(0.6, 0.5), seed=1, margins=self.LOOSE) is None
+        assert needed_units(make_pair(0.5, 0.51), seed=1, margins=self.LOOSE, most=1200) is None
 
     def test_options_are_drawn_by_their_probabilities(self) -> None:
         policy = np.array([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])

@@ -21,7 +21,7 @@ from training.errors import RehearsalUnderWay
 from training.models import Rehearsal, TrainingRun
 from training.rehearsal.loop import SEED_LABELS, round_name
 from training.rehearsal.services import KIND, cancel_rehearsal, resume_rehearsal
-from training.rehearsal.shown import draw_learning, draw_rounds, list_parts, tell_log, tell_verdict
+from training.rehearsal.shown import describe_log, describe_verdict, draw_learning, draw_rounds, list_parts
 from workspaces.actors import system
 from workspaces.models import AuditEntry, Membership, Workspace
 
@@ -181,8 +181,8 @@ class TestReport:
     def test_a_gate_that_does_not_pass_says_by_how_much(self) -> None:
         (seed,) = read_report()["seeds"]
         seed["off_policy"]["gate"] |= {"passed": False, "lower": -0.0123}
-        assert tell_log(seed).says == "The gate does not pass: the gain may be as low as −1.2 points."
-        assert [one.holds_truth for one in tell_log(seed).estimates] == [None, False, True, True, True]
+        assert describe_log(seed).says == "The gate does not pass: the gain may be as low as −1.2 points."
+        assert [one.holds_truth for one in describe_log(seed).estimates] == [None, False, True, True, True]
 
     def test_what_was_not_tried_is_marked(self, own: Any, onlooker: Any, page_client: Any) -> None:
         report = read_report()
@@ -205,7 +205,7 @@ class TestReport:
 
     def test_while_seeds_are_missing_the_verdict_says_so(self) -> None:
         report = read_report()
-        verdict = tell_verdict({**report, "plan": {**report["plan"], "seeds": 3}}, complete=False)
+        verdict = describe_verdict({**report, "plan": {**report["plan"], "seeds": 3}}, complete=False)
         assert verdict.says == "So far: 33.5 points better than the base."
         assert verdict.because.endswith("In 1 of 1 seed the whole interval is above 0; 2 not done yet.")
 

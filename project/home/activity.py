@@ -6,7 +6,7 @@ import datetime as dt
 
 from models_registry.models import ExperimentState
 from project.home.counts import Count, LedgerCounts
-from project.home.items import Event, page_of
+from project.home.items import Event, page_url
 from project.home.rows import MOST, Rows
 from training.run_states import RunState
 from workspaces.ids import uuid7_bound
@@ -37,20 +37,20 @@ TONES = {
 }
 
 
-def find_moved(workspace: Workspace, rows: Rows, ledger: LedgerCounts, today: dt.datetime) -> list[Event]:
+def list_activity(workspace: Workspace, rows: Rows, ledger: LedgerCounts, today: dt.datetime) -> list[Event]:
     """One statement."""
     entries = AuditEntry.objects.for_workspace(workspace).filter(id__gte=uuid7_bound(today), action__in=TOLD)
     events = [_told(workspace, entry) for entry in entries.order_by("-id")[:MOST]]
     for run in rows.runs:
         if run.finished_at is not None and run.finished_at >= today:
             made = f": {run.produced_version}" if run.produced_version else ""
-            url, tone = page_of(workspace, "run", run.pk), TONES.get(run.state, "")
+            url, tone = page_url(workspace, "run", run.pk), TONES.get(run.state, "")
             events.append(Event(run.finished_at, f"{run} {run.state}{made}", url=url, tone=tone))
     for experiment in rows.experiments:
         # One that a person stopped stands among the audit entries.
         if experiment.state in (ExperimentState.PROMOTED, ExperimentState.ROLLED_BACK) and experiment.ended_at >= today:
             what = f"{experiment.name}: {experiment.get_state_display().lower()}"
-            url, tone = page_of(workspace, "experiment", experiment.pk), TONES[experiment.state]
+            url, tone = page_url(workspace, "experiment", experiment.pk), TONES[experiment.state]
             events.append(Event(experiment.ended_at, what, url=url, tone=tone))
     if ledger.rewards_today and ledger.last_reward is not None:
         noun = "reward" if ledger.rewards_today == Count(1) else "rewards"
@@ -67,6 +67,6 @@ def _told(workspace: Workspace, entry: AuditEntry) -> Event:
         entry.at,
         words.format_map(details),
         by=entry.actor if entry.actor != "system" else "",
-        url=page_of(workspace, page, pk) if page else "",
+        url=page_url(workspace, page, pk) if page else "",
         tone=tone,
     )
