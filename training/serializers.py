@@ -8,6 +8,7 @@ from uuid import UUID
 from rest_framework import serializers
 
 from jobs.models import Job
+from jobs.serializers import JobSerializer
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.runs import METHODS
 from workspaces.serializers import StrictBody
@@ -34,26 +35,13 @@ class DatasetSerializer(serializers.ModelSerializer[DatasetSnapshot]):
         ]
 
 
-class FreezingSerializer(serializers.ModelSerializer[Job]):
+class FreezingSerializer(JobSerializer):
     agent = serializers.CharField(source="payload.agent")
     name = serializers.CharField(source="payload.name")
-    state = serializers.CharField(help_text="queued, running, succeeded, dead or cancelled")
     dataset = serializers.SerializerMethodField(help_text="The dataset's id, once it is there")
 
-    class Meta:
-        model = Job
-        fields = [
-            "id",
-            "agent",
-            "name",
-            "state",
-            "progress",
-            "message",
-            "error",
-            "dataset",
-            "created_at",
-            "finished_at",
-        ]
+    class Meta(JobSerializer.Meta):
+        fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset"]
 
     def get_dataset(self, job: Job) -> UUID | None:
         return UUID(job.result["dataset"]) if job.result else None

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, JsonResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -25,7 +24,7 @@ from training.run_states import RunState
 from training.runs import METHODS, cancel_run
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
 PAGE = 25
 EVENTS = 40
@@ -230,16 +229,12 @@ def run_predictions(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 def run_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """GET asks, POST tells the run to stop; it leaves a checkpoint first."""
     run = get_run(request, pk)
-    back = reverse("pages:run", args=[request.workspace.slug, pk])
-    if request.method == "POST":
-        cancel_run(by=request.actor, run=run)
-        messages.success(request, "The run is stopping.")
-        return redirect(back)
-    context = {
-        "title": "Cancel this run?",
-        "explanation": "A running run saves a checkpoint and ends. It creates no model version.",
-        "action": "Cancel the run",
-        "back": back,
-        "dangerous": True,
-    }
-    return render(request, "partials/confirm.html", context)
+    return answer_confirmation(
+        request,
+        title="Cancel this run?",
+        explanation="A running run saves a checkpoint and ends. It creates no model version.",
+        action="Cancel the run",
+        back=reverse("pages:run", args=[request.workspace.slug, pk]),
+        do=lambda: cancel_run(by=request.actor, run=run),
+        done="The run is stopping.",
+    )

@@ -15,7 +15,7 @@ from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
@@ -113,6 +113,27 @@ def workspace_page(*, role: str = Role.VIEWER) -> Callable[[View], View]:
 def wants_part(request: PageRequest) -> bool:
     """True when htmx asks for a part. Going back in history wants the whole page again."""
     return bool(request.htmx) and not request.htmx.history_restore_request
+
+
+def answer_confirmation(
+    request: PageRequest,
+    *,
+    title: str,
+    explanation: str,
+    action: str,
+    back: str,
+    do: Callable[[], object],
+    done: str,
+    ask_reason: bool = False,
+) -> HttpResponse:
+    """GET asks whether to end something, on a page with one button, `action`. POST does it, says `done` and goes
+    `back`."""
+    if request.method == "POST":
+        do()
+        messages.success(request, done)
+        return redirect(back)
+    context = {"title": title, "explanation": explanation, "action": action, "back": back, "ask_reason": ask_reason}
+    return render(request, "partials/confirm.html", context | {"dangerous": True})
 
 
 def safe_next(request: HttpRequest, fallback: str) -> str:

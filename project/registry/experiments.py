@@ -38,7 +38,7 @@ from project.registry.verdicts import Headline, list_conditions, list_events, wr
 from project.registry.versions import get_version, read_reason
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
 MARGIN = 1.15
 """An axis ends this much beyond the furthest end that stands on it."""
@@ -302,17 +302,14 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 def experiment_stop(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """GET asks, POST ends the experiment without a winner."""
     experiment = _get_experiment(request, pk)
-    back = reverse("pages:experiment", args=[request.workspace.slug, pk])
-    if request.method == "POST":
-        stop_experiment(by=request.actor, experiment=experiment, reason=read_reason(request, "stopped"))
-        messages.success(request, "The experiment has stopped. The champion serves all units again.")
-        return redirect(back)
-    context = {
-        "title": f"Stop “{experiment}”?",
-        "explanation": "It ends without a winner and cannot be resumed. The champion serves all units again.",
-        "action": "Stop the experiment",
-        "back": back,
-        "dangerous": True,
-        "ask_reason": True,
-    }
-    return render(request, "partials/confirm.html", context)
+    reason = read_reason(request, "stopped")
+    return answer_confirmation(
+        request,
+        title=f"Stop “{experiment}”?",
+        explanation="It ends without a winner and cannot be resumed. The champion serves all units again.",
+        action="Stop the experiment",
+        back=reverse("pages:experiment", args=[request.workspace.slug, pk]),
+        do=lambda: stop_experiment(by=request.actor, experiment=experiment, reason=reason),
+        done="The experiment has stopped. The champion serves all units again.",
+        ask_reason=True,
+    )

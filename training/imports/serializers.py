@@ -11,6 +11,7 @@ from rest_framework import serializers
 
 from decisions.importers.records import LONGEST_NAME
 from jobs.models import Job
+from jobs.serializers import JobSerializer
 from training.imports.plan import DECISIONS, FORMAT_CHOICES, LABELLED, ImportPlan
 from training.uploads import LARGEST_UPLOAD
 from workspaces.serializers import StrictBody
@@ -61,30 +62,15 @@ class ImportUploadSerializer(ImportPlanBody):
     file = serializers.FileField(help_text=f"Up to {LARGEST_UPLOAD >> 20} MiB")
 
 
-class ImportSerializer(serializers.ModelSerializer[Job]):
+class ImportSerializer(JobSerializer):
     what = serializers.CharField(source="payload.what", help_text="labelled or decisions")
     file = serializers.CharField(source="payload.file")
-    state = serializers.CharField(help_text="queued, running, succeeded, dead or cancelled")
     dataset = serializers.SerializerMethodField(help_text="Of labelled rows: the dataset's id, once it is there")
     counts = serializers.SerializerMethodField(help_text="Once it is over: rows, or decisions, steps, feedback, …")
     refusals = serializers.SerializerMethodField(help_text="Records that were left out, the first 20 of them")
 
-    class Meta:
-        model = Job
-        fields = [
-            "id",
-            "what",
-            "file",
-            "state",
-            "progress",
-            "message",
-            "error",
-            "dataset",
-            "counts",
-            "refusals",
-            "created_at",
-            "finished_at",
-        ]
+    class Meta(JobSerializer.Meta):
+        fields = [*JobSerializer.Meta.fields, "what", "file", "dataset", "counts", "refusals"]
 
     def get_dataset(self, job: Job) -> UUID | None:
         found = (job.result or {}).get("dataset")

@@ -21,7 +21,7 @@ from training.imports.services import KIND, cancel_import, find_upload, start_im
 from training.uploads import drop_kept
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
 PAGE = 25
 KINDS = {LABELLED: "Labelled rows", DECISIONS: "Decisions"}
@@ -114,19 +114,15 @@ def import_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 def import_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """GET asks, POST tells it to stop."""
     job = _get(request, pk)
-    back = reverse("pages:import", args=[request.workspace.slug, pk])
-    if request.method == "POST":
-        cancel_import(by=request.actor, job=job)
-        messages.success(request, "The import is stopping.")
-        return redirect(back)
-    context = {
-        "title": "Cancel the import?",
-        "explanation": "Imported data stays. Import the same file again to resume.",
-        "action": "Cancel the import",
-        "back": back,
-        "dangerous": True,
-    }
-    return render(request, "partials/confirm.html", context)
+    return answer_confirmation(
+        request,
+        title="Cancel the import?",
+        explanation="Imported data stays. Import the same file again to resume.",
+        action="Cancel the import",
+        back=reverse("pages:import", args=[request.workspace.slug, pk]),
+        do=lambda: cancel_import(by=request.actor, job=job),
+        done="The import is stopping.",
+    )
 
 
 def _get(request: PageRequest, pk: uuid.UUID) -> Job:

@@ -36,7 +36,7 @@ from training.rehearsal.shown import (
 from training.run_states import RunState
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
 PAGE = 25
 COMMAND = ".venv/bin/python manage.py rehearse FILE --text-field TEXT --label-field LABEL"
@@ -246,19 +246,15 @@ def _versions(rehearsal: Rehearsal, seeds: list[Mapping[str, Any]]) -> dict[str,
 def rehearsal_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """GET asks, POST tells it to stop."""
     rehearsal = _get(request, pk)
-    back = reverse("pages:rehearsal", args=[request.workspace.slug, pk])
-    if request.method == "POST":
-        cancel_rehearsal(by=request.actor, rehearsal=rehearsal)
-        messages.success(request, "The rehearsal is stopping.")
-        return redirect(back)
-    context = {
-        "title": f"Cancel the {rehearsal.name[:1].lower()}{rehearsal.name[1:]}?",
-        "explanation": "Its current run is cancelled too. You can resume the rehearsal later.",
-        "action": "Cancel the rehearsal",
-        "back": back,
-        "dangerous": True,
-    }
-    return render(request, "partials/confirm.html", context)
+    return answer_confirmation(
+        request,
+        title=f"Cancel the {rehearsal.name[:1].lower()}{rehearsal.name[1:]}?",
+        explanation="Its current run is cancelled too. You can resume the rehearsal later.",
+        action="Cancel the rehearsal",
+        back=reverse("pages:rehearsal", args=[request.workspace.slug, pk]),
+        do=lambda: cancel_rehearsal(by=request.actor, rehearsal=rehearsal),
+        done="The rehearsal is stopping.",
+    )
 
 
 @require_POST

@@ -11,29 +11,18 @@ from decisions.models import CreditScheme, RewardDraft, RewardSpec
 from decisions.rewards.spec_content import MOST_COMPONENTS, compare_contents, stored_components
 from decisions.rewards.specs import content_of
 from jobs.models import Job, JobState
+from jobs.serializers import JobSerializer
 from workspaces.serializers import StrictBody
 
 PARAMETER = {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean"]}}
 
 
-class CalculationSerializer(serializers.ModelSerializer[Job]):
-    state = serializers.CharField(help_text="queued, running, succeeded, dead or cancelled")
+class CalculationSerializer(JobSerializer):
     rewards = serializers.SerializerMethodField(help_text="How many rewards it has written, once it is over")
     requested_by = serializers.CharField(source="payload.requested_by")
 
-    class Meta:
-        model = Job
-        fields = [
-            "id",
-            "state",
-            "progress",
-            "message",
-            "error",
-            "rewards",
-            "requested_by",
-            "created_at",
-            "finished_at",
-        ]
+    class Meta(JobSerializer.Meta):
+        fields = [*JobSerializer.Meta.fields, "rewards", "requested_by"]
 
     def get_rewards(self, job: Job) -> int | None:
         return int(job.result["rewards"]) if job.result else None
