@@ -36,7 +36,9 @@ class Page:
 
 PAGES: Mapping[str, Page] = {
     "keys": Page("Keys", ("keys",), "[Keys and scopes](../api.md#keys-and-scopes)"),
-    "people": Page("People", ("members", "invitations", "workspace", "audit"), "[people.md](../people.md)"),
+    "people": Page(
+        "People", ("members", "invitations", "workspace", "workspaces", "audit"), "[people.md](../people.md)"
+    ),
     "agents": Page("Agents, and asking them", ("agents",), "[Decide](../api.md#decide)"),
     "decisions": Page("Decisions", ("decisions",), "[Decisions and feedback](../api.md#decisions-and-feedback)"),
     "feedback": Page("Feedback", ("feedback",), "[Decisions and feedback](../api.md#decisions-and-feedback)"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.http.response import HttpResponseBase
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiTypes, extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,8 +17,10 @@ from decisions.agents.current import get_current_agent
 from jobs.models import Job
 from models_registry.models import ModelVersion
 from training import freezing
+from training.downloads import TAR, answer_download
 from training.exports import start_export
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
+from training.new_decisions import request_training
 from training.runs import RunPlan, cancel_run, start_run
 from training.serializers import (
     DatasetCreateSerializer,
@@ -27,11 +30,13 @@ from training.serializers import (
     RunEventSerializer,
     RunSerializer,
     RunStartSerializer,
+    TrainNewSerializer,
 )
 from workspaces.errors import FieldFault, NotFound
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.permissions import acting
+from workspaces.rendering import OneFormat
 
 
 class DatasetList(generics.ListAPIView[DatasetSnapshot]):
@@ -120,6 +125,26 @@ def _find(queryset: Any, pk: UUID | None, field: str) -> Any:
     return found
 
 
+class TrainNew(APIView):
+    """Trains an agent on the decisions that no run has learnt from: they become a dataset, and a run with default
+    settings starts on it. A second call while that is under way finds the first.
+    """
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(
+        operation_id="train_on_new_decisions",
+        request=TrainNewSerializer,
+        responses={"202": FreezingSerializer, "404": ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        given = TrainNewSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        current = get_current_agent(acting(request), given.validated_data["agent"])
+        job = request_training(by=acting(request), agent=current.agent)
+        return Response(FreezingSerializer(job).data, status=202)
+
+
 class RunDetail(RunQuery, generics.RetrieveAPIView[TrainingRun]):
     """Reads one run with its progress and, at its end, its scores."""
 
@@ -161,13 +186,27 @@ class VersionExport(APIView):
         return Response(ExportSerializer(start_export(by=acting(request), version=version)).data, status=201)
 
 
-class ExportDetail(generics.RetrieveAPIView[ExportJob]):
+class ExportQuery(generics.GenericAPIView[ExportJob]):
+    def get_queryset(self) -> Any:
+        return ExportJob.objects.for_workspace(acting(self.request).workspace).select_related(
+            "version__registered_model", "artifact"
+        )
+
+
+class ExportDetail(ExportQuery, generics.RetrieveAPIView[ExportJob]):
     """Reads one export; `digest` names its artifact once it is ready."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = ExportSerializer
 
-    def get_queryset(self) -> Any:
-        return ExportJob.objects.for_workspace(acting(self.request).workspace).select_related(
-            "version__registered_model", "artifact"
-        )
+
+class ExportDownload(ExportQuery):
+    """Downloads the files of a ready export as one tar archive. The audit says who did."""
+
+    scopes = {"GET": Scope.ADMIN}
+    content_negotiation_class = OneFormat
+
+    @extend_schema(operation_id="download_export", responses={(200, TAR): OpenApiTypes.BINARY, "409": ErrorSerializer})
+    def get(self, request: Request, pk: UUID) -> HttpResponseBase:
+        export = generics.get_object_or_404(self.get_queryset(), pk=pk)
+        return answer_download(request, by=acting(request), export=export)

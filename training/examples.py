@@ -12,6 +12,7 @@ DATASET = "01a1f9b3-50bd-7f13-a30c-4cdcd7288ff6"
 HELD_OUT = "01a1f7fb-e134-7e8a-92af-b4749286a175"
 RUN = "01a1f9bb-ef15-74fc-b646-8224c3e4a892"
 EVENT = "01a1f9bc-1772-769f-9b1e-49c7995253fd"
+TAR = "application/x-tar"
 EXPORT = "01a1f9d4-e1ab-7738-8a53-4e1b3bb4a570"
 ERASURE = "01a1f9e1-2184-7d00-b308-14c10b11ad28"
 
@@ -27,6 +28,7 @@ A_FREEZING = {
     "message": "",
     "error": "",
     "dataset": None,
+    "run": None,
     "created_at": MOMENT,
     "finished_at": None,
 }
@@ -189,6 +191,9 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             },
         )
     ],
+    "train_on_new_decisions": [
+        Example(A_FREEZING | {"name": "New decisions of Filer, 20 Nov 2026 08:00"}, 202, {"agent": "filer"})
+    ],
     "runs_retrieve": [Example(A_RUN | FINISHED, path={"id": RUN})],
     "runs_events_list": [Example(page(AN_EVENT), path={"id": RUN})],
     "cancel_run": [Example(A_RUN | {"state": "cancelled", "finished_at": MOMENT}, path={"id": RUN})],
@@ -196,6 +201,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "exports_retrieve": [
         Example(AN_EXPORT | {"state": "ready", "digest": DIGEST, "finished_at": MOMENT}, path={"id": EXPORT})
     ],
+    "download_export": [Example("the archive filer-2-merged.tar", path={"id": EXPORT}, media=TAR)],
     "erasures_list": [Example(page(AN_ERASURE | {"state": "succeeded", "progress": 1.0, "counts": FOUND}))],
     "start_erasure": [
         Example({"dry_run": True, "counts": FOUND}, 200, {"unit": "ann", "dry_run": True}, name="what would be found"),

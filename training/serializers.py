@@ -39,12 +39,17 @@ class FreezingSerializer(JobSerializer):
     agent = serializers.CharField(source="payload.agent")
     name = serializers.CharField(source="payload.name")
     dataset = serializers.SerializerMethodField(help_text="The dataset's id, once it is there")
+    run = serializers.SerializerMethodField(help_text="Of training on new decisions: the run's id, once it is there")
 
     class Meta(JobSerializer.Meta):
-        fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset"]
+        fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset", "run"]
 
     def get_dataset(self, job: Job) -> UUID | None:
         return UUID(job.result["dataset"]) if job.result else None
+
+    def get_run(self, job: Job) -> UUID | None:
+        found = (job.result or {}).get("run")
+        return UUID(found) if found else None
 
 
 class DatasetCreateSerializer(StrictBody):
@@ -103,6 +108,10 @@ class RunStartSerializer(StrictBody):
     base_version = serializers.UUIDField(required=False, allow_null=True)
     base_model = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
     settings = serializers.DictField(required=False, default=dict)
+
+
+class TrainNewSerializer(StrictBody):
+    agent = serializers.SlugField()
 
 
 class RunEventSerializer(serializers.ModelSerializer[RunEvent]):

@@ -15,9 +15,11 @@ urlpatterns = [
     path("imports/<uuid:pk>", imports.ImportDetail.as_view(), name="api-import"),
     path("imports/<uuid:pk>/cancel", imports.ImportCancel.as_view(), name="api-import-cancel"),
     path("runs", api.RunList.as_view(), name="api-runs"),
+    path("runs/train", api.TrainNew.as_view(), name="api-train-new"),
     path("runs/<uuid:pk>", api.RunDetail.as_view(), name="api-run"),
     path("runs/<uuid:pk>/events", api.RunEvents.as_view(), name="api-run-events"),
     path("runs/<uuid:pk>/cancel", api.RunCancel.as_view(), name="api-run-cancel"),
     path("versions/<uuid:pk>/export", api.VersionExport.as_view(), name="api-version-export"),
     path("exports/<uuid:pk>", api.ExportDetail.as_view(), name="api-export"),
+    path("exports/<uuid:pk>/download", api.ExportDownload.as_view(), name="api-export-download"),
 ]

@@ -16,6 +16,7 @@ KEY = "01a1f871-0b4b-74da-869a-6564b8a1abcd"
 MEMBER = "01a1f872-3c1d-7a52-9d0e-2f6b8c4e7a10"
 INVITATION = "01a1f873-77aa-7b31-8c55-90d2e1f3b6c4"
 ENTRY = "01a1f874-18f0-7c9e-a2b7-5d4c3b2a1908"
+ADMIN_EMAIL = "cleo@example.org"
 WORKSPACE = "01a1f870-52be-7f04-b1c3-7e9d8a6f5c21"
 
 
@@ -99,6 +100,11 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     ],
     "revoke_invitation": [Example(AN_INVITATION | {"state": "revoked", "revoked_at": MOMENT}, path={"id": INVITATION})],
     "read_workspace": [Example(A_WORKSPACE)],
+    "create_workspace": [
+        Example(
+            A_WORKSPACE | {"slug": "mail", "name": "Mail"}, 201, {"name": "Mail", "slug": "mail", "admin": ADMIN_EMAIL}
+        )
+    ],
     "rename_workspace": [Example(A_WORKSPACE, 200, {"name": "Notes"})],
     "audit_list": [Example(page(AN_ENTRY), query={"action": "person.invited", "since": "2026-11-20"})],
 }

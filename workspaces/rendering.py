@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.negotiation import BaseContentNegotiation, DefaultContentNegotiation
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 
@@ -21,6 +21,16 @@ class Negotiation(DefaultContentNegotiation):
             first = next(iter(renderers))
             return first, first.media_type
         return super().select_renderer(request, renderers, format_suffix)
+
+
+class OneFormat(BaseContentNegotiation):
+    """The answer has one format, such as JSON lines or an archive, whatever is asked for; errors are JSON."""
+
+    def select_parser(self, request: Any, parsers: Any) -> Any:
+        return parsers[0]
+
+    def select_renderer(self, request: Any, renderers: Any, format_suffix: Any = None) -> Any:
+        return renderers[0], renderers[0].media_type
 
 
 class FastJSONRenderer(JSONRenderer):

@@ -10,6 +10,7 @@ urlpatterns = [
     path("keys/<uuid:pk>/rotate", api.KeyRotate.as_view(), name="api-key-rotate"),
     path("keys/<uuid:pk>/revoke", api.KeyRevoke.as_view(), name="api-key-revoke"),
     path("workspace", people.WorkspaceDetail.as_view(), name="api-workspace"),
+    path("workspaces", people.WorkspaceCreate.as_view(), name="api-workspaces"),
     path("members", people.MemberList.as_view(), name="api-members"),
     path("members/<uuid:pk>", people.MemberDetail.as_view(), name="api-member"),
     path("invitations", people.InvitationList.as_view(), name="api-invitations"),

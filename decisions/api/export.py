@@ -5,12 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from django.http import StreamingHttpResponse
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
-from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -20,6 +19,7 @@ from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
 from workspaces.parsing import text_parameter
 from workspaces.permissions import acting
+from workspaces.rendering import OneFormat
 
 T = TypeVar("T")
 NDJSON = "application/x-ndjson"
@@ -27,16 +27,6 @@ DEFAULT_LIMIT = 1000
 MAX_LIMIT = 2**31 - 1
 CHUNK = 32_768
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
-
-
-class JsonLines(BaseContentNegotiation):
-    """The answer is JSON lines whatever is asked for; errors are JSON."""
-
-    def select_parser(self, request: Any, parsers: Any) -> Any:
-        return parsers[0]
-
-    def select_renderer(self, request: Any, renderers: Any, format_suffix: Any = None) -> Any:
-        return renderers[0], renderers[0].media_type
 
 
 def _number(text: str) -> float:
@@ -125,7 +115,7 @@ class DecisionExport(APIView):
     """Streams decisions as JSON lines for training, newest first: chats, or prompts with completions."""
 
     scopes = {"GET": Scope.EXPORT_READ}
-    content_negotiation_class = JsonLines
+    content_negotiation_class = OneFormat
 
     @extend_schema(
         operation_id="export_decisions",

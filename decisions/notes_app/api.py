@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.agents.kinds import FIVE
-from decisions.api.export import NDJSON, JsonLines
+from decisions.api.export import NDJSON
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.item_ends import AppliedOutcomes, apply_item_outcomes, count_waiting
 from decisions.labelling.items import record_status_change_verdict
@@ -34,6 +34,7 @@ from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import text_parameter
 from workspaces.permissions import acting
+from workspaces.rendering import OneFormat
 
 LIST_LIMIT, EXPORT_LIMIT = 10_000, 10_000_000
 DEFAULT_LIMIT = 1000
@@ -318,7 +319,7 @@ def _processed(spread: AppliedOutcomes, calculated: Calculated) -> dict[str, Any
 
 class ExportView(NotesView):
     scopes = {"GET": Scope.EXPORT_READ}
-    content_negotiation_class = JsonLines
+    content_negotiation_class = OneFormat
 
     def stream(self, request: Request, chosen: ExportChoice, shape: str) -> StreamingHttpResponse:
         lines = export_lines(workspace=acting(request).workspace, chosen=chosen, format=shape)

@@ -28,6 +28,7 @@ from tools.factories import (
     AgentVersionFactory,
     AliasFactory,
     ApiKeyFactory,
+    ArtifactFactory,
     DatasetSnapshotFactory,
     DecisionFactory,
     EpisodeFactory,
@@ -47,6 +48,7 @@ from tools.factories import (
     TrainingRunFactory,
     VariantFactory,
     WorkspaceFactory,
+    put_files,
 )
 from workspaces.actors import ROLE_SCOPES
 from workspaces.models import Scope
@@ -106,6 +108,7 @@ def build(workspace: Any, slug: str) -> World:
     for arm in ("control", "treatment"):
         VariantFactory(experiment=experiment, arm=arm, version=ModelVersionFactory(registered_model=other))
     dataset = DatasetSnapshotFactory(agent=agent)
+    files = ArtifactFactory(workspace=workspace, digest=put_files({"config.json": "{}"}).digest)
     run = TrainingRunFactory(
         agent=agent, dataset=dataset, job=JobFactory(workspace=workspace, kind="training.supervise_run")
     )
@@ -117,13 +120,14 @@ def build(workspace: Any, slug: str) -> World:
         dataset=dataset,
         run=run,
         experiment=experiment,
-        export=ExportJobFactory(version=third),
+        export=ExportJobFactory(version=third, state="ready", artifact=files),
         episode=(episode := EpisodeFactory(agent=agent)),
         change=StatusChangeFactory(item=ItemFactory(workspace=workspace)),
         step=StepFactory(episode=episode),
         key=ApiKeyFactory(workspace=workspace),
         extra={
             "member": MembershipFactory(workspace=workspace, role="labeller"),
+            "admin": MembershipFactory(workspace=workspace, role="admin"),
             "invitation": InvitationFactory(workspace=workspace),
             "erasure": ErasureFactory(workspace=workspace),
             "calculation": JobFactory(
@@ -186,6 +190,10 @@ def import_body(world: World) -> Any:
     return {"what": "labelled", "agent": world.agent.slug, "name": "gold", **content}
 
 
+def workspace_body(world: World) -> Any:
+    return {"name": "Mail", "slug": "mail", "admin": world.extra["admin"].user.email}
+
+
 def notes_body(world: World) -> Any:
     return {"agentType": world.agent.kind, "state": {}, "action": OPTIONS[0], "modelVersion": "outside"}
 
@@ -207,6 +215,7 @@ CALLS: dict[str, list[Call]] = {
         Call("GET", "workspace", ADMIN),
         Call("PATCH", "workspace", ADMIN, lambda w: {"name": "New name"}),
     ],
+    "api-workspaces": [Call("POST", "workspaces", ADMIN, workspace_body, 201, foreign=(400,))],
     "api-members": [Call("GET", "members", ADMIN)],
     "api-member": [Call("PATCH", "members/{member}", ADMIN, lambda w: {"active": False}, foreign=(404,))],
     "api-invitations": [
@@ -321,10 +330,12 @@ CALLS: dict[str, list[Call]] = {
     ],
     "api-erasure": [Call("GET", "erasures/{erasure}", ADMIN, foreign=(404,))],
     "api-runs": [Call("GET", "runs", READ), Call("POST", "runs", ADMIN, run_body, 201, foreign=(404,))],
+    "api-train-new": [Call("POST", "runs/train", ADMIN, lambda w: {"agent": w.agent.slug}, 202, foreign=(404,))],
     "api-run": [Call("GET", "runs/{run}", READ, foreign=(404,))],
     "api-run-events": [Call("GET", "runs/{run}/events", READ, foreign=(404,))],
     "api-run-cancel": [Call("POST", "runs/{run}/cancel", ADMIN, foreign=(404,))],
     "api-export": [Call("GET", "exports/{export}", READ, foreign=(404,))],
+    "api-export-download": [Call("GET", "exports/{export}/download", ADMIN, foreign=(404,))],
 }
 ALL = [pytest.param(call, id=f"{call.method} {call.path}") for calls in CALLS.values() for call in calls]
 OBJECTS = [param for param in ALL if param.values[0].foreign]

@@ -3,7 +3,9 @@
 The examples stand in each floor's `examples.py`. Each fits its schema; each is sent, and gets the answer it shows.
 """
 
+import io
 import json
+import tarfile
 import time
 from urllib.parse import urlencode
 
@@ -22,6 +24,7 @@ from tools.factories import (
     AgentFactory,
     AliasFactory,
     ApiKeyFactory,
+    ArtifactFactory,
     DatasetSnapshotFactory,
     DecisionFactory,
     EpisodeFactory,
@@ -43,6 +46,7 @@ from tools.factories import (
     StepFactory,
     TrainingRunFactory,
     VariantFactory,
+    put_files,
     uuid7,
 )
 from tools.openapi import document_faults, example_faults, missing_examples, operations, schema_faults, shown
@@ -174,7 +178,7 @@ def test_every_operation_turns_an_anonymous_caller_away_with_the_envelope(docume
 def test_every_operation_says_that_it_answers_with_nothing_that_is_asked_for(document, api):
     """But for exports and traces, which answer in one way."""
     stating = [(method, path) for method, path, operation in operations(document) if "406" in operation["responses"]]
-    assert len(stating) == len(list(operations(document))) - 4
+    assert len(stating) == len(list(operations(document))) - 5
     for method, path in stating:
         url = filled_in(path)
         answer = api().request(method.upper(), url, {}, Accept="image/png")
@@ -205,6 +209,7 @@ def tell_ledger(by, agent):
     FeedbackFactory(decision=decision)
     RewardFactory(decision=decision)
     held_out = DatasetSnapshotFactory(agent=agent)
+    files = ArtifactFactory(workspace=workspace, digest=put_files({"config.json": "{}"}).digest)
     run = TrainingRunFactory(
         agent=agent, dataset=held_out, job=JobFactory(workspace=workspace, kind="training.supervise_run")
     )
@@ -232,7 +237,8 @@ def tell_ledger(by, agent):
         training.HELD_OUT: held_out.id,
         training.RUN: run.id,
         training.EVENT: RunEventFactory(run=run).id,
-        training.EXPORT: ExportJobFactory(version=exported).id,
+        training.EXPORT: ExportJobFactory(version=exported, state="ready", artifact=files).id,
+        workspaces_examples.ADMIN_EMAIL: MembershipFactory(workspace=workspace, role="admin").user.email,
         training.ERASURE: ErasureFactory(workspace=workspace).id,
     }
 
@@ -297,6 +303,9 @@ def test_every_example_is_answered_as_it_shows(operation_id, example, document, 
         assert answer.json()["error"]["code"] == "backend_unavailable"
         return
     assert answer.headers["Content-Type"].partition(";")[0] == example.media
+    if example.media == training.TAR:
+        assert tarfile.is_tarfile(io.BytesIO(b"".join(answer.streaming_content)))
+        return
     if example.media == ledger.NDJSON:
         found = [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]
         example_lines = [json.loads(line) for line in example.answer.splitlines()]

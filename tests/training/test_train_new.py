@@ -177,6 +177,19 @@ class TestOnePress:
         TrainingRun.objects.filter(id=newest.id).update(state="failed", finished_at=timezone.now())
         assert self.press(client, workspace)["Location"] != at("train-new", workspace)
 
+    def test_a_program_starts_it_by_one_call(self, agent: Any, champion: Any, api: Any, store: Any) -> None:
+        decide(agent)
+        asked = [api().post("runs/train", {"agent": agent.slug}) for _ in range(2)]
+        assert [answer.status_code for answer in asked] == [202, 202]
+        job = Job.objects.get(kind="training.freeze_dataset")
+        assert [answer.json()["id"] for answer in asked] == [str(job.id)] * 2 and asked[0].json()["run"] is None
+        run_job(job.id)
+        run, found = TrainingRun.objects.latest("id"), api().get(f"datasets/freezings/{job.id}").json()
+        assert (found["run"], found["dataset"]) == (str(run.id), str(run.dataset_id))
+        assert (run.method, run.base_version) == ("posterior", champion)
+        assert api().post("runs/train", {"agent": "nobody"}).status_code == 404
+        assert Job.objects.filter(kind="training.freeze_dataset").count() == 1
+
     def test_a_rebuild_asks_the_question_of_its_time(
         self, agent: Any, champion: Any, workspace: Any, by: Any, admin: Any, page_client: Any, store: Any
     ) -> None:
@@ -203,7 +216,7 @@ class TestOnePress:
         assert (TrainingRun.objects.count(), DatasetSnapshot.objects.count()) == (runs, datasets)
 
     def test_without_a_model_it_is_refused_and_the_page_says_why(
-        self, agent: Any, workspace: Any, admin: Any, page_client: Any
+        self, agent: Any, workspace: Any, admin: Any, page_client: Any, api: Any
     ) -> None:
         decide(agent)
         FeedbackFactory(decision=DecisionFactory(agent=agent))
@@ -214,6 +227,7 @@ class TestOnePress:
         text = client.get(at("train-new", workspace)).content.decode()
         assert "Start the first run" in text and at("rewards", workspace) in text
         assert self.press(client, workspace, agent="nobody").status_code == 404
+        assert api().post("runs/train", {"agent": agent.slug}).json()["error"]["fields"][0]["field"] == "base_version"
         assert not Job.objects.exists()
 
     def test_the_page_s_statements_do_not_grow(

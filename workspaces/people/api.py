@@ -1,4 +1,4 @@
-"""/api/v1/members, /invitations, /workspace and /audit: people and what they did, by API. All need the scope admin."""
+"""/api/v1/members, /invitations, /workspace, /workspaces, /audit: people and what they did. Their scope is admin."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rest_framework.views import APIView
 from workspaces.audit.queries import find_entries, read_filter
 from workspaces.models import AuditEntry, Invitation, Membership, Scope
 from workspaces.people import invitations, members
+from workspaces.people.creation import create_workspace_by_api
 from workspaces.people.serializers import (
     AuditEntrySerializer,
     InvitationCreateSerializer,
@@ -22,6 +23,7 @@ from workspaces.people.serializers import (
     MemberSerializer,
     NewInvitationSerializer,
     WorkspaceChangeSerializer,
+    WorkspaceCreateSerializer,
     WorkspaceSerializer,
 )
 from workspaces.permissions import acting
@@ -122,6 +124,21 @@ class WorkspaceDetail(APIView):
         given = WorkspaceChangeSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         return Response(WorkspaceSerializer(members.rename_workspace(by=acting(request), **given.validated_data)).data)
+
+
+class WorkspaceCreate(APIView):
+    """Makes a workspace, with an admin of this one as its admin. Keys of this one do not open it."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(
+        operation_id="create_workspace", request=WorkspaceCreateSerializer, responses={"201": WorkspaceSerializer}
+    )
+    def post(self, request: Request) -> Response:
+        given = WorkspaceCreateSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        made = create_workspace_by_api(by=acting(request), **given.validated_data)
+        return Response(WorkspaceSerializer(made).data, status=201)
 
 
 @extend_schema(parameters=[OpenApiParameter(name, str, description=says) for name, says in FILTERS.items()])

@@ -75,6 +75,17 @@ class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
 
 
 class WorkspaceChangeSerializer(StrictBody):
+class WorkspaceCreateSerializer(StrictBody):
+    name = serializers.CharField(max_length=200)
+    slug = serializers.SlugField(max_length=63, required=False, help_text="By default made from the name")
+    admin = serializers.EmailField(
+        max_length=254,
+        required=False,
+        help_text="An admin of this workspace who is to be the new one's. By default the person who asks; needed with"
+        " a key",
+    )
+
+
     name = serializers.CharField(max_length=200)
 
 

@@ -42,10 +42,23 @@ def test_an_admin_downloads_its_files_and_the_audit_says_so(export: Any, admin: 
     assert AuditEntry.objects.filter(action="export.downloaded", actor=admin.email).count() == 2
 
 
-def test_an_export_that_is_not_ready_is_not_there(export: Any, admin: Any, page_client: Any) -> None:
+def test_a_program_downloads_the_same_files(export: Any, api: Any) -> None:
+    client, path = api(), f"exports/{export.id}/download"
+    size = int(client.request("HEAD", path)["Content-Length"])
+    assert not AuditEntry.objects.filter(action="export.downloaded").exists()
+    answer = client.get(path, Accept="image/png")
+    content = b"".join(answer.streaming_content)
+    assert (answer["Content-Type"], len(content)) == ("application/x-tar", size)
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        assert set(tar.getnames()) == {f"filer-1-merged/{name}" for name in FILES}
+    assert AuditEntry.objects.get(action="export.downloaded").actor == f"key:{client.key.prefix}"
+
+
+def test_an_export_that_is_not_ready_is_a_conflict(export: Any, admin: Any, page_client: Any, api: Any) -> None:
     type(export).objects.update(state="queued", artifact=None)
     client = page_client(admin)
-    assert client.get(at("export-download", export)).status_code == 404
+    assert client.get(at("export-download", export)).status_code == 409
+    assert api().get(f"exports/{export.id}/download").status_code == 409
     assert at("export-download", export) not in client.get(at("version", export.version)).content.decode()
     assert not AuditEntry.objects.filter(action="export.downloaded").exists()
 

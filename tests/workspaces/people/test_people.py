@@ -309,6 +309,28 @@ def test_everyone_sees_the_people_and_only_admins_the_invitations(
     shown = page_client(viewer).get(url(workspace, "people")).content
     assert viewer.email.encode() in shown and b"ben@example.org" not in shown and b"Invite" not in shown
     assert b"Two-factor</th>" not in shown and b"Last log-in" not in shown  # who lacks it is for admins alone
+    def test_a_program_makes_one_for_an_admin_of_its_own(
+        self, workspace: Any, admin: Any, labeller: Any, outsider: Any, api: Any
+    ) -> None:
+        client = api()
+        made = client.post("workspaces", {"name": "Second house", "admin": admin.email})
+        assert (made.status_code, made.json()["slug"]) == (201, "second-house")
+        assert Membership.objects.get(workspace__slug="second-house").user == admin
+        created = AuditEntry.objects.filter(action="workspace.created", actor=f"key:{client.key.prefix}")
+        assert {entry.workspace.slug for entry in created} == {workspace.slug, "second-house"}
+        assert api.person(admin).post("workspaces", {"name": "Third", "slug": "third"}).status_code == 201
+        before = Membership.objects.count()
+        for fields in (
+            {},
+            {"admin": labeller.email},
+            {"admin": outsider.email},
+            {"slug": "third", "admin": admin.email},
+        ):
+            answer = client.post("workspaces", {"name": "Mine", **fields})
+            assert (answer.status_code, len(answer.json()["error"]["fields"])) == (400, 1), fields
+        assert api.person(labeller).post("workspaces", {"name": "Mine"}).status_code == 403
+        assert Membership.objects.count() == before
+
     assert page_client(outsider).get(url(workspace, "people")).status_code == 404
 
 
