@@ -1,4 +1,4 @@
-"""Members of a workspace: their roles, deactivation, leaving, and links for a new password."""
+"""Members of a workspace: their roles, deactivation, leaving, links for a new password, and closing an account."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.encoding import force_bytes
 from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
-from workspaces.actors import Actor
+from workspaces.actors import Actor, system
 from workspaces.errors import Conflict, FieldFault, InvalidInput, NotAllowed, ReckonerError
 from workspaces.models import Membership, Role, User, Workspace
 from workspaces.people.invitations import read_role, revoke_all
@@ -190,6 +190,51 @@ def end_all_sessions(*, by: Actor, membership: Membership) -> int:
 
 
 @transaction.atomic
+def deactivate_account(*, user: User) -> int:
+    """The person can log in nowhere until `reactivate_account`: the operator's. Memberships stay as they are; links for
+    others that the person made end, and the sessions. How many sessions ended. A second time nothing happens.
+
+    Raises LastAdmin, which names the workspaces that would be left without an admin.
+    """
+    memberships = _lock_account(user)
+    if not user.is_active:
+        return 0
+    alone = [row.workspace.slug for row in memberships if row.role == Role.ADMIN and not _has_another_admin(row)]
+    if alone:
+        raise LastAdmin(f"{user.email} is the only admin of {', '.join(alone)}: make somebody else an admin first.")
+    user.is_active = False
+    user.save(update_fields=["is_active"])
+    ended = end_sessions(user)
+    for row in memberships:
+        revoke_all(by=system(row.workspace), made_by=user)
+    _record_account("account.deactivated", user, memberships)
+    return ended
+
+
+@transaction.atomic
+def reactivate_account(*, user: User) -> None:
+    """In the workspaces and roles from before."""
+    memberships = _lock_account(user)
+    if not user.is_active:
+        user.is_active = True
+        user.save(update_fields=["is_active"])
+        _record_account("account.reactivated", user, memberships)
+
+
+def _lock_account(user: User) -> list[Membership]:
+    """The active memberships; reads the person again. Their workspaces are locked in one order, as by `_locked`."""
+    own = Membership.objects.filter(user=user).values("workspace")
+    list(Workspace.objects.select_for_update(no_key=True).filter(id__in=own).order_by("id"))
+    user.refresh_from_db()
+    return list(Membership.objects.active().filter(user=user).select_related("workspace").order_by("id"))
+
+
+def _record_account(action: str, user: User, memberships: list[Membership]) -> None:
+    for row in memberships:
+        record_audit(by=system(row.workspace), action=action, target=f"user:{user.pk}", details={"email": user.email})
+
+
+@transaction.atomic
 def remove_two_factor(*, by: Actor, membership: Membership) -> None:
     """For somebody who lost the device and the recovery codes. The operator's alone: it is half of the log-in."""
     row = _locked(by.workspace, membership)
@@ -236,9 +281,13 @@ def _locked(workspace: Workspace, membership: Membership) -> Membership:
     return Membership.objects.select_related("user").get(id=membership.id, workspace=workspace)
 
 
-def _keep_an_admin(row: Membership) -> None:
+def _has_another_admin(row: Membership) -> bool:
     admins = Membership.objects.active().filter(workspace=row.workspace_id, role=Role.ADMIN, user__is_active=True)
-    if not admins.exclude(id=row.id).exists():
+    return admins.exclude(id=row.id).exists()
+
+
+def _keep_an_admin(row: Membership) -> None:
+    if not _has_another_admin(row):
         raise LastAdmin("The workspace needs an admin: make somebody else an admin first.")
 
 

@@ -16,7 +16,7 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
 
     email = serializers.EmailField(source="user.email", read_only=True)
     name = serializers.CharField(source="user.name", read_only=True)
-    state = serializers.SerializerMethodField(help_text="active or deactivated")
+    state = serializers.SerializerMethodField(help_text="active or deactivated, here or as a whole account")
     last_log_in = serializers.DateTimeField(source="user.last_login", read_only=True, allow_null=True)
 
     class Meta:
@@ -25,7 +25,8 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
         read_only_fields = fields
 
     def get_state(self, membership: Membership) -> str:
-        return "active" if membership.deactivated_at is None else "deactivated"
+        active = membership.deactivated_at is None and membership.user.is_active
+        return "active" if active else "deactivated"
 
 
 class MemberChangeSerializer(StrictBody):
@@ -74,7 +75,6 @@ class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
         read_only_fields = fields
 
 
-class WorkspaceChangeSerializer(StrictBody):
 class WorkspaceCreateSerializer(StrictBody):
     name = serializers.CharField(max_length=200)
     slug = serializers.SlugField(max_length=63, required=False, help_text="By default made from the name")
@@ -86,6 +86,7 @@ class WorkspaceCreateSerializer(StrictBody):
     )
 
 
+class WorkspaceChangeSerializer(StrictBody):
     name = serializers.CharField(max_length=200)
 
 

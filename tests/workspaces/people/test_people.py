@@ -214,6 +214,38 @@ class TestWhoIsGone:
         assert theirs.get("/profile").status_code == 302
 
 
+class TestADeactivatedAccount:
+    def call(self, action: str, user: Any, **options: Any) -> None:
+        call_command(
+            "people", action, user.email, everywhere=True, stdout=io.StringIO(), stderr=io.StringIO(), **options
+        )
+
+    def test_it_opens_nothing_anywhere_until_it_is_reactivated(
+        self, workspace: Any, admin: Any, viewer: Any, page_client: Any, api: Any
+    ) -> None:
+        second = MembershipFactory(user=viewer, role="labeller").workspace
+        theirs, people = page_client(viewer), url(workspace, "people")
+        for action, status, state in (("deactivate", 302, "deactivated"), ("reactivate", 200, "active")):
+            for _ in range(2):
+                self.call(action, viewer)
+            if action == "reactivate":
+                theirs = page_client(viewer)
+            assert [theirs.get(f"/w/{one.slug}/").status_code for one in (workspace, second)] == [status] * 2
+            found = {one["email"]: one["state"] for one in api().get("members").json()["results"]}
+            assert found[viewer.email] == state
+            assert (b"account deactivated" in page_client(admin).get(people).content) == (status == 302)
+            for one in (workspace, second):
+                assert AuditEntry.objects.filter(workspace=one, action=f"account.{action}d").count() == 1
+        assert Membership.objects.get(workspace=second, user=viewer).role == "labeller"
+
+    def test_nothing_changes_where_it_is_the_only_admin_s_or_is_nobody_s(self, workspace: Any, admin: Any) -> None:
+        for action, email in (("deactivate", admin.email), ("deactivate", "nobody@example.org"), ("list", admin.email)):
+            with pytest.raises(SystemExit) as stopped:
+                call_command("people", action, email, everywhere=True, stderr=io.StringIO())
+            assert stopped.value.code == 2
+        assert User.objects.get(pk=admin.pk).is_active and not AuditEntry.objects.exists()
+
+
 class TestPasswordLinks:
     @pytest.fixture
     def old_session(self, viewer: Any) -> Client:
@@ -277,6 +309,28 @@ class TestWorkspaces:
         assert client.post("/w/second-house/people/rename", {"name": "Zweites Haus"}).status_code == 302
         assert "Zweites Haus" in client.get("/w/second-house/").content.decode()
 
+    def test_a_program_makes_one_for_an_admin_of_its_own(
+        self, workspace: Any, admin: Any, labeller: Any, outsider: Any, api: Any
+    ) -> None:
+        client = api()
+        made = client.post("workspaces", {"name": "Second house", "admin": admin.email})
+        assert (made.status_code, made.json()["slug"]) == (201, "second-house")
+        assert Membership.objects.get(workspace__slug="second-house").user == admin
+        created = AuditEntry.objects.filter(action="workspace.created", actor=f"key:{client.key.prefix}")
+        assert {entry.workspace.slug for entry in created} == {workspace.slug, "second-house"}
+        assert api.person(admin).post("workspaces", {"name": "Third", "slug": "third"}).status_code == 201
+        before = Membership.objects.count()
+        for fields in (
+            {},
+            {"admin": labeller.email},
+            {"admin": outsider.email},
+            {"slug": "third", "admin": admin.email},
+        ):
+            answer = client.post("workspaces", {"name": "Mine", **fields})
+            assert (answer.status_code, len(answer.json()["error"]["fields"])) == (400, 1), fields
+        assert api.person(labeller).post("workspaces", {"name": "Mine"}).status_code == 403
+        assert Membership.objects.count() == before
+
     def test_the_commands_list_make_and_rename(self, workspace: Any, admin: Any) -> None:
         def said(*words: str, **options: Any) -> Any:
             out = io.StringIO()
@@ -309,28 +363,6 @@ def test_everyone_sees_the_people_and_only_admins_the_invitations(
     shown = page_client(viewer).get(url(workspace, "people")).content
     assert viewer.email.encode() in shown and b"ben@example.org" not in shown and b"Invite" not in shown
     assert b"Two-factor</th>" not in shown and b"Last log-in" not in shown  # who lacks it is for admins alone
-    def test_a_program_makes_one_for_an_admin_of_its_own(
-        self, workspace: Any, admin: Any, labeller: Any, outsider: Any, api: Any
-    ) -> None:
-        client = api()
-        made = client.post("workspaces", {"name": "Second house", "admin": admin.email})
-        assert (made.status_code, made.json()["slug"]) == (201, "second-house")
-        assert Membership.objects.get(workspace__slug="second-house").user == admin
-        created = AuditEntry.objects.filter(action="workspace.created", actor=f"key:{client.key.prefix}")
-        assert {entry.workspace.slug for entry in created} == {workspace.slug, "second-house"}
-        assert api.person(admin).post("workspaces", {"name": "Third", "slug": "third"}).status_code == 201
-        before = Membership.objects.count()
-        for fields in (
-            {},
-            {"admin": labeller.email},
-            {"admin": outsider.email},
-            {"slug": "third", "admin": admin.email},
-        ):
-            answer = client.post("workspaces", {"name": "Mine", **fields})
-            assert (answer.status_code, len(answer.json()["error"]["fields"])) == (400, 1), fields
-        assert api.person(labeller).post("workspaces", {"name": "Mine"}).status_code == 403
-        assert Membership.objects.count() == before
-
     assert page_client(outsider).get(url(workspace, "people")).status_code == 404
 
 

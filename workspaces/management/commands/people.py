@@ -10,18 +10,21 @@ from django.core.management.base import CommandParser
 from workspaces.actors import Actor, system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
-from workspaces.models import Membership, Role
+from workspaces.models import Membership, Role, User
 from workspaces.people.invitations import invite_person
 from workspaces.people.members import (
     change_role,
+    deactivate_account,
     deactivate_member,
     end_all_sessions,
     make_password_link,
+    reactivate_account,
     reactivate_member,
     remove_two_factor,
 )
 from workspaces.people.serializers import MemberSerializer
 
+EVERYWHERE = {"deactivate": deactivate_account, "reactivate": reactivate_account}
 ACTIONS = ("list", "invite", "role", "deactivate", "reactivate", "password-link", "end-sessions", "remove-two-factor")
 
 
@@ -37,13 +40,18 @@ class Command(UncheckedCommand):
         parser.add_argument("--role", choices=Role.values, help="for invite and role")
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument(
+            "--everywhere", action="store_true", help="deactivate, reactivate: the account, in every workspace"
+        )
+        parser.add_argument(
             "--url", default="http://localhost:8000", help="where people open Reckoner: what links begin with"
         )
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        by = system(self.find_workspace(options["workspace"]))
         action, email = options["action"], (options["email"] or "").strip().lower()
+        if options["everywhere"]:
+            return self._act_everywhere(action, email, options["json"])
+        by = system(self.find_workspace(options["workspace"]))
         if action == "list":
             return self._list(by, options["json"])
         if not email:
@@ -62,6 +70,19 @@ class Command(UncheckedCommand):
         else:
             self.stdout.write(link or f"{action}: {email}")
         return None
+
+    def _act_everywhere(self, action: str, email: str, as_json: bool) -> None:
+        if action not in EVERYWHERE:
+            self.refuse(f"--everywhere: goes with {' and '.join(EVERYWHERE)}")
+        user = User.objects.filter(email=email).first()
+        if user is None:
+            self.refuse(f"email: nobody has an account with {email or 'no address'}")
+        try:
+            EVERYWHERE[action](user=user)
+        except ReckonerError as error:
+            self.refuse(error.message)
+        row = {"action": action, "email": email, "everywhere": True}
+        self.stdout.write(json.dumps(row) if as_json else f"{action} everywhere: {email}")
 
     def _act(self, by: Actor, action: str, email: str, role: str | None) -> str | None:
         """The path of a link, where the action makes one."""
