@@ -77,7 +77,7 @@ class ExperimentQuery(generics.GenericAPIView[Experiment]):
     def get_queryset(self) -> Any:
         return (
             Experiment.objects.for_workspace(acting(self.request).workspace)
-            .select_related("registered_model")
+            .select_related("registered_model", "promoted_version__registered_model")
             .prefetch_related("variants__version__registered_model")
         )
 

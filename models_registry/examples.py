@@ -82,8 +82,10 @@ AN_EXPERIMENT = {
     "verdict": "",
     "started_at": MOMENT,
     "ended_at": None,
+    "ended_by": "",
+    "promoted_version": None,
 }
-STOPPED = {"state": "stopped", "verdict": "stopped by hand", "ended_at": MOMENT}
+STOPPED = {"state": "stopped", "verdict": "stopped by hand", "ended_at": MOMENT, "ended_by": "key:5f2c91d07a3e"}
 
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "models_list": [Example(page(A_MODEL))],

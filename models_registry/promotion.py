@@ -60,7 +60,8 @@ def promote_version(*, by: Actor, version: ModelVersion, reason: str) -> None:
         )
         move_alias(by=by, version=version, name=AliasName.CHAMPION, reason=reason)
         if running is not None:
-            end_experiment(by=by, experiment=running, state=ExperimentState.STOPPED, verdict=f"{version}: {reason}")
+            running.promoted_version = version
+            end_experiment(by=by, experiment=running, state=ExperimentState.STOPPED, verdict=reason)
 
 
 @transaction.atomic
@@ -82,7 +83,8 @@ def end_experiment(*, by: Actor, experiment: Experiment, state: ExperimentState,
     more, whatever came of it."""
     now = timezone.now()
     experiment.state, experiment.ended_at, experiment.verdict = state, now, verdict[:500]
-    experiment.save(update_fields=["state", "ended_at", "verdict"])
+    experiment.ended_by = by.name if state == ExperimentState.STOPPED else ""
+    experiment.save(update_fields=["state", "ended_at", "ended_by", "promoted_version", "verdict"])
     Phase.objects.filter(experiment=experiment, ended_at__isnull=True).update(ended_at=now)
     drop_alias(by=by, version=get_treatment(experiment), name=AliasName.CHALLENGER)
     if state == ExperimentState.STOPPED:  # the other ends are the rule's, and their evidence stays with them

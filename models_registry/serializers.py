@@ -76,6 +76,7 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
     model = serializers.CharField(source="registered_model.name")
     variants = serializers.SerializerMethodField()
     guardrails = serializers.SerializerMethodField()
+    promoted_version = serializers.SerializerMethodField(help_text="Promoted by hand, which stopped the experiment")
 
     class Meta:
         model = Experiment
@@ -120,7 +121,12 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
             "verdict",
             "started_at",
             "ended_at",
+            "ended_by",
+            "promoted_version",
         ]
+
+    def get_promoted_version(self, experiment: Experiment) -> str | None:
+        return str(experiment.promoted_version) if experiment.promoted_version else None
 
     def get_variants(self, experiment: Experiment) -> dict[str, str]:
         return {variant.arm: str(variant.version) for variant in experiment.variants.all()}

@@ -93,6 +93,17 @@ class Experiment(WorkspaceOwned):
     verdict = models.CharField(max_length=500, blank=True)
     started_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    ended_by = models.CharField(
+        max_length=254, blank=True, default="", db_default="", help_text="Who stopped it; empty for the rule"
+    )
+    promoted_version = models.ForeignKey(
+        "models_registry.ModelVersion",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Promoted by hand, which stopped it",
+    )
 
     class Meta:
         constraints = [
@@ -129,6 +140,10 @@ class Experiment(WorkspaceOwned):
                 condition=Q(state=ExperimentState.RUNNING, ended_at__isnull=True)
                 | (~Q(state=ExperimentState.RUNNING) & Q(ended_at__isnull=False)),
                 name="experiment_ended_at_exactly_when_over",
+            ),
+            models.CheckConstraint(
+                condition=Q(promoted_version__isnull=True) | Q(state=ExperimentState.STOPPED),
+                name="experiment_promoted_by_hand_only_when_stopped",
             ),
         ]
 

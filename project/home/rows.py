@@ -82,7 +82,7 @@ def read_rows(workspace: Workspace, now: dt.datetime) -> Rows:
     experiments = (
         Experiment.objects.for_workspace(workspace)
         .filter(Q(state=ExperimentState.RUNNING) | Q(ended_at__gte=lately))
-        .select_related("registered_model")
+        .select_related("registered_model", "promoted_version__registered_model")
         .annotate(
             matured=Exists(Observation.objects.filter(experiment=OuterRef("pk"))),
             met=Exists(Exposure.objects.filter(experiment=OuterRef("pk"))),

@@ -54,7 +54,7 @@ STATE_TONES = {"running": "info", "promoted": "ok", "rolled_back": "bad", "stopp
 def _experiments(request: PageRequest) -> QuerySet[Experiment]:
     found: QuerySet[Experiment] = (
         Experiment.objects.for_workspace(request.workspace)
-        .select_related("registered_model")
+        .select_related("registered_model", "promoted_version__registered_model")
         .prefetch_related("variants__version__registered_model", "phases")
     )
     return found

@@ -49,6 +49,9 @@ def write_headline(experiment: Experiment, treatment: ModelVersion, control: Mod
         return Headline(
             f"{tried} was rolled back. {champion} serves all units.", experiment.verdict, "bad", "rotate-ccw"
         )
+    if experiment.promoted_version is not None:
+        says = f"{experiment.ended_by} promoted {experiment.promoted_version} by hand."
+        return Headline(says, experiment.verdict, "", "circle-stop")
     if experiment.state == ExperimentState.STOPPED:
         return Headline("Stopped without a winner.", experiment.verdict, "", "circle-stop")
     if experiment.sample_ratio_mismatch:
@@ -166,7 +169,9 @@ def list_events(experiment: Experiment) -> list[ExperimentEvent]:
     if experiment.ended_at is not None:
         state = ExperimentState(experiment.state)
         tone = {ExperimentState.PROMOTED: "ok", ExperimentState.ROLLED_BACK: "bad"}.get(state, "warn")
-        moments.append(ExperimentEvent(experiment.ended_at, state.label, experiment.verdict, tone))
+        promoted = experiment.promoted_version
+        title = f"{promoted} promoted by hand" if promoted is not None else state.label
+        moments.append(ExperimentEvent(experiment.ended_at, title, experiment.verdict, tone))
     return sorted(moments, key=lambda moment: moment.at, reverse=True)
 
 

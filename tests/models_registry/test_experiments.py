@@ -478,10 +478,13 @@ class TestPromotingByHand:
         assert better.action == "continue"
         others = {"another": ModelVersionFactory(registered_model=model), "treatment": challenger, "champion": champion}
         chosen = others[which]
-        assert api("admin").post(f"versions/{chosen.id}/promote").status_code == 200
+        client = api("admin")
+        assert client.post(f"versions/{chosen.id}/promote").status_code == 200
         assert {Router(model).route(f"unit-{n}").version for n in range(20)} == {chosen}
         experiment.refresh_from_db()
-        assert (experiment.state, experiment.verdict) == ("stopped", f"{chosen}: promoted by hand")
+        assert (experiment.state, experiment.verdict) == ("stopped", "promoted by hand")
+        shown = client.get(f"experiments/{experiment.id}").json()
+        assert (shown["ended_by"], shown["promoted_version"]) == (f"key:{client.key.prefix}", str(chosen))
         with pytest.raises(NoExperiment):
             consume_observations(experiment=experiment, matured=[])
         assert get_champion(model) == chosen

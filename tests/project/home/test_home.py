@@ -491,7 +491,7 @@ class TestComparison:
             ("promoted", ("Champion before", "Champion"), "is better and was promoted"),
             ("rolled_back", ("Champion", "Rolled back"), "was rolled back"),
             ("stopped", ("Champion", "Not promoted"), "Stopped without a winner"),
-            ("stopped", ("Champion before", "Champion"), "Stopped without a winner"),  # promoted by hand
+            ("stopped", ("Champion before", "Champion"), "ann@example.org promoted filer:2 by hand."),
         ],
     )
     def test_with_one_it_is_both_arms_and_how_they_stand(
@@ -499,7 +499,9 @@ class TestComparison:
     ) -> None:
         versions = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(2)]
         AliasFactory(version=versions[titles.index("Champion")])
-        ended = {} if state == "running" else {"ended_at": NOW - HOUR, "verdict": "E⁺ reached 40"}
+        ended: dict[str, Any] = {} if state == "running" else {"ended_at": NOW - HOUR, "verdict": "E⁺ reached 40"}
+        if "by hand" in says:
+            ended |= {"ended_by": "ann@example.org", "promoted_version": versions[1]}
         experiment = ExperimentFactory(
             registered_model=agent.registered_model, state=state, units_control=12, units_treatment=11, **ended
         )

@@ -192,6 +192,7 @@ class TestExperiments:
             ({"state": "promoted"}, "filer:2 is better and was promoted."),
             ({"state": "rolled_back"}, "filer:2 was rolled back. filer:1 serves all units."),
             ({"state": "stopped"}, "Stopped without a winner."),
+            ({"state": "stopped", "ended_by": "ann@example.org"}, "ann@example.org promoted filer:2 by hand."),
         ],
     )
     def test_the_verdict_comes_first_in_plain_words(
@@ -201,6 +202,8 @@ class TestExperiments:
             changes = {**changes, "units_control": 60, "units_treatment": 60}
         if "state" in changes:
             changes = {**changes, "ended_at": timezone.now()}
+        if "ended_by" in changes:
+            changes = {**changes, "promoted_version": experiment.variants.get(arm="treatment").version}
         Experiment.objects.update(**changes)
         assert says in page_client(viewer).get(at("experiment", experiment)).content.decode()
         listed = page_client(viewer).get(reverse("pages:experiments", args=[experiment.workspace.slug]))
