@@ -7,3 +7,11 @@ class TrainingConfig(AppConfig):
     def ready(self) -> None:
         # Registers the reader that tells the floor below which runs used a decision.
         from training import lineage  # noqa: F401
+        from training.models import DatasetSnapshot, Erasure, ExportJob, Rehearsal, TrainingRun
+        from workspaces.audit.targets import name_targets
+
+        name_targets("dataset", DatasetSnapshot, name=lambda dataset: str(dataset.name))
+        name_targets("erasure", Erasure)
+        name_targets("export", ExportJob, "version__registered_model")
+        name_targets("rehearsal", Rehearsal)
+        name_targets("run", TrainingRun, "agent")

@@ -6,6 +6,7 @@ import csv
 import json
 import uuid
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,12 +15,14 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from workspaces.audit.queries import AuditFilter, find_entries, list_actions, read_filter
+from workspaces.audit.targets import find_names
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
 from workspaces.pages import PageRequest, workspace_page
 
 SHOWN = 50
-COLUMNS = ("at", "actor", "action", "target", "details")
+COLUMNS = ("at", "actor", "action", "target", "target_name", "details")
+CHUNK = 2_000
 
 
 @require_safe
@@ -37,9 +40,10 @@ def audit(request: PageRequest) -> HttpResponse:
     if before is not None:
         found = found.filter(id__lt=before)
     rows = list(found[: SHOWN + 1])
+    names = find_names(rows[:SHOWN])
     query = wanted.as_query()
     context: dict[str, Any] = {
-        "entries": rows[:SHOWN],
+        "entries": [(entry, names.get(entry.target, "")) for entry in rows[:SHOWN]],
         "actions": list_actions(request.workspace),
         "wanted": wanted,
         "given": request.GET,
@@ -69,9 +73,13 @@ class _Echo:
 def _lines(found: Any) -> Iterator[str]:
     writer = csv.writer(_Echo())
     yield writer.writerow(COLUMNS)
-    for entry in found.iterator(chunk_size=2_000):
-        cells = (entry.at.isoformat(), entry.actor, entry.action, entry.target, json.dumps(entry.details))
-        yield writer.writerow([_plain(cell) for cell in cells])
+    entries = found.iterator(chunk_size=CHUNK)
+    while chunk := list(islice(entries, CHUNK)):
+        names = find_names(chunk)
+        for entry in chunk:
+            named = (entry.target, names.get(entry.target, ""))
+            cells = (entry.at.isoformat(), entry.actor, entry.action, *named, json.dumps(entry.details))
+            yield writer.writerow([_plain(cell) for cell in cells])
 
 
 def _plain(cell: str) -> str:

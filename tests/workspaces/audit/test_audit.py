@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
+from tools.factories import DatasetSnapshotFactory, ModelVersionFactory
 from workspaces.actors import system
 from workspaces.ids import uuid7_of
 from workspaces.models import AuditEntry
@@ -49,7 +50,7 @@ def test_filters_find_what_they_name(admin: Any, page_client: Any, path: str, en
         "?actor=nobody": set(),
     }
     for query, expected in shown.items():
-        found = {entry.action for entry in client.get(path + query).context["entries"]}
+        found = {entry.action for entry, _ in client.get(path + query).context["entries"]}
         assert found == expected, query
 
 
@@ -66,7 +67,7 @@ def test_pages_follow_each_other_without_gap_or_repeat(admin: Any, page_client: 
     client, query, seen = page_client(admin), "?action=counted", []
     while query:
         context = client.get(path + query).context
-        seen += [entry.target for entry in context["entries"]]
+        seen += [entry.target for entry, _ in context["entries"]]
         query = f"?{context['older']}" if context["older"] else ""
     assert seen == [f"n:{number}" for number in reversed(range(120))]
 
@@ -78,6 +79,29 @@ def test_the_csv_holds_what_the_filter_finds_and_no_formula(
     rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
     assert [row["action"] for row in rows] == ["key.named", "thing.3", "thing.2", "thing.1"]
     assert rows[0]["target"] == "'=cmd()" and rows[0]["details"] == '{"name": "x"}'
+
+
+def test_targets_have_names_beside_their_ids(
+    admin: Any, agent: Any, page_client: Any, path: str, workspace: Any
+) -> None:
+    version, dataset = ModelVersionFactory(registered_model=agent.registered_model), DatasetSnapshotFactory(agent=agent)
+    names = {
+        f"model_version:{version.id}": "filer:1",
+        f"dataset:{dataset.id}": dataset.name,
+        f"user:{admin.id}": f"{admin.name}, {admin.email}" if admin.name else admin.email,
+        f"agent:{agent.id}": agent.name,
+        f"run:{dataset.id}": "",
+        "model_version:none": "",
+        "month:2026-11": "",
+    }
+    for target in names:
+        record_audit(by=system(workspace), action="looked.at", target=target)
+    client, query = page_client(admin), "?action=looked.at"
+    page = client.get(path + query)
+    assert {entry.target: name for entry, name in page.context["entries"]} == names
+    answer = client.get(path.replace("audit", "audit.csv") + query)
+    rows = csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode()))
+    assert {row["target"]: row["target_name"] for row in rows} == names
 
 
 def test_only_admins_read_it(
