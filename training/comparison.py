@@ -99,7 +99,7 @@ def overlay_curves(runs: Sequence[TrainingRun]) -> dict[str, Any]:
             {
                 "title": name.replace("_", " ") + (", %" if share else ""),
                 "x": {"label": "step", "values": steps},
-                "y": {"decimals": 1 if share else 2 if "reward" in name else None},
+                "y": {"decimals": 1, "unit": "%"} if share else {"decimals": 2 if "reward" in name else None},
                 "series": [
                     {"label": str(run), "values": [kept.get(run.id, {}).get(step) for step in steps]} for run in runs
                 ],

@@ -173,7 +173,7 @@ def draw_reliability(seen: Seen) -> dict[str, Any]:
             }
         )
     percents = [place * 100 for place in places]
-    series.append({"label": "perfect calibration", "values": percents, "tone": "muted", "dash": True})
+    series.append({"label": "perfect calibration", "values": percents, "tone": "muted", "dash": True, "bare": True})
     return {
         "title": "Accuracy by confidence, %",
         "says": "; ".join(
@@ -182,6 +182,6 @@ def draw_reliability(seen: Seen) -> dict[str, Any]:
         ),
         "height": 240,
         "x": {"label": "confidence, %", "values": percents},
-        "y": {"min": 0, "max": 100, "decimals": 1},
+        "y": {"min": 0, "max": 100, "decimals": 1, "unit": "%"},
         "series": series,
     }

@@ -123,7 +123,7 @@ def draw_versions(versions: Sequence[ModelVersion], evaluations: Sequence[Evalua
         "title": "Held-out accuracy, %",
         "height": 180,
         "x": {"label": "version", "whole": True, "values": places},
-        "y": {"decimals": 1},
+        "y": {"decimals": 1, "unit": "%"},
         "series": [
             {
                 "label": name,

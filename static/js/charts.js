@@ -4,10 +4,10 @@
    <div class="charts" data-chart="plot" data-url="…" data-every="5000">   fetched, and again until `terminal` is true
    data-chart="evidence" translates what the experiment's address answers into figures.
 
-   A figure: {title, says?, height?, x: {label, log?, whole?, values: [number]}, y: {label? (else the title), log?, min?, max?, decimals?}, series: [...],
+   A figure: {title, says?, height?, x: {label, log?, whole?, values: [number]}, y: {label? (else the title), log?, min?, max?, decimals?, unit?}, series: [...],
               lines: [{label, y, tone?}], marks: [{label, x}]}   (marks: places on the x axis, dashed from top to bottom)
    A series: {label, values: [number|null], kind?: "line" | "step" | "bars" | "dots", low?, high?: [number|null],
-              tone?: "ok" | "warn" | "bad" | "info" | "muted", dash?: true}
+              tone?: "ok" | "warn" | "bad" | "info" | "muted", dash?: true, bare?: true}   (bare: its key has no last value)
    low and high draw a band behind a line and error bars behind dots. A plot is a figure, or {figures: [...], terminal?}.
    charts.draw(box, plot) draws what a page's own script has gathered (js/curves.js).
    Every figure has its numbers as a table for whoever cannot see it. Elements that htmx swaps in are drawn, too. */
@@ -27,9 +27,9 @@
     return alpha === 1 ? rgb : rgb.replace(/^rgb\((.*)\)$/, `rgb($1 / ${alpha})`).replaceAll(",", " ");
   }
   /* Percentages have one decimal and rewards two, as in tables; anything else has three significant digits. */
-  const figures = (value, decimals) => {
+  const figures = (value, { decimals, unit = "" } = {}) => {
     if (value == null) return "–";
-    if (decimals != null) return value.toFixed(decimals).replace(/^-(?=[0.]+$)/, "").replace("-", "−");
+    if (decimals != null) return value.toFixed(decimals).replace(/^-(?=[0.]+$)/, "").replace("-", "−") + unit;
     return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en-GB") : String(Number(value.toPrecision(3))).replace("-", "−");
   };
   const element = (name, className = "", text = "") => {
@@ -137,11 +137,11 @@
           for (const [number, line] of drawn().entries()) {
             const value = plot.data[number + 1][idx];
             if (value == null) continue;
-            const decimals = figure().y?.decimals;
-            const range = line.low?.[idx] == null ? "" : ` [${figures(line.low[idx], decimals)}, ${figures(line.high[idx], decimals)}]`;
+            const { y } = figure();
+            const range = line.low?.[idx] == null ? "" : ` [${figures(line.low[idx], y)}, ${figures(line.high[idx], y)}]`;
             const mark = element("dt");
             mark.append(sign(line));
-            list.append(mark, element("dt", "", line.label), element("dd", "", figures(value, decimals) + range));
+            list.append(mark, element("dt", "", line.label), element("dd", "", figures(value, y) + range));
           }
           tip.replaceChildren(element("p", "", `${figure().x.label} ${figures(plot.data[0][idx])}`), list);
           tip.hidden = false;
@@ -213,14 +213,14 @@
 
   function keysOf(figure, drawn) {
     const list = element("ul", "chart-keys");
-    const decimals = figure.y?.decimals;
+    const last = (line) => figures(line.values.findLast((value) => value != null), figure.y);
     if (drawn.length === 1) {
-      list.append(element("li", "", `last ${figures(drawn[0].values.findLast((value) => value != null), decimals)}`));
+      list.append(element("li", "", `last ${last(drawn[0])}`));
       return list;
     }
     for (const line of drawn) {
       const item = element("li");
-      item.append(sign(line), element("span", "", line.kind === "line" && !line.level ? `${line.label} ${figures(line.values.findLast((value) => value != null), decimals)}` : line.level ? `${line.label} ${figures(line.values[0], decimals)}` : line.label));
+      item.append(sign(line), element("span", "", line.kind === "line" && !line.bare ? `${line.label} ${last(line)}` : line.label));
       list.append(item);
     }
     return list;
@@ -250,8 +250,8 @@
         if (index % every && index !== figure.x.values.length - 1) continue;
         const row = body.insertRow();
         row.insertCell().textContent = figures(x);
-        const decimals = figure.y?.decimals;
-        for (const line of drawn()) row.insertCell().textContent = figures(line.values[index], decimals) + (line.low?.[index] == null ? "" : ` [${figures(line.low[index], decimals)}, ${figures(line.high[index], decimals)}]`);
+        const { y } = figure;
+        for (const line of drawn()) row.insertCell().textContent = figures(line.values[index], y) + (line.low?.[index] == null ? "" : ` [${figures(line.low[index], y)}, ${figures(line.high[index], y)}]`);
       }
       if (every > 1) table.createCaption().textContent = `Every ${every}th row.`;
       room.append(table);
@@ -265,7 +265,7 @@
   function plot(box, key, figure) {
     box.plots ??= new Map();
     let made = box.plots.get(key);
-    const last = figure.series.map((one) => `${one.label} last ${figures(one.values.at(-1), figure.y?.decimals)}`).join(", ");
+    const last = figure.series.map((one) => `${one.label} last ${figures(one.values.at(-1), figure.y)}`).join(", ");
     const says = figure.says ?? `${figure.title}: ${last} at ${figure.x.label} ${figures(figure.x.values.at(-1))}`;
     const shape = (of, lines) => [of.x.log, of.y?.log, ...lines.map((line) => line.label + line.kind + line.token)].join("|");
     if (made && shape(made.figure, made.drawn) !== shape(figure, lines(figure))) {
@@ -315,7 +315,7 @@
       lines: [{ label: "promote at", y: found.promote_at, tone: "ok" }, { label: "roll back at", y: found.rollback_at, tone: "bad" }],
     }, ...(found.difference?.mean.some((value) => value != null) ? [{
       title: "Treatment − control, reward per unit",
-      says: `the difference is ${figures(found.difference.mean.at(-1), 2)}, its interval from ${figures(found.difference.low.at(-1), 2)} to ${figures(found.difference.high.at(-1), 2)} after ${found.x.at(-1)} units with an outcome`,
+      says: `the difference is ${figures(found.difference.mean.at(-1), { decimals: 2 })}, its interval from ${figures(found.difference.low.at(-1), { decimals: 2 })} to ${figures(found.difference.high.at(-1), { decimals: 2 })} after ${found.x.at(-1)} units with an outcome`,
       height: 240,
       x: { label: "units with an outcome", values: found.x },
       y: { decimals: 2, label: "reward per unit" },

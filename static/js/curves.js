@@ -38,15 +38,15 @@
     const share = /accuracy|share/.test(name);
     const values = points.map(([, value]) => (share ? value * 100 : value));
     const label = name.replaceAll("_", " ") + (share ? ", %" : "");
-    const decimals = share ? 1 : name.includes("reward") ? 2 : undefined;
+    const written = share ? { decimals: 1, unit: "%" } : { decimals: name.includes("reward") ? 2 : undefined };
     // Of a logarithm, what is not positive has none.
     const log = chosen.log && values.every((value) => value > 0);
     const smooth = chosen.smooth && values.length > 4;
     return {
       title: log ? `${label}, log scale` : label,
-      says: `${label} over steps, last ${charts.figures(values.at(-1), decimals)} at step ${steps.at(-1)}`,
+      says: `${label} over steps, last ${charts.figures(values.at(-1), written)} at step ${steps.at(-1)}`,
       x: { label: "step", values: steps },
-      y: { log, decimals, label },
+      y: { log, ...written, label },
       series: smooth
         ? [{ label: "measured", values, tone: "line-strong" }, { label: "smoothed", values: smoothed(values) }]
         : [{ label, values }],

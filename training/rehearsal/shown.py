@@ -110,7 +110,7 @@ def draw_learning(report: Report) -> dict[str, Any]:
         "title": "Held-out accuracy, %",
         "height": 260,
         "x": {"label": "decisions", "values": ends},
-        "y": {"decimals": 1},
+        "y": {"decimals": 1, "unit": "%"},
         "series": series,
         "lines": [{"label": "ceiling", "y": _percent(report["ceiling"]["mean"]), "tone": "ok"}],
     }
@@ -127,7 +127,7 @@ def draw_rounds(report: Report) -> dict[str, Any]:
         "says": "Right decisions by round: " + ", ".join(f"{number}: {value:.1f}%" for number, value in _counted(mean)),
         "height": 260,
         "x": {"label": "round", "values": [number for number, _ in _counted(mean)], "whole": True},
-        "y": {"min": 0, "decimals": 1},
+        "y": {"min": 0, "decimals": 1, "unit": "%"},
         "series": [{**_series("right", mean, *bounds), "kind": "bars"}],
     }
 
