@@ -19,7 +19,6 @@ from decisions.pages.agent_form import AgentForm, digest_of, write_setup
 from decisions.pages.found import get_agent, number_of
 from decisions.pages.rewards import describe
 from decisions.queries.agents import (
-    AGENTS,
     find_activity,
     find_champion,
     find_running_experiment,
@@ -34,8 +33,10 @@ from workspaces.pages import PageRequest, workspace_page
 @require_safe
 @workspace_page()
 def agent_list(request: PageRequest) -> HttpResponse:
-    lines = list_agents(request.workspace)
-    return render(request, "agents/list.html", {"lines": lines, "most": AGENTS if len(lines) == AGENTS else 0})
+    """By name; `after` is the slug of the last one of the page before."""
+    after = _get_agent(request, request.GET["after"]) if request.GET.get("after") else None
+    lines, more = list_agents(request.workspace, after=after)
+    return render(request, "agents/list.html", {"lines": lines, "more": more, "after": after})
 
 
 @require_safe

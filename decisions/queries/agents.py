@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import connection
+from django.db.models import Q
 
 from decisions.agents.differences import TITLES
 from decisions.agents.revising import find_changes, setup_of
@@ -55,19 +56,25 @@ class VersionLine:
     changed: tuple[str, ...]
 
 
-def list_agents(workspace: Workspace) -> list[AgentLine]:
-    """The first AGENTS by name. Four statements, however many agents or decisions there are."""
-    agents = list(Agent.objects.for_workspace(workspace).order_by("name", "id")[:AGENTS])
+def list_agents(workspace: Workspace, *, after: Agent | None = None) -> tuple[list[AgentLine], bool]:
+    """The first AGENTS by name (of those after one), and whether there are more. Four statements, however many agents
+    or decisions there are."""
+    found = Agent.objects.for_workspace(workspace).order_by("name", "id")
+    if after is not None:
+        found = found.filter(Q(name__gt=after.name) | Q(name=after.name, id__gt=after.id))
+    agents = list(found[: AGENTS + 1])
+    more, agents = len(agents) > AGENTS, agents[:AGENTS]
     newest = AgentVersion.objects.filter(agent__in=agents).order_by("agent_id", "-number").distinct("agent_id")
     versions = {
         version.agent_id: version for version in newest.defer("prompt_template", "action_schema", "state_schema")
     }
     champions = _find_champions([agent.registered_model_id for agent in agents if agent.registered_model_id])
     activity = find_activity([agent.id for agent in agents])
-    return [
+    lines = [
         AgentLine(agent, versions.get(agent.id), champions.get(agent.registered_model_id), activity[agent.id])
         for agent in agents
     ]
+    return lines, more
 
 
 def _find_champions(models: Sequence[uuid.UUID]) -> dict[uuid.UUID | None, ModelVersion]:

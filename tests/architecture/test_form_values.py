@@ -18,6 +18,7 @@ QUERIES = {
     "decisions": ("q", "agent", "verdict", "version", "arm", "since", "order", "before"),
     "label": ("q", "agent", "version"),
     "episodes": ("q", "agent", "since", "state", "session", "before"),
+    "agents": ("after",),
     "agent": ("before",),
     "runs": ("agent", "method", "state", "before", "compare"),
     "run-start": ("like", "agent", "dataset"),

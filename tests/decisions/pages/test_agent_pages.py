@@ -54,6 +54,21 @@ class TestReading:
         assert at("agent", agent) in text and str(champion) in text and "Theirs" not in text
         assert "<kbd>a</kbd>" in text  # the sidebar leads here
 
+    def test_the_list_goes_on_after_its_last_agent(
+        self, workspace: Any, viewer: Any, page_client: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("decisions.queries.agents.AGENTS", 2)
+        for number in range(5):
+            AgentFactory(workspace=workspace, slug=f"agent-{number}", name=f"Agent {number // 2}")
+        client, place, seen = page_client(viewer), list_of(workspace), []
+        for _ in range(3):
+            page = client.get(place)
+            seen.append([line.agent.slug for line in page.context["lines"]])
+            place = f"{list_of(workspace)}?after={seen[-1][-1]}"
+            assert (place in page.content.decode()) == page.context["more"]
+        assert seen == [["agent-0", "agent-1"], ["agent-2", "agent-3"], ["agent-4"]]
+        assert client.get(f"{list_of(workspace)}?after=nobody").status_code == 404
+
     def test_an_empty_list_says_what_to_do(self, workspace: Any, viewer: Any, page_client: Any) -> None:
         assert "No agents yet" in page_client(viewer).get(list_of(workspace)).content.decode()
 
