@@ -13,11 +13,12 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
-from jobs.models import Job
+from jobs.models import Job, JobState
 from training.imports.checking import check_file
 from training.imports.forms import FORMS
 from training.imports.plan import DECISIONS, LABELLED
 from training.imports.services import KIND, cancel_import, find_upload, start_import
+from training.new_decisions import find_readiness
 from training.uploads import drop_kept
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
@@ -46,7 +47,7 @@ def import_list(request: PageRequest) -> HttpResponse:
             raise InvalidInput("The address is invalid.", faults=[fault]) from error
     page = list(found[: PAGE + 1])
     context = {
-        "lines": [_told(job) for job in page[:PAGE]],
+        "lines": [_line(job) for job in page[:PAGE]],
         "older": urlencode({"before": page[PAGE - 1].id}) if len(page) > PAGE else "",
         "before": before,
     }
@@ -97,7 +98,7 @@ def import_check(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @require_safe
 @workspace_page()
 def import_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    return render(request, "training/imports/detail.html", _told(_get(request, pk)))
+    return render(request, "training/imports/detail.html", _result(request, _get(request, pk)))
 
 
 @require_safe
@@ -106,7 +107,7 @@ def import_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """The part that htmx polls until the import is over."""
     job = _get(request, pk)
     status = STOP_POLLING if job.is_terminal else 200
-    return render(request, "training/imports/_status.html", _told(job), status=status)
+    return render(request, "training/imports/_status.html", _result(request, job), status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -132,6 +133,13 @@ def _get(request: PageRequest, pk: uuid.UUID) -> Job:
     return job
 
 
-def _told(job: Job) -> dict[str, Any]:
+def _result(request: PageRequest, job: Job) -> dict[str, Any]:
+    """With what an admin may do next with imported decisions: train on them, where that starts a run."""
+    done = job.state == JobState.SUCCEEDED and job.payload["what"] == DECISIONS and request.role == Role.ADMIN
+    ready = done and any(one.ready for one in find_readiness(request.workspace))
+    return _line(job) | {"can_train": ready, "can_calculate": done and not ready}
+
+
+def _line(job: Job) -> dict[str, Any]:
     state = "stopping" if job.cancel_requested and not job.is_terminal else str(job.state)
     return {"job": job, "state": state, "kind": KINDS[job.payload["what"]], "result": job.result or {}}

@@ -17,10 +17,12 @@ from django.utils import timezone
 
 from decisions.erasure.erasing import Person, PersonKind
 from decisions.models import Agent, Decision, Feedback
+from decisions.rewards.calculate import calculate_rewards
+from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
 from models_registry.artifacts import artifact_path, remove_incoming
-from tools.factories import IMPORT_PAYLOAD, JobFactory
+from tools.factories import IMPORT_PAYLOAD, AliasFactory, JobFactory, ModelVersionFactory
 from training import uploads
 from training.erasure import start_erasure
 from training.imports import services
@@ -258,6 +260,19 @@ class TestPages:
             "decisions.jsonl:2",
             "decisions.jsonl:4",
         ]
+
+    def test_imported_decisions_lead_on_to_rewards_and_then_to_training(
+        self, api: Any, agent: Any, workspace: Any, owner: Any, viewer: Any, page_client: Any, store: Path
+    ) -> None:
+        job = api().post("imports", decisions_body(DECISION | {"propensity": 0.5})).json()["id"]
+        assert run(job) == "succeeded"
+        AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
+        page, train = self.at("import", workspace, job), self.at("train-new", workspace)
+        first = page_client(owner).get(page).content.decode()
+        assert f'action="{train}"' not in first and "Calculate rewards" in first
+        calculate_rewards(current_reward_spec(agent))
+        assert f'action="{train}"' in page_client(owner).get(page).content.decode()
+        assert train not in page_client(viewer).get(page).content.decode()
 
     def test_a_refused_file_is_told_line_by_line_and_not_kept(
         self, agent: Any, workspace: Any, owner: Any, page_client: Any, store: Path
