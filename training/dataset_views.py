@@ -108,7 +108,9 @@ def dataset_make(request: PageRequest) -> HttpResponse:
         "examples": show_examples(preview.examples),
         "spec": agent.reward_specs.first(),
         "heldout": find_defaults(request.workspace, [agent])[agent.id].heldout,
-        "name": f"{'New decisions' if which == NEW else 'Decisions'} of {agent.name}, {now:%-d %b %Y}"[:LONGEST_NAME],
+        "name": f"{'New decisions' if which == NEW else 'Decisions'} of {agent.name}, {now:%-d %b %Y %H:%M:%S}"[
+            :LONGEST_NAME
+        ],
     }
     return render(request, "training/dataset_form.html", context)
 

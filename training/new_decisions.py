@@ -86,7 +86,7 @@ def request_training(*, by: Actor, agent: Agent) -> Job:
     job = start_freezing(
         by=by,
         agent=agent,
-        name=f"New decisions of {agent.name}, {now:%-d %b %Y}"[:200],
+        name=f"New decisions of {agent.name}, {now:%-d %b %Y %H:%M:%S}"[:200],
         unused_at=now,
         run={
             "method": plan.method,

@@ -69,6 +69,11 @@ class TestRuns:
         assert "succeeded" in text and "+12.3 pts" in text and "[+8.1, +16.5]" in text
         assert str(version) in text and f"{run.dataset.rows} {run.dataset.kind}" in text
 
+    def test_two_of_one_minute_have_different_names(self, run: TrainingRun) -> None:
+        run.created_at = dt.datetime(2026, 11, 22, 14, 5, 9, tzinfo=dt.UTC)
+        other = TrainingRun(agent=run.agent, method=run.method, created_at=run.created_at + dt.timedelta(seconds=1))
+        assert "14:05:09" in run.name and run.name != other.name
+
     def test_every_difference_stands_on_one_axis(
         self, run: TrainingRun, agent: Any, viewer: Any, path: str, page_client: Any
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -153,6 +154,7 @@ class TestOnePress:
         DecisionFactory(agent=agent)
         sent = [self.press(client, workspace)["Location"] for _ in range(2)]
         job = Job.objects.get(kind="training.freeze_dataset")
+        assert re.fullmatch(rf"New decisions of {agent.name}, .* \d\d:\d\d:\d\d", job.payload["name"])
         assert sent == [at("dataset-making", workspace, job.id)] * 2
         assert "Waiting for a worker" in client.get(sent[0]).content.decode()
         assert AuditEntry.objects.filter(action="run.requested", actor=admin.email).count() == 1

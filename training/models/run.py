@@ -68,10 +68,10 @@ class TrainingRun(WorkspaceOwned):
 
     @property
     def name(self) -> str:
-        """As pages call it: Filer posterior, 22 Nov 14:05. The agent is read: lists select it with the run."""
+        """As pages call it: Filer posterior, 22 Nov 14:05:09. The agent is read: lists select it with the run."""
         made = timezone.localtime(self.created_at)
         day = "%-d %b" if made.year == timezone.localdate().year else "%-d %b %Y"
-        return f"{self.agent.name} {self.method}, {made.strftime(f'{day} %H:%M')}"
+        return f"{self.agent.name} {self.method}, {made.strftime(f'{day} %H:%M:%S')}"
 
     @property
     def is_terminal(self) -> bool:
