@@ -19,6 +19,7 @@ from tools.factories import (
     AliasFactory,
     DecisionFactory,
     ExperimentFactory,
+    FeedbackFactory,
     GateVerdictFactory,
     JobFactory,
     ModelVersionFactory,
@@ -46,7 +47,7 @@ def start(workspace: Any) -> str:
 def test_it_names_the_champion_the_stations_and_the_last_verdict(
     agent: Any, viewer: Any, path: str, page_client: Any
 ) -> None:
-    DecisionFactory(agent=agent)
+    FeedbackFactory(decision=DecisionFactory(agent=agent))
     version = ModelVersionFactory(registered_model=agent.registered_model)
     AliasFactory(version=version)
     ExperimentFactory(
@@ -57,6 +58,7 @@ def test_it_names_the_champion_the_stations_and_the_last_verdict(
     assert "filer:1" in text and "E⁺ reached 40" in text
     for station in page.context["home"].stations:
         assert f'id="station-{station.key}"' in text and f'href="{station.url}"' in text
+    assert "1 waiting" in text.partition('id="station-reward"')[2].partition("</li>")[0]
 
 
 def test_it_polls_while_something_moves_and_stops_with_286(
