@@ -28,7 +28,7 @@ SHOWN = {
     "the Python client in a host of its own": ["tests/clients/python"],
     "eight importers, with a real MLflow and 200 real episodes": ["tests/decisions/importers"],
     "the notes app's requests, and an item's end reaching its decisions": [
-        "tests/decisions/notes_app/test_notes_app_api.py",
+        "tests/decisions/notes_app",
         "tests/decisions/rewards/test_maturing.py",
         "tests/decisions/labelling/test_items.py",
     ],

@@ -1,16 +1,12 @@
-"""The home page's numbers against rows made for them: what waits where, what moved, what is stuck, who is needed."""
+"""The home page's numbers against rows made for them: what waits where, what moved, who is needed."""
 
 from __future__ import annotations
 
 import datetime as dt
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.db import connection
 from django.urls import reverse
 from django.utils import timezone
@@ -21,8 +17,22 @@ from decisions.rewards.specs import ComponentSetup, SpecContent, create_reward_s
 from project.home import counts, needs
 from project.home.activity import TOLD
 from project.home.counts import Count, count_ledger
-from project.home.overview import Home, read_home
-from project.home.stations import Station
+from project.home.overview import read_home
+from tests.project.home.home_world import (
+    DAY,
+    HOUR,
+    MINUTE,
+    NOW,
+    at,
+    backdate,
+    decide,
+    make_dead_job,
+    make_experiment,
+    make_failed_run,
+    make_still_run,
+    say,
+    whats,
+)
 from tools.factories import (
     AgentFactory,
     AliasFactory,
@@ -38,51 +48,16 @@ from tools.factories import (
     MembershipFactory,
     ModelVersionFactory,
     ObservationFactory,
-    OutboxFactory,
-    PhaseFactory,
     RewardFactory,
     RewardProgressFactory,
-    RunEventFactory,
     TrainingRunFactory,
     UserFactory,
     VariantFactory,
-    uuid7_at,
 )
-from training.exports import EXPORT
 from training.models import TrainingRun
 from workspaces.actors import person
 from workspaces.models import Role
 from workspaces.services import create_api_key, record_audit
-
-MINUTE, HOUR, DAY = dt.timedelta(minutes=1), dt.timedelta(hours=1), dt.timedelta(days=1)
-NOW = (timezone.now() + DAY).replace(hour=15, minute=0, second=0, microsecond=0)
-"""An afternoon to come: hours back are still that day, and rows made by the test itself are never of that day."""
-
-
-@pytest.fixture(autouse=True)
-def _nothing_remembered() -> None:
-    cache.clear()
-
-
-def at(home: Home, key: str) -> Station:
-    return next(station for station in home.stations if station.key == key)
-
-
-def decide(agent: Any, moment: dt.datetime, **fields: Any) -> Any:
-    return DecisionFactory(agent=agent, id=uuid7_at(moment), observed_at=moment, **fields)
-
-
-def say(decision: Any, moment: dt.datetime, **fields: Any) -> Any:
-    return FeedbackFactory(decision=decision, observed_at=moment, **fields)
-
-
-def backdate(row: Any, moment: dt.datetime, field: str = "created_at") -> Any:
-    type(row).objects.filter(pk=row.pk).update(**{field: moment})
-    return row
-
-
-def whats(items: Any) -> list[str]:
-    return [item.what for item in items]
 
 
 def test_an_empty_workspace_is_a_first_run_and_everything_is_idle(workspace: Any) -> None:
@@ -224,156 +199,6 @@ class TestMoving:
         assert read_home(workspace, NOW + 2 * DAY).working == ()
 
 
-def make_failed_run(agent: Any) -> Any:
-    finished = {"started_at": NOW - HOUR, "finished_at": NOW - HOUR}
-    return TrainingRunFactory(agent=agent, state="failed", error="Traceback\nValueError: no rows", **finished)
-
-
-def make_dead_job(agent: Any) -> Any:
-    ended = {"state": "dead", "finished_at": NOW - HOUR, "error": "KeyError: 'x'"}
-    return JobFactory(workspace=agent.workspace, kind="decisions.mature_outcomes", id=uuid7_at(NOW - HOUR), **ended)
-
-
-def make_dead_export(agent: Any) -> Any:
-    ended = {"state": "dead", "finished_at": NOW - HOUR, "error": "OSError: disk full"}
-    return JobFactory(workspace=agent.workspace, kind=EXPORT, id=uuid7_at(NOW - HOUR), **ended)
-
-
-def make_lost_job(agent: Any) -> Any:
-    return JobFactory(workspace=agent.workspace, kind="k", state="running", attempts=1, lease_until=NOW - MINUTE)
-
-
-def make_retried_job(agent: Any) -> Any:
-    return JobFactory(
-        workspace=agent.workspace,
-        kind="k",
-        attempts=1,
-        error="OSError: disk full",
-        run_after=NOW,
-        started_at=NOW - MINUTE,
-    )
-
-
-def make_waiting_job(agent: Any) -> Any:
-    return JobFactory(workspace=agent.workspace, kind="k", run_after=NOW - HOUR)
-
-
-def make_unsent_hint(agent: Any) -> Any:
-    return OutboxFactory(job=JobFactory(workspace=agent.workspace, kind="k", run_after=NOW - 5 * MINUTE), sent_at=None)
-
-
-def make_still_run(agent: Any) -> Any:
-    run = TrainingRunFactory(agent=agent, state="running", started_at=NOW - HOUR)
-    RunEventFactory(run=run, at=NOW - 20 * MINUTE)
-    return run
-
-
-def make_experiment(agent: Any, **fields: Any) -> Any:
-    experiment = ExperimentFactory(
-        registered_model=agent.registered_model, name="try", exposure_window_seconds=60, **fields
-    )
-    PhaseFactory(experiment=experiment, attribution_window_seconds=60)
-    return backdate(experiment, NOW - HOUR, "started_at")
-
-
-def make_unbalanced_experiment(agent: Any) -> Any:
-    experiment = make_experiment(agent, sample_ratio_mismatch=True)
-    return ObservationFactory(exposure=ExposureFactory(phase=experiment.phases.get()))
-
-
-def make_rolled_back_experiment(agent: Any) -> Any:
-    return make_experiment(agent, state="rolled_back", ended_at=NOW - HOUR, verdict="E⁻ reached 20")
-
-
-STUCK: list[tuple[Callable[[Any], Any], str, str, str]] = [
-    (make_failed_run, "train", "failed", "ValueError: no rows"),
-    (make_still_run, "train", "makes no progress", "The training process has not reported."),
-    (make_dead_job, "experiment", "“Mature outcomes” failed permanently", "KeyError: 'x'"),
-    (make_dead_export, "register", "Job “Export version” failed permanently", "disk full"),
-    (make_lost_job, "record", "lost its worker", "attempt 1 of 3"),
-    (make_retried_job, "record", "is being retried", "disk full"),
-    (make_waiting_job, "record", "is waiting", "No worker has started it."),
-    (make_unsent_hint, "record", "1 due jobs have not reached a worker", "broker"),
-    (make_experiment, "experiment", "has no matured unit", "No unit has been exposed"),
-    (make_unbalanced_experiment, "experiment", "Sample ratio mismatch", "cannot be trusted"),
-    (make_rolled_back_experiment, "experiment", "was rolled back", "E⁻ reached 20"),
-]
-
-
-class TestStuck:
-    @pytest.mark.parametrize(
-        "make, station, what, why", STUCK, ids=[case[0].__name__.removeprefix("make_") for case in STUCK]
-    )
-    def test_it_says_what_and_why_and_since_when(
-        self, agent: Any, other_workspace: Any, make: Callable[[Any], Any], station: str, what: str, why: str
-    ) -> None:
-        make(AgentFactory(workspace=other_workspace))
-        assert read_home(agent.workspace, NOW).stuck == ()
-        make(agent)
-        [item] = read_home(agent.workspace, NOW).stuck
-        assert item.station == station and what in item.what and why in item.why
-        assert item.since is not None and item.since <= NOW
-        assert at(read_home(agent.workspace, NOW), station).state == "stuck"
-
-    def test_a_run_that_speaks_moves_and_a_failure_that_was_made_good_is_over(self, agent: Any) -> None:
-        RunEventFactory(run=make_still_run(agent), attempt=2, sequence=1, at=NOW - MINUTE)
-        make_failed_run(agent)
-        version = ModelVersionFactory(registered_model=agent.registered_model)
-        TrainingRunFactory(agent=agent, state="succeeded", produced_version=version, finished_at=NOW - MINUTE)
-        assert read_home(agent.workspace, NOW).stuck == ()
-
-    def test_units_that_met_it_and_none_matured_is_said_otherwise(self, agent: Any) -> None:
-        ExposureFactory(phase=make_experiment(agent).phases.get())
-        [item] = read_home(agent.workspace, NOW).stuck
-        assert item.why == "Units were exposed, but none has matured."
-
-    def test_a_shared_job_s_error_is_not_shown_to_a_workspace(self, workspace: Any) -> None:
-        ended = {"state": "dead", "finished_at": NOW - HOUR, "error": "row of elsewhere: secret"}
-        JobFactory(workspace=None, kind="decisions.calculate_rewards", id=uuid7_at(NOW - HOUR), **ended)
-        [item] = read_home(workspace, NOW).stuck
-        assert item.station == "reward" and "secret" not in item.why + item.what
-
-    def test_feedback_whose_decision_never_came_is_stuck(self, agent: Any) -> None:
-        decision = decide(agent, NOW - DAY)
-        say(decision, NOW - 2 * HOUR)
-        early = decide(agent, NOW - DAY)
-        say(early, NOW - 10 * MINUTE)
-        type(decision).objects.filter(pk__in=[decision.pk, early.pk]).delete()
-        [item] = read_home(agent.workspace, NOW).stuck
-        assert item.station == "feedback" and item.what.startswith("1 ") and item.since == NOW - 2 * HOUR
-
-
-class Answering(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Silent."""
-
-
-@pytest.fixture
-def answering() -> Iterator[str]:
-    """The address of something that answers."""
-    server = HTTPServer(("127.0.0.1", 0), Answering)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_a_model_server_that_does_not_answer_stops_the_serving(agent: Any, answering: str, settings: Any) -> None:
-    settings.MODEL_SERVER_URL = "http://127.0.0.1:9"  # the discard port: nobody listens
-    assert read_home(agent.workspace, NOW).stuck == ()  # no version serves: nobody asks
-    AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
-    assert whats(read_home(agent.workspace, NOW).stuck) == ["The model server does not answer"]
-    settings.MODEL_SERVER_URL = answering
-    assert read_home(agent.workspace, NOW).stuck == ()
-
-
 class TestNeedsAPerson:
     @pytest.fixture(autouse=True)
     def key(self, workspace: Any) -> Any:
@@ -463,66 +288,6 @@ def test_every_told_action_can_be_told(workspace: Any, by: Any) -> None:
     create_api_key(by=by, name="app", scopes=["admin"])
     home = read_home(workspace, timezone.now())
     assert len(home.activity) == len(TOLD) + 1
-
-
-def measure(agent: Any, versions: Any, means: tuple[float, ...]) -> None:
-    for version, mean in zip(versions, means, strict=True):
-        score = {"mean": mean, "low": mean - 0.1, "high": mean + 0.1, "n": 9, "clusters": 9}
-        scores = {"trained": {"accuracy": score, "reward": score}}
-        EvaluationFactory(run=TrainingRunFactory(agent=agent), version=version, scores=scores)
-
-
-class TestComparison:
-    def test_without_an_experiment_it_is_the_champion_and_its_model_s_versions(self, agent: Any) -> None:
-        assert read_home(agent.workspace, NOW).comparison.sides == ()
-        versions = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(3)]
-        AliasFactory(version=versions[1])
-        measure(agent, versions, (0.5, 0.7, 0.6))
-        comparison = read_home(agent.workspace, NOW).comparison
-        (champion,) = comparison.sides
-        assert (champion.title, champion.version, champion.units) == ("Champion", versions[1], None)
-        assert champion.measured is not None and champion.measured.accuracy["mean"] == 0.7
-        assert comparison.accuracies == [0.5, 0.7, 0.6] and comparison.headline is None
-
-    @pytest.mark.parametrize(
-        ("state", "titles", "says"),
-        [
-            ("running", ("Champion", "Challenger"), "Too early to tell"),
-            ("promoted", ("Champion before", "Champion"), "is better and was promoted"),
-            ("rolled_back", ("Champion", "Rolled back"), "was rolled back"),
-            ("stopped", ("Champion", "Not promoted"), "Stopped without a winner"),
-            ("stopped", ("Champion before", "Champion"), "ann@example.org promoted filer:2 by hand."),
-        ],
-    )
-    def test_with_one_it_is_both_arms_and_how_they_stand(
-        self, agent: Any, state: str, titles: tuple[str, str], says: str
-    ) -> None:
-        versions = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(2)]
-        AliasFactory(version=versions[titles.index("Champion")])
-        ended: dict[str, Any] = {} if state == "running" else {"ended_at": NOW - HOUR, "verdict": "E⁺ reached 40"}
-        if "by hand" in says:
-            ended |= {"ended_by": "ann@example.org", "promoted_version": versions[1]}
-        experiment = ExperimentFactory(
-            registered_model=agent.registered_model, state=state, units_control=12, units_treatment=11, **ended
-        )
-        for arm, version in zip(("control", "treatment"), versions, strict=True):
-            VariantFactory(experiment=experiment, arm=arm, version=version)
-        comparison = read_home(agent.workspace, NOW).comparison
-        assert tuple(side.title for side in comparison.sides) == titles
-        assert [(side.version, side.units) for side in comparison.sides] == [(versions[0], 12), (versions[1], 11)]
-        assert comparison.headline is not None and says in comparison.headline.says
-
-    def test_an_ended_one_is_not_shown_once_another_version_is_champion(self, agent: Any) -> None:
-        versions = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(3)]
-        AliasFactory(version=versions[2])
-        experiment = ExperimentFactory(
-            registered_model=agent.registered_model, state="promoted", ended_at=NOW - HOUR, verdict="E⁺ reached 40"
-        )
-        for arm, version in zip(("control", "treatment"), versions[:2], strict=True):
-            VariantFactory(experiment=experiment, arm=arm, version=version)
-        comparison = read_home(agent.workspace, NOW).comparison
-        assert [(side.title, side.version) for side in comparison.sides] == [("Champion", versions[2])]
-        assert comparison.experiment is None
 
 
 def test_the_demo_s_end_is_told_for_a_day(workspace: Any) -> None:

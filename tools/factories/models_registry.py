@@ -1,0 +1,187 @@
+"""Factories of artifacts, versions and experiments."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import factory
+from django.utils import timezone
+from factory.django import DjangoModelFactory
+
+from models_registry import artifacts
+from models_registry.models import (
+    Alias,
+    AliasName,
+    Arm,
+    Artifact,
+    ArtifactKind,
+    Experiment,
+    Exposure,
+    FailedRequest,
+    GateVerdict,
+    ModelVersion,
+    Observation,
+    Phase,
+    RegisteredModel,
+    Variant,
+)
+from tools.factories.workspaces import WorkspaceFactory
+
+INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 10, "clusters": 10}
+
+
+def put_files(
+    files: Mapping[str, str], *, kind: str = ArtifactKind.MODEL, meta: Mapping[str, Any] | None = None
+) -> artifacts.StoredArtifact:
+    """Text files as an artifact of the store, without a row."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+        return artifacts.put_folder(Path(folder), kind=kind, meta=meta)
+
+
+class ArtifactFactory(DjangoModelFactory[Artifact]):
+    """A row without files; `put_files` and `put_rows` make real ones."""
+
+    class Meta:
+        model = Artifact
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    kind = ArtifactKind.MODEL
+    digest = factory.LazyFunction(lambda: hashlib.sha256(secrets.token_bytes(16)).hexdigest())
+    size_bytes = 1000
+
+
+class RegisteredModelFactory(DjangoModelFactory[RegisteredModel]):
+    class Meta:
+        model = RegisteredModel
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    name = factory.Sequence(lambda n: f"model-{n}")
+
+
+class ModelVersionFactory(DjangoModelFactory[ModelVersion]):
+    class Meta:
+        model = ModelVersion
+
+    registered_model = factory.SubFactory(
+        RegisteredModelFactory,
+        workspace=factory.LazyAttribute(lambda o: o.factory_parent.workspace or WorkspaceFactory()),
+    )
+    workspace = None
+    number = factory.LazyAttribute(lambda o: o.registered_model.versions.count() + 1)
+    artifact = factory.SubFactory(
+        ArtifactFactory, workspace=factory.LazyAttribute(lambda o: o.factory_parent.registered_model.workspace)
+    )
+    method = "import"
+
+    @classmethod
+    def _adjust_kwargs(cls, **kwargs: Any) -> dict[str, Any]:
+        kwargs["workspace"] = kwargs["workspace"] or kwargs["registered_model"].workspace
+        return kwargs
+
+
+class AliasFactory(DjangoModelFactory[Alias]):
+    class Meta:
+        model = Alias
+
+    version = factory.SubFactory(ModelVersionFactory)
+    registered_model = factory.SelfAttribute("version.registered_model")
+    workspace = factory.SelfAttribute("version.workspace")
+    name = AliasName.CHAMPION
+
+
+class GateVerdictFactory(DjangoModelFactory[GateVerdict]):
+    class Meta:
+        model = GateVerdict
+
+    version = factory.SubFactory(ModelVersionFactory)
+    against = factory.SubFactory(
+        ModelVersionFactory, registered_model=factory.SelfAttribute("..version.registered_model")
+    )
+    workspace = factory.SelfAttribute("version.workspace")
+    kind = "held_out"
+    passed = True
+    estimate = 0.1
+    low = 0.05
+    high = 0.15
+
+
+class ExperimentFactory(DjangoModelFactory[Experiment]):
+    """A running experiment, without phases and variants; `start_experiment` makes the whole."""
+
+    class Meta:
+        model = Experiment
+
+    registered_model = factory.SubFactory(RegisteredModelFactory)
+    workspace = factory.SelfAttribute("registered_model.workspace")
+    name = factory.Sequence(lambda n: f"experiment {n}")
+    salt = factory.LazyFunction(lambda: secrets.token_hex(16))
+
+
+class PhaseFactory(DjangoModelFactory[Phase]):
+    class Meta:
+        model = Phase
+
+    experiment = factory.SubFactory(ExperimentFactory)
+    workspace = factory.SelfAttribute("experiment.workspace")
+    treatment_share = 0.5
+    attribution_window_seconds = 60.0
+
+
+class VariantFactory(DjangoModelFactory[Variant]):
+    class Meta:
+        model = Variant
+
+    experiment = factory.SubFactory(ExperimentFactory)
+    workspace = factory.SelfAttribute("experiment.workspace")
+    arm = Arm.CONTROL
+    version = factory.SubFactory(
+        ModelVersionFactory, registered_model=factory.SelfAttribute("..experiment.registered_model")
+    )
+
+
+class ExposureFactory(DjangoModelFactory[Exposure]):
+    class Meta:
+        model = Exposure
+
+    phase = factory.SubFactory(PhaseFactory)
+    experiment = factory.SelfAttribute("phase.experiment")
+    workspace = factory.SelfAttribute("phase.workspace")
+    unit = factory.Sequence(lambda n: f"unit-{n}")
+    arm = Arm.CONTROL
+    served_arm = factory.SelfAttribute("arm")
+    assignment_probability = 0.5
+    version = factory.SubFactory(
+        ModelVersionFactory, registered_model=factory.SelfAttribute("..experiment.registered_model")
+    )
+    exposed_at = factory.LazyFunction(timezone.now)
+
+
+class FailedRequestFactory(DjangoModelFactory[FailedRequest]):
+    class Meta:
+        model = FailedRequest
+
+    exposure = factory.SubFactory(ExposureFactory)
+    workspace = factory.SelfAttribute("exposure.workspace")
+    failed_at = factory.LazyFunction(timezone.now)
+
+
+class ObservationFactory(DjangoModelFactory[Observation]):
+    class Meta:
+        model = Observation
+
+    exposure = factory.SubFactory(ExposureFactory)
+    experiment = factory.SelfAttribute("exposure.experiment")
+    workspace = factory.SelfAttribute("exposure.workspace")
+    unit = factory.SelfAttribute("exposure.unit")
+    position = factory.Sequence(lambda n: n + 1)
+    outcome = 0.5
+    matured_at = factory.LazyFunction(timezone.now)
