@@ -87,7 +87,7 @@ def find_differences(world: World, leans: tuple[float, ...]) -> list[float]:
     return [float(((world.leaning(x, lean) - mu) * chance).sum(axis=1).mean()) for lean in leans]
 
 
-def judge_all(
+def check_all(
     setting: str, options: int, epsilon: float, worlds: int, logs: int
 ) -> Iterator[tuple[float, OffPolicyGate]]:
     """(true difference, gate) of `logs` logs for each of `worlds` worlds and each lean."""
@@ -99,7 +99,7 @@ def judge_all(
                 yield difference, draw_gate(world, {lean: 1.0}, rng)
 
 
-def judge_equals(setting: str, options: int, epsilon: float, worlds: int, logs: int) -> Iterator[OffPolicyGate]:
+def check_equals(setting: str, options: int, epsilon: float, worlds: int, logs: int) -> Iterator[OffPolicyGate]:
     """Gates of policies that are worth what the log's is, a better and a worse one mixed; none where there are none."""
     for seed in range(worlds):
         world = make_world(seed, setting, options, epsilon)
@@ -113,7 +113,7 @@ def judge_equals(setting: str, options: int, epsilon: float, worlds: int, logs: 
 
 
 def measure(setting: str, options: int, epsilon: float, worlds: int, logs: int) -> dict[str, float | int | None]:
-    judged = list(judge_all(setting, options, epsilon, worlds, logs))
+    judged = list(check_all(setting, options, epsilon, worlds, logs))
     better = np.array([difference > 0 for difference, _ in judged])
     rules = {
         "snips": np.array([gate.estimates.snips.mean > gate.estimates.logged.mean for _, gate in judged]),
@@ -145,7 +145,7 @@ def main() -> int:
     print("setting  options  share | SNIPS>0   DR>0    gate | SNIPS>0   DR>0    gate | refused |  covers  | equal")
     for setting, options, epsilon in itertools.product(LEAN, (3, 8), SHARES):
         figures = measure(setting, options, epsilon, worlds, logs)
-        equal = [gate.passed for gate in judge_equals(setting, options, epsilon, worlds, logs)]
+        equal = [gate.passed for gate in check_equals(setting, options, epsilon, worlds, logs)]
         figures["equal"] = float(np.mean(equal)) if equal else None
         figures["equals"] = len(equal)
         good = (figures["gate_false"] or 0.0) <= 0.025 + slack and (figures["equal"] or 0.0) <= 0.1 + 3 * slack

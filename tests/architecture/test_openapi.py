@@ -193,7 +193,7 @@ def test_every_answer_says_what_it_means(document):
             assert resolved(document, answer)["description"], (method, path, status)
 
 
-def tell_ledger(by, agent):
+def make_ledger(by, agent):
     """What the story of the examples says that there is; the real id of each of its ids."""
     workspace = by.workspace
     champion, version, exported = ModelVersionFactory.create_batch(3, registered_model=agent.registered_model)
@@ -247,7 +247,7 @@ def draft_of(agent):
     return RewardDraftFactory(base=agent.reward_specs.get(number=1))
 
 
-def tell_notes_app(by):
+def make_notes_app(by):
     """The same for the notes app, whose filer is the kind's own; its decision waits for its reward."""
     workspace = by.workspace
     create_notes_agents(by=by)
@@ -284,7 +284,7 @@ def alike(one, other):
 @pytest.mark.parametrize(("operation_id", "example"), SENT)
 def test_every_example_is_answered_as_it_shows(operation_id, example, document, by_id, api, by, request, store):
     is_notes = operation_id.startswith("notes_")
-    there = tell_notes_app(by) if is_notes else tell_ledger(by, request.getfixturevalue("agent"))
+    there = make_notes_app(by) if is_notes else make_ledger(by, request.getfixturevalue("agent"))
 
     def real(value):
         text = json.dumps(value)
