@@ -150,7 +150,7 @@ SELECT gen_random_uuid(), w.id, 'item-' || n, 'Item ' || n, 'DONE', '', '', '[]'
 """
 _CHANGES = """
 INSERT INTO decisions_statuschange (id, workspace_id, item_id, external_id, from_status, to_status, outcome, cycles,
-                                    blocked, abandoned, verdict, spread_at, observed_at, recorded_at, content_hash)
+                                    blocked, abandoned, verdict, applied_at, observed_at, recorded_at, content_hash)
 SELECT gen_random_uuid(), i.workspace_id, i.id, 'change-' || i.ref, 'TODO', 'DONE', 'DONE', 0, false, false, '',
        CASE WHEN i.ref NOT LIKE 'item-%%00' THEN %(now)s::timestamptz - interval '2 days' END, %(now)s, %(now)s,
        sha256(i.ref::bytea)

@@ -19,28 +19,28 @@ from decisions.models.tombstones import NOT_ERASED
 from workspaces.models import Workspace
 
 # A decision and its item's end may be recorded at the same moment without seeing each other, so the daily run checks
-# again what was spread since the day before.
+# again what was applied since the day before.
 OVERLAP = dt.timedelta(hours=25)
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedOutcomes:
-    """How many ends of items were looked at, and how many decisions heard something new."""
+    """How many ends of items were looked at, and how many decisions got new feedback."""
 
     changes: int
     decisions: int
 
 
 _MARK = """
-UPDATE decisions_statuschange SET spread_at = %(now)s
+UPDATE decisions_statuschange SET applied_at = %(now)s
  WHERE id IN (
    SELECT c.id FROM decisions_statuschange c
-    WHERE c.outcome <> '' AND {scope} AND (c.spread_at IS NULL OR c.spread_at > %(since)s)
+    WHERE c.outcome <> '' AND {scope} AND (c.applied_at IS NULL OR c.applied_at > %(since)s)
     ORDER BY c.id LIMIT %(limit)s FOR UPDATE)
 RETURNING id
 """
 # Up to six metrics of one change. The id is a uuid7 from the time and the content.
-_SPREAD = """
+_APPLY = """
 WITH told AS (
   SELECT c.workspace_id, d.id AS decision_id, m.metric, m.value, c.observed_at, c.id AS change_id,
          encode(sha256(convert_to(concat_ws(':', c.id, d.id, m.metric), 'UTF8')), 'hex') AS digest
@@ -65,10 +65,10 @@ WITH told AS (
 SELECT count(DISTINCT decision_id) FROM written
 """
 _LATE = """
-UPDATE decisions_statuschange SET spread_at = NULL
+UPDATE decisions_statuschange SET applied_at = NULL
  WHERE id IN (
    SELECT c.id FROM decisions_statuschange c JOIN decisions_item i ON i.id = c.item_id
-    WHERE i.workspace_id = %s AND i.ref = ANY(%s) AND c.outcome <> '' AND c.spread_at IS NOT NULL
+    WHERE i.workspace_id = %s AND i.ref = ANY(%s) AND c.outcome <> '' AND c.applied_at IS NOT NULL
     ORDER BY c.id FOR UPDATE OF c)
 """
 _WAITING = """
@@ -76,7 +76,7 @@ SELECT count(DISTINCT d.id)
   FROM decisions_statuschange c
   JOIN decisions_item i ON i.id = c.item_id
   JOIN decisions_decision d ON d.workspace_id = c.workspace_id AND d.item_ref = i.ref
- WHERE c.workspace_id = %s AND c.outcome <> '' AND c.spread_at IS NULL
+ WHERE c.workspace_id = %s AND c.outcome <> '' AND c.applied_at IS NULL
 """
 
 
@@ -90,7 +90,7 @@ def apply_item_outcomes(
 ) -> AppliedOutcomes:
     """What waits, of one workspace or of all; or these `changes`. `limit` bounds the ends of items, None is all.
 
-    `again` includes what was spread within OVERLAP.
+    `again` includes what was applied within OVERLAP.
     """
     now = timezone.now()
     scope = ["true"]
@@ -111,12 +111,12 @@ def apply_item_outcomes(
         marked = [row[0] for row in cursor.fetchall()]
         if not marked:
             return AppliedOutcomes(0, 0)
-        cursor.execute(_SPREAD.format(kept=NOT_ERASED), {"changes": marked, "now": now})
+        cursor.execute(_APPLY.format(kept=NOT_ERASED), {"changes": marked, "now": now})
         return AppliedOutcomes(len(marked), int(cursor.fetchone()[0]))
 
 
 def mark_late_decisions(workspace_id: uuid.UUID, item_refs: Collection[str]) -> None:
-    """Ends of these items wait to be spread again. Call in the transaction that records the decisions."""
+    """Ends of these items wait to be applied again. Call in the transaction that records the decisions."""
     if item_refs:
         with connection.cursor() as cursor:
             cursor.execute(_LATE, [workspace_id, sorted(item_refs)])

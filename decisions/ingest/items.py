@@ -91,7 +91,7 @@ def _refusal(one: _Reported, first: StatusChange) -> ReckonerError | None:
 
 @transaction.atomic
 def record_status_changes(*, by: Actor, items: Sequence[tuple[int, StatusChangeIn]]) -> BatchResult:
-    """In order of the clients' clocks. Bad ones are reported, the rest is stored, and what ends an item spread."""
+    """In order of the clients' clocks. Bad ones are reported, the rest is stored; outcomes of items are applied."""
     now = timezone.now()
     reported, errors = _check(by, items, now)
     known = _find_repeats(by.workspace, reported)

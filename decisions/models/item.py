@@ -60,7 +60,7 @@ class StatusChange(WorkspaceOwned):
     """An item went from one status to another, and what somebody said of that.
 
     `outcome` is set where the change ends the item; its other fields then become feedback on all decisions of the
-    item, and `spread_at` says when. It is null again once a decision of the item arrives later.
+    item, and `applied_at` says when. It is null again once a decision of the item arrives later.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -85,7 +85,7 @@ class StatusChange(WorkspaceOwned):
     verdict = models.CharField(max_length=16, choices=Verdict.choices, blank=True)
     correction = models.JSONField(null=True, blank=True)
     verdict_at = models.DateTimeField(null=True)
-    spread_at = models.DateTimeField(null=True)
+    applied_at = models.DateTimeField(null=True)
     observed_at = models.DateTimeField(help_text="The client's clock")
     recorded_at = models.DateTimeField(help_text="The server's clock")
     content_hash = models.BinaryField(max_length=32)
@@ -115,9 +115,9 @@ class StatusChange(WorkspaceOwned):
             # Changes whose outcome has not reached their decisions; and the latest, whose decisions may have been under
             # way.
             models.Index(
-                fields=["workspace"], condition=~Q(outcome="") & Q(spread_at__isnull=True), name="change_unspread"
+                fields=["workspace"], condition=~Q(outcome="") & Q(applied_at__isnull=True), name="change_unapplied"
             ),
-            models.Index(fields=["spread_at"], condition=Q(spread_at__isnull=False), name="change_spread"),
+            models.Index(fields=["applied_at"], condition=Q(applied_at__isnull=False), name="change_applied"),
             # Erased together with its decision.
             models.Index(fields=["decision"], condition=Q(decision__isnull=False), name="change_decision"),
         ]

@@ -293,25 +293,25 @@ class TrackOutcomes(NotesView):
         query = Query(request)
         limit = query.limit(2**31 - 1, default=None)
         query.check()
-        spread, calculated = _process(request, limit)
+        applied, calculated = _process(request, limit)
         message = (
-            f"{spread.decisions} decisions received the outcome of their item; "
+            f"{applied.decisions} decisions received the outcome of their item; "
             f"{calculated.processed} rewards calculated."
         )
-        return Response(_processed(spread, calculated) | {"message": message})
+        return Response(_processed(applied, calculated) | {"message": message})
 
 
 def _process(request: Request, limit: int | None) -> tuple[AppliedOutcomes, Calculated]:
     workspace = acting(request).workspace
-    spread = apply_item_outcomes(workspace=workspace, limit=limit)
-    return spread, calculate_pending(find_specs(workspace))
+    applied = apply_item_outcomes(workspace=workspace, limit=limit)
+    return applied, calculate_pending(find_specs(workspace))
 
 
-def _processed(spread: AppliedOutcomes, calculated: Calculated) -> dict[str, Any]:
+def _processed(applied: AppliedOutcomes, calculated: Calculated) -> dict[str, Any]:
     return {
         "success": True,
-        "processed": spread.changes,
-        "updated": spread.decisions,
+        "processed": applied.changes,
+        "updated": applied.decisions,
         "rewardsCalculated": calculated.processed,
         "errors": calculated.errors,
     }

@@ -174,7 +174,7 @@ class ItemFactory(DjangoModelFactory[Item]):
 
 
 class StatusChangeFactory(DjangoModelFactory[StatusChange]):
-    """An item that was TODO is done; nothing has been spread yet."""
+    """An item that was TODO is done; nothing has been applied yet."""
 
     class Meta:
         model = StatusChange

@@ -244,7 +244,7 @@ class TestOutcomes:
         StatusChangeFactory(item=ItemFactory(workspace=workspace, ref="item-1"))
         assert app.post(f"{T}/outcomes", {"limit": limit}).status_code == 400
         assert app.post(f"{T}/track-outcomes?limit={limit}").status_code == 400
-        assert StatusChange.objects.get().spread_at is None
+        assert StatusChange.objects.get().applied_at is None
 
 
 class TestExports:
@@ -384,7 +384,7 @@ def test_lists_exports_and_counts_show_one_workspace_only(app, agents, other_wor
     assert (stats["totalDecisions"], stats["decisionsWithFeedback"]) == (1, 0)
     assert app.post(f"{T}/calculate-pending").json()["processed"] == 0
     assert app.post(f"{T}/outcomes").json()["processed"] == 0
-    assert StatusChange.objects.get().spread_at is None
+    assert StatusChange.objects.get().applied_at is None
 
 
 def test_the_pages_of_the_notes_app_have_every_endpoint_with_its_scope():
