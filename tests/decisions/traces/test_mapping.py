@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decisions.traces import names
-from decisions.traces.mapping import read_span, slug_of, tells
+from decisions.traces.mapping import is_of_an_agent, read_span, slug_of
 from decisions.traces.messages import MAX_DEPTH, find_answer, find_question, is_storable, parse_text, unflatten
 from decisions.traces.spans import fault_of_span
 from tests.decisions.traces.spans_made import DIALECTS, NEW_GENAI, START, make_span
@@ -320,7 +320,7 @@ class TestSpans:
         ids=str,
     )
     def test_only_what_tells_of_an_agent_is_read(self, attributes: Any, events: Any, expected: bool) -> None:
-        assert tells(make_span(attributes=attributes, events=events)) is expected
+        assert is_of_an_agent(make_span(attributes=attributes, events=events)) is expected
 
     @pytest.mark.parametrize(
         "fields",
