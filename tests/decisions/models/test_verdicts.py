@@ -44,7 +44,7 @@ def readers(agent: Any, viewer: Any, page_client: Any) -> Any:
         reward = Reward.objects.filter(decision=decision).order_by("version").last()
         worth = {value: name for name, value in VERDICT_VALUES.items()}
         part = reward.components.get("verdict") if reward else None
-        judged = count_training_stats(workspace)["FILER"].judged
+        judged = count_training_stats(workspace)["FILER"].with_verdict
         assert judged == (exported.verdict is not None)
         correction = None if exported.correction is None else exported.correction.strip('"')
         assert detail.corrected_action == row.corrected_action == correction == app["userCorrection"]
