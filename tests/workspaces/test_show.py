@@ -84,9 +84,10 @@ def test_intervals_stay_on_their_axis() -> None:
 
 
 def test_an_events_details_are_one_line_without_what_is_not_known() -> None:
-    assert show.details_line({"device": "cpu", "resumed_from": None, "at_step": 0, "path": ""}) == "device cpu, at step 0"
-    assert show.details_line({"values": {"loss": 1.5}, "files": ["a", "b"], "end": True}) == "loss 1.5, files a and b, end yes"
-    assert show.details_line({"result": {"rows": 3, "scores": {"base": {"accuracy": 0.5}}}}) == "rows 3"
+    line = show.details_line
+    assert line({"device": "cpu", "resumed_from": None, "at_step": 0, "path": ""}) == "device cpu, at step 0"
+    assert line({"values": {"loss": 1.5}, "files": ["a", "b"], "end": True}) == "loss 1.5, files a and b, end yes"
+    assert line({"result": {"rows": 3, "scores": {"base": {"accuracy": 0.5}}}}) == "rows 3"
 
 
 def test_a_persons_correction_does_not_look_like_a_fault() -> None:

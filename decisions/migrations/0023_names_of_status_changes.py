@@ -6,7 +6,7 @@ from django.db.models import Q
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("decisions", "0021_what_training_reads"),
+        ("decisions", "0022_labels_name_their_program"),
     ]
 
     operations = [
