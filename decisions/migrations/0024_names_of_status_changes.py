@@ -6,7 +6,7 @@ from django.db.models import Q
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("decisions", "0022_labels_name_their_program"),
+        ("decisions", "0023_suggested_labels"),
     ]
 
     operations = [
