@@ -17,7 +17,7 @@ from django.utils import timezone
 from decisions.labelling.ranking import Candidate, Cell, rank_candidates
 from decisions.models import LabelQueue, QueueItem, QueueStrategy, Reservation
 from decisions.models.tombstones import NOT_ERASED
-from decisions.queries.browse import FILTERS, UNJUDGED, Filters, NewestDecisions
+from decisions.queries.browse import FILTERS, NO_VERDICT, Filters, NewestDecisions
 from decisions.queries.by_name import FIRST
 from workspaces.ids import uuid7_bound
 
@@ -34,7 +34,7 @@ NEWEST_LABELS = 2_000
 def filters_of(queue: LabelQueue) -> Filters:
     """Without a verdict of its own, a queue asks about decisions that have none."""
     given = {name: value for name, value in queue.filters.items() if name in FILTERS}
-    return Filters(**{"verdict": UNJUDGED} | given)
+    return Filters(**{"verdict": NO_VERDICT} | given)
 
 
 @transaction.atomic

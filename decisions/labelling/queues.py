@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 
 from decisions.models import Decision, ItemState, LabelQueue, QueueItem, QueueState, QueueStrategy, SkipPolicy
 from decisions.models.labelling import MAX_OVERLAP
-from decisions.models.verdicts import find_verdict, label_of
+from decisions.models.verdicts import find_label, find_verdict
 from decisions.queries.browse import FILTERS, parse_filters
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput, NotAllowed, NotFound
@@ -160,7 +160,7 @@ def add_gold(*, by: Actor, queue: LabelQueue, decisions: Collection[uuid.UUID]) 
     faults, gold = [], []
     for pk in dict.fromkeys(decisions):
         decision = found.get(pk)
-        label = None if decision is None else label_of(find_verdict(decision), decision.labels.all())
+        label = None if decision is None else find_label(find_verdict(decision), decision.labels.all())
         if decision is None or decision.is_erased:
             faults.append(FieldFault("decisions", f"{pk} is not a decision of this workspace", "a decision's id"))
         elif label is None:

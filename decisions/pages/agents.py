@@ -34,7 +34,7 @@ from workspaces.pages import PageRequest, workspace_page
 @workspace_page()
 def agent_list(request: PageRequest) -> HttpResponse:
     """By name; `after` is the slug of the last one of the page before."""
-    after = _get_agent(request, request.GET["after"]) if request.GET.get("after") else None
+    after = get_agent(request, request.GET["after"]) if request.GET.get("after") else None
     lines, more = list_agents(request.workspace, after=after)
     return render(request, "agents/list.html", {"lines": lines, "more": more, "after": after})
 

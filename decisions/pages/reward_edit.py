@@ -51,7 +51,7 @@ def agent_rewards_edit(request: PageRequest, agent: str) -> HttpResponse:
     if base is None or mine is None:
         return _ask(request, found, newest, form, status=400)
     if base.number != newest.number:
-        return _tell_outdated(request, found, base, mine)
+        return _show_outdated(request, found, base, mine)
     if not compare_contents(content_of(newest), mine):
         return _ask(request, found, newest, form, unchanged=True)
     making = "make" in request.POST
@@ -63,7 +63,7 @@ def agent_rewards_edit(request: PageRequest, agent: str) -> HttpResponse:
             return redirect("pages:reward-draft", request.workspace.slug, found.slug, draft.id)
         made = revise_reward_spec(by=request.actor, agent=found, expected=base.number, content=mine)
     except OutdatedVersion:  # someone else changed it between the check above and the lock
-        return _tell_outdated(request, found, base, mine)
+        return _show_outdated(request, found, base, mine)
     messages.success(request, f"{found.name} has reward spec {made.spec.number} now. Its rewards are being calculated.")
     return redirect("pages:agent-rewards", request.workspace.slug, found.slug)
 
@@ -136,7 +136,7 @@ def _preview(request: PageRequest, agent: Agent, newest: RewardSpec, mine: SpecC
     return _ask(request, agent, newest, form, changes=compare_specs(content_of(newest), mine), **told)
 
 
-def _tell_outdated(request: PageRequest, agent: Agent, base: RewardSpec, mine: SpecContent) -> HttpResponse:
+def _show_outdated(request: PageRequest, agent: Agent, base: RewardSpec, mine: SpecContent) -> HttpResponse:
     """Someone else made a version meanwhile: what that changed, and the person's own change on top of it."""
     newest = get_newest_spec(agent)
     merged = rebase_content(base=content_of(base), mine=mine, newest=content_of(newest))

@@ -6,7 +6,7 @@ from django.db.models import Q
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("decisions", "0023_suggested_labels"),
+        ("decisions", "0025_drafts_of_reward_specs"),
     ]
 
     operations = [
