@@ -329,6 +329,7 @@ SPECTACULAR_SETTINGS = {
         "ArtifactKindEnum": "models_registry.models.ArtifactKind",
         "DatasetKindEnum": "training.models.DatasetKind",
         "ImportFormatEnum": "training.imports.plan.FORMAT_CHOICES",
+        "LabelQueueStateEnum": "decisions.models.QueueState",
         "JobStateEnum": "jobs.models.JobState",
         "ExperimentStateEnum": "models_registry.models.ExperimentState",
         "VersionStateEnum": "models_registry.models.VersionState",

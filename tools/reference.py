@@ -42,6 +42,7 @@ PAGES: Mapping[str, Page] = {
     "agents": Page("Agents, and asking them", ("agents",), "[Decide](../api.md#decide)"),
     "decisions": Page("Decisions", ("decisions",), "[Decisions and feedback](../api.md#decisions-and-feedback)"),
     "feedback": Page("Feedback", ("feedback",), "[Decisions and feedback](../api.md#decisions-and-feedback)"),
+    "label-queues": Page("Labelling queues", ("label-queues",), "[labelling.md](../labelling.md)"),
     "status-changes": Page(
         "Changes of items' status", ("status-changes",), "[Items](../notes-app.md#outcomes-of-items)"
     ),

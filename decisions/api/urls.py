@@ -2,7 +2,18 @@
 
 from django.urls import path
 
-from decisions.api import agents, decisions, episodes, export, items, reward_drafts, reward_specs, rewards, suggestions
+from decisions.api import (
+    agents,
+    decisions,
+    episodes,
+    export,
+    items,
+    label_queues,
+    reward_drafts,
+    reward_specs,
+    rewards,
+    suggestions,
+)
 
 urlpatterns = [
     path("decisions", decisions.DecisionList.as_view(), name="api-decisions"),
@@ -41,6 +52,23 @@ urlpatterns = [
     path("agents/<slug:slug>/auto-labeler", suggestions.AutoLabelerDetail.as_view(), name="api-auto-labeler"),
     path("agents/<slug:slug>/suggestions", suggestions.SuggestionList.as_view(), name="api-suggestions"),
     path("reward-components", reward_specs.RewardComponents.as_view(), name="api-reward-components"),
+    path("label-queues", label_queues.LabelQueueList.as_view(), name="api-label-queues"),
+    path("label-queues/<slug:slug>", label_queues.LabelQueueDetail.as_view(), name="api-label-queue"),
+    path("label-queues/<slug:slug>/next", label_queues.NextInQueue.as_view(), name="api-label-queue-next"),
+    path("label-queues/<slug:slug>/disputes", label_queues.DisputeList.as_view(), name="api-label-queue-disputes"),
+    path("label-queues/<slug:slug>/agreement", label_queues.QueueAgreement.as_view(), name="api-label-queue-agreement"),
+    path("label-queues/<slug:slug>/gold", label_queues.QueueGold.as_view(), name="api-label-queue-gold"),
+    *(
+        path(f"label-queues/<slug:slug>/decisions/<uuid:pk>/{verb}", view.as_view(), name=f"api-label-queue-{verb}")
+        for verb, view in {
+            "label": label_queues.LabelInQueue,
+            "draft": label_queues.DraftInQueue,
+            "discard": label_queues.DiscardInQueue,
+            "skip": label_queues.SkipInQueue,
+            "undo": label_queues.UndoInQueue,
+            "adjudicate": label_queues.AdjudicateInQueue,
+        }.items()
+    ),
     path("rewards/calculations", rewards.CalculationList.as_view(), name="api-reward-calculations"),
     path("status-changes", items.StatusChangeCreate.as_view(), name="api-status-changes"),
 ]

@@ -172,10 +172,11 @@ def renew_place(place: Reservation) -> None:
 
 
 @transaction.atomic
-def discard_place(*, by: Actor, queue: LabelQueue, decision: uuid.UUID) -> None:
+def discard_place(*, by: Actor, queue: LabelQueue, decision: uuid.UUID) -> QueueItem:
     """Gives the place back with its draft; anybody may get it next. Raises NotFound, Conflict, NotAllowed."""
-    _, place = _open_place(by, queue, decision)
+    item, place = _open_place(by, queue, decision)
     _free(place)
+    return item
 
 
 def _free(place: Reservation) -> None:

@@ -98,11 +98,11 @@ def adjudicate_item(
 ) -> tuple[QueueItem, Label]:
     """Resolves a dispute by a label of the adjudicator's, which need not be one of the reviewers' answers. Raises
     InvalidInput, Erased, NotFound, NotAllowed, Conflict."""
-    if not may_adjudicate(by, queue):
-        raise NotAllowed("Only an admin or an adjudicator of this labelling queue may resolve disputes.")
     item = find_item(by, queue, decision)
     if item.state != ItemState.DISPUTED:
         raise Conflict("This decision is not disputed.")
+    if not may_adjudicate(by, queue):
+        raise NotAllowed("Only an admin or an adjudicator of this labelling queue may resolve disputes.")
     judged = _get_decision(item)
     check_label(judged, verdict=verdict, corrected_action=corrected_action)
     label = create_label(by=by, decision=judged, verdict=verdict, corrected_action=corrected_action, note=note)
@@ -140,3 +140,10 @@ def undo_in_queue(*, by: Actor, queue: LabelQueue, decision: uuid.UUID) -> Queue
 
 def _is_by(by: Actor, label: Label) -> bool:
     return label.reviewer_id == by.user.pk if by.user else not label.reviewer_id and label.program == by.name
+
+
+def shown_state(item: QueueItem) -> str:
+    """The item's state for a reviewer, to whom a gold item looks like any other."""
+    if item.state != ItemState.GOLD:
+        return item.state
+    return ItemState.RESOLVED if item.queue.overlap == 1 else ItemState.WAITING

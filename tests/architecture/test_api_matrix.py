@@ -38,9 +38,11 @@ from tools.factories import (
     InvitationFactory,
     ItemFactory,
     JobFactory,
+    LabelQueueFactory,
     MembershipFactory,
     ModelVersionFactory,
     PhaseFactory,
+    QueueItemFactory,
     RewardDraftFactory,
     RewardSpecFactory,
     StatusChangeFactory,
@@ -112,9 +114,10 @@ def build(workspace: Any, slug: str) -> World:
     run = TrainingRunFactory(
         agent=agent, dataset=dataset, job=JobFactory(workspace=workspace, kind="training.supervise_run")
     )
+    decision = DecisionFactory(agent=agent)
     return World(
         agent=agent,
-        decision=DecisionFactory(agent=agent),
+        decision=decision,
         champion=champion,
         version=version,
         dataset=dataset,
@@ -126,6 +129,9 @@ def build(workspace: Any, slug: str) -> World:
         step=StepFactory(episode=episode),
         key=ApiKeyFactory(workspace=workspace),
         extra={
+            "label_queue_item": QueueItemFactory(
+                queue=LabelQueueFactory(workspace=workspace, slug=slug), decision=decision
+            ),
             "member": MembershipFactory(workspace=workspace, role="labeller"),
             "admin": MembershipFactory(workspace=workspace, role="admin"),
             "invitation": InvitationFactory(workspace=workspace),
@@ -253,6 +259,34 @@ CALLS: dict[str, list[Call]] = {
     "api-decision-labels": [
         Call("POST", "decisions/{decision}/labels", "feedback:write", lambda w: {"verdict": "confirmed"}, 201, (404,))
     ],
+    "api-label-queues": [
+        Call("GET", "label-queues", READ),
+        Call("POST", "label-queues", ADMIN, lambda w: {"slug": "more", "name": "n"}, 201),
+    ],
+    "api-label-queue": [
+        Call("GET", "label-queues/{slug}", READ, foreign=(404,)),
+        Call("PATCH", "label-queues/{slug}", ADMIN, lambda w: {"state": "closed"}, foreign=(404,)),
+    ],
+    "api-label-queue-next": [Call("POST", "label-queues/{slug}/next", "feedback:write", foreign=(404,))],
+    "api-label-queue-disputes": [Call("GET", "label-queues/{slug}/disputes", READ, foreign=(404,))],
+    "api-label-queue-agreement": [Call("GET", "label-queues/{slug}/agreement", ADMIN, foreign=(404,))],
+    # The decision has no label, and nobody of the table holds a place: tests/decisions/labelling.
+    "api-label-queue-gold": [
+        Call("POST", "label-queues/{slug}/gold", ADMIN, lambda w: {"decisions": [str(w.decision.id)]}, 400, (404,))
+    ],
+    **{
+        f"api-label-queue-{verb}": [
+            Call("POST", f"label-queues/{{slug}}/decisions/{{decision}}/{verb}", "feedback:write", body, 409, (404,))
+        ]
+        for verb, body in {
+            "label": lambda w: {"verdict": "confirmed"},
+            "draft": lambda w: {"note": "n"},
+            "discard": None,
+            "skip": None,
+            "undo": None,
+            "adjudicate": lambda w: {"verdict": "confirmed"},
+        }.items()
+    },
     "api-episodes": [
         Call("GET", "episodes", READ),
         Call("POST", "episodes", "decisions:write", episode_body, 201, foreign=(400,)),

@@ -35,10 +35,14 @@ from tools.factories import (
     InvitationFactory,
     ItemFactory,
     JobFactory,
+    LabelFactory,
+    LabelQueueFactory,
     MembershipFactory,
     ModelVersionFactory,
     PhaseFactory,
     ProjectFactory,
+    QueueItemFactory,
+    ReservationFactory,
     RewardDraftFactory,
     RewardFactory,
     RunEventFactory,
@@ -58,7 +62,11 @@ pytestmark = pytest.mark.slow
 
 ENVELOPE = {"code", "message", "fields", "request_id"}
 # Sent, too, but what they show cannot come without more than this test has.
-UNANSWERED = {"decide": (503, "a model server has to answer: tests/decisions/gateway/test_gateway.py asks a real one")}
+UNANSWERED = {
+    "decide": (503, "backend_unavailable"),  # tests/decisions/gateway/test_gateway.py asks a real model server
+    # The caller holds no place: tests/decisions/labelling/test_label_queue_api.py
+    **{f"{verb}_in_queue": (409, "conflict") for verb in ("label", "draft", "discard", "skip", "undo")},
+}
 SENT = [
     pytest.param(operation, example, id=f"{operation}, {example.name}")
     for operation, examples in EXAMPLES.items()
@@ -208,6 +216,11 @@ def make_ledger(by, agent):
     decision = DecisionFactory(agent=agent, state=ledger.STATE, action="travel", episode=episode, **refs)
     FeedbackFactory(decision=decision)
     RewardFactory(decision=decision)
+    queue = LabelQueueFactory(workspace=workspace, slug="tickets", overlap=2, filters={"agent": "filer"})
+    disputed = QueueItemFactory(queue=queue, decision=decision, state="disputed")
+    for place, said in ((1, "confirmed"), (2, "corrected")):
+        label = LabelFactory(decision=decision, verdict=said, reviewer__name=said)
+        ReservationFactory(item=disputed, place=place, holder=said, label=label)
     held_out = DatasetSnapshotFactory(agent=agent)
     files = ArtifactFactory(workspace=workspace, digest=put_files({"config.json": "{}"}).digest)
     run = TrainingRunFactory(
@@ -297,10 +310,10 @@ def test_every_example_is_answered_as_it_shows(operation_id, example, document, 
     url += f"?{urlencode(real(dict(example.query)))}" if example.query else ""
     steps = Step.objects.count()
     answer = api().request(method.upper(), url, real(example.request) if example.request is not None else None)
-    status, _ = UNANSWERED.get(operation_id, (example.status, ""))
+    status, refusal = UNANSWERED.get(operation_id, (example.status, ""))
     assert answer.status_code == status, answer.content
     if operation_id in UNANSWERED:
-        assert answer.json()["error"]["code"] == "backend_unavailable"
+        assert answer.json()["error"]["code"] == refusal
         return
     assert answer.headers["Content-Type"].partition(";")[0] == example.media
     if example.media == training.TAR:

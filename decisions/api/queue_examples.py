@@ -1,0 +1,75 @@
+"""Examples of labelling queues for the OpenAPI document. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from decisions.api.examples import A_DECISION, A_LABEL, DECISION
+from workspaces.examples import MOMENT, Example, page
+
+QUEUE = "01a1f9c1-3d52-7c66-8a1b-6e0f4d9b2c77"
+AT = {"slug": "tickets"}
+THERE = AT | {"id": DECISION}
+SAID = {"verdict": "corrected", "corrected_action": "finance", "note": "A bill."}
+A_QUEUE = {
+    "id": QUEUE,
+    "slug": "tickets",
+    "name": "Tickets of November",
+    "filters": {"agent": "filer"},
+    "strategy": "uncertainty",
+    "overlap": 2,
+    "guidelines": "A bill goes to finance, whoever sent it.",
+    "gold_share": 0.1,
+    "skip_policy": "ask_others",
+    "hold_seconds": 900,
+    "blind": True,
+    "state": "open",
+    "reviewers": [],
+    "adjudicators": [],
+    "created_at": MOMENT,
+}
+PROGRESS = {"waiting": 120, "disputed": 3, "resolved": 80, "dropped": 1, "gold": 10, "held": 2, "labels": 167}
+OTHER = {"labelled_by": None, "verdict": "confirmed", "corrected_action": None, "note": ""}
+LABELLED = A_LABEL
+EXAMPLES: Mapping[str, Sequence[Example]] = {
+    "label_queues_list": [Example(page(A_QUEUE))],
+    "create_label_queue": [
+        Example(
+            A_QUEUE | {"slug": "bills"},
+            201,
+            {"slug": "bills", "name": "Tickets of November", "filters": {"agent": "filer"}, "overlap": 2},
+        )
+    ],
+    "label_queues_retrieve": [Example(A_QUEUE | {"progress": PROGRESS}, path=AT)],
+    "change_label_queue": [
+        Example(A_QUEUE | {"state": "closed", "progress": PROGRESS}, 200, {"state": "closed"}, AT, name="close it")
+    ],
+    "next_in_label_queue": [
+        Example(
+            {"decision": A_DECISION, "expires_at": "2026-11-20T08:15:00Z", "draft": None, "searching": False}, path=AT
+        )
+    ],
+    "label_in_queue": [
+        Example({"decision": DECISION, "state": "waiting", "label": LABELLED}, 201, SAID, THERE),
+    ],
+    "draft_in_queue": [Example({"note": "A bill?"}, 200, {"note": "A bill?"}, THERE)],
+    "discard_in_queue": [Example({"decision": DECISION, "state": "waiting", "label": None}, path=THERE)],
+    "skip_in_queue": [Example({"decision": DECISION, "state": "waiting", "label": None}, path=THERE)],
+    "undo_in_queue": [Example({"decision": DECISION, "state": "waiting", "label": None}, path=THERE)],
+    "adjudicate_in_queue": [
+        Example({"decision": DECISION, "state": "resolved", "label": LABELLED}, 201, SAID, THERE),
+    ],
+    "label_queues_disputes_list": [Example(page({"decision": DECISION, "labels": [OTHER, OTHER | SAID]}), path=AT)],
+    "label_queue_agreement": [
+        Example(
+            {
+                "decisions": 80,
+                "alpha": 0.74,
+                "pairs": [{"reviewers": ["Ann", "Ben"], "decisions": 80, "agreed": 0.91, "alpha": 0.74}],
+                "reviewers": [{"reviewer": "Ann", "labels": 90, "gold": 10, "accuracy": 0.9, "pace": 6.2}],
+            },
+            path=AT,
+        )
+    ],
+    "add_gold_items": [Example({"added": 1}, 201, {"decisions": [DECISION]}, AT)],
+}

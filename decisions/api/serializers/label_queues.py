@@ -1,0 +1,182 @@
+"""Serializers of labelling queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from decisions.api.serializers.decisions import DecisionSerializer, LabelSerializer
+from decisions.models import LabelQueue, QueueItem, QueueState, QueueStrategy, SkipPolicy, Verdict
+from decisions.models.labelling import MAX_OVERLAP
+from workspaces.serializers import StrictBody
+
+PEOPLE = "E-mail addresses of members"
+
+
+class LabelQueueSerializer(serializers.ModelSerializer[LabelQueue]):
+    reviewers = serializers.SerializerMethodField(help_text="Names of who may label; empty for everybody who may")
+    adjudicators = serializers.SerializerMethodField(help_text="Names of who may resolve disputes, beside admins")
+
+    class Meta:
+        model = LabelQueue
+        fields = [
+            "id",
+            "slug",
+            "name",
+            "filters",
+            "strategy",
+            "overlap",
+            "guidelines",
+            "gold_share",
+            "skip_policy",
+            "hold_seconds",
+            "blind",
+            "state",
+            "reviewers",
+            "adjudicators",
+            "created_at",
+        ]
+
+    def get_reviewers(self, queue: LabelQueue) -> list[str]:
+        return sorted(str(user) for user in queue.reviewers.all())
+
+    def get_adjudicators(self, queue: LabelQueue) -> list[str]:
+        return sorted(str(user) for user in queue.adjudicators.all())
+
+
+class ProgressSerializer(serializers.Serializer[Any]):
+    waiting = serializers.IntegerField(help_text="Decisions that the queue has found and that lack labels")
+    disputed = serializers.IntegerField(help_text="Decisions that wait for an adjudicator")
+    resolved = serializers.IntegerField(help_text="Decisions with a verdict from this queue")
+    dropped = serializers.IntegerField(help_text="Decisions that were skipped or erased")
+    gold = serializers.IntegerField(help_text="Gold items")
+    held = serializers.IntegerField(help_text="Places that reviewers hold now")
+    labels = serializers.IntegerField(help_text="Labels that reviewers gave")
+
+
+class LabelQueueDetailSerializer(LabelQueueSerializer):
+    progress = ProgressSerializer()
+
+    class Meta(LabelQueueSerializer.Meta):
+        fields = [*LabelQueueSerializer.Meta.fields, "progress"]
+
+
+class QueueChangeSerializer(StrictBody):
+    """What may change after the first label."""
+
+    name = serializers.CharField(max_length=200, required=False)
+    guidelines = serializers.CharField(max_length=20_000, allow_blank=True, required=False)
+    gold_share = serializers.FloatField(
+        min_value=0, max_value=0.5, required=False, help_text="Share of a reviewer's turns that are gold items"
+    )
+    skip_policy = serializers.ChoiceField(
+        choices=SkipPolicy.choices, required=False, help_text="What becomes of a decision that a reviewer skipped"
+    )
+    hold_seconds = serializers.IntegerField(
+        min_value=1, max_value=86_400, required=False, help_text="How long a reviewer holds a decision"
+    )
+    blind = serializers.BooleanField(required=False, help_text="Adjudicators do not see who gave which label")
+    reviewers = serializers.ListField(child=serializers.EmailField(), max_length=100, required=False, help_text=PEOPLE)
+    adjudicators = serializers.ListField(
+        child=serializers.EmailField(), max_length=100, required=False, help_text=PEOPLE
+    )
+
+
+class QueuePatchSerializer(QueueChangeSerializer):
+    state = serializers.ChoiceField(choices=QueueState.choices, required=False)
+
+
+class QueueCreateSerializer(QueueChangeSerializer):
+    slug = serializers.SlugField(max_length=63)
+    name = serializers.CharField(max_length=200)
+    filters = serializers.DictField(
+        child=serializers.CharField(max_length=200, allow_blank=True),
+        required=False,
+        help_text="Parameters of the list of decisions: agent, verdict, version, arm, since, q. Without a verdict: "
+        "decisions that have none",
+    )
+    strategy = serializers.ChoiceField(choices=QueueStrategy.choices, required=False)
+    overlap = serializers.IntegerField(
+        min_value=1, max_value=MAX_OVERLAP, required=False, help_text="Reviewers of each decision"
+    )
+
+
+class NextSerializer(serializers.Serializer[Any]):
+    decision = DecisionSerializer(allow_null=True, help_text="Null where none is left for the caller")
+    expires_at = serializers.DateTimeField(allow_null=True, help_text="From then on others may get it")
+    draft = serializers.JSONField(allow_null=True)
+    searching = serializers.BooleanField(help_text="None was found yet; ask again to look further")
+
+
+class DraftSerializer(StrictBody):
+    verdict = serializers.ChoiceField(choices=Verdict.choices, required=False)
+    corrected_action = serializers.JSONField(required=False, allow_null=True)
+    note = serializers.CharField(max_length=2_000, allow_blank=True, required=False)
+
+
+class ItemSerializer(serializers.Serializer[Any]):
+    decision = serializers.UUIDField()
+    state = serializers.CharField(help_text="waiting, disputed, resolved or dropped")
+    label = LabelSerializer(allow_null=True)  # type: ignore[assignment]
+
+
+class DisputedLabelSerializer(serializers.Serializer[Any]):
+    labelled_by = serializers.CharField(allow_null=True, help_text="Null in a blind queue")
+    verdict = serializers.CharField()
+    corrected_action = serializers.JSONField(allow_null=True)
+    note = serializers.CharField()
+
+
+class DisputeSerializer(serializers.ModelSerializer[QueueItem]):
+    decision = serializers.UUIDField(source="decision_id")
+    labels = serializers.SerializerMethodField()
+
+    class Meta:
+        model = QueueItem
+        fields = ["decision", "labels"]
+
+    @extend_schema_field(DisputedLabelSerializer(many=True))
+    def get_labels(self, item: Any) -> list[dict[str, Any]]:
+        return [
+            {
+                "labelled_by": None if item.queue.blind else place.label.labelled_by,
+                "verdict": place.label.verdict,
+                "corrected_action": place.label.corrected_action,
+                "note": place.label.note,
+            }
+            for place in item.labelled
+        ]
+
+
+class PairSerializer(serializers.Serializer[Any]):
+    reviewers = serializers.ListField(child=serializers.CharField(), min_length=2, max_length=2)
+    decisions = serializers.IntegerField(help_text="That both labelled")
+    agreed = serializers.FloatField(help_text="Share of them with one answer")
+    alpha = serializers.FloatField(allow_null=True)
+
+
+class ReviewedSerializer(serializers.Serializer[Any]):
+    reviewer = serializers.CharField()
+    labels = serializers.IntegerField()
+    gold = serializers.IntegerField(help_text="Gold items answered")
+    accuracy = serializers.FloatField(allow_null=True, help_text="Share of right answers to gold items")
+    pace = serializers.FloatField(allow_null=True, help_text="Median seconds from one label to the next")
+
+
+class AgreementSerializer(serializers.Serializer[Any]):
+    decisions = serializers.IntegerField(help_text="With two or more labels")
+    alpha = serializers.FloatField(allow_null=True, help_text="Krippendorff's α, nominal; null where it is not defined")
+    pairs = PairSerializer(many=True)
+    reviewers = ReviewedSerializer(many=True)
+
+
+class GoldSerializer(StrictBody):
+    decisions = serializers.ListField(
+        child=serializers.UUIDField(), min_length=1, max_length=500, help_text="Decisions whose verdict a label gave"
+    )
+
+
+class GoldAddedSerializer(serializers.Serializer[Any]):
+    added = serializers.IntegerField(help_text="How many of them were not in the queue yet")
