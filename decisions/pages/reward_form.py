@@ -103,9 +103,7 @@ class RewardSpecForm(forms.Form):
     def _add_rule(self, place: int) -> None:
         """`rule-0` is its name, and the others are found by the same number."""
         number = place + 1
-        self.fields[f"rule-{place}"] = forms.CharField(
-            label=f"Name of rule {number}", required=False, max_length=64, help_text="Such as quick."
-        )
+        self.fields[f"rule-{place}"] = forms.CharField(label=f"Name of rule {number}", required=False, max_length=64)
         self.fields[f"text-{place}"] = forms.CharField(
             label=f"Rule {number}",
             required=False,

@@ -119,7 +119,7 @@ def _lines(content: SpecContent) -> dict[str, Sequence[str]]:
     """By part: a component's own fields as YAML, another field's value."""
     lines: dict[str, Sequence[str]] = {}
     for one in stored_components(content):
-        told = {key: value for key, value in one.items() if key != "name" and value != {}}
+        told = {key: value for key, value in one.items() if key != "name" and value not in ({}, None)}
         lines[f"components.{one['name']}"] = write_yaml(told).splitlines()
     for name in TITLES:
         value = getattr(content, name)
