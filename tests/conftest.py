@@ -13,6 +13,8 @@ import gc
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for ever."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if getattr(config.option, "numprocesses", None) and SESSION in os.environ and not hasattr(config, "workerinput"):
+        # A checkout's first session migrates while its workers collect the tests.
+        making = subprocess.Popen([sys.executable, "-m", "tests.template_database"], cwd=Path(__file__).parents[1])
+        config.add_cleanup(making.wait)
 
 
 # On a loaded machine an example may take long, and the same examples are drawn in every run.

@@ -56,3 +56,7 @@ def ensure_template(server_url: str) -> str:
         rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
         server.execute(rename.format(sql.Identifier(unfinished), sql.Identifier(name)))
     return name
+
+
+if __name__ == "__main__":
+    ensure_template(os.environ["DATABASE_URL"].rpartition("/")[0])

@@ -211,7 +211,7 @@ def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, d
 def test_a_killed_engine_resumes_from_its_checkpoint_and_ends(agent, by, datasets, settings):
     train, _ = datasets
     long = settings_of(
-        optimiser={"learning_rate": 0.001, "epochs": 150, "batch_size": 16}, checkpoint_every_seconds=0.3
+        optimiser={"learning_rate": 0.001, "epochs": 100, "batch_size": 16}, checkpoint_every_seconds=0.2
     )
     run = start_run(by=by, agent=agent, plan=RunPlan("pretrain", train, base_model="tiny", settings=long))
     checkpoints = settings.RUNS / str(run.id) / "attempts" / "1" / "checkpoints"
