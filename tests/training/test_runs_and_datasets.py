@@ -364,7 +364,7 @@ class TestDatasets:
         job, told = claim_job(answer.json()["id"]), []
         context = JobContext(job)
         monkeypatch.setattr("training.datasets.FETCH", 1)
-        monkeypatch.setattr(context, "tell", lambda *said: told.append(said))
+        monkeypatch.setattr(context, "note_progress", lambda *said: told.append(said))
         Job.objects.update(fence=job.fence + 1)
         with pytest.raises(StaleFence):
             freeze_dataset(context)
