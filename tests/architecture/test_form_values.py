@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from tests.architecture.test_api_matrix import CALLS, build, state_of_everything
+from tests.architecture.api_calls import CALLS, build
+from tests.architecture.test_api_matrix import state_of_everything
 
 pytestmark = pytest.mark.django_db
 

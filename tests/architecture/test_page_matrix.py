@@ -15,7 +15,8 @@ import pytest
 from django.test import Client
 from django.urls import get_resolver, reverse
 
-from tests.architecture.test_api_matrix import World, build, state_of_everything, undone
+from tests.architecture.api_calls import World, build
+from tests.architecture.test_api_matrix import state_of_everything, undone
 from tools.factories import InvitationFactory, JobFactory, MembershipFactory, RehearsalFactory, WorkspaceFactory
 
 VIEWER, LABELLER, ADMIN = "viewer", "labeller", "admin"
