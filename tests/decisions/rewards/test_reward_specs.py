@@ -279,7 +279,7 @@ class TestOverTheApi:
             ([], {"If-Match": '"1"'}, 400, {"components"}),
             (VERDICT | {"expected_number": 7}, {}, 409, {"expected_number"}),
         ],
-        ids=str,
+        ids=["several", "text", "header", "list", "outdated"],
     )
     def test_what_is_not_usable_is_named_and_nothing_changes(
         self, api: Any, agent: Any, body: Any, headers: Any, status: int, fields: set[str]
