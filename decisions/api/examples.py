@@ -278,6 +278,38 @@ TRACES = {
     ]
 }
 
+REWARDS_SUMMED_UP = {
+    "reward_spec": 1,
+    "since": "24h",
+    "by": "hour",
+    "looked_at": 2,
+    "sampled": False,
+    "rewarded": 1,
+    "failed": 0,
+    "mean": 0.75,
+    "progress": {"due": 0, "more": False, "searched_until": MOMENT, "calculated_at": MOMENT},
+    "stretches": [
+        {"start": MOMENT, "looked_at": 2, "full": False, "rewarded": 1, "mean": 0.75, "low": None, "high": None}
+    ],
+    "components": [
+        {
+            "name": "verdict",
+            "horizon": "immediate",
+            "weight": 1.0,
+            "mean": 1.0,
+            "means": [1.0],
+            "states": {"value": 1, "waiting": 1},
+            "queued": 0,
+        }
+    ],
+    "failures": [],
+    "lag": {
+        "decisions": 2,
+        "verdicts": 1,
+        "median_seconds": 1260.5,
+        "within": [{"name": "1 hour", "seconds": 3600.0, "share": 0.5, "low": 0.11, "high": 0.99}],
+    },
+}
 A_CALCULATION = {
     "id": CALCULATION,
     "state": "queued",
@@ -312,6 +344,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             name="the kind's own set-up",
         ),
     ],
+    "reward_summary": [Example(REWARDS_SUMMED_UP, path={"slug": "filer"}, query={"since": "24h"})],
     "agents_retrieve": [Example(AGENT_IN_FULL, path={"slug": "filer"})],
     "revise_agent": [
         Example(REVISED, 200, {"expected_version": 1, "epsilon": 0.1}, {"slug": "filer"}, name="more exploration"),

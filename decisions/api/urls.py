@@ -11,6 +11,7 @@ from decisions.api import (
     label_queues,
     reward_drafts,
     reward_specs,
+    reward_summary,
     rewards,
     suggestions,
 )
@@ -19,6 +20,11 @@ urlpatterns = [
     path("decisions", decisions.DecisionList.as_view(), name="api-decisions"),
     path("feedback", decisions.FeedbackCreate.as_view(), name="api-feedback"),
     path("agents/<slug:slug>/decide", agents.Decide.as_view(), name="api-decide"),
+    path(
+        "agents/<slug:slug>/rewards/summary",
+        reward_summary.RewardSummaryDetail.as_view(),
+        name="api-agent-reward-summary",
+    ),
     path("agents/<slug:slug>", agents.AgentDetail.as_view(), name="api-agent"),
     path("agents/<slug:slug>/reward-specs", reward_specs.RewardSpecList.as_view(), name="api-reward-specs"),
     path(

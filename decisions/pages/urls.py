@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from decisions.pages import agents, decisions, episodes, reward_drafts, reward_edit, rewards
+from decisions.pages import agents, decisions, episodes, reward_drafts, reward_edit, reward_history, rewards
 
 urlpatterns = [
     path("agents/", agents.agent_list, name="agents"),
@@ -10,6 +10,7 @@ urlpatterns = [
     path("agents/<slug:agent>/edit", agents.agent_edit, name="agent-edit"),
     path("agents/<slug:agent>/versions/<int:number>", agents.agent_version, name="agent-version"),
     path("agents/<slug:agent>/rewards", rewards.agent_rewards, name="agent-rewards"),
+    path("agents/<slug:agent>/rewards/history", reward_history.reward_history, name="agent-reward-history"),
     path("agents/<slug:agent>/rewards/status", rewards.agent_rewards_status, name="agent-rewards-status"),
     path("agents/<slug:agent>/rewards/edit", reward_edit.agent_rewards_edit, name="agent-rewards-edit"),
     path("agents/<slug:agent>/rewards/<int:number>", rewards.agent_reward_spec, name="agent-reward-spec"),

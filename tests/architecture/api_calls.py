@@ -226,6 +226,7 @@ CALLS: dict[str, list[Call]] = {
     "api-experiment": [Call("GET", "experiments/{experiment}", READ, foreign=(404,))],
     "api-experiment-stop": [Call("POST", "experiments/{experiment}/stop", ADMIN, foreign=(404,))],
     "api-agents": [Call("GET", "agents", READ), Call("POST", "agents", ADMIN, agent_body, 201)],
+    "api-agent-reward-summary": [Call("GET", "agents/{slug}/rewards/summary", READ, foreign=(404,))],
     "api-agent": [
         Call("GET", "agents/{slug}", READ, foreign=(404,)),
         Call("PATCH", "agents/{slug}", ADMIN, lambda w: {"expected_version": 1, "epsilon": 0.2}, foreign=(404,)),

@@ -61,6 +61,7 @@ PAGES: dict[str, Page] = {
     "demo-start": ACTION,
     "agents": Page(),
     "agent": Page(of=lambda world: [world.agent.slug]),
+    "agent-reward-history": Page(of=lambda world: [world.agent.slug]),
     "agent-edit": replace(FORM, of=lambda world: [world.agent.slug]),
     "agent-version": Page(of=lambda world: [world.agent.slug, 1]),
     "agent-rewards": Page(of=lambda world: [world.agent.slug]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 from typing import Any
 
 from django.urls import reverse
@@ -11,7 +12,7 @@ from playwright.sync_api import expect
 
 from decisions.rewards.calculate import calculate_rewards
 from tests.browser.accessibility import look_at
-from tools.factories import DecisionFactory, FeedbackFactory, RewardSpecFactory, uuid7_at
+from tools.factories import DecisionFactory, FeedbackFactory, RewardFactory, RewardSpecFactory, uuid7_at
 
 COMPONENTS = [
     {"name": "verdict", "weight": 1.0, "parameters": {}},
@@ -36,3 +37,28 @@ def test_a_rewards_parts_can_be_read_at_every_width(
     log_in(tab, viewer).goto(reverse("pages:decision", args=[workspace.slug, decision.id]))
     expect(tab.get_by_role("list", name="How the reward adds up").get_by_role("listitem")).to_have_count(8)
     assert look_at(tab, "decision-reward") == []
+
+
+def test_an_agents_rewards_can_be_read_at_every_width(
+    tab: Any, viewer: Any, agent: Any, workspace: Any, log_in: Any
+) -> None:
+    spec = RewardSpecFactory(agent=agent, components=COMPONENTS)
+    rng, now = random.Random(5), timezone.now()
+    for _ in range(160):
+        age = dt.timedelta(days=rng.uniform(0, 20) if rng.random() < 0.9 else 26)
+        decision = DecisionFactory(agent=agent, id=uuid7_at(now - age), observed_at=now - age, confidence=0.7)
+        lag = dt.timedelta(hours=rng.lognormvariate(2.5, 1.5))
+        if lag < age:
+            verdict = "confirmed" if rng.random() < 0.75 else "corrected"
+            FeedbackFactory(decision=decision, value=verdict, observed_at=now - age + lag)
+    calculate_rewards(spec)
+    reason = {"error": "blocked must be true or false, not 'perhaps'"}
+    RewardFactory(decision=decision, spec=spec, version=9, value=None, raw=None, components={"filer.blocked": reason})
+    log_in(tab, viewer).goto(reverse("pages:agent", args=[workspace.slug, agent.slug]))
+    tab.get_by_role("link", name="Rewards over time").click()
+    expect(tab.get_by_role("heading", name="Reward over time")).to_be_visible()
+    assert look_at(tab, "reward-history") == []
+    tab.get_by_role("link", name="90 days").click()
+    expect(tab.get_by_role("link", name="90 days")).to_have_attribute("aria-current", "true")
+    tab.get_by_role("link", name=str(decision.id)[-6:]).click()
+    expect(tab.get_by_text("not 'perhaps'")).to_be_visible()

@@ -52,7 +52,7 @@ def test_each_part_begins_where_the_one_before_ended(agent: Any, viewer: Any, pa
     calculate_rewards(spec)
     reward = decision.rewards.get()
     fall, text = fall_of(decision, page_client(viewer))
-    states = {part.name: part.state for part in fall.parts}
+    states = {part.entry.name: part.state for part in fall.parts}
     assert states == {
         "verdict": "value",
         "filer.blocked": "value",
