@@ -56,11 +56,11 @@ SELECT i, CASE WHEN i %% 10 = 0 THEN 1 ELSE 0 END AS place,
 """
 _EPISODES = f"""
 INSERT INTO decisions_episode (id, workspace_id, agent_id, external_id, trace, session, unit, query, final_response,
-                               started_at)
+                               started_at, changed_at)
 SELECT {UUID7.format(ms="m.ms")}, a.workspace_id, a.agent_id, CASE WHEN m.i %% 3 > 0 THEN 'mailbox-' || m.i ELSE '' END,
        CASE WHEN m.i %% 3 = 0 THEN md5(m.i::text) END,
        CASE WHEN m.i %% 20 = 1 THEN 'session-' || m.i / 200 ELSE '' END, 'user-' || m.i * 31::bigint %% 50000,
-       t.text, '', to_timestamp(m.ms / 1000.0)
+       t.text, '', to_timestamp(m.ms / 1000.0), to_timestamp(m.ms / 1000.0)
   FROM bench_moment m
   JOIN bench_agent a ON a.place = m.place AND m.share >= a.low AND m.share < a.high
   JOIN bench_text t ON t.n = m.i %% 2000
