@@ -83,7 +83,10 @@ def make_known(agent: Any) -> dict[str, str]:
         "status-changes": made.StatusChangeFactory(item=made.ItemFactory(workspace=workspace)),
     }
     there["reward-drafts"] = made.RewardDraftFactory(base=agent.reward_specs.get(number=1))
-    return {"agents": agent.slug, "reward-specs": "1", **{place: str(one.pk) for place, one in there.items()}}
+    queue = made.LabelQueueFactory(workspace=workspace)
+    made.ReservationFactory(item=made.QueueItemFactory(queue=queue, decision=decision))
+    slugs = {"agents": agent.slug, "reward-specs": "1", "label-queues": queue.slug}
+    return {**slugs, **{place: str(one.pk) for place, one in there.items()}}
 
 
 def send_generated(
