@@ -97,19 +97,21 @@ def _add(queue: LabelQueue, found: list[Candidate]) -> int:
     labelled = _count_cells(queue) if fresh and queue.strategy == QueueStrategy.VALUE else Counter()
     ranks = rank_candidates(queue.strategy, fresh, labelled=labelled, salt=queue.id)
     items = QueueItem.objects.bulk_create(
-        QueueItem(workspace_id=queue.workspace_id, queue=queue, decision_id=candidate.decision, rank=rank)
-        for candidate, rank in zip(fresh, ranks, strict=True)
+        QueueItem(workspace_id=queue.workspace_id, queue=queue, decision_id=candidate.decision) for candidate in fresh
     )
-    make_places(queue, items)
-    return len(items)
-
-
-def make_places(queue: LabelQueue, items: list[QueueItem]) -> None:
     Reservation.objects.bulk_create(
-        Reservation(workspace_id=queue.workspace_id, queue=queue, item=item, decision_id=item.decision_id, place=place)
-        for item in items
+        Reservation(
+            workspace_id=queue.workspace_id,
+            queue=queue,
+            item=item,
+            decision_id=item.decision_id,
+            place=place,
+            rank=rank,
+        )
+        for item, rank in zip(items, ranks, strict=True)
         for place in range(1, queue.overlap + 1)
     )
+    return len(items)
 
 
 def _count_cells(queue: LabelQueue) -> Counter[Cell]:

@@ -168,9 +168,7 @@ def add_gold(*, by: Actor, queue: LabelQueue, decisions: Collection[uuid.UUID]) 
         elif pk not in known:
             answer = {"verdict": label.verdict, "corrected_action": label.corrected_action}
             gold.append(
-                QueueItem(
-                    workspace=by.workspace, queue=queue, decision=decision, rank=0, state=ItemState.GOLD, gold=answer
-                )
+                QueueItem(workspace=by.workspace, queue=queue, decision=decision, state=ItemState.GOLD, gold=answer)
             )
     if faults:
         raise InvalidInput("These decisions cannot be gold items.", faults=faults)

@@ -93,7 +93,7 @@ class LabelQueue(WorkspaceOwned):
 
 
 class QueueItem(WorkspaceOwned):
-    """A decision in a queue; the lowest `rank` is asked first. `resolution` is the label that counts. `gold` is the
+    """A decision in a queue. `resolution` is the label that counts. `gold` is the
     known answer, {verdict, corrected_action}."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -102,7 +102,6 @@ class QueueItem(WorkspaceOwned):
     decision = models.ForeignKey(
         "decisions.Decision", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
     )
-    rank = models.FloatField()
     state = models.CharField(max_length=8, choices=ItemState.choices, default=ItemState.WAITING)
     gold = models.JSONField(null=True)
     resolution = models.ForeignKey("decisions.Label", on_delete=models.SET_NULL, null=True, related_name="+")
@@ -116,8 +115,7 @@ class QueueItem(WorkspaceOwned):
             ),
         ]
         indexes = [
-            models.Index(fields=["queue", "rank", "decision"], condition=Q(state="waiting"), name="queue_item_next"),
-            models.Index(fields=["queue", "state"], condition=~Q(state="waiting"), name="queue_item_state"),
+            models.Index(fields=["queue", "state"], name="queue_item_state"),
             models.Index(fields=["decision"], name="queue_item_decision"),
         ]
 
@@ -130,8 +128,8 @@ class Reservation(WorkspaceOwned):
     reviewers than that can hold or have labelled it.
 
     `holder` is a person's id or a key's name, empty while the place is free; it may be taken over from `expires_at` on.
-    Once the place has a `label`, the label's reviewer keeps it. A row without a `place` takes none: a skip, or one
-    reviewer's turn at a gold item.
+    The lowest `rank` is asked first. Once the place has a `label`, the label's reviewer keeps it. A row without a
+    `place` takes none: a skip, or one reviewer's turn at a gold item.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -142,6 +140,7 @@ class Reservation(WorkspaceOwned):
         "decisions.Decision", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
     )
     place = models.PositiveSmallIntegerField(null=True)
+    rank = models.FloatField(default=0.0, db_default=0.0)
     holder = models.CharField(max_length=64, blank=True)
     expires_at = models.DateTimeField(null=True)
     draft = models.JSONField(null=True)
@@ -164,6 +163,11 @@ class Reservation(WorkspaceOwned):
             ),
         ]
         indexes = [
+            models.Index(
+                fields=["queue", "rank", "decision", "place"],
+                condition=Q(place__isnull=False, label__isnull=True),
+                name="reservation_next",
+            ),
             models.Index(F("queue"), F("holder"), condition=~Q(holder=""), name="reservation_held"),
             models.Index(fields=["decision"], name="reservation_decision"),
         ]

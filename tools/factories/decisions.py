@@ -264,7 +264,6 @@ class QueueItemFactory(DjangoModelFactory[QueueItem]):
     queue = factory.SubFactory(LabelQueueFactory)
     workspace = factory.SelfAttribute("queue.workspace")
     decision = factory.SubFactory(DecisionFactory, agent__workspace=factory.SelfAttribute("...queue.workspace"))
-    rank = 0.5
 
 
 class ReservationFactory(DjangoModelFactory[Reservation]):
