@@ -18,7 +18,7 @@ A_QUEUE = {
     "filters": {"agent": "filer"},
     "strategy": "uncertainty",
     "overlap": 2,
-    "guidelines": "A bill goes to finance, whoever sent it.",
+    "guidelines": "A bill goes to finance, always.",
     "gold_share": 0.1,
     "skip_policy": "ask_others",
     "hold_seconds": 900,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.db.models import QuerySet
-from django.http import Http404, HttpResponse, QueryDict
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -18,11 +17,12 @@ from django.views.decorators.http import require_POST, require_safe
 
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.labelling.skips import skip_decision, take_skip_back
-from decisions.models import Agent, Decision, Label, LabelSuggestion, Verdict
+from decisions.models import Agent, Decision, Label
+from decisions.pages.cards import AHEAD, get_decision, make_cards, read_label, show_in_order
 from decisions.queries import browse
 from decisions.queries.browse import Filters, parse_filters
 from decisions.queries.chart import count_by_time
-from decisions.queries.decision_shown import ShownDecision, show_decision
+from decisions.queries.decision_shown import show_decision
 from decisions.queries.queue import find_labelling_queue
 from decisions.queries.waterfall import draw_waterfall
 from models_registry.models import Arm, ModelVersion
@@ -35,12 +35,8 @@ from workspaces.pages import PageRequest, safe_next, wants_part, workspace_page
 from workspaces.templatetags.show import in_words
 
 PAGE = 25
-AHEAD = 4
-"""How many decisions the labelling page holds: the one that is judged, and those that come next."""
 MOST_HELD = 50
-LONGEST_NOTE = 2_000
 MOST_VERSIONS = 50
-HIDDEN = ("token_ids", "logprobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,30 +46,6 @@ class Chip:
     name: str
     value: str
     query: str
-
-
-def _ledger(request: PageRequest) -> QuerySet[Decision]:
-    found: QuerySet[Decision] = (
-        Decision.objects.for_workspace(request.workspace)
-        .select_related("agent", "agent_version__agent", "model_version__registered_model", "exposure")
-        .prefetch_related("labels__reviewer", "feedback", "rewards__spec")
-        .defer(*HIDDEN)
-    )
-    return found
-
-
-def _get_decision(request: PageRequest, pk: uuid.UUID) -> Decision:
-    decision = _ledger(request).filter(pk=pk).first()
-    if decision is None:
-        raise Http404("Decision not found.")
-    return decision
-
-
-def _show(request: PageRequest, ids: Iterable[uuid.UUID]) -> list[ShownDecision]:
-    """In the order of `ids`."""
-    wanted = list(ids)
-    found = {decision.id: decision for decision in _ledger(request).filter(id__in=wanted)}
-    return [show_decision(found[pk]) for pk in wanted if pk in found]
 
 
 def _id(name: str, given: str) -> uuid.UUID:
@@ -102,7 +74,7 @@ def decision_list(request: PageRequest) -> HttpResponse:
         .order_by("-created_at", "-number")
     )
     context = {
-        "rows": _show(request, page.ids),
+        "rows": show_in_order(request, page.ids),
         "filters": filters,
         "chips": _chips(filters, agents, search),
         "chart": None if before else count_by_time(request.workspace, filters, search=search, found=page),
@@ -144,7 +116,7 @@ def _chips(filters: Filters, agents: Sequence[Agent], search: browse.Search) -> 
 @workspace_page()
 @read_in_index_order()
 def decision_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    decision = _get_decision(request, pk)
+    decision = get_decision(request, pk)
     filters = parse_filters(request.GET)
     newer, older = browse.find_neighbours(request.workspace, filters, pk)
     shown = show_decision(decision)
@@ -179,7 +151,7 @@ def _queue(
     mine = Label.objects.for_workspace(request.workspace).filter(reviewer=request.user, id__gte=uuid7_bound(midnight))
     done = mine.values("decision").distinct().count()
     return {
-        "cards": _with_suggestions(_show(request, queue.ids)),
+        "cards": make_cards(request, queue.ids),
         "waiting": queue.waiting,
         "more": queue.more,
         "done": done,
@@ -190,42 +162,29 @@ def _queue(
     }
 
 
-def _with_suggestions(cards: list[ShownDecision]) -> list[ShownDecision]:
-    found = {
-        one.decision_id: one for one in LabelSuggestion.objects.filter(decision__in=[c.decision.id for c in cards])
-    }
-    return [replace(card, suggestion=found.get(card.decision.id)) for card in cards]
-
-
 @require_POST
 @workspace_page(role=Role.LABELLER)
 def decision_label(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """Confirms, corrects, or skips. `option` is the right option's place in the decision and means corrected."""
-    decision, back = _get_decision(request, pk), _read_back(request)
-    corrected = _option(decision, request.POST.get("option", ""))
-    verdict = request.POST.get("verdict") or (Verdict.CORRECTED if corrected is not None else "")
-    note = request.POST.get("note", "").strip()
-    if len(note) > LONGEST_NOTE:
-        raise InvalidInput(
-            "The note is too long.", faults=[FieldFault("note", f"{len(note)} characters", f"at most {LONGEST_NOTE}")]
-        )
+    decision, back = get_decision(request, pk), _read_back(request)
+    given = read_label(request, decision)
     if "skip" in request.POST:
-        skip_decision(by=request.actor, decision=decision, note=note)
+        skip_decision(by=request.actor, decision=decision, note=given["note"])
         return _answer(request, decision, back, "Skipped.")
-    label_decision(by=request.actor, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
-    decision = _get_decision(request, pk)
-    return _answer(request, decision, back, f"Recorded as {verdict}.")
+    label_decision(by=request.actor, decision=decision, **given)
+    decision = get_decision(request, pk)
+    return _answer(request, decision, back, f"Recorded as {given['verdict']}.")
 
 
 @require_POST
 @workspace_page(role=Role.LABELLER)
 def decision_unlabel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """Takes the reader's own skip back, else their newest label."""
-    decision, back = _get_decision(request, pk), _read_back(request)
+    decision, back = get_decision(request, pk), _read_back(request)
     if take_skip_back(by=request.actor, decision=decision):
         return _answer(request, decision, back, "Your skip was undone.")
     withdraw_label(by=request.actor, decision=decision)
-    return _answer(request, _get_decision(request, pk), back, "Your label was undone.")
+    return _answer(request, get_decision(request, pk), back, "Your label was undone.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,16 +219,3 @@ def _answer(request: PageRequest, decision: Decision, back: _Back, says: str) ->
     part = "decisions/_row.html" if view == "row" else "decisions/_labelled.html"
     context = {"shown": show_decision(decision), "filters": filters, "query": filters.query}
     return render(request, part, {**context, "next": safe_next(request, request.path)})
-
-
-def _option(decision: Decision, given: str) -> Any:
-    """The option at the place `given`; None where none was given. Raises InvalidInput."""
-    if not given:
-        return None
-    options: Sequence[Any] = decision.options or []
-    if not given.isdecimal() or int(given) >= len(options):
-        raise InvalidInput(
-            "The label is invalid.",
-            faults=[FieldFault("option", f"{given!r} is not one of the options", "an option's place")],
-        )
-    return options[int(given)]

@@ -2,7 +2,16 @@
 
 from django.urls import path
 
-from decisions.pages import agents, decisions, episodes, reward_drafts, reward_edit, reward_history, rewards
+from decisions.pages import (
+    agents,
+    decisions,
+    episodes,
+    label_queues,
+    reward_drafts,
+    reward_edit,
+    reward_history,
+    rewards,
+)
 
 urlpatterns = [
     path("agents/", agents.agent_list, name="agents"),
@@ -30,6 +39,17 @@ urlpatterns = [
         "agents/<slug:agent>/rewards/drafts/<uuid:pk>/drop", reward_drafts.reward_draft_drop, name="reward-draft-drop"
     ),
     path("decisions/", decisions.decision_list, name="decisions"),
+    path("decisions/queues/", label_queues.queue_list, name="label-queues"),
+    path("decisions/queues/new", label_queues.queue_new, name="label-queue-new"),
+    path("decisions/queues/<slug:queue>/", label_queues.queue_detail, name="label-queue"),
+    path("decisions/queues/<slug:queue>/change", label_queues.queue_change, name="label-queue-change"),
+    path("decisions/queues/<slug:queue>/label", label_queues.queue_work, name="label-queue-work"),
+    path("decisions/queues/<slug:queue>/label/<uuid:pk>", label_queues.queue_label, name="label-queue-label"),
+    path("decisions/queues/<slug:queue>/undo/<uuid:pk>", label_queues.queue_undo, name="label-queue-undo"),
+    path("decisions/queues/<slug:queue>/disputes", label_queues.queue_disputes, name="label-queue-disputes"),
+    path(
+        "decisions/queues/<slug:queue>/disputes/<uuid:pk>", label_queues.queue_adjudicate, name="label-queue-adjudicate"
+    ),
     path("decisions/label", decisions.label_queue, name="label"),
     path("decisions/<uuid:pk>", decisions.decision_detail, name="decision"),
     path("decisions/<uuid:pk>/label", decisions.decision_label, name="decision-label"),

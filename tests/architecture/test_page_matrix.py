@@ -47,6 +47,14 @@ def drafted(world: World) -> list[Any]:
     return [world.agent.slug, world.extra["draft"].pk]
 
 
+def queued(world: World) -> list[Any]:
+    return [world.extra["label_queue_item"].queue.slug]
+
+
+def queued_decision(world: World) -> list[Any]:
+    return [*queued(world), world.decision.pk]
+
+
 FORM = Page(get=ADMIN, post=ADMIN)
 ACTION = Page(get="", post=ADMIN)
 PAGES: dict[str, Page] = {
@@ -78,6 +86,15 @@ PAGES: dict[str, Page] = {
     "rewards-status": Page(),
     "rewards-calculate": ACTION,
     "label": Page(get=LABELLER),
+    "label-queues": Page(),
+    "label-queue-new": FORM,
+    "label-queue": Page(of=queued),
+    "label-queue-change": replace(ACTION, of=queued),
+    "label-queue-work": Page(get=LABELLER, of=queued),
+    "label-queue-label": Page(get="", post=LABELLER, of=queued_decision),
+    "label-queue-undo": Page(get="", post=LABELLER, of=queued_decision),
+    "label-queue-disputes": Page(get=LABELLER, of=queued),
+    "label-queue-adjudicate": Page(get="", post=LABELLER, of=queued_decision),
     "decision": Page(of=of("decision")),
     "decision-label": Page(get="", post=LABELLER, of=of("decision")),
     "decision-unlabel": Page(get="", post=LABELLER, of=of("decision")),

@@ -17,7 +17,7 @@ PEOPLE = "E-mail addresses of members"
 
 class LabelQueueSerializer(serializers.ModelSerializer[LabelQueue]):
     reviewers = serializers.SerializerMethodField(help_text="Names of who may label; empty for everybody who may")
-    adjudicators = serializers.SerializerMethodField(help_text="Names of who may resolve disputes, beside admins")
+    adjudicators = serializers.SerializerMethodField(help_text="Names of who may resolve disputes, with admins")
 
     class Meta:
         model = LabelQueue

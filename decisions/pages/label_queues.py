@@ -1,0 +1,197 @@
+"""Pages of labelling queues: the list, one queue, labelling in it, and its disputes."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter, defaultdict
+from contextlib import suppress
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.utils.text import slugify
+from django.views.decorators.http import require_GET, require_http_methods, require_POST, require_safe
+
+from decisions.labelling.agreement import measure_agreement
+from decisions.labelling.progress import count_progress, find_disputes
+from decisions.labelling.queues import (
+    QueueSetup,
+    change_queue,
+    create_queue,
+    find_queue,
+    holder_of,
+    may_adjudicate,
+    may_review,
+)
+from decisions.labelling.reservations import MOST_HELD, reserve_next, skip_item
+from decisions.labelling.resolution import adjudicate_item, submit_label, undo_in_queue
+from decisions.models import Agent, ItemState, LabelQueue, QueueItem, QueueState, QueueStrategy, Reservation, SkipPolicy
+from decisions.pages.cards import AHEAD, get_decision, make_cards, read_label
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.models import Role
+from workspaces.pages import PageRequest, wants_part, workspace_page
+
+MOST_QUEUES = 100
+MOST_COUNTED = 1_000
+
+
+@require_safe
+@workspace_page()
+def queue_list(request: PageRequest) -> HttpResponse:
+    queues = list(LabelQueue.objects.for_workspace(request.workspace)[:MOST_QUEUES])
+    counts: dict[uuid.UUID, Counter[str]] = defaultdict(Counter)
+    found = QueueItem.objects.filter(queue__in=queues).values_list("queue", "state").annotate(Count("id"))
+    for queue, state, count in found:
+        counts[queue][state] = count
+    states = [{str(state): counts[queue.id][state] for state in ItemState.values} for queue in queues]
+    return render(request, "label_queues/list.html", {"queues": list(zip(queues, states, strict=True))})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def queue_new(request: PageRequest) -> HttpResponse:
+    if request.method != "POST":
+        agents = Agent.objects.for_workspace(request.workspace).order_by("name")
+        context = {"agents": agents, "strategies": QueueStrategy.choices, "policies": SkipPolicy.choices}
+        return render(request, "label_queues/new.html", context)
+    name, overlap = request.POST.get("name", "").strip(), request.POST.get("overlap", "1")
+    faults = []
+    if not 0 < len(name) <= 200 or not slugify(name):
+        faults.append(FieldFault("name", "is missing, too long or without letters", "1 to 200 characters"))
+    if not overlap.isdecimal() or len(overlap) > 2:
+        faults.append(FieldFault("overlap", "is no number", "1 to 5"))
+    guidelines = request.POST.get("guidelines", "").strip()
+    if len(guidelines) > 20_000:
+        faults.append(FieldFault("guidelines", f"{len(guidelines)} characters", "at most 20,000"))
+    if faults:
+        raise InvalidInput("The labelling queue is invalid.", faults=faults)
+    setup = QueueSetup(
+        name=name,
+        filters={"agent": request.POST.get("agent", "")[:200]},
+        strategy=request.POST.get("strategy", QueueStrategy.UNCERTAINTY),
+        overlap=int(overlap),
+        guidelines=guidelines,
+        skip_policy=request.POST.get("skip_policy", SkipPolicy.ASK_OTHERS),
+    )
+    queue = create_queue(by=request.actor, slug=slugify(name)[:63].strip("-"), setup=setup)
+    return redirect("pages:label-queue", request.workspace.slug, queue.slug)
+
+
+@require_safe
+@workspace_page()
+def queue_detail(request: PageRequest, queue: str) -> HttpResponse:
+    """Admins see how far reviewers agree, too."""
+    found = find_queue(request.actor, queue)
+    context = {
+        "queue": found,
+        "progress": count_progress(found),
+        "may_review": may_review(request.actor, found),
+        "may_adjudicate": may_adjudicate(request.actor, found),
+        "agreement": measure_agreement(found) if request.role == Role.ADMIN else None,
+    }
+    return render(request, "label_queues/detail.html", context)
+
+
+@require_POST
+@workspace_page(role=Role.ADMIN)
+def queue_change(request: PageRequest, queue: str) -> HttpResponse:
+    """Closes a queue, or opens it again."""
+    found = find_queue(request.actor, queue)
+    changed = change_queue(by=request.actor, queue=found, state=request.POST.get("state", ""))
+    messages.success(request, "The queue is open." if changed.state == QueueState.OPEN else "The queue is closed.")
+    return redirect("pages:label-queue", request.workspace.slug, changed.slug)
+
+
+@require_GET
+@workspace_page(role=Role.LABELLER)
+def queue_work(request: PageRequest, queue: str) -> HttpResponse:
+    """The decisions that the reader holds: the first is shown, the next ones come along."""
+    return render(request, "label_queues/work.html", _work(request, find_queue(request.actor, queue)))
+
+
+def _work(request: PageRequest, queue: LabelQueue) -> dict[str, Any]:
+    """`have` and `sent` of the form: what the page shows next, and what is on its way."""
+    there, sent = _ids(request, "have"), _ids(request, "sent")
+    held = reserve_next(by=request.actor, queue=queue, count=min(MOST_HELD, AHEAD + len(sent)))
+    fresh = [place.decision_id for place in held.reservations if place.decision_id not in there | sent]
+    midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+    mine = Reservation.objects.filter(queue=queue, holder=holder_of(request.actor), label__created_at__gte=midnight)
+    waiting = QueueItem.objects.filter(queue=queue, state=ItemState.WAITING)[: MOST_COUNTED + 1].count()
+    done = mine.count()
+    return {
+        "asked": queue,
+        "cards": make_cards(request, fresh),
+        "searching": held.searching,
+        "waiting": min(waiting, MOST_COUNTED),
+        "more": waiting > MOST_COUNTED,
+        "done": done,
+        "share": done / (done + waiting) if done else 0.0,
+    }
+
+
+def _ids(request: PageRequest, name: str) -> frozenset[uuid.UUID]:
+    found = set()
+    for given in request.POST.getlist(name)[:MOST_HELD]:
+        with suppress(ValueError):  # what is no id is no decision that the page holds
+            found.add(uuid.UUID(given))
+    return frozenset(found)
+
+
+@require_POST
+@workspace_page(role=Role.LABELLER)
+def queue_label(request: PageRequest, queue: str, pk: uuid.UUID) -> HttpResponse:
+    """Confirms, corrects, or skips a decision that the reader holds."""
+    found, decision = find_queue(request.actor, queue), get_decision(request, pk)
+    known: dict[str, Any] = {"by": request.actor, "queue": found, "decision": pk}
+    if "skip" in request.POST:
+        skip_item(**known)
+    else:
+        submit_label(**known, **read_label(request, decision))
+    return _go_on(request, found)
+
+
+@require_POST
+@workspace_page(role=Role.LABELLER)
+def queue_undo(request: PageRequest, queue: str, pk: uuid.UUID) -> HttpResponse:
+    """Takes the reader's own skip, label or resolution back."""
+    found = find_queue(request.actor, queue)
+    undo_in_queue(by=request.actor, queue=found, decision=pk)
+    return _go_on(request, found)
+
+
+def _go_on(request: PageRequest, queue: LabelQueue) -> HttpResponse:
+    if not wants_part(request):
+        return redirect("pages:label-queue-work", request.workspace.slug, queue.slug)
+    return render(request, "decisions/_queue.html", _work(request, queue))
+
+
+@require_safe
+@workspace_page(role=Role.LABELLER)
+def queue_disputes(request: PageRequest, queue: str) -> HttpResponse:
+    """One dispute after the other, the oldest first."""
+    found = find_queue(request.actor, queue)
+    may = may_adjudicate(request.actor, found)
+    disputes = find_disputes(found).order_by("id")
+    item: Any = disputes.first() if may else None
+    cards = make_cards(request, [item.decision_id]) if item is not None else []
+    context = {
+        "asked": found,
+        "may_adjudicate": may,
+        "disputed": disputes.count() if cards else 0,
+        "shown": cards[0] if cards else None,
+        "said": [place.label for place in item.labelled] if cards else [],
+    }
+    return render(request, "label_queues/disputes.html", context)
+
+
+@require_POST
+@workspace_page(role=Role.LABELLER)
+def queue_adjudicate(request: PageRequest, queue: str, pk: uuid.UUID) -> HttpResponse:
+    found, decision = find_queue(request.actor, queue), get_decision(request, pk)
+    given = read_label(request, decision)
+    adjudicate_item(by=request.actor, queue=found, decision=pk, **given)
+    messages.success(request, f"Resolved as {given['verdict']}.")
+    return redirect("pages:label-queue-disputes", request.workspace.slug, found.slug)
