@@ -8,7 +8,8 @@ from decisions.rewards import code_execution, measuring
 from decisions.rewards.calculate import Calculated, calculate_rewards
 from decisions.rewards.components import ComponentError
 from decisions.rewards.measuring import MEASURE, Measurer, measure_due
-from decisions.rewards.specs import ComponentSetup, create_reward_spec
+from decisions.rewards.spec_content import ComponentSetup, SpecContent
+from decisions.rewards.specs import create_reward_spec
 from jobs.models import Job, JobState
 from jobs.runner import run_job
 from sandbox.canary import ensure_checked
@@ -22,7 +23,7 @@ BLOCKS = "Half of it runs:\n```python\nprint(1)\n```\n```sh\nfalse\n```\n"
 
 @pytest.fixture
 def spec(agent, by) -> RewardSpec:
-    return create_reward_spec(by=by, agent=agent, components=[ComponentSetup(COMPONENT)])
+    return create_reward_spec(by=by, agent=agent, content=SpecContent([ComponentSetup(COMPONENT)]))
 
 
 @pytest.fixture
