@@ -250,8 +250,9 @@ def _content(content: Mapping[str, Any], made: Mapping[str, Any], *, asked: bool
             yield ""
             yield f"Example, {name}:" if name != "example" else "Example:"
             yield ""
-            yield "```json"
-            yield from [value] if isinstance(value, str) and media != "application/json" else _json(value)
+            plain = isinstance(value, str) and media != "application/json"
+            yield "```text" if plain and "json" not in media else "```json"
+            yield from [value] if plain else _json(value)
             yield "```"
 
 

@@ -156,7 +156,7 @@ def test_every_page_of_rehearsals_fits_and_is_accessible(
 
 def _read_the_curve(tab: Any) -> None:
     expect(tab.get_by_role("img", name="Held-out accuracy, %")).to_have_attribute(
-        "aria-label", "Held-out accuracy, %: accuracy last 91.7 at decisions 10,000"
+        "aria-label", "Held-out accuracy, %: accuracy last 91.7% at decisions 10,000"
     )
     expect(tab.get_by_role("img", name="Right decisions by round")).to_be_visible()
     tab.get_by_text("Numbers").first.click()
