@@ -1,0 +1,57 @@
+"""Labelling queues in a real browser: by keyboard, with undo, and how the pages look at every width and in the dark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from decisions.labelling.queues import QueueSetup, create_queue
+from decisions.labelling.reservations import reserve_next
+from decisions.labelling.resolution import submit_label
+from decisions.models import Label
+from tests.browser.accessibility import look_at
+from tools.factories import DecisionFactory
+from workspaces.actors import person
+
+
+def test_a_queue_is_labelled_by_keyboard_and_disputes_are_resolved(
+    tab: Any, admin: Any, labeller: Any, by: Any, agent: Any, workspace: Any, log_in: Any
+) -> None:
+    made = [DecisionFactory(agent=agent, action="travel", confidence=0.1 * number) for number in range(1, 7)]
+    setup = QueueSetup(name="Tickets", overlap=2, guidelines="A bill goes to finance.")
+    queue = create_queue(by=by, slug="tickets", setup=setup)
+    boss = person(admin, workspace, "admin")
+    for place in reserve_next(by=boss, queue=queue, count=2).reservations:
+        submit_label(by=boss, queue=queue, decision=place.decision_id, verdict="ignored")
+    mine = Label.objects.filter(reviewer=labeller).order_by("id")
+
+    def at(name: str) -> str:
+        return reverse(f"pages:{name}", args=[workspace.slug, "tickets"])
+
+    log_in(tab, labeller).goto(at("label-queue-work"))
+    for decision in made[:2]:
+        expect(tab.locator(f"[data-card='{decision.id}']")).to_be_visible()
+        tab.keyboard.press("c")
+    expect(tab.locator("[data-progress]")).to_contain_text("2 labelled by you today")
+    expect(tab.locator("[data-card]")).to_have_count(4)
+    tab.keyboard.press("u")
+    expect(tab.locator("[data-progress]")).to_contain_text("1 labelled by you today")
+    expect(tab.locator(f"[data-card='{made[1].id}']")).to_be_visible()
+    tab.keyboard.press("s")
+    expect(tab.locator(f"[data-card='{made[2].id}']")).to_be_visible()
+    tab.keyboard.press("3")
+    expect(tab.locator("[data-progress]")).to_contain_text("2 labelled by you today")
+    assert [label.verdict for label in mine] == ["confirmed", "corrected"]
+    assert look_at(tab, "label-queue-work") == []
+    log_in(tab, admin).goto(at("label-queue"))
+    assert look_at(tab, "label-queue") == []
+    tab.get_by_role("link", name="Resolve disputes").click()
+    assert look_at(tab, "label-queue-disputes") == []
+    tab.keyboard.press("c")
+    expect(tab.get_by_role("heading", name="No disputes")).to_be_visible()
+    assert Label.objects.filter(decision=made[0], pending=False).count() == 3
+    for name in ("label-queues", "label-queue-new"):
+        tab.goto(reverse(f"pages:{name}", args=[workspace.slug]))
+        assert look_at(tab, name) == []
