@@ -63,7 +63,7 @@ def operation_faults(method: str, path: str, operation: dict[str, Any], held: di
     wanted += [f"| `{one['name']}` |" for one in operation.get("parameters", ()) if one.get("in") in {"query", "path"}]
     faults += [f"no {part}" for part in wanted if part not in " ".join(text.split("\n"))]
     body, _, answer = text.partition("**Answer ")
-    faults += ["no example of the answer"] if "```json" not in answer else []
+    faults += ["no example of the answer"] if not re.search("```(json|text)", answer) else []
     if "requestBody" in operation:
         faults += ["no body"] if "**Body**" not in body else []
         faults += ["no example of the body"] if "```json" not in body else []

@@ -160,4 +160,4 @@ def _read_the_curve(tab: Any) -> None:
     )
     expect(tab.get_by_role("img", name="Right decisions by round")).to_be_visible()
     tab.get_by_text("Numbers").first.click()
-    expect(tab.get_by_role("row", name="2,500 78.2 [76.7, 79.6]")).to_be_visible()
+    expect(tab.get_by_role("row", name="2,500 78.2% [76.7%, 79.6%]")).to_be_visible()
