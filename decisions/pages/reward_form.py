@@ -72,7 +72,7 @@ class RewardSpecForm(forms.Form):
 
     base = forms.IntegerField(widget=forms.HiddenInput, min_value=1, max_value=2**31 - 1)
     seen = forms.CharField(widget=forms.HiddenInput, required=False, max_length=64)
-    low = _number(TITLES["low"], "Raw rewards are mapped linearly to 0 … 1.", required=True)
+    low = _number(TITLES["low"], "Raw rewards are mapped linearly to 0 to 1.", required=True)
     high = _number(TITLES["high"], required=True)
     clamp = _number(TITLES["clamp"], "The weighted sum stays within ± this.", required=True)
     credit = forms.ChoiceField(label=TITLES["credit"], choices=[(name, CREDIT_TITLES[name]) for name in SCHEMES])
