@@ -31,7 +31,10 @@ EARLIER = "earlier"
 LOCK_MILLISECONDS = 200
 LOCK_TRIES = 40
 LOCK_PAUSE_SECONDS = 0.5
-WITHOUT_MONTH = ("decisions_reservation", "decisions_queueitem", "decisions_label", "decisions_skip")
+WITHOUT_MONTH = (
+    *("decisions_reservation", "decisions_queueitem", "decisions_label", "decisions_skip"),
+    *("decisions_labelsuggestion", "decisions_measurementdue", "decisions_rewarddue"),
+)
 """Tables of what hangs on a decision and is not partitioned like it."""
 Counts = dict[uuid.UUID, Counter[str]]
 _MONTH = re.compile(r"_(\d{4})_(\d{2})$")

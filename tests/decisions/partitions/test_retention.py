@@ -23,9 +23,12 @@ from tools.factories import (
     FeedbackFactory,
     LabelFactory,
     LabelQueueFactory,
+    LabelSuggestionFactory,
+    MeasurementDueFactory,
     ObservationFactory,
     QueueItemFactory,
     ReservationFactory,
+    RewardDueFactory,
     RewardFactory,
     SkipFactory,
     StepFactory,
@@ -57,6 +60,9 @@ def one_of_everything(agent, moment):
     RewardFactory(decision=decision)
     LabelFactory(decision=decision)  # with its feedback
     SkipFactory(decision=decision)
+    LabelSuggestionFactory(decision=decision)
+    MeasurementDueFactory(decision=decision)
+    RewardDueFactory(decision=decision)
     ReservationFactory(item=QueueItemFactory(queue=LabelQueueFactory(workspace=agent.workspace), decision=decision))
     StepFactory(id=uuid7_at(moment), decision=decision, episode=None, workspace=agent.workspace)
     return decision
