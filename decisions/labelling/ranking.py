@@ -9,29 +9,42 @@ With u = 1 − confidence, the chance by the model's own word that it was wrong:
   already, or are asked before this one. A label on a cell with n labels changes its mean verdict by about
   (y − mean) / (n + 1) (Sutton and Barto 2018, "Reinforcement Learning", equation 2.3), and u stands for the expected
   |y − mean|. It is a proxy for what a model learns. Asking cells in turn also makes the labels diverse.
+- diversity: the n texts of what one look found are put into at most ⌈√n⌉ groups by greedy k-centre (Gonzalez 1985,
+  "Clustering to minimize the maximum intercluster distance") with 1 − likeness as distance: the first centre is the
+  most uncertain decision, each next one is the least like any centre, and a decision belongs to the centre that it is
+  most like. The groups are asked in turn, each from its largest u on, beginning with the group that has the largest.
+  Ties are broken by the hash of `random`, so a queue's order is the same at any time.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
+
+from decisions.labelling.wording import Wording
 
 Cell = tuple[uuid.UUID, str]
 """An agent's id and an action, as text."""
 UNKNOWN = 2.0
 """The rank of an unknown confidence: behind every known one."""
+SAME = 1 - 1e-9
+"""Texts that are this alike have the same words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A decision that a queue may ask about. `confidence` in [0, 1] or None."""
+    """A decision that a queue may ask about. `confidence` in [0, 1] or None; `text` of its state, for diversity
+    alone."""
 
     decision: uuid.UUID
     confidence: float | None
     cell: Cell
+    text: str = ""
 
 
 def rank_candidates(
@@ -45,6 +58,8 @@ def rank_candidates(
         return [_hashed(salt, candidate.decision) for candidate in candidates]
     if strategy == "uncertainty":
         return [UNKNOWN if one.confidence is None else one.confidence for one in candidates]
+    if strategy == "diversity":
+        return _rank_by_turns(candidates, salt)
     if strategy != "value":
         raise ValueError(f"{strategy!r} is no strategy")
     ranks = [0.0] * len(candidates)
@@ -53,6 +68,32 @@ def rank_candidates(
         cell = candidates[place].cell
         ranks[place] = -_uncertainty(candidates[place]) / (1 + asked[cell])
         asked[cell] += 1
+    return ranks
+
+
+def _rank_by_turns(candidates: Sequence[Candidate], salt: uuid.UUID) -> list[float]:
+    """Places in the order of diversity, from 0 on."""
+    order = sorted(
+        range(len(candidates)),
+        key=lambda one: (-_uncertainty(candidates[one]), _hashed(salt, candidates[one].decision)),
+    )
+    wording = Wording([candidate.text for candidate in candidates])
+    groups: list[list[int]] = []
+    nearest = [(-1.0, 0)] * len(candidates)  # likeness to the nearest centre, and that centre's group
+    while len(groups) < math.isqrt(max(0, len(candidates) - 1)) + 1:
+        centre = min(order, key=lambda one: nearest[one][0], default=None)
+        if centre is None or nearest[centre][0] >= SAME:
+            break
+        likeness = wording.compare(centre)
+        nearest = [max(old, (new, -len(groups))) for old, new in zip(nearest, likeness, strict=True)]
+        groups.append([])
+    for one in order:
+        groups[-nearest[one][1]].append(one)
+    groups.sort(key=lambda group: order.index(group[0]))
+    turns = [one for turn in zip_longest(*groups) for one in turn if one is not None]
+    ranks = [0.0] * len(candidates)
+    for rank, one in enumerate(turns):
+        ranks[one] = float(rank)
     return ranks
 
 

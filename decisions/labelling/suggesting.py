@@ -15,9 +15,9 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
-from decisions.agents.prompts import as_text
 from decisions.errors import NotLabelledByChoice
 from decisions.labelling.classifier import Fitted, TooFewLabels, fit
+from decisions.labelling.wording import text_of
 from decisions.models import ActionSpaceKind, Agent, AutoLabeler, LabelSuggestion
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
@@ -30,7 +30,6 @@ from workspaces.services import record_audit
 SUGGEST_LABELS = "decisions.suggest_labels"
 MOST_LABELS, MOST_SUGGESTED = 20_000, 5_000
 """It learns from so many of the newest labels, and looks at so many of the newest decisions without a verdict."""
-LONGEST_TEXT = 4_000
 
 # The newest label of each decision that waits for no other. One that only says that the action was wrong names no right
 # one.
@@ -46,15 +45,6 @@ SELECT d.id, d.state, d.options FROM decisions_decision d
  WHERE d.agent_id = %(agent)s AND d.options IS NOT NULL AND d.{NOT_ERASED} AND {THAT_COUNTS} IS NULL
  ORDER BY d.id DESC LIMIT %(most)s
 """  # noqa: S608
-
-
-def text_of(state: Any) -> str:
-    """A state as the classifier reads it: the texts and numbers in it, without the names of its fields."""
-    if isinstance(state, dict):
-        return " ".join(text_of(value) for value in state.values())[:LONGEST_TEXT]
-    if isinstance(state, list):
-        return " ".join(text_of(value) for value in state)[:LONGEST_TEXT]
-    return as_text(state)[:LONGEST_TEXT] if state is not None else ""
 
 
 @transaction.atomic

@@ -14,12 +14,13 @@ MAX_OVERLAP = 5
 
 
 class QueueStrategy(models.TextChoices):
-    """In which order a queue asks. `decisions.labelling.filling` defines each."""
+    """In which order a queue asks. `decisions.labelling.ranking` defines each."""
 
     SEQUENTIAL = "sequential", "Oldest first"
     RANDOM = "random", "Random"
     UNCERTAINTY = "uncertainty", "Most uncertain first"
     VALUE = "value", "Most valuable first"
+    DIVERSITY = "diversity", "Most diverse first"
 
 
 class SkipPolicy(models.TextChoices):
@@ -48,8 +49,9 @@ class LabelQueue(WorkspaceOwned):
 
     `overlap` reviewers label each decision. `reviewers` may label; where nobody is named, everybody who may label in
     the workspace. `adjudicators` resolve disputes, beside admins; where the queue is `blind`, they do not see who gave
-    which label. `newest` and `oldest` say which ids of decisions the queue has looked at, `filled_at` when it
-    last did.
+    which label. `newest` and `oldest` say which ids of decisions the queue has looked at, `filled_at` when it last did.
+    Of what arrived with an id between them, it has looked at everything up to `late_at`, the server's time of arrival,
+    and in that moment up to `late_id`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -68,6 +70,8 @@ class LabelQueue(WorkspaceOwned):
     adjudicators: Any = models.ManyToManyField("workspaces.User", related_name="+", blank=True)
     newest = models.UUIDField(null=True, editable=False)
     oldest = models.UUIDField(null=True, editable=False)
+    late_at = models.DateTimeField(null=True, editable=False)
+    late_id = models.UUIDField(null=True, editable=False)
     filled_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
 

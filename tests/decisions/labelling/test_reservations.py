@@ -51,6 +51,28 @@ class TestNext:
         held = reserve_next(by=reviewer("ann"), queue=tickets, count=9).reservations
         assert {place.decision_id for place in held} == {decision.id for decision in tickets.made}
 
+    @pytest.mark.parametrize("strategy", ["uncertainty", "sequential"])
+    def test_what_arrives_late_with_an_old_id_is_asked(self, queue, reviewer, agent, monkeypatch, strategy):
+        monkeypatch.setattr("decisions.labelling.filling.LOOK", 2)
+        now, ann = timezone.now(), reviewer("ann")
+        tickets = queue(0, strategy=strategy, filters={"agent": "filer"})
+
+        def arrives(days, **fields):
+            return DecisionFactory(agent=agent, id=uuid7_at(now - dt.timedelta(days=days)), **fields)
+
+        there = [arrives(days, recorded_at=now - dt.timedelta(days=days)) for days in (9, 1)]
+        label = {"by": ann, "queue": tickets, "verdict": "confirmed"}
+        for _ in there:
+            submit_label(decision=next_of(ann, tickets), **label)
+        assert next_of(ann, tickets) is None
+        late = [arrives(days) for days in (2, 8, 3, 7, 10)]
+        asked = set()
+        while (decision := next_of(ann, tickets)) is not None:
+            asked.add(decision)
+            submit_label(decision=decision, **label)
+        assert asked == {decision.id for decision in late}
+        assert QueueItem.objects.count() == 7
+
     def test_what_has_a_verdict_or_another_agent_is_not_asked(self, queue, reviewer, judged):
         judged("confirmed")
         DecisionFactory(agent__workspace=reviewer("zoe").workspace)
@@ -162,6 +184,29 @@ def test_value_asks_cells_in_turn_and_uncertainty_does_not():
     assert rank_candidates("uncertainty", found, labelled={}, salt=agent) == [0.1, 0.2, 0.5, 0.1, 2.0]
     random = rank_candidates("random", found, labelled={}, salt=agent)
     assert random == rank_candidates("random", found, labelled={}, salt=agent) and len(set(random)) == 5
+
+
+def test_diversity_asks_groups_of_alike_texts_in_turn_each_from_its_most_uncertain_on():
+    texts = ["book a flight to Oslo", "a flight to Rome", "book flight", "pay my bill", "pay the bill now", "", "?!"]
+    sure = [0.3, 0.1, 0.2, 0.5, 0.6, None, 0.9]
+    salt = uuid7()
+    found = [Candidate(uuid7(), one, (salt, "a"), text) for one, text in zip(sure, texts, strict=True)]
+    ranks = rank_candidates("diversity", found, labelled={}, salt=salt)
+    asked = sorted(range(7), key=ranks.__getitem__)
+    assert asked == [1, 3, 6, 2, 4, 5, 0]
+    assert ranks == rank_candidates("diversity", found, labelled={}, salt=salt)
+    twins = [Candidate(uuid7(), 0.5, (salt, "a"), "the same") for _ in range(9)]
+    orders = [rank_candidates("diversity", twins, labelled={}, salt=one) for one in (salt, uuid7())]
+    assert all(sorted(order) == [*map(float, range(9))] for order in orders) and orders[0] != orders[1]
+    assert rank_candidates("diversity", [], labelled={}, salt=salt) == []
+
+
+@pytest.mark.django_db
+def test_a_diverse_queue_reads_the_texts_of_states(queue, reviewer, agent):
+    bills = [DecisionFactory(agent=agent, confidence=0.1 * n, state={"text": f"pay bill {n}"}) for n in range(1, 4)]
+    trip = DecisionFactory(agent=agent, confidence=0.9, state={"text": "a flight to Oslo", "more": [1, None]})
+    held = reserve_next(by=reviewer("ann"), queue=queue(0, strategy="diversity"), count=4).reservations
+    assert [place.decision_id for place in held] == [one.id for one in (bills[0], trip, bills[1], bills[2])]
 
 
 @pytest.mark.django_db(transaction=True)
