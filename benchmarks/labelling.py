@@ -86,7 +86,7 @@ def main() -> int:
     rows, labels = (100_000, 300) if options.quick else (1_000_000, 1_000)
     with large_ledger(rows, options.keep) as slug:
         figures = []
-        for strategy in ("uncertainty", "value", "random", "sequential"):
+        for strategy in ("uncertainty", "value", "random", "sequential", "diversity"):
             found = measure(slug, strategy, labels)
             figures.append(found)
             print(
