@@ -12,25 +12,16 @@ from django.db.models import Count
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.utils.text import slugify
 from django.views.decorators.http import require_GET, require_http_methods, require_POST, require_safe
 
 from decisions.labelling.agreement import measure_agreement
 from decisions.labelling.progress import count_progress, find_disputes
-from decisions.labelling.queues import (
-    QueueSetup,
-    change_queue,
-    create_queue,
-    find_queue,
-    holder_of,
-    may_adjudicate,
-    may_review,
-)
+from decisions.labelling.queues import change_queue, find_queue, holder_of, may_adjudicate, may_review
 from decisions.labelling.reservations import MOST_HELD, reserve_next, skip_item
 from decisions.labelling.resolution import adjudicate_item, submit_label, undo_in_queue
-from decisions.models import Agent, ItemState, LabelQueue, QueueItem, QueueState, QueueStrategy, Reservation, SkipPolicy
+from decisions.models import ItemState, LabelQueue, QueueItem, QueueState, Reservation
 from decisions.pages.cards import AHEAD, get_decision, make_cards, read_label
-from workspaces.errors import FieldFault, InvalidInput
+from decisions.pages.queue_form import QueueForm
 from workspaces.models import Role
 from workspaces.pages import PageRequest, wants_part, workspace_page
 
@@ -53,31 +44,23 @@ def queue_list(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def queue_new(request: PageRequest) -> HttpResponse:
-    if request.method != "POST":
-        agents = Agent.objects.for_workspace(request.workspace).order_by("name")
-        context = {"agents": agents, "strategies": QueueStrategy.choices, "policies": SkipPolicy.choices}
-        return render(request, "label_queues/new.html", context)
-    name, overlap = request.POST.get("name", "").strip(), request.POST.get("overlap", "1")
-    faults = []
-    if not 0 < len(name) <= 200 or not slugify(name):
-        faults.append(FieldFault("name", "is missing, too long or without letters", "1 to 200 characters"))
-    if not overlap.isdecimal() or len(overlap) > 2:
-        faults.append(FieldFault("overlap", "is no number", "1 to 5"))
-    guidelines = request.POST.get("guidelines", "").strip()
-    if len(guidelines) > 20_000:
-        faults.append(FieldFault("guidelines", f"{len(guidelines)} characters", "at most 20,000"))
-    if faults:
-        raise InvalidInput("The labelling queue is invalid.", faults=faults)
-    setup = QueueSetup(
-        name=name,
-        filters={"agent": request.POST.get("agent", "")[:200]},
-        strategy=request.POST.get("strategy", QueueStrategy.UNCERTAINTY),
-        overlap=int(overlap),
-        guidelines=guidelines,
-        skip_policy=request.POST.get("skip_policy", SkipPolicy.ASK_OTHERS),
-    )
-    queue = create_queue(by=request.actor, slug=slugify(name)[:63].strip("-"), setup=setup)
-    return redirect("pages:label-queue", request.workspace.slug, queue.slug)
+    return _edit(request, None)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def queue_edit(request: PageRequest, queue: str) -> HttpResponse:
+    """What may change of a queue, and new gold items."""
+    return _edit(request, find_queue(request.actor, queue))
+
+
+def _edit(request: PageRequest, queue: LabelQueue | None) -> HttpResponse:
+    form, status = QueueForm(by=request.actor, queue=queue), 200
+    if request.method == "POST":
+        form, status = QueueForm(request.POST, by=request.actor, queue=queue), 400
+        if form.is_valid() and (saved := form.save()) is not None:
+            return redirect("pages:label-queue", request.workspace.slug, saved.slug)
+    return render(request, "label_queues/form.html", {"form": form, "queue": queue}, status=status)
 
 
 @require_safe

@@ -42,6 +42,7 @@ urlpatterns = [
     path("decisions/queues/", label_queues.queue_list, name="label-queues"),
     path("decisions/queues/new", label_queues.queue_new, name="label-queue-new"),
     path("decisions/queues/<slug:queue>/", label_queues.queue_detail, name="label-queue"),
+    path("decisions/queues/<slug:queue>/edit", label_queues.queue_edit, name="label-queue-edit"),
     path("decisions/queues/<slug:queue>/change", label_queues.queue_change, name="label-queue-change"),
     path("decisions/queues/<slug:queue>/label", label_queues.queue_work, name="label-queue-work"),
     path("decisions/queues/<slug:queue>/label/<uuid:pk>", label_queues.queue_label, name="label-queue-label"),

@@ -52,6 +52,10 @@ FORMS = {
     "key-make": ("name", "agent", "slug", "kind", "options", "scopes"),
     "erasures": ("kind", "name"),
     "import-new": ("agent", "name"),
+    "label-queue-new": (
+        *("name", "agent", "verdict", "version", "arm", "since", "q", "strategy", "overlap", "guidelines"),
+        *("skip_policy", "hold_seconds", "reviewers", "adjudicators", "gold_share", "gold"),
+    ),
     "rehearsal-start": ("text_field", "label_field", "seed_share", "decisions", "rounds", "seeds", "noise"),
 }
 GIVEN = {
@@ -69,6 +73,14 @@ GIVEN = {
     },
     "key-make": {"name": "app", "agent": "", "slug": "new", "kind": "CUSTOM", "options": "a\nb", "scopes": "admin"},
     "erasures": {"kind": "unit", "name": "somebody"},
+    "label-queue-new": {
+        "name": "n",
+        "strategy": "random",
+        "overlap": "1",
+        "skip_policy": "drop",
+        "hold_seconds": "9",
+        "gold_share": "0",
+    },
 }
 TOGETHER = {"version-try"}
 """Numbers of one form, of which none is right without the others: all of them are odd at once."""

@@ -89,6 +89,7 @@ PAGES: dict[str, Page] = {
     "label-queues": Page(),
     "label-queue-new": FORM,
     "label-queue": Page(of=queued),
+    "label-queue-edit": replace(FORM, of=queued),
     "label-queue-change": replace(ACTION, of=queued),
     "label-queue-work": Page(get=LABELLER, of=queued),
     "label-queue-label": Page(get="", post=LABELLER, of=queued_decision),

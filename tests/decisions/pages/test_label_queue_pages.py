@@ -5,9 +5,10 @@ from uuid import UUID
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from decisions.models import Feedback, Label, LabelQueue, QueueItem
-from tools.factories import DecisionFactory, MembershipFactory
+from tools.factories import DecisionFactory, LabelFactory, LabelQueueFactory, MembershipFactory
 
 pytestmark = pytest.mark.django_db
 HTMX = {"HX-Request": "true"}
@@ -17,6 +18,10 @@ FORM = {
     "strategy": "sequential",
     "overlap": "2",
     "guidelines": "Be <kind>.",
+    "skip_policy": "drop",
+    "hold_seconds": "900",
+    "gold_share": "0",
+    "blind": "on",
 }
 
 
@@ -32,7 +37,7 @@ def cards(answer):
 def made(agent, admin, page_client):
     """Six decisions, and a queue of them, made on the page."""
     decisions = [DecisionFactory(agent=agent, action="travel") for _ in range(6)]
-    answer = page_client(admin).post(reverse("pages:label-queue-new", args=["acme"]), FORM | {"skip_policy": "drop"})
+    answer = page_client(admin).post(reverse("pages:label-queue-new", args=["acme"]), FORM)
     assert (answer.status_code, answer["Location"]) == (302, at("label-queue"))
     return [decision.id for decision in decisions]
 
@@ -75,13 +80,66 @@ def test_a_skip_asks_by_the_queue_s_policy_and_a_closed_queue_nobody(made, admin
     assert not Label.objects.exists()
 
 
+def test_a_queue_is_made_and_changed_with_everything_that_the_api_takes(
+    agent, admin, labeller, viewer, page_client, workspace
+):
+    known, other = LabelFactory(decision=DecisionFactory(agent=agent)).decision, DecisionFactory(agent=agent)
+    boss = page_client(admin)
+    filters = {"verdict": "corrected", "version": "filer:7", "arm": "control", "since": "7d", "q": "bill", "agent": ""}
+    more = {
+        "strategy": "diversity",
+        "reviewers": [labeller.email],
+        "adjudicators": [labeller.email],
+        "hold_seconds": "60",
+        "gold_share": "0.25",
+        "gold": f"{known.id}\n",
+    }
+    path = reverse("pages:label-queue-new", args=["acme"])
+    assert boss.post(path, FORM | filters | more)["Location"] == at("label-queue")
+    queue = LabelQueue.objects.get()
+    assert queue.filters == {name: value for name, value in filters.items() if value}
+    assert (queue.strategy, queue.hold_seconds, queue.gold_share, queue.blind) == ("diversity", 60, 0.25, True)
+    assert [*queue.reviewers.all(), *queue.adjudicators.all()] == [labeller, labeller]
+    assert QueueItem.objects.get().gold == {"verdict": "confirmed", "corrected_action": None}
+    page = boss.get(at("label-queue-edit")).content.decode()
+    assert f'<option value="{labeller.email}" selected>' in page and 'name="strategy"' not in page
+    change = {"name": "Bills", "skip_policy": "ask_others", "hold_seconds": "90", "gold_share": "0.5"}
+    wrong = change | {"reviewers": ["x@example.org"], "gold": str(other.id)}
+    refused = boss.post(at("label-queue-edit"), wrong)
+    assert refused.status_code == 400 and "x@example.org is not one of" in refused.content.decode()
+    refused = boss.post(at("label-queue-edit"), wrong | {"reviewers": []})
+    assert refused.status_code == 400 and f"{other.id} has no label that counts" in refused.content.decode()
+    queue.refresh_from_db()
+    assert (queue.name, queue.reviewers.count(), QueueItem.objects.count()) == ("Tickets of May", 1, 1)
+    assert boss.post(at("label-queue-edit"), change | {"adjudicators": [viewer.email]}).status_code == 302
+    queue.refresh_from_db()
+    assert (queue.name, queue.hold_seconds, queue.blind, queue.gold_share) == ("Bills", 90, False, 0.5)
+    assert [*queue.reviewers.all(), *queue.adjudicators.all()] == [viewer]
+    labeller.memberships.update(deactivated_at=timezone.now())
+    queue.reviewers.set([labeller])
+    refused = boss.post(at("label-queue-edit"), change | {"reviewers": [labeller.email]})
+    assert refused.status_code == 400 and "is not a member" in refused.content.decode()
+
+
 @pytest.mark.parametrize(
-    ("fields", "says"), [({"name": ""}, "name"), ({"overlap": "6"}, "overlap"), ({"overlap": "x"}, "overlap")]
+    ("fields", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "…"}, "name"),
+        ({"overlap": "6"}, "overlap"),
+        ({"overlap": "x"}, "overlap"),
+        ({"since": "ever"}, "since"),
+        ({"gold_share": "0.9"}, "gold_share"),
+        ({"gold": "x"}, "gold"),
+        ({"name": "taken"}, "name"),
+    ],
+    ids=str,
 )
-def test_a_queue_that_makes_no_sense_is_not_made(agent, admin, page_client, fields, says):
+def test_a_queue_that_makes_no_sense_is_not_made(agent, admin, page_client, fields, field):
+    LabelQueueFactory(workspace=agent.workspace, slug="taken")
     answer = page_client(admin).post(reverse("pages:label-queue-new", args=["acme"]), FORM | fields)
-    assert answer.status_code == 400 and says in answer.content.decode()
-    assert not LabelQueue.objects.exists()
+    assert answer.status_code == 400 and f'id="id_{field}_error"' in answer.content.decode()
+    assert LabelQueue.objects.count() == 1
 
 
 def test_a_label_takes_few_queries(made, labeller, page_client, django_assert_max_num_queries):
