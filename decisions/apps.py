@@ -8,9 +8,10 @@ class DecisionsConfig(AppConfig):
         # Says to the floor below which outcomes a model's units can have, and to `manage.py check` what is broken.
         import decisions.rewards.attainable
         import decisions.rewards.checks  # noqa: F401
-        from decisions.models import Agent, AgentVersion, RewardSpec
+        from decisions.models import Agent, AgentVersion, BulkLabel, RewardSpec
         from workspaces.audit.targets import name_targets
 
         name_targets("agent", Agent)
         name_targets("agent_version", AgentVersion, "agent")
+        name_targets("bulk_label", BulkLabel)
         name_targets("reward_spec", RewardSpec, "agent")

@@ -22,6 +22,12 @@ class NotLabelledByChoice(Conflict):
     code = "not_labelled_by_choice"
 
 
+class CountChanged(Conflict):
+    """More decisions would be labelled than the person or program has seen and agreed to."""
+
+    code = "count_changed"
+
+
 class IdConflict(Conflict):
     """The same id was sent before with other content."""
 

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from decisions.ingest.item_ends import apply_item_outcomes
+from decisions.labelling.bulk import LABEL_IN_BULK, UNDO_IN_BULK, run_bulk_job
 from decisions.labelling.suggesting import SUGGEST_LABELS, suggest_labels
 from decisions.models import Agent, RewardDraft, RewardSpec
 from decisions.partitions.partitioning import ensure_partitions
@@ -72,6 +73,16 @@ def suggest_labels_of_agent(context: JobContext) -> dict[str, Any]:
         return {"labels": 0, "suggested": 0}
     made = suggest_labels(agent, step=context.fenced)
     return {"labels": made.labels, "suggested": made.suggested, "reason": made.reason}
+
+
+@job_kind(LABEL_IN_BULK)
+def label_in_bulk(context: JobContext) -> dict[str, Any]:
+    return run_bulk_job(context)
+
+
+@job_kind(UNDO_IN_BULK)
+def undo_labels_in_bulk(context: JobContext) -> dict[str, Any]:
+    return run_bulk_job(context)
 
 
 @job_kind(MEASURE, queue="measuring")

@@ -75,6 +75,7 @@ def make_known(agent: Any) -> dict[str, str]:
         "runs": run,
         "versions": version,
         "experiments": experiment,
+        "bulk-labels": made.BulkLabelFactory(workspace=workspace),
         "exports": made.ExportJobFactory(version=version),
         "erasures": made.ErasureFactory(workspace=workspace),
         "keys": made.ApiKeyFactory(workspace=workspace),

@@ -43,6 +43,7 @@ PAGES: Mapping[str, Page] = {
     "decisions": Page("Decisions", ("decisions",), "[Decisions and feedback](../api.md#decisions-and-feedback)"),
     "feedback": Page("Feedback", ("feedback",), "[Decisions and feedback](../api.md#decisions-and-feedback)"),
     "label-queues": Page("Labelling queues", ("label-queues",), "[labelling.md](../labelling.md)"),
+    "bulk-labels": Page("Labels in bulk", ("bulk-labels",), "[labelling.md](../labelling.md#in-bulk)"),
     "status-changes": Page(
         "Changes of items' status", ("status-changes",), "[Items](../notes-app.md#outcomes-of-items)"
     ),

@@ -13,6 +13,7 @@ from workspaces.examples import MOMENT, Example, page
 AGENT = "01a1f7fa-8da8-7430-8db8-ed6ff165c8ce"
 AGENT_VERSION = "01a1f7fb-0c91-7b52-9d27-6b1d4e0c8a35"
 DECISION = "01a1f805-50a4-7d43-a901-42a0ce80c4b0"
+SIMILAR = "01a1f804-7c1e-7f2b-8d09-5be1f06a3c94"
 FRESH = "01a1f992-044c-7459-8c61-4f522a318785"
 """An id that the client makes for something new."""
 EPISODE = "01a1f88c-7bc8-7a08-b782-f5ffbb5d7385"
@@ -99,6 +100,7 @@ A_LABEL = {
     "corrected_action": "finance",
     "note": "A bill.",
     "labelled_by": "key:5f1c0a9be2d4",
+    "bulk": None,
     "created_at": MOMENT,
 }
 A_REWARD = {
@@ -374,6 +376,12 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     ],
     "decisions_retrieve": [
         Example(A_DECISION | {"feedback": [SOME_FEEDBACK], "labels": [], "rewards": [A_REWARD]}, path={"id": DECISION})
+    ],
+    "similar_decisions": [
+        Example(
+            {"compared": 2500, "results": [{"similarity": 0.83, "decision": A_DECISION | {"id": SIMILAR}}]},
+            path={"id": DECISION},
+        )
     ],
     "label_decision": [
         Example(

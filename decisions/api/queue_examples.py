@@ -1,4 +1,4 @@
-"""Examples of labelling queues for the OpenAPI document. PURE."""
+"""Examples of labelling queues and labels in bulk for the OpenAPI document. PURE."""
 
 from __future__ import annotations
 
@@ -31,7 +31,41 @@ A_QUEUE = {
 PROGRESS = {"waiting": 120, "disputed": 3, "resolved": 80, "dropped": 1, "gold": 10, "held": 2, "labels": 167}
 OTHER = {"labelled_by": None, "verdict": "confirmed", "corrected_action": None, "note": ""}
 LABELLED = A_LABEL
+BULK = "01a1f9c4-11f0-7d0e-9a52-0c6d7be1a4f2"
+DIGEST = "5e8f0c1d2b3a4958" * 4
+ASKED = {"matching": 120, "labelled": 4, "before": "01a1f9c4-0d52-7c66-8a1b-6e0f4d9b2c78", "digest": DIGEST}
+ALL_OF_FILER = {"filters": {"agent": "filer"}, "verdict": "confirmed", "replaces": True}
+A_BULK = {
+    "id": BULK,
+    "state": "done",
+    "verdict": "confirmed",
+    "corrected_action": None,
+    "filters": {"agent": "filer"},
+    "replaces": True,
+    "matching": 120,
+    "chosen": 120,
+    "done": 120,
+    "labelled": 120,
+    "labelled_by": "key:5f1c0a9be2d4",
+    "error": "",
+    "created_at": MOMENT,
+    "undone_at": None,
+}
+OF_BULK = {"id": BULK}
 EXAMPLES: Mapping[str, Sequence[Example]] = {
+    "bulk_labels_list": [Example(page(A_BULK))],
+    "label_in_bulk": [
+        Example(
+            {"asked": ASKED, "to_label": 120, "unfit": 0, "too_many": False, "older": None},
+            200,
+            ALL_OF_FILER | {"dry_run": True},
+            name="count",
+        ),
+        Example(A_BULK, 202, ALL_OF_FILER | {"asked": ASKED}, name="label"),
+    ],
+    "bulk_labels_retrieve": [Example(A_BULK, path=OF_BULK)],
+    "cancel_bulk_label": [Example(A_BULK | {"state": "stopping", "done": 60, "labelled": 60}, path=OF_BULK)],
+    "undo_bulk_label": [Example(A_BULK | {"state": "undone", "undone_at": MOMENT}, path=OF_BULK)],
     "label_queues_list": [Example(page(A_QUEUE))],
     "create_label_queue": [
         Example(

@@ -4,6 +4,7 @@ from django.urls import path
 
 from decisions.api import (
     agents,
+    bulk_labels,
     decisions,
     episodes,
     export,
@@ -13,6 +14,7 @@ from decisions.api import (
     reward_specs,
     reward_summary,
     rewards,
+    similar,
     suggestions,
 )
 
@@ -52,12 +54,17 @@ urlpatterns = [
     path("decisions/export", export.DecisionExport.as_view(), name="api-decisions-export"),
     path("decisions/<uuid:pk>", decisions.DecisionDetail.as_view(), name="api-decision"),
     path("decisions/<uuid:pk>/labels", decisions.DecisionLabels.as_view(), name="api-decision-labels"),
+    path("decisions/<uuid:pk>/similar", similar.SimilarDecisions.as_view(), name="api-decision-similar"),
     path("episodes", episodes.EpisodeList.as_view(), name="api-episodes"),
     path("episodes/<uuid:pk>", episodes.EpisodeDetail.as_view(), name="api-episode"),
     path("steps", episodes.StepList.as_view(), name="api-steps"),
     path("agents/<slug:slug>/auto-labeler", suggestions.AutoLabelerDetail.as_view(), name="api-auto-labeler"),
     path("agents/<slug:slug>/suggestions", suggestions.SuggestionList.as_view(), name="api-suggestions"),
     path("reward-components", reward_specs.RewardComponents.as_view(), name="api-reward-components"),
+    path("bulk-labels", bulk_labels.BulkLabelList.as_view(), name="api-bulk-labels"),
+    path("bulk-labels/<uuid:pk>", bulk_labels.BulkLabelDetail.as_view(), name="api-bulk-label"),
+    path("bulk-labels/<uuid:pk>/cancel", bulk_labels.BulkLabelCancel.as_view(), name="api-bulk-label-cancel"),
+    path("bulk-labels/<uuid:pk>/undo", bulk_labels.BulkLabelUndo.as_view(), name="api-bulk-label-undo"),
     path("label-queues", label_queues.LabelQueueList.as_view(), name="api-label-queues"),
     path("label-queues/<slug:slug>", label_queues.LabelQueueDetail.as_view(), name="api-label-queue"),
     path("label-queues/<slug:slug>/next", label_queues.NextInQueue.as_view(), name="api-label-queue-next"),

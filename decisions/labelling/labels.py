@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -93,16 +93,20 @@ def create_label(
 
 def count_label(*, by: Actor, label: Label) -> None:
     """Writes the feedback that says what the label says."""
-    _feed_back(
-        by,
-        FeedbackIn(
-            metric=VERDICT, value=label.verdict, decision_id=label.decision_id, idempotency_key=label_key(label)
-        ),
-    )
+    count_labels(by=by, labels=[label])
 
 
-def _feed_back(by: Actor, feedback: FeedbackIn) -> None:
-    outcome = record_feedback(by=by, ours=True, items=[(0, feedback)])
+def count_labels(*, by: Actor, labels: Sequence[Label]) -> None:
+    """Writes the feedback that says what the labels say, of decisions that are locked and not erased."""
+    feedback = [
+        FeedbackIn(metric=VERDICT, value=label.verdict, decision_id=label.decision_id, idempotency_key=label_key(label))
+        for label in labels
+    ]
+    _feed_back(by, feedback)
+
+
+def _feed_back(by: Actor, feedback: Sequence[FeedbackIn]) -> None:
+    outcome = record_feedback(by=by, ours=True, items=list(enumerate(feedback)))
     assert not outcome.errors, outcome.errors
 
 
@@ -155,16 +159,25 @@ def withdraw_label(*, by: Actor, decision: Decision) -> Label:
 
 def remove_label(*, by: Actor, label: Label) -> None:
     """Deletes the row; feedback that it wrote no longer counts."""
-    fed = Feedback.objects.filter(decision=label.decision_id, idempotency_key=label_key(label)).first()
-    if fed is not None:
-        _feed_back(
-            by,
-            FeedbackIn(
-                metric=WITHDRAWN,
-                value=label.verdict,
-                decision_id=label.decision_id,
-                supersedes=fed.id,
-                idempotency_key=f"withdrawn:{label.id}",
-            ),
+    remove_labels(by=by, labels=[label])
+
+
+def remove_labels(*, by: Actor, labels: Sequence[Label]) -> None:
+    """Deletes the rows; feedback that they wrote no longer counts. Of decisions that are not erased."""
+    known = {label_key(label): label for label in labels}
+    fed = Feedback.objects.filter(
+        decision__in={label.decision_id for label in labels}, idempotency_key__in=list(known)
+    ).values_list("idempotency_key", "id")
+    withdrawn = [
+        FeedbackIn(
+            metric=WITHDRAWN,
+            value=known[key].verdict,
+            decision_id=known[key].decision_id,
+            supersedes=pk,
+            idempotency_key=f"withdrawn:{known[key].id}",
         )
-    label.delete()
+        for key, pk in fed
+    ]
+    if withdrawn:
+        _feed_back(by, withdrawn)
+    Label.objects.filter(id__in=[label.id for label in labels]).delete()

@@ -9,10 +9,10 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from decisions.labelling.matching import read_filters
 from decisions.models import Decision, ItemState, LabelQueue, QueueItem, QueueState, QueueStrategy, SkipPolicy
 from decisions.models.labelling import MAX_OVERLAP
 from decisions.models.verdicts import find_label, find_verdict
-from decisions.queries.browse import FILTERS, parse_filters
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput, NotAllowed, NotFound
 from workspaces.models import Membership, Scope, User
@@ -100,14 +100,10 @@ def _check(by: Actor, values: Mapping[str, Any]) -> dict[str, list[User]]:
     for name, known in choices.items():
         if name in values and values[name] not in known.values:
             faults.append(FieldFault(name, f"{values[name]!r} is unknown", ", ".join(known.values)))
-    allowed = [name for name in FILTERS if name != "order"]
-    filters = values.get("filters", {})
-    if unknown := sorted(set(filters) - set(allowed)):
-        faults.append(FieldFault("filters", f"{unknown[0]!r} is unknown", ", ".join(allowed)))
     try:
-        parse_filters({name: text for name, text in filters.items() if name in allowed})
+        read_filters(values.get("filters", {}))
     except InvalidInput as error:
-        faults += [FieldFault(f"filters.{fault.field}", fault.reason, fault.expected) for fault in error.faults]
+        faults += error.faults
     people = {}
     for name in PEOPLE:
         if name in values:

@@ -1,6 +1,7 @@
 """Tables of the ledger: agents, decisions, feedback, labels and their queues, rewards, steps, episodes, items."""
 
 from decisions.models.agent import ActionSpaceKind, Agent, AgentKind, AgentVersion
+from decisions.models.bulk_label import BulkLabel
 from decisions.models.decision import Decision
 from decisions.models.episode import Episode
 from decisions.models.erased_name import ErasedName
@@ -26,6 +27,7 @@ __all__ = [
     "AgentKind",
     "AgentVersion",
     "AutoLabeler",
+    "BulkLabel",
     "CreditScheme",
     "Decision",
     "Episode",

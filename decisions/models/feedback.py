@@ -89,7 +89,8 @@ class Label(WorkspaceOwned):
     """A reviewer's judgement. Writing one also writes the feedback that rewards read.
 
     `program` names the key that labelled, where no person did: `key:` and its prefix, or `internal`. A `pending` label
-    counts for nothing: it waits in a queue for other reviewers' labels, or answers a gold item.
+    counts for nothing: it waits in a queue for other reviewers' labels, or answers a gold item. `bulk` names what it
+    was given with, where many decisions were labelled at once.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -103,13 +104,19 @@ class Label(WorkspaceOwned):
     score = models.FloatField(null=True, blank=True)
     note = models.TextField(blank=True)
     pending = models.BooleanField(default=False, db_default=False)
+    bulk = models.ForeignKey(
+        "decisions.BulkLabel", on_delete=models.SET_NULL, null=True, db_index=False, related_name="labels"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(verdict__in=Verdict.values), name="label_verdict_known"),
         ]
-        indexes = [models.Index(fields=["decision"], name="label_decision")]
+        indexes = [
+            models.Index(fields=["decision"], name="label_decision"),
+            models.Index(fields=["bulk"], condition=Q(bulk__isnull=False), name="label_bulk"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.verdict} by {self.labelled_by}"

@@ -4,6 +4,7 @@ from django.urls import path
 
 from decisions.pages import (
     agents,
+    bulk_labels,
     decisions,
     episodes,
     label_queues,
@@ -11,6 +12,7 @@ from decisions.pages import (
     reward_edit,
     reward_history,
     rewards,
+    similar,
 )
 
 urlpatterns = [
@@ -51,8 +53,14 @@ urlpatterns = [
     path(
         "decisions/queues/<slug:queue>/disputes/<uuid:pk>", label_queues.queue_adjudicate, name="label-queue-adjudicate"
     ),
+    path("decisions/bulk/", bulk_labels.bulk_ask, name="label-bulk"),
+    path("decisions/bulk/<uuid:pk>", bulk_labels.bulk_detail, name="label-bulk-detail"),
+    path("decisions/bulk/<uuid:pk>/status", bulk_labels.bulk_status, name="label-bulk-status"),
+    path("decisions/bulk/<uuid:pk>/cancel", bulk_labels.bulk_cancel, name="label-bulk-cancel"),
+    path("decisions/bulk/<uuid:pk>/undo", bulk_labels.bulk_undo, name="label-bulk-undo"),
     path("decisions/label", decisions.label_queue, name="label"),
     path("decisions/<uuid:pk>", decisions.decision_detail, name="decision"),
+    path("decisions/<uuid:pk>/similar", similar.decision_similar, name="decision-similar"),
     path("decisions/<uuid:pk>/label", decisions.decision_label, name="decision-label"),
     path("decisions/<uuid:pk>/unlabel", decisions.decision_unlabel, name="decision-unlabel"),
     path("episodes/", episodes.episode_list, name="episodes"),

@@ -134,7 +134,7 @@ class ShownDecision:
                 label.created_at,
                 "verdict",
                 label.verdict + (f" → {as_text(label.corrected_action)}" if label.corrected_action is not None else ""),
-                label.labelled_by,
+                f"{label.labelled_by}, in bulk" if label.bulk_id else label.labelled_by,
                 label.note,
                 TONES.get(label.verdict, ""),
             )

@@ -97,11 +97,11 @@
       if (event.key === "j" || event.key === "k") { step(event.key === "j" ? 1 : -1); done = true; }
       else if (event.key === "c" || event.key === "x") { if (!current()) step(1); done = press(current() ?? document, event.key); }
       else if (event.key === "u") done = undoInList();
-      else if (event.key === "l") done = press(document, "l");
+      else if (event.key === "l" || event.key === "b") done = press(document, event.key);
       else if (event.key === "Enter" && event.target === current()) done = press(current(), "Enter");
     } else if (event.key === "n") {
       done = note();
-    } else if (["j", "k", "c", "x", "s", "u", "l"].includes(event.key)) {
+    } else if (["j", "k", "c", "x", "s", "u", "l", "f"].includes(event.key)) {
       done = press(card() ?? document, event.key) || press(document, event.key) || (event.key === "x" && find());
     }
     if (done) event.preventDefault();

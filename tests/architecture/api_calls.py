@@ -17,6 +17,7 @@ from tools.factories import (
     AliasFactory,
     ApiKeyFactory,
     ArtifactFactory,
+    BulkLabelFactory,
     DatasetSnapshotFactory,
     DecisionFactory,
     EpisodeFactory,
@@ -123,6 +124,7 @@ def build(workspace: Any, slug: str) -> World:
             "calculation": JobFactory(
                 workspace=workspace, kind="decisions.calculate_rewards", payload={"requested_by": "someone"}
             ),
+            "bulk": BulkLabelFactory(workspace=workspace),
             "draft": RewardDraftFactory(agent=agent, base=spec),
             "import": JobFactory(workspace=workspace, kind="training.import", payload=IMPORT_PAYLOAD),
             "freezing": JobFactory(
@@ -134,6 +136,10 @@ def build(workspace: Any, slug: str) -> World:
 
 def decision_body(world: World) -> Any:
     return {"agent": world.agent.slug, "state": {"text": "x"}, "action": OPTIONS[0], "policy_name": "outside"}
+
+
+def bulk_body(world: World) -> Any:
+    return {"decisions": [str(world.decision.id)], "verdict": "confirmed", "dry_run": True}
 
 
 def episode_body(world: World) -> Any:
@@ -241,9 +247,18 @@ CALLS: dict[str, list[Call]] = {
     ],
     "api-decisions-export": [Call("GET", "decisions/export", READ, lines=True)],
     "api-decision": [Call("GET", "decisions/{decision}", READ, foreign=(404,))],
+    "api-decision-similar": [Call("GET", "decisions/{decision}/similar", READ, foreign=(404,))],
     "api-decision-labels": [
         Call("POST", "decisions/{decision}/labels", "feedback:write", lambda w: {"verdict": "confirmed"}, 201, (404,))
     ],
+    "api-bulk-labels": [
+        Call("GET", "bulk-labels", READ),
+        Call("POST", "bulk-labels", "feedback:write", bulk_body, foreign=(400,)),
+    ],
+    "api-bulk-label": [Call("GET", "bulk-labels/{bulk}", READ, foreign=(404,))],
+    # It is over and was undone: tests/decisions/labelling/test_bulk_labels.py.
+    "api-bulk-label-cancel": [Call("POST", "bulk-labels/{bulk}/cancel", "feedback:write", status=409, foreign=(404,))],
+    "api-bulk-label-undo": [Call("POST", "bulk-labels/{bulk}/undo", "feedback:write", status=409, foreign=(404,))],
     "api-label-queues": [
         Call("GET", "label-queues", READ),
         Call("POST", "label-queues", ADMIN, lambda w: {"slug": "more", "name": "n"}, 201),

@@ -18,6 +18,7 @@ ODD = ("-" + "9" * 40, "1e400", "nan", "[" * 2000, '{"a": "\\u0000"}', "²")
 QUERIES = {
     "decisions": ("q", "agent", "verdict", "version", "arm", "since", "order", "before"),
     "label": ("q", "agent", "version"),
+    "label-bulk": ("q", "agent", "version", "since", "id", "before"),
     "episodes": ("q", "agent", "since", "state", "session", "before"),
     "agents": ("after",),
     "agent": ("before",),
@@ -52,6 +53,7 @@ FORMS = {
     "key-make": ("name", "agent", "slug", "kind", "options", "scopes"),
     "erasures": ("kind", "name"),
     "import-new": ("agent", "name"),
+    "label-bulk": ("query", "matching", "labelled", "digest", "verdict", "right"),
     "label-queue-new": (
         *("name", "agent", "verdict", "version", "arm", "since", "q", "strategy", "overlap", "guidelines"),
         *("skip_policy", "hold_seconds", "reviewers", "adjudicators", "gold_share", "gold"),
@@ -73,6 +75,7 @@ GIVEN = {
     },
     "key-make": {"name": "app", "agent": "", "slug": "new", "kind": "CUSTOM", "options": "a\nb", "scopes": "admin"},
     "erasures": {"kind": "unit", "name": "somebody"},
+    "label-bulk": {"matching": "1", "labelled": "0", "verdict": "confirmed"},
     "label-queue-new": {
         "name": "n",
         "strategy": "random",

@@ -8,13 +8,15 @@ import json
 import tarfile
 import time
 from urllib.parse import urlencode
+from uuid import UUID
 
 import pytest
 from django.test import Client
 
 from decisions.agents.services import create_notes_agents
 from decisions.api import examples as ledger
-from decisions.api import reward_examples
+from decisions.api import queue_examples, reward_examples
+from decisions.labelling.matching import Selection, read_filters
 from decisions.models import Agent, Step
 from decisions.notes_app import examples as notes_app
 from models_registry import examples as registry
@@ -25,6 +27,7 @@ from tools.factories import (
     AliasFactory,
     ApiKeyFactory,
     ArtifactFactory,
+    BulkLabelFactory,
     DatasetSnapshotFactory,
     DecisionFactory,
     EpisodeFactory,
@@ -65,6 +68,7 @@ ENVELOPE = {"code", "message", "fields", "request_id"}
 UNANSWERED = {
     "decide": (503, "backend_unavailable"),  # tests/decisions/gateway/test_gateway.py asks a real model server
     # The caller holds no place: tests/decisions/labelling/test_label_queue_api.py
+    "cancel_bulk_label": (409, "conflict"),  # it has no job: tests/decisions/labelling/test_bulk_labels.py
     **{f"{verb}_in_queue": (409, "conflict") for verb in ("label", "draft", "discard", "skip", "undo")},
 }
 SENT = [
@@ -247,6 +251,10 @@ def make_ledger(by, agent):
             workspace=workspace, kind="decisions.calculate_rewards", payload={"requested_by": "system"}
         ).id,
         reward_examples.DRAFT: draft_of(agent).id,
+        queue_examples.BULK: BulkLabelFactory(workspace=workspace, undone_at=None).id,
+        queue_examples.DIGEST: Selection(
+            read_filters({"agent": "filer"}), before=UUID(queue_examples.ASKED["before"])
+        ).digest,
         training.HELD_OUT: held_out.id,
         training.RUN: run.id,
         training.EVENT: RunEventFactory(run=run).id,

@@ -12,7 +12,7 @@ from decisions.labelling.reservations import reserve_next
 from decisions.labelling.resolution import submit_label
 from decisions.models import Label
 from tests.browser.accessibility import look_at
-from tools.factories import DecisionFactory
+from tools.factories import DecisionFactory, LabelFactory
 from workspaces.actors import person
 
 
@@ -52,6 +52,39 @@ def test_a_queue_is_labelled_by_keyboard_and_disputes_are_resolved(
     tab.keyboard.press("c")
     expect(tab.get_by_role("heading", name="No disputes")).to_be_visible()
     assert Label.objects.filter(decision=made[0], pending=False).count() == 3
-    for name in ("label-queues", "label-queue-new"):
-        tab.goto(reverse(f"pages:{name}", args=[workspace.slug]))
+    for name, path in (
+        ("label-queues", reverse("pages:label-queues", args=[workspace.slug])),
+        ("label-queue-new", reverse("pages:label-queue-new", args=[workspace.slug])),
+        ("label-queue-edit", at("label-queue-edit")),
+    ):
+        tab.goto(path)
         assert look_at(tab, name) == []
+
+
+def test_similar_decisions_and_a_filter_are_labelled_in_bulk_and_undone(
+    tab: Any, labeller: Any, agent: Any, workspace: Any, log_in: Any
+) -> None:
+    made = [DecisionFactory(agent=agent, action="travel", state={"text": f"a trip to Oslo {n}"}) for n in range(4)]
+    other = DecisionFactory(agent=agent, action="travel", state={"text": "pay the bill"})
+    LabelFactory(decision=made[3])
+    log_in(tab, labeller).goto(reverse("pages:decision", args=[workspace.slug, made[0].pk]))
+    tab.keyboard.press("f")
+    expect(tab.get_by_role("checkbox")).to_have_count(3)
+    assert look_at(tab, "decision-similar") == []
+    for box in tab.get_by_role("checkbox").all():
+        box.check()
+    tab.get_by_role("button", name="Label the selected in bulk").click()
+    expect(tab.get_by_role("heading", name="3 chosen decisions")).to_be_visible()
+    tab.goto(reverse("pages:decisions", args=[workspace.slug]) + "?agent=filer")
+    tab.keyboard.press("b")
+    expect(tab.get_by_role("heading", name="5 decisions match")).to_be_visible()
+    expect(tab.get_by_text("1 of them already has a person’s label")).to_be_visible()
+    assert look_at(tab, "label-bulk") == []
+    tab.get_by_role("button", name="Label in bulk").click()
+    expect(tab.get_by_role("heading", name="4 decisions confirmed")).to_be_visible()
+    assert Label.objects.filter(reviewer=labeller, bulk__isnull=False).count() == 4
+    assert Label.objects.filter(decision=other).exists()
+    assert look_at(tab, "label-bulk-detail") == []
+    tab.get_by_role("button", name="Undo all 4 labels").click()
+    expect(tab.get_by_text("The labels were undone.")).to_be_visible()
+    assert not Label.objects.filter(reviewer=labeller).exists()

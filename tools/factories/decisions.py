@@ -15,6 +15,7 @@ from decisions.models import (
     Agent,
     AgentVersion,
     AutoLabeler,
+    BulkLabel,
     Decision,
     Episode,
     ErasedName,
@@ -235,6 +236,22 @@ class LabelFactory(DjangoModelFactory[Label]):
     @factory.post_generation
     def fed_back(self, create: bool, extracted: Any, **more: Any) -> None:
         FeedbackFactory(decision=self.decision, value=str(self.verdict), idempotency_key=f"label:{self.id}")
+
+
+class BulkLabelFactory(DjangoModelFactory[BulkLabel]):
+    """Whose one label was undone."""
+
+    class Meta:
+        model = BulkLabel
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    reviewer = factory.SubFactory(UserFactory)
+    verdict = Verdict.CONFIRMED
+    matching = 1
+    chosen = 1
+    done = 1
+    labelled = 1
+    undone_at = factory.LazyFunction(timezone.now)
 
 
 class SkipFactory(DjangoModelFactory[Skip]):

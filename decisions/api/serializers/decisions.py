@@ -68,10 +68,13 @@ class FeedbackSerializer(serializers.ModelSerializer[Feedback]):
 
 class LabelSerializer(serializers.ModelSerializer[Label]):
     labelled_by = serializers.CharField(read_only=True, help_text="A person's name, or the key that labelled")
+    bulk = serializers.UUIDField(
+        source="bulk_id", read_only=True, allow_null=True, help_text="The bulk label that it was given with"
+    )
 
     class Meta:
         model = Label
-        fields = ["id", "verdict", "corrected_action", "note", "labelled_by", "created_at"]
+        fields = ["id", "verdict", "corrected_action", "note", "labelled_by", "bulk", "created_at"]
         read_only_fields = ["id", "created_at"]
 
 

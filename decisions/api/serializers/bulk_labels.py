@@ -1,0 +1,95 @@
+"""Serializers of labels in bulk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from decisions.labelling.matching import MOST_CHOSEN, MOST_IN_BULK
+from decisions.models import BulkLabel, Verdict
+from workspaces.serializers import StrictBody
+
+
+class AskedSerializer(StrictBody):
+    """As a dry run answered it."""
+
+    matching = serializers.IntegerField(min_value=0, max_value=MOST_IN_BULK, help_text="Decisions that match")
+    labelled = serializers.IntegerField(
+        min_value=0, max_value=MOST_IN_BULK, help_text="How many of them have a person's label"
+    )
+    before = serializers.UUIDField(
+        required=False, allow_null=True, help_text="Only decisions with a smaller ID: those that were there"
+    )
+    digest = serializers.CharField(max_length=64, help_text="Of the filters or IDs")
+
+
+class BulkLabelCreateSerializer(StrictBody):
+    filters = serializers.DictField(
+        child=serializers.CharField(max_length=200, allow_blank=True),
+        required=False,
+        help_text="Parameters of the list of decisions: agent, verdict, version, arm, since, q",
+    )
+    decisions = serializers.ListField(
+        child=serializers.UUIDField(),
+        min_length=1,
+        max_length=MOST_CHOSEN,
+        required=False,
+        help_text="Instead of filters: IDs",
+    )
+    verdict = serializers.ChoiceField(choices=Verdict.choices)
+    corrected_action = serializers.CharField(
+        max_length=200,
+        required=False,
+        allow_null=True,
+        help_text="The right option. Decisions that chose it, or did not offer it, are left out",
+    )
+    replaces = serializers.BooleanField(
+        default=False, help_text="Label decisions that have a person's label, too; the new label counts"
+    )
+    dry_run = serializers.BooleanField(default=False, help_text="Count, and write nothing")
+    before = serializers.UUIDField(
+        required=False, allow_null=True, help_text="Of a dry run: only decisions with a smaller ID, such as older"
+    )
+    asked = AskedSerializer(required=False, help_text="What a dry run answered; needed without dry_run")
+
+    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
+        if ("filters" in given) == ("decisions" in given):
+            raise serializers.ValidationError({"filters": ["Give either filters or decisions."]})
+        if not given["dry_run"] and "asked" not in given:
+            raise serializers.ValidationError({"asked": ["Do a dry run first, and send its asked."]})
+        return given
+
+
+class CountSerializer(serializers.Serializer[Any]):
+    asked = AskedSerializer(allow_null=True, help_text="Send this to label; null where too many match")
+    to_label = serializers.IntegerField(help_text="Decisions that would get a label")
+    unfit = serializers.IntegerField(help_text="Decisions that the corrected action does not fit")
+    too_many = serializers.BooleanField(help_text=f"More than {MOST_IN_BULK:,} match")
+    older = serializers.UUIDField(
+        allow_null=True, help_text="Decisions before this ID were not looked at; null where all were"
+    )
+
+
+class BulkLabelSerializer(serializers.ModelSerializer[BulkLabel]):
+    state = serializers.CharField(help_text="queued, running, stopping, done, stopped or undone")
+    filters = serializers.DictField(
+        child=serializers.CharField(), help_text="Without q; empty where decisions were given by ID"
+    )
+    replaces = serializers.BooleanField()
+    matching = serializers.IntegerField(help_text="Decisions that matched")
+    chosen = serializers.IntegerField(help_text="How many of them were to get a label")
+    done = serializers.IntegerField(help_text="How many of those it has gone through")
+    labelled = serializers.IntegerField(help_text="Labels that were given")
+    labelled_by = serializers.CharField(help_text="A person's name, or the key that labelled")
+    error = serializers.SerializerMethodField(help_text="Why its job failed")
+
+    class Meta:
+        model = BulkLabel
+        fields = [
+            "id", "state", "verdict", "corrected_action", "filters", "replaces", "matching", "chosen", "done",
+            "labelled", "labelled_by", "error", "created_at", "undone_at",
+        ]  # fmt: skip
+
+    def get_error(self, bulk: BulkLabel) -> str:
+        return bulk.job.error if bulk.job is not None else ""
