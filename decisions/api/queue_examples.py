@@ -33,7 +33,8 @@ OTHER = {"labelled_by": None, "verdict": "confirmed", "corrected_action": None, 
 LABELLED = A_LABEL
 BULK = "01a1f9c4-11f0-7d0e-9a52-0c6d7be1a4f2"
 DIGEST = "5e8f0c1d2b3a4958" * 4
-ASKED = {"matching": 120, "labelled": 4, "before": "01a1f9c4-0d52-7c66-8a1b-6e0f4d9b2c78", "digest": DIGEST}
+BEFORE = "01a1f9c4-0d52-7c66-8a1b-6e0f4d9b2c78"
+ASKED = {"matching": 120, "labelled": 4, "before": BEFORE, "digest": DIGEST}
 ALL_OF_FILER = {"filters": {"agent": "filer"}, "verdict": "confirmed", "replaces": True}
 A_BULK = {
     "id": BULK,

@@ -12,6 +12,7 @@ import datetime as dt
 import json
 import uuid
 from collections import Counter
+from typing import Any
 
 from django.db import connection, transaction
 from django.utils import timezone
@@ -113,7 +114,7 @@ def _look_at_late(queue: LabelQueue) -> tuple[int, bool]:
         return 0, False
     since, now = queue.late_at or queue.created_at, timezone.now()
     look = _start_look(queue)
-    arrived = {"late_at": since, "late_id": queue.late_id or FIRST, "settled": SETTLED}
+    arrived: dict[str, Any] = {"late_at": since, "late_id": queue.late_id or FIRST, "settled": SETTLED}
     bounds = {"oldest": queue.oldest or FIRST, "newest": queue.newest}
     with connection.cursor() as cursor:
         cursor.execute(_LATE.format(inside=" AND ".join(look.inside)), {**look.values, **arrived, **bounds})

@@ -8,7 +8,6 @@ import json
 import tarfile
 import time
 from urllib.parse import urlencode
-from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -19,6 +18,7 @@ from decisions.api import queue_examples, reward_examples
 from decisions.labelling.matching import Selection, read_filters
 from decisions.models import Agent, Step
 from decisions.notes_app import examples as notes_app
+from decisions.queries.by_name import LAST
 from models_registry import examples as registry
 from project.openapi import EXAMPLES
 from tools.factories import (
@@ -252,9 +252,8 @@ def make_ledger(by, agent):
         ).id,
         reward_examples.DRAFT: draft_of(agent).id,
         queue_examples.BULK: BulkLabelFactory(workspace=workspace, undone_at=None).id,
-        queue_examples.DIGEST: Selection(
-            read_filters({"agent": "filer"}), before=UUID(queue_examples.ASKED["before"])
-        ).digest,
+        queue_examples.BEFORE: LAST,
+        queue_examples.DIGEST: Selection(read_filters({"agent": "filer"}), before=LAST).digest,
         training.HELD_OUT: held_out.id,
         training.RUN: run.id,
         training.EVENT: RunEventFactory(run=run).id,
