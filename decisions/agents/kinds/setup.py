@@ -81,7 +81,9 @@ def _schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
         if isinstance(node, dict):
             if "$ref" in node:
                 return inline(components[node["$ref"]])
-            return {name: inline(inner) for name, inner in node.items() if name not in {"title", "description"}}
+            # Names of structs and their docstrings; a field may be called so too, and then its schema is no text.
+            said = {name for name in ("title", "description") if isinstance(node.get(name), str)}
+            return {name: inline(inner) for name, inner in node.items() if name not in said}
         return [inline(inner) for inner in node] if isinstance(node, list) else node
 
     return dict(inline(schema))

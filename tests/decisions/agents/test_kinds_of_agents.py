@@ -28,7 +28,12 @@ STATES = {
 }
 ACTIONS = {
     "FILER": {"status": "TODO", "swimlane": "PROJECT", "priority": "HIGH", "labels": ["travel"], "confidence": 0.9},
-    "LIBRARIAN": {"findings": [{"type": "RELATED", "relatedIds": ["d2"]}, {"type": "SUGGESTION"}]},
+    "LIBRARIAN": {
+        "findings": [
+            {"type": "RELATED", "relatedIds": ["d2"], "description": "Both are about Oslo."},
+            {"type": "SUGGESTION"},
+        ]
+    },
     "PRIORITIZER": {"recommended_item_id": "i1", "alternatives": [{"item_id": "i2"}], "confidence": 0.8},
     "STORER": {"integrationDecision": "COLD_STORAGE", "confidence": 0.6, "reasoning": "Nothing new."},
     "RETRIEVER": {"generatedContent": "On Friday.", "sourceCitations": ["o1", {"opusId": "o1", "section": "2"}]},
