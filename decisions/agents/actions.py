@@ -25,6 +25,28 @@ from workspaces.errors import FieldFault
 MAX_SHOWN = 5
 OFFERED = "x-offered"
 _EACH = "[]"
+TYPES = {
+    "string": "text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+WANTED = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {} of them",
+    "maxItems": "at most {} of them",
+    "uniqueItems": "each of them once",
+    "pattern": "text that matches {}",
+}
+"""What a keyword of a JSON schema asks for."""
 
 
 def check_action(
@@ -164,11 +186,16 @@ def _check_tool_calls(action: Any, options: Sequence[str] | None) -> list[FieldF
         return [FieldFault("action", "is not a list", "a list of {name, arguments}")]
     faults = []
     for index, call in enumerate(action):
-        name = call.get("name") if isinstance(call, dict) else None
-        if not isinstance(name, str) or not isinstance(call.get("arguments"), dict):
+        if not isinstance(call, dict):
             faults.append(FieldFault(f"action[{index}]", "is not a tool call", "{name: text, arguments: object}"))
+            continue
+        name = call.get("name")
+        if not isinstance(name, str):
+            faults.append(FieldFault(f"action[{index}].name", "is not text", "the name of a tool"))
         elif options is not None and name not in options:
             faults.append(FieldFault(f"action[{index}].name", f"{name!r} is not one of the options", _shown(options)))
+        if not isinstance(call.get("arguments"), dict):
+            faults.append(FieldFault(f"action[{index}].arguments", "is not an object", 'an object such as {"id": 3}'))
     return faults
 
 
@@ -202,6 +229,11 @@ def _values(node: Any, place: Sequence[str], path: str) -> Iterator[tuple[str, A
                 yield from _values(inner, place[1:], f"{path}[{index}]")
     elif isinstance(node, Mapping) and place[0] in node:
         yield from _values(node[place[0]], place[1:], f"{path}.{place[0]}")
+
+
+def values_at(state: Any, source: str) -> list[Any]:
+    """The values at `source` in a state, such as `todoItems[].id`."""
+    return [value for _, value in _values(state, _parts(source), "state")]
 
 
 def _parts(source: str) -> tuple[str, ...]:
@@ -257,7 +289,18 @@ def _named(name: str, error: jsonschema.ValidationError) -> Iterator[FieldFault]
         for field in sorted(set(error.instance) - set(known)):
             yield FieldFault(f"{path}.{field}", "is not a known field", "one of " + ", ".join(known))
     else:
-        yield FieldFault(path, error.message)
+        yield FieldFault(path, error.message, _wanted(error))
+
+
+def _wanted(error: jsonschema.ValidationError) -> str:
+    """What would be right, where the keyword says it in a few words."""
+    value = error.validator_value
+    if error.validator == "type":
+        kinds = [value] if isinstance(value, str) else value
+        return " or ".join(TYPES.get(kind, str(kind)) for kind in kinds)
+    if error.validator == "enum":
+        return _shown([one if isinstance(one, str) else json.dumps(one) for one in value])
+    return WANTED[error.validator].format(value) if error.validator in WANTED else ""
 
 
 def _written(path: Sequence[Any]) -> str:

@@ -22,7 +22,11 @@ class TestActions:
             ("text", 3, ["action"]),
             ("tool_calls", [{"name": "a", "arguments": {}}], []),
             ("tool_calls", [{"name": "f", "arguments": {}}], ["action[0].name"]),
-            ("tool_calls", [{"name": "a"}, 3, {"name": 1, "arguments": {}}], ["action[0]", "action[1]", "action[2]"]),
+            (
+                "tool_calls",
+                [{"name": "a"}, 3, {"name": 1, "arguments": {}}],
+                ["action[0].arguments", "action[1]", "action[2].name"],
+            ),
             ("tool_calls", {}, ["action"]),
         ],
     )
