@@ -100,6 +100,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             {
                 "decisions": 80,
                 "alpha": 0.74,
+                "verdict_alpha": 0.81,
                 "pairs": [{"reviewers": ["Ann", "Ben"], "decisions": 80, "agreed": 0.91, "alpha": 0.74}],
                 "reviewers": [{"reviewer": "Ann", "labels": 90, "gold": 10, "accuracy": 0.9, "pace": 6.2}],
             },

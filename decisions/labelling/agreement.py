@@ -40,27 +40,31 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """`decisions` with two or more labels; `alpha` over all reviewers, None where undefined."""
+    """`decisions` with two or more labels; `alpha` over all reviewers, None where undefined. `verdict_alpha` leaves the
+    corrections out: two reviewers rarely write the same text, and may agree that the action was wrong."""
 
     decisions: int
     alpha: float | None
+    verdict_alpha: float | None
     pairs: tuple[Pair, ...]
     reviewers: tuple[Reviewed, ...]
 
 
 def measure_agreement(queue: LabelQueue) -> Agreement:
     """From reviewers' own labels, never from resolutions. Reads every label of the queue; two are one answer when
-    verdict and corrected action are the same."""
+    verdict and corrected action are the same, the latter as canonical JSON."""
     places = list(
         Reservation.objects.filter(queue=queue, label__isnull=False)
         .select_related("label__reviewer", "item")
         .order_by("label__created_at", "id")
     )
     answers: dict[object, dict[str, str]] = defaultdict(dict)
+    verdicts: dict[object, list[str]] = defaultdict(list)
     for place in places:
         if place.place is not None and place.label is not None:
             label = place.label
             answers[place.decision_id][place.holder] = answer_of(label.verdict, label.corrected_action)
+            verdicts[place.decision_id].append(label.verdict)
     names = {place.holder: place.label.labelled_by for place in places if place.label is not None}
     units = [list(given.values()) for given in answers.values()]
     holders = sorted(names, key=lambda holder: (names[holder], holder))
@@ -68,6 +72,7 @@ def measure_agreement(queue: LabelQueue) -> Agreement:
     return Agreement(
         decisions=sum(len(unit) > 1 for unit in units),
         alpha=nominal_alpha(units),
+        verdict_alpha=nominal_alpha(verdicts.values()),
         pairs=tuple(pairs),
         reviewers=tuple(
             _reviewed(names[holder], [place for place in places if place.holder == holder]) for holder in holders

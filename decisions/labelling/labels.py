@@ -9,20 +9,11 @@ from typing import Any
 
 from django.db import transaction
 
-from decisions.agents.current import space_of
 from decisions.errors import Erased
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
-from decisions.models import (
-    ActionSpaceKind,
-    Decision,
-    Feedback,
-    Label,
-    QueueItem,
-    Reservation,
-    Skip,
-    Verdict,
-)
+from decisions.labelling.corrections import find_correction_faults, is_same_correction
+from decisions.models import Decision, Feedback, Label, QueueItem, Reservation, Skip, Verdict
 from decisions.models.verdicts import VERDICT, WITHDRAWN, find_label, find_verdict, label_key
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
@@ -40,8 +31,10 @@ def label_decision(
     Decision.objects.select_for_update(no_key=True).only("id").get(id=decision.id)
     program = "" if by.user else by.name
     if (last := _said_last(decision)) is not None:
-        same = (last.reviewer_id, last.program, last.verdict, last.corrected_action, last.note)
-        if same == (by.user.pk if by.user else None, program, verdict, corrected_action, note):
+        same = (last.reviewer_id, last.program, last.verdict, last.note)
+        if same == (by.user.pk if by.user else None, program, verdict, note) and is_same_correction(
+            last.corrected_action, corrected_action
+        ):
             return last
     label = create_label(by=by, decision=decision, verdict=verdict, corrected_action=corrected_action, note=note)
     count_label(by=by, label=label)
@@ -55,21 +48,13 @@ def check_label(decision: Decision, *, verdict: str, corrected_action: Any = Non
     faults = []
     if verdict not in Verdict.values:
         faults.append(FieldFault("verdict", f"{verdict!r} is unknown", ", ".join(Verdict.values)))
-    if corrected_action is not None and verdict not in {Verdict.CORRECTED, Verdict.OVERRIDDEN}:
-        faults.append(FieldFault("corrected_action", f"given with {verdict}", "only with corrected or overridden"))
-    space = space_of(decision.agent_version)
-    offered = decision.options if space.kind == ActionSpaceKind.CHOICE else None
-    if corrected_action is not None and offered is not None and corrected_action not in offered:
-        faults.append(
-            FieldFault("corrected_action", f"{corrected_action!r} is not one of the options", "one of the options")
-        )
-    if corrected_action is not None and space.kind != ActionSpaceKind.CHOICE:
+    if corrected_action is not None:
+        if verdict not in {Verdict.CORRECTED, Verdict.OVERRIDDEN}:
+            faults.append(FieldFault("corrected_action", f"given with {verdict}", "only with corrected or overridden"))
         faults += [
             replace(fault, field=fault.field.replace("action", "corrected_action", 1))
-            for fault in space.action_faults(corrected_action, options=decision.options, state=decision.state)
+            for fault in find_correction_faults(decision, corrected_action)
         ]
-    if corrected_action is not None and corrected_action == decision.action:
-        faults.append(FieldFault("corrected_action", "is the chosen action", "another option, or confirm"))
     if faults:
         raise InvalidInput("The label is invalid.", faults=faults)
 

@@ -8,12 +8,13 @@ pending for ever: they are compared with the known answer.
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Any
 
 from django.db import transaction
 
+from decisions.agents.canonical import canonical
+from decisions.labelling.corrections import is_same_correction
 from decisions.labelling.labels import check_label, count_label, create_label, remove_label
 from decisions.labelling.queues import check_reviewer, holder_of, may_adjudicate
 from decisions.labelling.reservations import ASKED, find_item, find_place, renew_place, undo_skip
@@ -24,7 +25,7 @@ from workspaces.errors import Conflict, NotAllowed
 
 def answer_of(verdict: str, corrected_action: Any) -> str:
     """What a label says, as text: two labels agree when this is equal."""
-    return verdict if corrected_action is None else f"{verdict} {json.dumps(corrected_action, sort_keys=True)}"
+    return verdict if corrected_action is None else f"{verdict} {canonical(corrected_action)}"
 
 
 @transaction.atomic
@@ -43,7 +44,7 @@ def submit_label(
     item = find_item(by, queue, decision)
     place = find_place(by, item)
     if (last := place.label) is not None:
-        if (last.verdict, last.corrected_action, last.note) == (verdict, corrected_action, note):
+        if (last.verdict, last.note) == (verdict, note) and is_same_correction(last.corrected_action, corrected_action):
             return item, last
         raise Conflict("You have labelled this decision already. Undo your label first.")
     judged = _get_decision(item)

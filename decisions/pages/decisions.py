@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.labelling.skips import skip_decision, take_skip_back
 from decisions.models import Agent, Decision, Label
-from decisions.pages.cards import AHEAD, get_decision, make_cards, read_label, show_in_order
+from decisions.pages.cards import AHEAD, get_decision, make_cards, read_label, show_editing, show_in_order
 from decisions.queries import browse
 from decisions.queries.browse import Filters, parse_filters
 from decisions.queries.chart import count_by_time
@@ -164,8 +164,9 @@ def _queue(
 
 @require_POST
 @workspace_page(role=Role.LABELLER)
+@show_editing
 def decision_label(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """Confirms, corrects, or skips. `option` is the right option's place in the decision and means corrected."""
+    """Confirms, corrects, or skips. While a correction is being made, its form comes back and nothing is recorded."""
     decision, back = get_decision(request, pk), _read_back(request)
     given = read_label(request, decision)
     if "skip" in request.POST:

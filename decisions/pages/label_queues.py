@@ -20,8 +20,9 @@ from decisions.labelling.queues import change_queue, find_queue, holder_of, may_
 from decisions.labelling.reservations import MOST_HELD, reserve_next, skip_item
 from decisions.labelling.resolution import adjudicate_item, submit_label, undo_in_queue
 from decisions.models import ItemState, LabelQueue, QueueItem, QueueState, Reservation
-from decisions.pages.cards import AHEAD, get_decision, make_cards, read_label
+from decisions.pages.cards import AHEAD, get_decision, make_cards, read_label, show_editing
 from decisions.pages.queue_form import QueueForm
+from decisions.queries.decision_shown import SaidLabel
 from workspaces.models import Role
 from workspaces.pages import PageRequest, wants_part, workspace_page
 
@@ -125,6 +126,7 @@ def _ids(request: PageRequest, name: str) -> frozenset[uuid.UUID]:
 
 @require_POST
 @workspace_page(role=Role.LABELLER)
+@show_editing
 def queue_label(request: PageRequest, queue: str, pk: uuid.UUID) -> HttpResponse:
     """Confirms, corrects, or skips a decision that the reader holds."""
     found, decision = find_queue(request.actor, queue), get_decision(request, pk)
@@ -165,13 +167,14 @@ def queue_disputes(request: PageRequest, queue: str) -> HttpResponse:
         "may_adjudicate": may,
         "disputed": disputes.count() if cards else 0,
         "shown": cards[0] if cards else None,
-        "said": [place.label for place in item.labelled] if cards else [],
+        "said": [SaidLabel(cards[0].decision, place.label) for place in item.labelled] if cards else [],
     }
     return render(request, "label_queues/disputes.html", context)
 
 
 @require_POST
 @workspace_page(role=Role.LABELLER)
+@show_editing
 def queue_adjudicate(request: PageRequest, queue: str, pk: uuid.UUID) -> HttpResponse:
     found, decision = find_queue(request.actor, queue), get_decision(request, pk)
     given = read_label(request, decision)

@@ -10,7 +10,10 @@ from typing import Any
 from django.utils import timezone
 
 from decisions.agents.prompts import as_text
-from decisions.models import Decision, Feedback, Label, LabelSuggestion, Reward
+from decisions.editors.editor import Form
+from decisions.editors.parts import Part
+from decisions.editors.table import case_of, editor_of
+from decisions.models import ActionSpaceKind, Decision, Feedback, Label, LabelSuggestion, Reward
 from decisions.models.verdicts import find_label, find_verdict, label_key
 from workspaces.templatetags import show
 
@@ -64,6 +67,23 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class SaidLabel:
+    """A label of the decision, and its correction: in one line, and with what it changes."""
+
+    decision: Decision
+    label: Label
+
+    @property
+    def line(self) -> str:
+        corrected = self.label.corrected_action
+        return "" if corrected is None else editor_of(self.decision).say(corrected)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return show_correction(self.decision, self.label.corrected_action)
+
+
+@dataclass(frozen=True, slots=True)
 class ShownDecision:
     """A decision with what came of it. `verdict` is the one that counts, or empty; `labels` are newest first."""
 
@@ -80,8 +100,50 @@ class ShownDecision:
     def title(self) -> str:
         if self.decision.is_erased:
             return f"{self.decision.agent.name}: an erased decision"
-        action = as_text(self.decision.action)
+        action = self.line
         return f"{self.decision.agent.name} chose {action if len(action) <= 80 else action[:79] + '…'}"
+
+    @property
+    def line(self) -> str:
+        """The action in one line."""
+        return editor_of(self.decision).say(self.decision.action)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The action, where it is more than one of the options."""
+        if self.decision.is_erased or _is_choice(self.decision):
+            return ()
+        return editor_of(self.decision).show(case_of(self.decision), self.decision.action)
+
+    @property
+    def corrected_line(self) -> str:
+        return "" if self.corrected_action is None else editor_of(self.decision).say(self.corrected_action)
+
+    @property
+    def corrected_parts(self) -> tuple[Part, ...]:
+        """The correction that counts, with what it changes in the action."""
+        return () if _is_choice(self.decision) else show_correction(self.decision, self.corrected_action)
+
+    @property
+    def form(self) -> Form | None:
+        """The form of a correction, with what the agent did; None where the options are the form."""
+        if self.decision.is_erased or _is_choice(self.decision):
+            return None
+        editor, case = editor_of(self.decision), case_of(self.decision)
+        return editor.draw(case, editor.enter(case))
+
+    @property
+    def form_template(self) -> str:
+        return editor_of(self.decision).template
+
+    @property
+    def form_noun(self) -> str:
+        """What a row of the form is."""
+        return editor_of(self.decision).noun
+
+    @property
+    def said(self) -> tuple[SaidLabel, ...]:
+        return tuple(SaidLabel(self.decision, label) for label in self.labels)
 
     @property
     def reward(self) -> Reward | None:
@@ -133,12 +195,13 @@ class ShownDecision:
             Event(
                 label.created_at,
                 "verdict",
-                label.verdict + (f" → {as_text(label.corrected_action)}" if label.corrected_action is not None else ""),
+                label.verdict + (f" → {said.line}" if label.corrected_action is not None else ""),
                 f"{label.labelled_by}, in bulk" if label.bulk_id else label.labelled_by,
                 label.note,
                 TONES.get(label.verdict, ""),
             )
-            for label in self.labels
+            for said in self.said
+            for label in [said.label]
         ]
         found += [
             Event(
@@ -188,7 +251,20 @@ def show_decision(decision: Decision, suggestion: LabelSuggestion | None = None)
     )
 
 
+def show_correction(decision: Decision, corrected: Any) -> tuple[Part, ...]:
+    """What a correction says, with what it changes in the action; nothing where there is none."""
+    if corrected is None or decision.is_erased:
+        return ()
+    return editor_of(decision).show(case_of(decision), corrected, corrected=True)
+
+
+def _is_choice(decision: Decision) -> bool:
+    return decision.agent_version.action_space == ActionSpaceKind.CHOICE
+
+
 def _choices(decision: Decision, corrected: Any) -> tuple[Choice, ...]:
+    if not _is_choice(decision):
+        return ()
     known = {
         str(entry.get("action")): entry.get("probability")
         for entry in decision.alternatives or []

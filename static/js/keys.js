@@ -61,7 +61,8 @@
   }
 
   function note() {
-    const box = (card() ?? document).querySelector("[data-note]");
+    const within = card() ?? document;
+    const box = within.querySelector("[data-editor][open] [data-note]") ?? within.querySelector("[data-note]");
     if (!box) return false;
     box.open = true;
     box.querySelector("textarea").focus();
@@ -77,13 +78,13 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if (event.key === "Escape" && event.target.matches("[data-note] textarea, [data-find-focus]")) {
+    if (event.key === "Escape" && event.target.matches("[data-note] textarea, [data-find-focus], [data-editor-form] *")) {
       const home = event.target.closest("[data-card], #label-panel");
       event.target.blur();
       home?.focus({ preventScroll: true });
       return;
     }
-    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    if (event.target.closest("input, textarea, select, [contenteditable], [data-editor-form]")) return;
     if (document.querySelector("dialog[open]")) return;
     if (event.key === "Escape") return close();
     if (!enabled()) return;
@@ -101,7 +102,7 @@
       else if (event.key === "Enter" && event.target === current()) done = press(current(), "Enter");
     } else if (event.key === "n") {
       done = note();
-    } else if (["j", "k", "c", "x", "s", "u", "l", "f"].includes(event.key)) {
+    } else if (["j", "k", "c", "x", "r", "s", "u", "l", "f"].includes(event.key)) {
       done = press(card() ?? document, event.key) || press(document, event.key) || (event.key === "x" && find());
     }
     if (done) event.preventDefault();

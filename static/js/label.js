@@ -41,18 +41,43 @@
     for (const card of cards()) body.append("have", card.dataset.card);
     for (const id of sending) body.append("sent", id);
     const answer = await fetch(address, { method: "POST", body, headers: { "HX-Request": "true" }, credentials: "same-origin", redirect: "error" });
-    if (!answer.ok) throw new Error(answer.status === 403 ? "your role does not allow this, or the page has expired" : `the server answered ${answer.status}`);
+    const editing = answer.headers.has("HX-Retarget");
+    if (!answer.ok && !editing) throw new Error(answer.status === 403 ? "your role does not allow this, or the page has expired" : `the server answered ${answer.status}`);
     const part = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (editing) return part.querySelector("[data-editor]");
     room.querySelector("[data-progress]").replaceWith(part.querySelector("[data-progress]"));
     const held = new Set(cards().map((card) => card.dataset.card));
     for (const card of part.querySelectorAll("[data-card]")) {
       if (!held.has(card.dataset.card) && !given.has(card.dataset.card)) holder.append(card);
     }
+    return null;
+  }
+
+  /* A correction waits for the server, and its decision with it: what does not fit is said beside the fields. */
+  async function correct(card, form, body) {
+    const id = card.dataset.card;
+    sending.add(id);
+    try {
+      const editor = await post(form.action, body);
+      if (editor) {
+        card.querySelector("[data-editor]").replaceWith(editor);
+        editor.querySelector("[autofocus]")?.focus();
+      } else {
+        given.add(id);
+        sent.push({ card, arrived: Promise.resolve() });
+        card.remove();
+      }
+      sending.delete(id);
+      if (!editor) show();
+    } catch (error) {
+      sending.delete(id);
+      notify(`The correction was not saved: ${error.message}.`);
+    }
   }
 
   function clear(card) {
-    card.querySelector("form").reset();
-    for (const box of card.querySelectorAll("[data-note]")) box.open = false;
+    for (const form of card.querySelectorAll("form")) form.reset();
+    for (const box of card.querySelectorAll("[data-note], [data-editor]")) box.open = false;
     for (const option of card.querySelectorAll("[data-option]")) option.hidden = false;
   }
 
@@ -65,8 +90,12 @@
     if (!event.target.matches("[data-label-form]")) return;
     event.preventDefault();
     const card = event.target.closest("[data-card]");
-    if (given.has(card.dataset.card)) return;
+    if (given.has(card.dataset.card) || sending.has(card.dataset.card)) return;
     const body = new FormData(event.target, event.submitter);
+    if (event.target.matches("[data-editor-form]")) {
+      correct(card, event.target, body);
+      return;
+    }
     const entry = { card, arrived: null };
     given.add(card.dataset.card);
     sent.push(entry);

@@ -168,6 +168,7 @@ class ReviewedSerializer(serializers.Serializer[Any]):
 class AgreementSerializer(serializers.Serializer[Any]):
     decisions = serializers.IntegerField(help_text="With two or more labels")
     alpha = serializers.FloatField(allow_null=True, help_text="Krippendorff's α, nominal; null where it is not defined")
+    verdict_alpha = serializers.FloatField(allow_null=True, help_text="The same of verdicts without their corrections")
     pairs = PairSerializer(many=True)
     reviewers = ReviewedSerializer(many=True)
 

@@ -71,6 +71,7 @@ def test_a_queue_tells_alpha_pairs_accuracy_and_pace(queue, reviewer, by, agent)
     found = measure_agreement(tickets)
     # c–c twice, c–i once, i–i once: n_c = 3, n_i = 3, n = 6, so 1 − 5·2/18
     assert (found.decisions, found.alpha) == (3, pytest.approx(1 - 5 * 2 / 18))
+    assert found.verdict_alpha == found.alpha
     [pair] = found.pairs
     assert (pair.reviewers, pair.decisions, pair.agreed) == (("Ann", "Bob"), 3, pytest.approx(2 / 3))
     assert pair.alpha == pytest.approx(found.alpha)

@@ -2,14 +2,16 @@
 
 import pytest
 
+from decisions.labelling.agreement import measure_agreement
 from decisions.labelling.labels import label_decision, withdraw_label
-from decisions.labelling.queues import add_gold
+from decisions.labelling.queues import QueueSetup, add_gold, create_queue
 from decisions.labelling.reservations import reserve_next
 from decisions.labelling.resolution import adjudicate_item, submit_label, undo_in_queue
 from decisions.models import Feedback, Label, QueueItem, Reward
 from decisions.models.verdicts import label_key
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
+from tools.actions import make_decision_to_correct
 from tools.factories import DecisionFactory
 from workspaces.errors import Conflict, InvalidInput, NotAllowed
 
@@ -52,6 +54,28 @@ class TestAgreement:
         say(reviewer("ann"), tickets, "corrected", corrected_action="health")
         item, _ = say(reviewer("bob"), tickets, "corrected", corrected_action="finance")
         assert item.state == "disputed" and not Feedback.objects.exists()
+
+    def test_corrections_agree_by_what_they_say_and_alpha_of_verdicts_leaves_them_out(self, by, reviewer, workspace):
+        shown = [make_decision_to_correct(workspace, "structured"), make_decision_to_correct(workspace, "text")]
+        tickets = create_queue(by=by, slug="forms", setup=QueueSetup(name="Forms", overlap=2))
+        right = shown[0].action | {"share": 1}
+        said = {
+            "ann": {shown[0].id: right, shown[1].id: "On Friday."},
+            "bob": {shown[0].id: dict(reversed(right.items())) | {"share": 1.0}, shown[1].id: "On Friday"},
+        }
+        states = {}
+        for name, corrections in said.items():
+            actor = reviewer(name)
+            for place in reserve_next(by=actor, queue=tickets, count=2).reservations:
+                corrected = {"verdict": "corrected", "corrected_action": corrections[place.decision_id]}
+                item, _ = submit_label(by=actor, queue=tickets, decision=place.decision_id, **corrected)
+                states[item.decision_id] = item.state
+        assert states == {shown[0].id: "resolved", shown[1].id: "disputed"}
+        assert Feedback.objects.get().value == "corrected"
+        agreement = measure_agreement(tickets)
+        # o_aa = 2, o_bc = o_cb = 1: n = 4, 1 − 3·2/(16 − 4 − 1 − 1)
+        assert agreement.alpha == pytest.approx(1 - 3 * 2 / 10)
+        assert agreement.verdict_alpha is None  # they all said the same
 
     def test_a_label_said_again_is_the_same_and_another_is_refused(self, queue, reviewer):
         tickets, ann = queue(1), reviewer("ann")
