@@ -54,7 +54,7 @@ SELECT id, workspace_id = %s FROM decisions_decision
 
 OUR_KEYS = ("label:", "withdrawn:", "outcome:", "measured:")
 """What idempotency keys of feedback begin with that labels, ends of items and measuring jobs write. Which verdict
-counts depends on them."""
+counts depends on them, so no other feedback supersedes it."""
 
 
 def record_feedback(
@@ -115,10 +115,12 @@ def _erasable_name(item: FeedbackIn) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Targets:
-    """Of feedback: those of another workspace, and decisions and episodes of this one that were erased."""
+    """Of feedback: those of another workspace, decisions and episodes of this one that were erased, and feedback that
+    Reckoner wrote itself."""
 
     foreign: set[uuid.UUID]
     erased: set[uuid.UUID]
+    ours: set[uuid.UUID]
 
 
 def _find_targets(by: Actor, items: Sequence[FeedbackIn]) -> _Targets:
@@ -128,6 +130,7 @@ def _find_targets(by: Actor, items: Sequence[FeedbackIn]) -> _Targets:
     superseded = {item.supersedes for item in items if item.supersedes is not None}
     erased: set[uuid.UUID] = set()
     foreign: set[uuid.UUID] = set()
+    ours: set[uuid.UUID] = set()
     if decisions:
         with connection.cursor() as cursor:
             cursor.execute(BARRED, [by.workspace.id, list(decisions), by.workspace.id, ERASED_HASH])
@@ -139,9 +142,11 @@ def _find_targets(by: Actor, items: Sequence[FeedbackIn]) -> _Targets:
         foreign |= episodes - set(there)  # an episode is made by what first names it, so it must be there
         erased |= {row for row, gone in there.items() if gone}
     if superseded:
-        own = set(Feedback.objects.for_workspace(by.workspace).filter(id__in=superseded).values_list("id", flat=True))
-        foreign |= superseded - own
-    return _Targets(foreign, erased)
+        found = Feedback.objects.for_workspace(by.workspace).filter(id__in=superseded)
+        own = dict(found.values_list("id", "idempotency_key"))
+        foreign |= superseded - set(own)
+        ours = {row for row, key in own.items() if (key or "").startswith(OUR_KEYS)}
+    return _Targets(foreign, erased, ours)
 
 
 def _find_keys(by: Actor, items: Sequence[FeedbackIn]) -> dict[Key, uuid.UUID]:
@@ -181,6 +186,10 @@ def _feedback_row(
         begin = item.idempotency_key.partition(":")[0]
         faults.append(
             FieldFault("idempotency_key", f"begins with {begin}:", "another key: Reckoner writes these itself")
+        )
+    if not ours and item.supersedes in barred.ours:
+        faults.append(
+            FieldFault("supersedes", "names what a label or Reckoner wrote", "feedback of an app, or undo the label")
         )
     if faults:
         raise InvalidInput("The feedback is invalid.", faults=faults)

@@ -107,6 +107,24 @@ def test_a_client_cannot_write_what_would_count_as_a_label_or_a_measurement(agen
     assert Feedback.objects.count() == 0
 
 
+def test_an_app_cannot_supersede_a_label_and_the_reviewer_can_undo_it(
+    agent: Any, api: Any, labeller: Any, workspace: Any, readers: Any
+) -> None:
+    me: Actor = person(labeller, workspace, "labeller")
+    decision = DecisionFactory(agent=agent, options=["a", "b"], action="a")
+    label_decision(by=me, decision=decision, verdict="confirmed")
+    written = Feedback.objects.get()
+    sent = {"decision_id": str(decision.id), "value": "ignored", "supersedes": str(written.id)}
+    for metric in ("verdict", "note"):
+        answer = api("feedback:write").post("feedback", sent | {"metric": metric})
+        assert answer.status_code == 400, answer.content
+        assert [fault["field"] for fault in answer.json()["error"]["fields"]] == ["supersedes"]
+    assert Feedback.objects.get() == written
+    assert set(readers(decision).values()) == {"confirmed"}
+    withdraw_label(by=me, decision=decision)
+    assert set(readers(decision).values()) == {None}
+
+
 def test_what_another_workspace_said_of_an_id_before_there_was_a_decision_counts_nowhere(
     agent: Any, api: Any, other_workspace: Any, readers: Any
 ) -> None:
