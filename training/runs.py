@@ -17,7 +17,7 @@ from jobs.errors import AlreadyFinished
 from jobs.services import enqueue_job, request_cancel
 from models_registry.models import ArtifactKind, ModelVersion
 from training.base_models import TINY, hub_ids, is_allowed_base
-from training.engine.spec import LEARNS_FROM_LABELS, LEARNS_FROM_LOGS, RunSpec
+from training.engine.spec import LEARNS_FROM_LABELS, LEARNS_FROM_LOGS, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
 from training.models import DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.run_states import TERMINAL_STATES, RunState, check_transition
@@ -115,7 +115,10 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
     }
     if not faults:
         try:
-            RunSpec.model_validate(engine_spec(spec, plan, run_id="check", paths=_paths_to_check(plan)))
+            checked = RunSpec.model_validate(engine_spec(spec, plan, run_id="check", paths=_paths_to_check(plan)))
+            faults += [
+                FieldFault("settings.reward", fault, "a component, or a rule") for fault in find_reward_faults(checked)
+            ]
         except pydantic.ValidationError as error:
             faults += [
                 FieldFault(".".join(map(str, fault["loc"])), str(fault["msg"]), "see docs/engine.md")

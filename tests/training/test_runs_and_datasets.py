@@ -191,6 +191,17 @@ class TestStarting:
             check_plan(agent, plan(settings=settings))
         assert field in {fault.field for fault in refused.value.faults}
 
+    def test_a_reward_that_cannot_be_calculated_is_refused_before_anything_is_queued(self, agent, plan, by):
+        version = ModelVersionFactory(registered_model=agent.registered_model)
+        rule = {"text": "1 if action == 'a' else", "low": 0, "high": 1}
+        for reward, told in (({"name": "praise"}, "unknown component"), ({"name": "rule.x", "rule": rule}, "column")):
+            given = plan(method="grpo", base_model="", base_version=version, settings={"reward": [reward]})
+            with pytest.raises(InvalidRun) as refused:
+                start_run(by=by, agent=agent, plan=given)
+            [fault] = refused.value.faults
+            assert fault.field == "settings.reward" and told in fault.reason
+        assert not TrainingRun.objects.exists() and not Job.objects.exists()
+
     @pytest.mark.parametrize(
         ("fields", "field"),
         [

@@ -16,9 +16,16 @@ from pathlib import Path
 
 import pydantic
 
-from decisions.rewards.components import COMPONENTS
 from training.engine.data import DataError, RunData, read_data
-from training.engine.spec import EXIT_BAD_SPEC, EXIT_FAILED, EXIT_OK, EXIT_STOPPED, LEARNS_ONLINE, RunSpec, read_spec
+from training.engine.spec import (
+    EXIT_BAD_SPEC,
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_STOPPED,
+    RunSpec,
+    find_reward_faults,
+    read_spec,
+)
 from training.engine.stop import StopFlag, Stopped
 
 
@@ -71,12 +78,7 @@ def read_run(run_dir: Path) -> tuple[RunSpec, RunData]:
         # A hub id has one slash at most and no dot in front; anything else is meant as a folder.
         if path is not None and path.startswith(("/", ".")) and not Path(path).is_dir()
     ]
-    if spec.method in LEARNS_ONLINE:
-        faults += [
-            f"reward: unknown component {component.name!r}; known: {', '.join(COMPONENTS)}"
-            for component in spec.reward
-            if component.name not in COMPONENTS
-        ]
+    faults += [f"reward: {fault}" for fault in find_reward_faults(spec)]
     data = RunData()
     try:
         data = read_data(spec, run_dir)

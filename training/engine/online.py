@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from decisions.rewards.components import COMPONENTS, ComponentError, Facts
+from decisions.rewards.components import ComponentError, Facts
+from decisions.rewards.components.rules import component_of
 from decisions.rewards.valuing import total
 from training.engine.actions import NO_OPTION, ActionScorer, Scores
 from training.engine.answers import text_loss
@@ -49,22 +50,23 @@ class RewardFunction:
     """The spec's reward: the weighted sum of its components on a fresh decision."""
 
     def __init__(self, components: Sequence[RewardComponent]) -> None:
-        self._components = components
+        """Raises KeyError for a component that is not installed, InvalidRule; `find_reward_faults` looked before."""
+        self._lines = []
+        for component in components:
+            known = component_of(component.model_dump())
+            self._lines.append((component.name, known.function, {**known.parameters, **component.parameters}))
         self._weights = {component.name: component.weight for component in components}
 
     def __call__(self, facts: Facts) -> float:
         """Raises ComponentError where a component fails or none has a value: a failure is never 0."""
         values: dict[str, float] = {}
-        for component in self._components:
-            if component.name not in COMPONENTS:
-                raise ComponentError(f"unknown component {component.name!r}; known: {', '.join(COMPONENTS)}")
-            known = COMPONENTS[component.name]
-            value = known.function(facts, {**known.parameters, **component.parameters})
+        for name, function, parameters in self._lines:
+            value = function(facts, parameters)
             if value is None:
                 continue
             if not math.isfinite(value):
-                raise ComponentError(f"{component.name} gave {value}, which is not a number to learn from")
-            values[component.name] = value
+                raise ComponentError(f"{name} gave {value}, which is not a number to learn from")
+            values[name] = value
         if not values:
             raise ComponentError(f"none of {', '.join(self._weights)} has a value for a decision that was just made")
         return total(values, self._weights)

@@ -13,6 +13,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from decisions.rewards.components import COMPONENTS
+from decisions.rewards.components.rules import InvalidRule, component_of
+
 SCHEMA_VERSION = 1
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
@@ -136,12 +139,21 @@ class Online(Strict):
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
 
 
+class RewardRule(Strict):
+    """A rule (docs/rewards.md) and the range that its value keeps."""
+
+    text: str
+    low: float
+    high: float
+
+
 class RewardComponent(Strict):
-    """One line of a reward spec, as `decisions.rewards.components` names it."""
+    """One line of a reward spec, as `decisions.rewards.components` names it, or with a `rule` the spec's own."""
 
     name: str
     weight: float = 1.0
     parameters: dict[str, float | str | bool] = Field(default_factory=dict)
+    rule: RewardRule | None = None
 
 
 class Data(Strict):
@@ -231,6 +243,22 @@ class RunSpec(Strict):
         if faults:
             raise ValueError("\n".join(faults))
         return self
+
+
+def find_reward_faults(spec: RunSpec) -> list[str]:
+    """What keeps the spec's reward from being calculated here: components that are not installed, rules that are none.
+    The launcher looks before it queues a run, and the engine before it loads torch."""
+    faults = []
+    for component in spec.reward if spec.method in LEARNS_ONLINE else ():
+        if component.rule is not None and not component.name.startswith("rule."):
+            faults.append(f"{component.name!r} has a rule, so its name must begin with rule.")
+        try:
+            component_of(component.model_dump())
+        except KeyError:
+            faults.append(f"unknown component {component.name!r}; known: {', '.join(COMPONENTS)}")
+        except InvalidRule as error:
+            faults.append(f"{component.name}: {error}")
+    return faults
 
 
 class ModelScore(Strict):

@@ -99,6 +99,14 @@ def test_a_reward_that_cannot_be_computed_is_not_zero() -> None:
         RewardFunction([RewardComponent(name="verdict")])(Facts(action="a", answer="a"))
 
 
+def test_a_rule_of_a_spec_rewards_fresh_decisions() -> None:
+    rule = {"text": "-confidence if action == 'a' else 0", "low": -1, "high": 0}
+    given = [{"name": "matches_answer"}, {"name": "rule.less_a", "weight": 0.5, "rule": rule}]
+    reward = RewardFunction([RewardComponent.model_validate(one) for one in given])
+    assert reward(Facts(action="a", answer="a", confidence=0.8)) == pytest.approx(0.6)
+    assert reward(Facts(action="b", answer="b", confidence=0.8)) == 1.0
+
+
 def test_trajectories_of_other_weights_are_refused(base_folder: Path, tmp_path: Path) -> None:
     spec = RunSpec(
         run_id="x",
