@@ -6,6 +6,7 @@ and leaves the comparison on the row. Publishing makes the draft the next versio
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 
@@ -89,6 +90,12 @@ def drop_draft(*, by: Actor, draft: RewardDraft) -> None:
         by=by, action="reward_draft.dropped", target=f"reward_draft:{found.id}", details={"agent": found.agent.slug}
     )
     found.delete()
+
+
+def delete_old_drafts(before: dt.datetime) -> Iterator[int]:
+    """Drafts that were made before then and not published; yields how many went. Called by the daily job."""
+    gone, _ = RewardDraft.objects.filter(created_at__lt=before, published=None).delete()
+    yield gone
 
 
 def _take(by: Actor, draft: RewardDraft) -> RewardDraft:

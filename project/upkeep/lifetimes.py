@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.utils import timezone
 
+from decisions.rewards.what_if import delete_old_drafts
 from jobs.context import JobContext
 from jobs.lifetimes import delete_dead_jobs, delete_ended_jobs, delete_hints
 from models_registry.artifacts import remove_incoming
@@ -45,6 +46,7 @@ LIVES = (
     Lifetime("hints", "Outbox rows of ended jobs", "KEEP_HINT_DAYS", delete_hints),
     Lifetime("run events", "Log lines of ended runs", "KEEP_RUN_EVENT_DAYS", delete_run_events),
     Lifetime("run files", "Checkpoints and copies of weights of ended runs", "KEEP_RUN_FILE_DAYS", remove_run_files),
+    Lifetime("drafts", "Drafts of reward specs that were not published", "KEEP_DRAFT_DAYS", delete_old_drafts),
     Lifetime("incoming", "Incomplete artifacts", "KEEP_INCOMING_DAYS", remove_incoming),
 )
 

@@ -13,12 +13,20 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
+from decisions.models import RewardDraft
 from jobs.models import Job, Outbox
 from jobs.runner import run_job
 from models_registry.artifacts import put_folder, store_root
 from project import tasks
 from project.upkeep.lifetimes import REMOVE_EXPIRED, remove_expired
-from tools.factories import ExportJobFactory, JobFactory, OutboxFactory, RunEventFactory, TrainingRunFactory
+from tools.factories import (
+    ExportJobFactory,
+    JobFactory,
+    OutboxFactory,
+    RewardDraftFactory,
+    RunEventFactory,
+    TrainingRunFactory,
+)
 from training.models import RunEvent, TrainingRun
 
 pytestmark = pytest.mark.django_db
@@ -107,6 +115,15 @@ def test_what_an_engine_said_goes_and_changes_of_state_stay(monkeypatch: pytest.
     assert removed()["run events"] == 3
     assert set(RunEvent.objects.values_list("run", "attempt")) == {(run.id, 0), (other.id, newer.attempt)}
     assert TrainingRun.objects.count() == 2
+
+
+def test_old_drafts_of_reward_specs_go_unless_they_were_published() -> None:
+    old, published, fresh = (RewardDraftFactory() for _ in range(3))
+    RewardDraft.objects.filter(id=published.id).update(published=published.base)
+    RewardDraft.objects.filter(id__in=[old.id, published.id]).update(created_at=NOW - dt.timedelta(days=91))
+    RewardDraft.objects.filter(id=fresh.id).update(created_at=NOW - dt.timedelta(days=89))
+    assert removed()["drafts"] == 1
+    assert set(RewardDraft.objects.all()) == {published, fresh}
 
 
 def test_what_a_killed_writer_left_goes_and_what_is_whole_stays(settings: Any, tmp_path: Path) -> None:
