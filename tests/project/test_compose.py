@@ -257,6 +257,12 @@ def test_a_service_runs_what_its_program_does_and_gets_as_long_to_stop(
     assert program.stop_signal == "TERM" and "stop_signal" not in SERVICES[name]
 
 
+def test_only_the_worker_that_runs_code_may_make_namespaces() -> None:
+    opened = {name for name, service in SERVICES.items() if "security_opt" in service}
+    measuring = {name for name, service in SERVICES.items() if "measuring" in str(service.get("command"))}
+    assert opened == measuring == {"worker"}
+
+
 def test_every_program_is_a_service_and_the_steps_are_the_plan_s() -> None:
     assert {name.replace("-", "") for name in PROGRAMS} == set(programs())
     assert set(SERVICES) == ONCE | PROGRAMS | {"postgres", "valkey", "trainer-gpu", "model-server-gpu"}
