@@ -10,13 +10,14 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from decisions.agents.differences import Difference, compare_setups
+from decisions.agents.differences import compare_setups
 from decisions.agents.revising import find_changes, rebase_setup, revise_agent, setup_of
 from decisions.agents.services import AgentSetup, check_setup
 from decisions.errors import OutdatedVersion
 from decisions.models import Agent, AgentVersion
 from decisions.pages.agent_form import AgentForm, digest_of, write_setup
 from decisions.pages.found import get_agent, number_of
+from decisions.pages.revision import show_form
 from decisions.pages.rewards import describe
 from decisions.queries.agents import (
     find_activity,
@@ -144,26 +145,9 @@ def _show_outdated(request: PageRequest, agent: Agent, base: AgentVersion, mine:
     return _preview(request, agent, newest, merged, **told)
 
 
-def _ask(
-    request: PageRequest,
-    agent: Agent,
-    newest: AgentVersion,
-    form: AgentForm,
-    *,
-    changes: list[Difference] | None = None,
-    status: int = 200,
-    **told: Any,
-) -> HttpResponse:
-    context = {
-        "agent": agent,
-        "newest": newest,
-        "next_number": newest.number + 1,
-        "form": form,
-        "changes": changes,
-        "experiment": find_running_experiment(agent),
-        **told,
-    }
-    return render(request, "agents/edit.html", context, status=status)
+def _ask(request: PageRequest, agent: Agent, newest: AgentVersion, form: AgentForm, **told: Any) -> HttpResponse:
+    experiment = find_running_experiment(agent)
+    return show_form("agents/edit.html", request, agent, newest, form, experiment=experiment, **told)
 
 
 def _values(base: int, setup: AgentSetup) -> dict[str, Any]:

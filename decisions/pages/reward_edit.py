@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from decisions.agents.differences import Difference
 from decisions.errors import InvalidRewardSpec, OutdatedVersion
 from decisions.models import Agent, RewardSpec
 from decisions.pages.found import get_agent
+from decisions.pages.revision import show_form
 from decisions.pages.reward_form import RewardSpecForm, digest_of, write_content
 from decisions.pages.rewards import get_newest_spec
 from decisions.queries.reward_specs import compare_specs, list_specs
@@ -33,6 +34,8 @@ from workspaces.errors import FieldFault, InvalidInput, TooLarge
 from workspaces.models import Role
 from workspaces.pages import PageRequest, workspace_page
 from workspaces.yaml_text import MOST_BYTES, read_yaml
+
+_ask = partial(show_form, "rewards/edit.html")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -151,24 +154,3 @@ def _show_outdated(request: PageRequest, agent: Agent, base: RewardSpec, mine: S
 
 def _form(agent: Agent, base: int, content: SpecContent, *, seen: str = "") -> RewardSpecForm:
     return RewardSpecForm(agent.kind, initial={"base": base, "seen": seen, **write_content(content)})
-
-
-def _ask(
-    request: PageRequest,
-    agent: Agent,
-    newest: RewardSpec,
-    form: RewardSpecForm,
-    *,
-    changes: list[Difference] | None = None,
-    status: int = 200,
-    **told: Any,
-) -> HttpResponse:
-    context = {
-        "agent": agent,
-        "newest": newest,
-        "next_number": newest.number + 1,
-        "form": form,
-        "changes": changes,
-        **told,
-    }
-    return render(request, "rewards/edit.html", context, status=status)
