@@ -16,7 +16,7 @@ from functools import cache
 from tools.instance import ROOT
 
 PAGE = ROOT / "docs" / "ui-texts.txt"
-APPS = ("decisions", "jobs", "models_registry", "project", "training", "workspaces")
+APPS = ("decisions", "jobs", "models_registry", "project", "sandbox", "training", "workspaces")
 LEFT_OUT = {"migrations"}
 ATTRIBUTES = r"aria-label|title|placeholder|alt|data-tip|data-label|data-command|data-notify|data-confirm"
 INLINE = r"</?(?:a|abbr|b|code|em|i|kbd|span|strong|small|sup|sub|time|button)(?=[\s>])[^<>]*>"

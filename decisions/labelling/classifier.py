@@ -37,32 +37,62 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
+class Classifier:
+    """Says for each text how probable each of `actions` is; not calibrated."""
+
+    actions: tuple[str, ...]
+    _pipeline: Any
+
+    def probabilities(self, texts: Sequence[str]) -> Any:
+        """An array (texts, actions)."""
+        return self._pipeline.predict_proba(texts)
+
+    def choose(self, texts: Sequence[str]) -> list[str]:
+        """The likeliest action of each text."""
+        return [self.actions[place] for place in self.probabilities(texts).argmax(axis=1)] if texts else []
+
+    def margins(self, texts: Sequence[str]) -> list[float]:
+        """p of the likeliest action less p of the second, in [0, 1]: the smaller, the more it doubts (Scheffer,
+        Decomain and Wrobel 2001, "Active hidden Markov models for information extraction")."""
+        if not texts:
+            return []
+        found = self.probabilities(texts)
+        found.sort(axis=1)
+        return [float(row[-1] - row[-2]) for row in found]
+
+
+@dataclass(frozen=True, slots=True)
 class Fitted:
     """A classifier, and what its out-of-fold predictions promise.
 
     threshold: calibrated confidence from which it suggests; above 1 where it never may. precision, coverage: of the
-    labels above the threshold, out of fold. labels: how many it learnt from, of `actions`.
+    labels above the threshold, out of fold. labels: how many it learnt from.
     """
 
     labels: int
-    actions: tuple[str, ...]
+    classifier: Classifier
     threshold: float
     precision: float | None
     coverage: float
-    _pipeline: Any
     _calibration: Any
 
     def suggest(self, texts: Sequence[str]) -> list[Suggestion | None]:
         """One for each text; None where it abstains."""
         if not texts:
             return []
-        probabilities = self._pipeline.predict_proba(texts)
+        probabilities = self.classifier.probabilities(texts)
         places = probabilities.argmax(axis=1)
         confidence = self._calibration.predict(probabilities.max(axis=1))
         return [
-            Suggestion(self.actions[place], float(sure)) if sure >= self.threshold else None
+            Suggestion(self.classifier.actions[place], float(sure)) if sure >= self.threshold else None
             for place, sure in zip(places, confidence, strict=True)
         ]
+
+
+def learn(texts: Sequence[str], actions: Sequence[str], *, seed: int = 0) -> Classifier:
+    """texts, actions: of labelled decisions, the right action for each, of two actions or more."""
+    known = sorted(set(actions))
+    return Classifier(tuple(known), _pipeline(seed).fit(texts, [known.index(action) for action in actions]))
 
 
 def fit(texts: Sequence[str], actions: Sequence[str], *, precision: float = PRECISION, seed: int = 0) -> Fitted:
@@ -90,8 +120,8 @@ def fit(texts: Sequence[str], actions: Sequence[str], *, precision: float = PREC
     rare = len(actions) - len(kept)
     calibration = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(tops, hits)
     threshold, reached, coverage = _choose(calibration.predict(tops).tolist(), hits, rare, precision)
-    pipeline = _pipeline(seed).fit(said, right)
-    return Fitted(len(kept), tuple(known), threshold, reached, coverage, pipeline, calibration)
+    classifier = learn(said, [known[answer] for answer in right], seed=seed)
+    return Fitted(len(kept), classifier, threshold, reached, coverage, calibration)
 
 
 def wilson_low(hits: int, count: int) -> float:

@@ -4,7 +4,8 @@ With u = 1 − confidence, the chance by the model's own word that it was wrong:
 
 - sequential: the oldest decision first.
 - random: a hash of queue and decision, the same at any time.
-- uncertainty: the largest u first. An unknown confidence comes last.
+- uncertainty: what the auto-labeler doubts most first, by its margin (`decisions.labelling.classifier`). What it has
+  not looked at yet goes by the model's confidence, which comes last where it is unknown.
 - value: the largest u / (1 + n) first, where n is how many decisions of the same agent and action (a cell) are labelled
   already, or are asked before this one. A label on a cell with n labels changes its mean verdict by about
   (y − mean) / (n + 1) (Sutton and Barto 2018, "Reinforcement Learning", equation 2.3), and u stands for the expected
@@ -38,13 +39,14 @@ SAME = 1 - 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A decision that a queue may ask about. `confidence` in [0, 1] or None; `text` of its state, for diversity
-    alone."""
+    """A decision that a queue may ask about. `confidence`, of the model that decided, and `margin`, the auto-labeler's,
+    are in [0, 1], or None where they are not known; `text` is that of its state, for diversity alone."""
 
     decision: uuid.UUID
     confidence: float | None
     cell: Cell
     text: str = ""
+    margin: float | None = None
 
 
 def rank_candidates(
@@ -57,7 +59,7 @@ def rank_candidates(
     if strategy == "random":
         return [_hashed(salt, candidate.decision) for candidate in candidates]
     if strategy == "uncertainty":
-        return [UNKNOWN if one.confidence is None else one.confidence for one in candidates]
+        return [_sureness(one) for one in candidates]
     if strategy == "diversity":
         return _rank_by_turns(candidates, salt)
     if strategy != "value":
@@ -95,6 +97,12 @@ def _rank_by_turns(candidates: Sequence[Candidate], salt: uuid.UUID) -> list[flo
     for rank, one in enumerate(turns):
         ranks[one] = float(rank)
     return ranks
+
+
+def _sureness(candidate: Candidate) -> float:
+    if candidate.margin is not None:
+        return candidate.margin
+    return UNKNOWN if candidate.confidence is None else candidate.confidence
 
 
 def _uncertainty(candidate: Candidate) -> float:

@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from decisions.labelling.filling import fill_queue
 from decisions.labelling.queues import check_reviewer, holder_of
+from decisions.labelling.suggesting import learn_when_due
 from decisions.models import Decision, ItemState, LabelQueue, QueueItem, Reservation, SkipPolicy
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, NotFound
@@ -83,6 +84,7 @@ def reserve_next(*, by: Actor, queue: LabelQueue, count: int = 1) -> Held:
     held = Reservation.objects.filter(id__in=open_places.values("id"), holder=holder).update(expires_at=expires_at)
     if held < count and _looked_long_ago(queue):
         fill_queue(queue, only_new=True)
+        learn_when_due(queue)
     while held < min(count, MOST_HELD):
         taken = _is_gold_turn(by, queue) and _run(_TAKE_GOLD, known | {"id": uuid.uuid4()})
         with read_in_index_order():

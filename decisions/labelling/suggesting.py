@@ -9,27 +9,30 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from django.db import connection, transaction
 from django.utils import timezone
 
 from decisions.errors import NotLabelledByChoice
+from decisions.labelling.active import rank_by_doubt
 from decisions.labelling.classifier import Fitted, TooFewLabels, fit
 from decisions.labelling.wording import text_of
-from decisions.models import ActionSpaceKind, Agent, AutoLabeler, LabelSuggestion
+from decisions.models import ActionSpaceKind, Agent, AutoLabeler, Label, LabelQueue, LabelSuggestion, QueueStrategy
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
-from workspaces.actors import Actor
+from workspaces.actors import Actor, system
+from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
 from workspaces.services import record_audit
 
 SUGGEST_LABELS = "decisions.suggest_labels"
 MOST_LABELS, MOST_SUGGESTED = 20_000, 5_000
 """It learns from so many of the newest labels, and looks at so many of the newest decisions without a verdict."""
+RELEARN_AFTER = 50
 
 # The newest label of each decision that waits for no other. One that only says that the action was wrong names no right
 # one.
@@ -69,13 +72,14 @@ def request_suggestions(*, by: Actor, agent: Agent) -> Job:
 def suggest_labels(
     agent: Agent, *, step: Callable[[], AbstractContextManager[object]] = transaction.atomic
 ) -> AutoLabeler:
-    """Trains on the labels that are there, and replaces the agent's suggestions."""
+    """Trains on the labels that are there, replaces the agent's suggestions, and ranks its active queues."""
     known = {"workspace": agent.workspace_id, "agent": agent.id}
     with connection.cursor() as cursor:
         cursor.execute(_LABELLED, {**known, "most": MOST_LABELS})
         labelled = [(text_of(_loaded(state)), action) for state, action in cursor.fetchall()]
     made = AutoLabeler(agent=agent, workspace_id=agent.workspace_id, labels=len(labelled), trained_at=timezone.now())
     suggestions: list[LabelSuggestion] = []
+    fitted: Fitted | None = None
     try:
         fitted = fit([text for text, _ in labelled], [action for _, action in labelled])
     except TooFewLabels as error:
@@ -91,11 +95,27 @@ def suggest_labels(
                 field.name: getattr(made, field.name) for field in AutoLabeler._meta.fields if field.name != "agent"
             },
         )
+    if fitted is not None:
+        rank_by_doubt(agent, fitted.classifier, step=step)
     return made
 
 
+def learn_when_due(queue: LabelQueue) -> None:
+    """Asks the auto-labeler of an active queue's agent to learn, once RELEARN_AFTER labels are new."""
+    if queue.strategy != QueueStrategy.UNCERTAINTY or "agent" not in queue.filters:
+        return
+    agent = Agent.objects.for_workspace(queue.workspace).filter(slug=queue.filters["agent"]).first()
+    learnt = AutoLabeler.objects.filter(agent=agent).first()
+    labels = Label.objects.for_workspace(queue.workspace).filter(pending=False)
+    if learnt is not None:
+        labels = labels.filter(id__gt=uuid7_bound(learnt.trained_at))
+    if agent is not None and labels[:RELEARN_AFTER].count() >= RELEARN_AFTER:
+        with suppress(NotLabelledByChoice):
+            request_suggestions(by=system(queue.workspace), agent=agent)
+
+
 def _suggest(agent: Agent, fitted: Fitted, made: AutoLabeler) -> list[LabelSuggestion]:
-    made.actions, made.precision, made.coverage = len(fitted.actions), fitted.precision, fitted.coverage
+    made.actions, made.precision, made.coverage = len(fitted.classifier.actions), fitted.precision, fitted.coverage
     if fitted.precision is None:
         made.reason = "No confidence is high enough for the precision that suggestions need. More labels will help."
         return []
