@@ -3,7 +3,8 @@
 `benchmarks.large_ledger` fills a database of this benchmark's own. For each order, four reviewers in turn ask for the
 next decision over the API and label it, with an overlap of 2, while 1,000 places are held by others. A time is the
 server's whole answer to `next`. A request that also looks at the ledger for more decisions, one in 250 labels, counts
-like any other; the slowest is reported. Prints one JSON object as the last line; exits 1 when a point misses its bound.
+like any other; the slowest is reported. Prints a row per order and one JSON object as the last line; exits 1 when one
+misses its bound.
 --keep DIR leaves the ledger there and takes it the next time.
 """
 
@@ -11,22 +12,22 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import json
 import statistics
 import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Any
 
 from benchmarks.large_ledger import large_ledger
+from tools.report import Report
 
 BOUND_MS = 30.0
 REVIEWERS = 4
 HELD = 1_000
 
 
-def measure(slug: str, strategy: str, labels: int) -> dict[str, Any]:
+def measure(slug: str, strategy: str, labels: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of each answer to `next`, and of each label."""
     from django.db.models.functions import Now
     from django.test import Client
 
@@ -68,14 +69,7 @@ def measure(slug: str, strategy: str, labels: int) -> dict[str, Any]:
         said = client.post(path, {"verdict": "confirmed"}, content_type="application/json")
         labelled.append((time.perf_counter() - began) * 1000)
         assert said.status_code == 201, said.content
-    asked = asked[REVIEWERS:]  # each client's first request warms up
-    return {
-        "strategy": strategy,
-        "next_median_ms": round(statistics.median(asked), 1),
-        "next_p95_ms": round(statistics.quantiles(asked, n=20)[-1], 1),
-        "next_slowest_ms": round(max(asked), 1),
-        "label_median_ms": round(statistics.median(labelled), 1),
-    }
+    return asked[REVIEWERS:], labelled  # each client's first request warms up
 
 
 def main() -> int:
@@ -84,21 +78,21 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the ledger there, and use the one that is there")
     options = parser.parse_args()
     rows, labels = (100_000, 300) if options.quick else (1_000_000, 1_000)
+    report = Report("labelling")
     with large_ledger(rows, options.keep) as slug:
-        figures = []
-        for strategy in ("uncertainty", "value", "random", "sequential", "diversity"):
-            found = measure(slug, strategy, labels)
-            figures.append(found)
-            print(
-                f"{strategy:<12} next: median {found['next_median_ms']:>6} ms, p95 {found['next_p95_ms']:>6} ms,"
-                f" slowest {found['next_slowest_ms']:>7} ms; label: median {found['label_median_ms']:>6} ms  "
-                f"{'pass' if found['next_p95_ms'] <= BOUND_MS else 'FAIL'}",
-                flush=True,
+        from decisions.models import QueueStrategy
+
+        for strategy in QueueStrategy.values:
+            asked, labelled = measure(slug, strategy, labels)
+            p95 = statistics.quantiles(asked, n=20)[-1]
+            report.add(
+                f"the next of {rows:,} decisions, {strategy}, p95",
+                bound=f"<= {BOUND_MS:g} ms",
+                figure=f"{p95:.1f} ms (median {statistics.median(asked):.1f}, slowest {max(asked):.1f};"
+                f" a label, median {statistics.median(labelled):.1f})",
+                passed=p95 <= BOUND_MS,
             )
-    passed = all(found["next_p95_ms"] <= BOUND_MS for found in figures)
-    print(json.dumps({"benchmark": "labelling", "quick": options.quick, "rows": rows, "passed": passed,
-                      "bound_ms": BOUND_MS, "figures": figures}))  # fmt: skip
-    return 0 if passed else 1
+    return report.finish()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`make accept PART=rewards`: components, their calculation under kills and at a million, credit, the sandbox, specs.
+"""`make accept PART=rewards`: rewards from components to what-if, and labels from queues to the auto-labeler.
 
     python -m benchmarks.accept.rewards [--only NAME …] [--quick]
 
@@ -21,8 +21,12 @@ from tools.instance import ROOT
 from tools.report import Report
 
 REWARDS = "tests/decisions/rewards"
+LABELLING = "tests/decisions/labelling"
 SHOWN: Mapping[str, Sequence[str]] = {
-    "the golden tables of the five agents and of traces": [f"{REWARDS}/test_golden_rewards.py"],
+    "the golden tables of the five agents and of traces": [
+        f"{REWARDS}/test_golden_rewards.py::test_the_reward_of",
+        f"{REWARDS}/test_golden_rewards.py::test_the_kinds_have_these_weights",
+    ],
     "every component stays within its range, whatever the facts": [f"{REWARDS}/test_component_properties.py"],
     "feedback repeated, shuffled, late or early earns what sorted feedback earns": [
         f"{REWARDS}/test_rewards.py::test_shuffled_and_repeated_feedback_earns_what_sorted_feedback_earns"
@@ -32,7 +36,18 @@ SHOWN: Mapping[str, Sequence[str]] = {
     "credit by four schemes": [f"{REWARDS}/test_credit.py"],
     "credit of 200 real runs of tau-bench": ["tests/decisions/importers/test_import_tau_bench.py"],
     "costly components are measured by jobs": [f"{REWARDS}/test_measuring.py"],
-    "an auto-labeler's suggestion is no label": ["tests/decisions/labelling/test_suggestions.py"],
+    "a spec is tried on history, then published or dropped": [
+        f"{REWARDS}/test_what_if.py",
+        "tests/browser/test_reward_specs_in_browser.py::test_a_change_is_tried_and_published_and_every_page_fits",
+    ],
+    "reviewers at once never collide; overlap, disputes, gold": [
+        f"{LABELLING}/test_reservations.py",
+        f"{LABELLING}/test_resolution.py",
+        f"{LABELLING}/test_agreement.py",
+    ],
+    "a queue and its disputes by keyboard": ["tests/browser/test_label_queues_in_browser.py"],
+    "an active queue asks first what the auto-labeler doubts": [f"{LABELLING}/test_active_queue.py"],
+    "an auto-labeler's suggestion is no label": [f"{LABELLING}/test_suggestions.py"],
     "a team's own components: packages and rules": [
         f"{REWARDS}/test_rules.py",
         f"{REWARDS}/test_installed_components.py",
@@ -112,24 +127,24 @@ def kills(report: Report, quick: bool) -> None:
             )
 
 
-def speed(report: Report, quick: bool) -> None:
-    program_rows(report, "benchmarks.rewards", *(["--quick"] if quick else []))
+def program(module: str) -> Callable[[Report, bool], None]:
+    """The rows of a program that measures one subject."""
 
+    def rows(report: Report, quick: bool) -> None:
+        program_rows(report, module, *(["--quick"] if quick else []))
 
-def sandbox(report: Report, quick: bool) -> None:
-    program_rows(report, "benchmarks.sandbox", *(["--quick"] if quick else []))
-
-
-def suggestions(report: Report, quick: bool) -> None:
-    program_rows(report, "benchmarks.suggestions", *(["--quick"] if quick else []))
+    return rows
 
 
 PARTS: dict[str, Callable[[Report, bool], None]] = {
     "shown": shown,
     "kills": kills,
-    "speed": speed,
-    "sandbox": sandbox,
-    "suggestions": suggestions,
+    "speed": program("benchmarks.rewards"),
+    "sandbox": program("benchmarks.sandbox"),
+    "suggestions": program("benchmarks.suggestions"),
+    "active": program("benchmarks.active_labelling"),
+    "queues": program("benchmarks.labelling"),
+    "keyboard": program("benchmarks.accept.keyboard"),
 }
 
 if __name__ == "__main__":

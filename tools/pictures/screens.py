@@ -50,13 +50,12 @@ def screens() -> tuple[Screen, ...]:
 
 
 @contextmanager
-def seeded_site() -> Iterator[tuple[str, Any, Any]]:
-    """Address of a web server over a fresh database, an admin of its workspace, and the scene."""
+def fresh_site() -> Iterator[str]:
+    """Address of a web server over a fresh database. Sets Django up: import nothing of the project before."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "project.settings_test"
     import django
 
     django.setup()
-    from django.conf import settings
     from django.contrib.staticfiles.handlers import StaticFilesHandler
     from django.test.testcases import LiveServerThread
     from django.test.utils import setup_databases, teardown_databases
@@ -67,6 +66,22 @@ def seeded_site() -> Iterator[tuple[str, Any, Any]]:
         stack.callback(shutil.rmtree, SESSION_VAR, ignore_errors=True)
         before = setup_databases(verbosity=0, interactive=False)
         stack.callback(teardown_databases, before, verbosity=0)
+        server = LiveServerThread("127.0.0.1", StaticFilesHandler)
+        server.daemon = True
+        server.start()
+        stack.callback(server.terminate)
+        server.is_ready.wait()
+        if server.error:
+            raise server.error
+        yield f"http://{server.host}:{server.port}"
+
+
+@contextmanager
+def seeded_site() -> Iterator[tuple[str, Any, Any]]:
+    """Address of a web server over a fresh database, an admin of its workspace, and the scene."""
+    with fresh_site() as address:
+        from django.conf import settings
+
         from tools import factories
         from tools.model_server import running_model_server
         from tools.scenes import make_busy_job, make_scene
@@ -78,16 +93,9 @@ def seeded_site() -> Iterator[tuple[str, Any, Any]]:
         scene = make_scene(by=system(workspace))
         make_busy_job(workspace=workspace)
         # The home page looks whether the model server answers.
-        serving = running_model_server(Path(settings.ARTIFACTS), settings.MODEL_SERVER_TOKEN)
-        settings.MODEL_SERVER_URL = stack.enter_context(serving)
-        server = LiveServerThread("127.0.0.1", StaticFilesHandler)
-        server.daemon = True
-        server.start()
-        stack.callback(server.terminate)
-        server.is_ready.wait()
-        if server.error:
-            raise server.error
-        yield f"http://{server.host}:{server.port}", person, scene
+        with running_model_server(Path(settings.ARTIFACTS), settings.MODEL_SERVER_TOKEN) as serving:
+            settings.MODEL_SERVER_URL = serving
+            yield address, person, scene
 
 
 def take_screens(folder: Path = FOLDER) -> list[Path]:
