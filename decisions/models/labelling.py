@@ -173,6 +173,13 @@ class Reservation(WorkspaceOwned):
                 name="reservation_next",
             ),
             models.Index(F("queue"), F("holder"), condition=~Q(holder=""), name="reservation_held"),
+            # What a reviewer holds now, beside the thousands that they have labelled.
+            models.Index(
+                F("queue"),
+                F("holder"),
+                condition=~Q(holder="") & Q(label__isnull=True, skipped_at__isnull=True),
+                name="reservation_open",
+            ),
             models.Index(fields=["decision"], name="reservation_decision"),
         ]
 
