@@ -25,7 +25,10 @@ NO_TEXT = {"load", "extends", "url", "static", "block", "with", "csrf_token", "i
 NOT_SHOWN = {"icon", "kind", "id", "path", "into", "language"}
 NAMED = {"label", "title", "says", "help_text", "subtitle", "text", "name", "unit", "action", "explanation", "because"}
 SQL = re.compile(r"\b(?:SELECT|UPDATE|INSERT|DELETE|CREATE|ALTER|WHERE|FROM|JOIN|DROP|NULL|VALUES|COALESCE|COPY|SET)\b")
-MARKUP = re.compile(r"<[a-z/!]|\{%|\\[ds]|^[\w.-]+/[\w./-]+$|^\W+$|var\(--|[;{]\s*$|^--|^%|application/|=>|%\(|::")
+MARKUP = re.compile(
+    r"<[a-z/!]|\{%|\\[ds]|^[\w.-]+/[\w./-]+$|^\W+$|var\(--|[;{]\s*$|^--|^%|application/|=>|%\(|::"
+    r"|^\s*import \w+,|^while True\b"  # programs that the sandbox tries itself with
+)
 
 
 def template_texts(source: str) -> Iterator[str]:
