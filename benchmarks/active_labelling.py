@@ -3,7 +3,7 @@
     python -m benchmarks.active_labelling [--data DIR] [--quick]
 
 For each of five seeds (one with --quick), 4,000 queries wait and 2,000 others are held out. Both queues begin with the
-same 100 random labels and ask for 100 at a time in the order of the product's own ranking. The auto-labeler's
+same 100 random labels and ask for 50 at a time in the order of the product's own ranking. The auto-labeler's
 classifier learns from all labels, and chooses a domain for each held-out query; its doubt ranks what the active queue
 asks next. A queue is done when that accuracy reaches TARGET. Prints a row per seed and one JSON object as the last
 line; exits 1 when an active queue needs more than 0.8 of random's labels.
@@ -25,7 +25,7 @@ from decisions.labelling.ranking import Candidate, rank_candidates
 from tools.report import Report
 
 WAITING, HELD_OUT, SEEDS = 4_000, 2_000, 5
-FIRST, BATCH, MOST = 100, 100, 2_000
+FIRST, BATCH, MOST = 100, 50, 2_000
 TARGET = 0.90
 SHARE = 0.8
 ACTIVE = "uncertainty"
