@@ -56,6 +56,11 @@ class Control:
         return re.sub(r"[^A-Za-z0-9]", lambda found: f"-{ord(found[0]):x}-", self.name)
 
     @property
+    def told(self) -> str:
+        """What is written below it: its fault, or how it is filled in."""
+        return "fault" if self.faults else "help" if self.kind in {"json", "lines"} else ""
+
+    @property
     def value(self) -> str:
         return self.values[0] if self.values else ""
 

@@ -3,6 +3,7 @@ offered, also where the agent ranked only a part."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,9 +50,10 @@ class RankingEditor(Editor):
     def read(self, case: Case, entered: Entered) -> Draft:
         shown = _shown(case)
         given = entered[ORDER][0].split() if entered.get(ORDER) else []
-        if strange := [key for key in given if key not in map(str, range(len(shown))) or given.count(key) > 1]:
-            reason = f"{strange[0][:20]!r} is no place in what was shown, or stands twice"
-            return Draft(None, (FieldFault("action", reason, "each place once"),))
+        known = {str(place) for place in range(len(shown))}
+        if strange := [key for key, count in Counter(given).items() if key not in known or count > 1]:
+            reason = f"{strange[0][:20]!r} was not shown, or is repeated"
+            return Draft(None, (FieldFault("action", reason, "each option once"),))
         return Draft([shown[int(key)] for key in read_order(entered, len(shown))])
 
     def find_faults(self, case: Case, action: Any) -> list[FieldFault]:

@@ -90,8 +90,8 @@ CORRECTED: list[tuple[str, dict[str, Any], Any, str]] = [
 # kind, what is entered in the form, what is said of it
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("ranking", {"/order": "1 2"}, "lacks &#x27;milk&#x27;; expected: an order of everything"),
-    ("ranking", {"/order": "0 1 2 9"}, "&#x27;9&#x27; is no place in what was shown"),
-    ("ranking", {"/order": "2 1 0 2"}, "&#x27;2&#x27; is no place in what was shown, or stands twice"),
+    ("ranking", {"/order": "0 1 2 9"}, "&#x27;9&#x27; was not shown"),
+    ("ranking", {"/order": "2 1 0 2"}, "&#x27;2&#x27; was not shown, or is repeated"),
     ("ranking", {}, "is the chosen action; expected: another order, or confirm"),
     ("structured", {"/title": "x" * 41}, "is too long; expected: at most 40 characters"),
     ("structured", {"/share": "1,5"}, "&#x27;1,5&#x27; is not a number; expected: a number such as 12 or 0.5"),
