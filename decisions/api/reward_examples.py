@@ -34,6 +34,7 @@ CONTENT: dict[str, Any] = {
     "clamp": 5.0,
     "low": -2.0,
     "high": 2.0,
+    "unknown": "left_out",
     "credit": "equal",
     "discount": 1.0,
     "signal": "verdict",

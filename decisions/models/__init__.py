@@ -16,7 +16,15 @@ from decisions.models.labelling import (
     Reservation,
     SkipPolicy,
 )
-from decisions.models.reward import CreditScheme, MeasurementDue, Reward, RewardDue, RewardProgress, RewardSpec
+from decisions.models.reward import (
+    CreditScheme,
+    MeasurementDue,
+    Reward,
+    RewardDue,
+    RewardProgress,
+    RewardSpec,
+    UnknownParts,
+)
 from decisions.models.reward_draft import RewardDraft
 from decisions.models.step import Step, StepKind
 from decisions.models.suggestion import AutoLabeler, LabelSuggestion
@@ -56,5 +64,6 @@ __all__ = [
     "StatusChange",
     "Step",
     "StepKind",
+    "UnknownParts",
     "Verdict",
 ]

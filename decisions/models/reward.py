@@ -18,10 +18,19 @@ class CreditScheme(models.TextChoices):
     LEAVE_ONE_OUT = "leave_one_out", "Leave-one-out"
 
 
+class UnknownParts(models.TextChoices):
+    """What `decisions.rewards.valuing.Plan` does with components that have no value."""
+
+    LEFT_OUT = "left_out", "Left out of the sum"
+    RENORMALISED = "renormalised", "Renormalised"
+
+
 class RewardSpec(WorkspaceOwned):
     """Immutable. `components` is a list of {name, weight, parameters, window_days, missing} with all defaults, and of a
     spec's own rule {text, low, high}; those of earlier releases leave defaults out. `spec_hash` is SHA-256 over its
     content.
+
+    `unknown` says what a component without a value does to the sum: nothing, or the others share its weight.
 
     `credit` names the scheme by which an episode's components reach its decisions (`decisions.rewards.credit`), with a
     `discount` for each later decision. What training reads: raw rewards from `training_low` to `training_high` are 0 to
@@ -35,6 +44,9 @@ class RewardSpec(WorkspaceOwned):
     clamp = models.FloatField(default=5.0)
     low = models.FloatField(default=-2.0)
     high = models.FloatField(default=2.0)
+    unknown = models.CharField(
+        max_length=16, default=UnknownParts.LEFT_OUT, db_default=UnknownParts.LEFT_OUT, choices=UnknownParts.choices
+    )
     credit = models.CharField(max_length=16, default=CreditScheme.EQUAL, choices=CreditScheme.choices)
     discount = models.FloatField(default=1.0)
     signal = models.CharField(max_length=100, blank=True)
@@ -55,6 +67,7 @@ class RewardSpec(WorkspaceOwned):
                 condition=Q(credit__in=CreditScheme.values, discount__gt=0, discount__lte=1),
                 name="reward_spec_credit_makes_sense",
             ),
+            models.CheckConstraint(condition=Q(unknown__in=UnknownParts.values), name="reward_spec_unknown_is_known"),
         ]
 
     def __str__(self) -> str:

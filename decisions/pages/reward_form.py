@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from django import forms
 
-from decisions.queries.reward_specs import CREDIT_TITLES, TITLES
+from decisions.queries.reward_specs import CREDIT_TITLES, TITLES, UNKNOWN_TITLES
 from decisions.rewards.components import COMPONENTS, Component, Parameter
 from decisions.rewards.components.defaults import PRESETS, VERDICT_ONLY
 from decisions.rewards.credit import SCHEMES
@@ -30,6 +30,7 @@ from decisions.rewards.spec_content import (
     plain_content,
     training_range,
 )
+from decisions.rewards.valuing import UNKNOWN
 from workspaces.errors import FieldFault
 
 OF_COMPONENT = re.compile(r"components\[(\d+)\]\.?(\w*)\.?(.*)")
@@ -37,7 +38,7 @@ PREFIXES = {"name": "use", "weight": "weight", "window_days": "window", "missing
 RULE_PREFIXES = PREFIXES | {"name": "rule", "rule": "text"}
 RULE = re.compile(r"rule-(\d{1,2})")
 MOST_RULES = 50
-SCALE = ("low", "high", "clamp")
+SCALE = ("low", "high", "clamp", "unknown")
 EPISODES = ("credit", "discount")
 FOR_TRAINING = ("signal", *TRAINING)
 
@@ -75,6 +76,11 @@ class RewardSpecForm(forms.Form):
     low = _number(TITLES["low"], "Raw rewards are mapped linearly to 0 to 1.", required=True)
     high = _number(TITLES["high"], required=True)
     clamp = _number(TITLES["clamp"], "The weighted sum stays within ± this.", required=True)
+    unknown = forms.ChoiceField(
+        label=TITLES["unknown"],
+        choices=list(UNKNOWN_TITLES.items()),
+        help_text=" ".join(f"{UNKNOWN_TITLES[name]}: {says}" for name, says in UNKNOWN.items()),
+    )
     credit = forms.ChoiceField(label=TITLES["credit"], choices=[(name, CREDIT_TITLES[name]) for name in SCHEMES])
     discount = _number(TITLES["discount"], "Above 0, up to 1. For each later decision.", required=True)
     signal = forms.ChoiceField(

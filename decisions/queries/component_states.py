@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from decisions.models import RewardSpec
 from decisions.rewards.components import Component
 from decisions.rewards.components.rules import InvalidRule, component_of
+from decisions.rewards.valuing import share_weights
 
 State = Literal["value", "missing", "failed", "maturing", "due", "closed", "unmeasured", "waiting"]
 """`missing`: the window closed without a value, and something counts instead. `maturing`: it has no value, and its
@@ -84,8 +85,15 @@ def value_of(stored: Any, key: str = "value") -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+def find_share(spec: RewardSpec, entries: Sequence[Entry], components: Mapping[str, Any]) -> float:
+    """What the sum over a decision's `components` is multiplied by: above 1 where those that are known share the weight
+    of the others, else 1."""
+    known = [entry.weight for entry in entries if adds(entry, components.get(entry.name)) is not None]
+    return share_weights(spec.unknown, [entry.weight for entry in entries], known)
+
+
 def adds(entry: Entry, stored: Any) -> float | None:
-    """What the component adds to the raw sum; None where it adds nothing."""
+    """What the component adds to the sum; None where it adds nothing."""
     credit = value_of(stored, "credit")
     value = value_of(stored) if credit is None else credit
     return None if value is None else entry.weight * value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decisions.agents.differences import Difference, compare_texts
-from decisions.models import Agent, CreditScheme, RewardDraft, RewardDue, RewardSpec
+from decisions.models import Agent, CreditScheme, RewardDraft, RewardDue, RewardSpec, UnknownParts
 from decisions.rewards.components import Component
 from decisions.rewards.credit import SCHEMES
 from decisions.rewards.queueing import UNDER_WAY, find_calculations
@@ -28,6 +28,7 @@ TITLES = {
     "clamp": "Clamp",
     "low": "Raw reward that becomes 0",
     "high": "Raw reward that becomes 1",
+    "unknown": "Unknown components",
     "credit": "Credit",
     "discount": "Discount",
     "signal": "Right or wrong",
@@ -35,6 +36,7 @@ TITLES = {
     "training_high": "Raw reward that is 1 to training",
 }
 CREDIT_TITLES: Mapping[str, str] = dict(CreditScheme.choices)
+UNKNOWN_TITLES: Mapping[str, str] = dict(UnknownParts.choices)
 
 
 @dataclass(frozen=True, slots=True)

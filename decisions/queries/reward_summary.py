@@ -13,7 +13,7 @@ import numpy as np
 from django.db import connection
 
 from decisions.models import Agent, RewardSpec
-from decisions.queries.component_states import ENDS, Entry, State, adds, find_state, read_entries
+from decisions.queries.component_states import ENDS, Entry, State, adds, find_share, find_state, read_entries
 from decisions.queries.reward_sample import Looked, Range, look_at_decisions
 from models_registry.models import Phase
 from models_registry.statistics.intervals import clustered_mean
@@ -153,7 +153,7 @@ def summarise_rewards(agent: Agent, spec: RewardSpec, time: Range, *, now: dt.da
         rewarded=len(rewarded),
         failed=len(failed),
         mean=_mean([one.value for one in rewarded if one.value is not None]),
-        horizons=_horizons(entries, looked, stretches, now),
+        horizons=_horizons(spec, entries, looked, stretches, now),
         failures=_failures(failed),
         lag=_lag(agent, entries, looked, now),
         progress=_progress(spec),
@@ -194,18 +194,19 @@ class _Sums:
 
 
 def _horizons(
-    entries: Sequence[Entry], looked: Sequence[Looked], stretches: Sequence[Stretch], now: dt.datetime
+    spec: RewardSpec, entries: Sequence[Entry], looked: Sequence[Looked], stretches: Sequence[Stretch], now: dt.datetime
 ) -> list[HorizonSummary]:
     sums = {entry.name: _Sums([0.0] * len(stretches)) for entry in entries}
     counts = [stretch.rewarded for stretch in stretches]
     unknown = [0] * len(stretches)
     for one in looked:
+        share = find_share(spec, entries, one.components)
         for entry in entries:
             stored, own = one.components.get(entry.name), sums[entry.name]
             own.states[find_state(entry, stored, one.recorded_at, now)] += 1
             own.queued += entry.name in one.queued
             if one.value is not None:
-                own.parts[one.stretch] += adds(entry, stored) or 0.0
+                own.parts[one.stretch] += (adds(entry, stored) or 0.0) * share
     made: dict[str, list[ComponentSummary]] = defaultdict(list)
     for entry in entries:
         own = sums[entry.name]

@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from decisions.models import Decision, Reward, RewardSpec
-from decisions.queries.component_states import ENDS, Entry, State, adds, find_state, read_entries, value_of
+from decisions.queries.component_states import (
+    ENDS,
+    Entry,
+    State,
+    adds,
+    find_share,
+    find_state,
+    read_entries,
+    value_of,
+)
 
 NARROWEST = 0.75
 """Percent of the axis: so much of a bar can be seen, also of a part that is 0."""
@@ -39,10 +48,12 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Waterfall:
     """`sum` is of all parts; `raw` what is left of it by the clamp; `value` in [0, 1]. The last two are None where a
-    component failed, or nothing is known. `zero`, `x` and `width` are percentages of the axis."""
+    component failed, or nothing is known. `share`: what every part is multiplied by, above 1 where the known components
+    share the weight of the others. `zero`, `x` and `width` are percentages of the axis."""
 
     parts: Sequence[Part]
     spec: RewardSpec
+    share: float
     sum: float
     raw: float | None
     value: float | None
@@ -63,8 +74,10 @@ def draw_waterfall(decision: Decision, spec: RewardSpec, reward: Reward | None, 
     """In the order of the spec. Without a reward every component is open."""
     stored: Mapping[str, Any] = reward.components if reward is not None else {}
     parts, total = [], 0.0
-    for entry in read_entries(spec):
-        part = _part(entry, stored.get(entry.name), decision, total, now)
+    entries = read_entries(spec)
+    share = find_share(spec, entries, stored)
+    for entry in entries:
+        part = _part(entry, stored.get(entry.name), decision, total, share, now)
         total = part.ends
         parts.append(part)
     low, high = _axis(parts)
@@ -73,6 +86,7 @@ def draw_waterfall(decision: Decision, spec: RewardSpec, reward: Reward | None, 
     return Waterfall(
         parts=tuple(_drawn(parts, low, high)),
         spec=spec,
+        share=share,
         sum=total,
         raw=raw,
         value=reward.value if reward is not None else None,
@@ -82,9 +96,10 @@ def draw_waterfall(decision: Decision, spec: RewardSpec, reward: Reward | None, 
     )
 
 
-def _part(entry: Entry, stored: Any, decision: Decision, begins: float, now: dt.datetime) -> Part:
+def _part(entry: Entry, stored: Any, decision: Decision, begins: float, share: float, now: dt.datetime) -> Part:
     state = find_state(entry, stored, decision.recorded_at, now)
-    added = adds(entry, stored) if state in ENDS else None
+    value = adds(entry, stored) if state in ENDS else None
+    added = None if value is None else value * share
     return Part(
         entry=entry,
         state=state,

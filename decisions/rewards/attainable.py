@@ -15,7 +15,8 @@ def find_outcome_range(model: RegisteredModel) -> tuple[float, float] | None:
     ranges = []
     for agent in Agent.objects.filter(registered_model=model):
         spec = current_reward_spec(agent)
-        ranges.append(attainable_range(spec.components, clamp=spec.clamp, low=spec.low, high=spec.high))
+        scale = {"clamp": spec.clamp, "low": spec.low, "high": spec.high}
+        ranges.append(attainable_range(spec.components, **scale, unknown=spec.unknown))
     if not ranges:
         return None
     return min(low for low, _ in ranges), max(high for _, high in ranges)

@@ -72,6 +72,7 @@ def plan_of(spec: RewardSpec) -> Plan:
         clamp=spec.clamp,
         low=spec.low,
         high=spec.high,
+        unknown=spec.unknown,
         credit=spec.credit,
         discount=spec.discount,
     )

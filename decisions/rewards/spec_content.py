@@ -18,7 +18,7 @@ from decisions.rewards.components.component import LARGEST
 from decisions.rewards.components.defaults import Preset
 from decisions.rewards.components.rules import InvalidRule, rule_component
 from decisions.rewards.credit import SCHEMES
-from decisions.rewards.valuing import raw_range
+from decisions.rewards.valuing import UNKNOWN, raw_range
 from workspaces.errors import FieldFault
 
 # Weights that keep sums and products far from the ends of a float8.
@@ -67,15 +67,16 @@ class ComponentSetup:
 class SpecContent:
     """Everything that a reward spec says; RewardSpec has the meaning of each field.
 
-    The weighted sum of the components is clamped to ±`clamp`; [`low`, `high`] is mapped to [0, 1]. `credit` is one of
-    SCHEMES, with a `discount` in (0, 1]. `signal` left out is the first component that says right or wrong; empty is
-    none. The training range left out follows from the weights.
+    The weighted sum of the components is clamped to ±`clamp`; [`low`, `high`] is mapped to [0, 1]. `unknown` is one of
+    UNKNOWN. `credit` is one of SCHEMES, with a `discount` in (0, 1]. `signal` left out is the first component that says
+    right or wrong; empty is none. The training range left out follows from the weights.
     """
 
     components: Sequence[ComponentSetup]
     clamp: float = 5.0
     low: float = -2.0
     high: float = 2.0
+    unknown: str = "left_out"
     credit: str = "equal"
     discount: float = 1.0
     signal: str | msgspec.UnsetType = msgspec.UNSET
@@ -105,6 +106,7 @@ _CONTENT: Mapping[str, Any] = {
     "clamp": float,
     "low": float,
     "high": float,
+    "unknown": str,
     "credit": str,
     "discount": float,
     "signal": str | None,
@@ -141,7 +143,8 @@ def can_be_signal(component: Component | None) -> bool:
 def preset_content(preset: Preset) -> SpecContent:
     """Complete."""
     components = tuple(ComponentSetup(name, weight) for name, weight in preset.weights.items())
-    return complete(SpecContent(components, clamp=preset.clamp, low=preset.low, high=preset.high))
+    scale = {"clamp": preset.clamp, "low": preset.low, "high": preset.high}
+    return complete(SpecContent(components, **scale, unknown=preset.unknown))
 
 
 def read_content(told: Any) -> SpecContent:
@@ -216,6 +219,8 @@ def check_content(content: SpecContent) -> list[FieldFault]:
     if not 0 < content.clamp <= LARGEST_REWARD:
         faults.append(FieldFault("clamp", f"{content.clamp} is out of range", f"above 0, up to {LARGEST_REWARD:g}"))
     faults += _range_faults("low", content.low, "high", content.high)
+    if content.unknown not in UNKNOWN:
+        faults.append(FieldFault("unknown", f"{content.unknown[:40]!r} is unknown", ", ".join(UNKNOWN)))
     if content.credit not in SCHEMES:
         faults.append(FieldFault("credit", f"{content.credit[:40]!r} is unknown", ", ".join(SCHEMES)))
     if not 0 < content.discount <= 1:
@@ -334,7 +339,7 @@ def training_range(content: SpecContent) -> tuple[float, float]:
     if not setups:
         return float(content.low), float(content.high)
     stored = stored_components(replace(content, components=[one for one, _ in setups]))
-    low, high = raw_range(stored, clamp=content.clamp)
+    low, high = raw_range(stored, clamp=content.clamp, unknown=content.unknown)
     for one, known in setups:
         ends = known.right_and_wrong(one.parameters)
         if one.name == content.signal and ends is not None and one.weight > 0:

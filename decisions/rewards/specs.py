@@ -67,6 +67,7 @@ def content_of(spec: RewardSpec) -> SpecContent:
             clamp=spec.clamp,
             low=spec.low,
             high=spec.high,
+            unknown=spec.unknown,
             credit=spec.credit,
             discount=spec.discount,
             signal=spec.signal,

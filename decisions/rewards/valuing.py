@@ -21,6 +21,11 @@ LARGEST_VALUE = 1e9
 """A component's value further from 0 is taken for a fault."""
 MOST_REASON = 300
 """Characters of a failure's reason that are kept."""
+UNKNOWN: Mapping[str, str] = {
+    "left_out": "A component without a value adds nothing to the sum.",
+    "renormalised": "The components with a value share the weight of those without one.",
+}
+"""What a spec does with components that have no value, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +62,17 @@ class Valued:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A reward spec, ready to value facts. `raw` is clamped to ±clamp; [low, high] is mapped to [0, 1]."""
+    """A reward spec, ready to value facts. `raw` is clamped to ±clamp; [low, high] is mapped to [0, 1].
+
+    With `unknown` "renormalised" the sum over the components that have a value is multiplied by Σ |w| over all of them
+    / Σ |w| over those with a value: so an unknown component is not a 0 among them. `missing` of a component is a value.
+    """
 
     lines: Sequence[Line]
     clamp: float
     low: float
     high: float
+    unknown: str
     reads: frozenset[Group]
     credit: str
     discount: float
@@ -84,6 +94,7 @@ class Plan:
         components: dict[str, Mapping[str, Any]] = {}
         unmeasured: list[str] = []
         raw, known, failed = 0.0, False, False
+        weighed: list[float] = []
         for line in self.lines:
             try:
                 value = line.function(facts, line.parameters)
@@ -114,8 +125,10 @@ class Plan:
                 continue
             known = True
             raw += line.weight * value
+            weighed.append(line.weight)
         if failed or not known:
             return Valued(components, None, None, unmeasured)
+        raw *= share_weights(self.unknown, [line.weight for line in self.lines], weighed)
         raw = max(-self.clamp, min(self.clamp, raw))
         return Valued(components, raw, normalise(raw, low=self.low, high=self.high), unmeasured)
 
@@ -139,6 +152,7 @@ def make_plan(
     clamp: float,
     low: float,
     high: float,
+    unknown: str = "left_out",
     credit: str = "equal",
     discount: float = 1.0,
 ) -> Plan:
@@ -162,7 +176,14 @@ def make_plan(
         reads |= component.reads
         without_feedback |= bool(component.reads) or component.measured or lines[-1].fills_in
     windows = tuple(sorted({line.window for line in lines if line.fills_in and line.window is not None}))
-    return Plan(lines, clamp, low, high, frozenset(reads), credit, discount, windows, without_feedback)
+    return Plan(lines, clamp, low, high, unknown, frozenset(reads), credit, discount, windows, without_feedback)
+
+
+def share_weights(unknown: str, weights: Sequence[float], known: Sequence[float]) -> float:
+    """What the sum over components of the `known` weights, among all `weights`, is multiplied by; 1 unless the spec
+    renormalises."""
+    weighed = sum(map(abs, known))
+    return sum(map(abs, weights)) / weighed if unknown == "renormalised" and weighed > 0 else 1.0
 
 
 def total(values: Mapping[str, float], weights: Mapping[str, float], *, clamp: float = 5.0) -> float:
@@ -180,23 +201,42 @@ def normalise(raw: float, *, low: float = -2.0, high: float = 2.0) -> float:
 
 
 def attainable_range(
-    components: Sequence[Mapping[str, Any]], *, clamp: float, low: float, high: float
+    components: Sequence[Mapping[str, Any]], *, clamp: float, low: float, high: float, unknown: str = "left_out"
 ) -> tuple[float, float]:
     """The rewards in [0, 1] between which every reward of these stored components lies, after clamping and `normalise`.
 
-    One component has always a value where there is a reward; of several each may be missing, which adds nothing.
+    One component has always a value where there is a reward; of several each may be missing, which adds nothing, or
+    by `unknown` leaves its weight to the others.
     With the verdict alone at weight 1 it is [0.3, 0.75] of the default scale. Raises KeyError for unknown names.
     """
-    first, last = (normalise(raw, low=low, high=high) for raw in raw_range(components, clamp=clamp))
+    ends = raw_range(components, clamp=clamp, unknown=unknown)
+    first, last = (normalise(raw, low=low, high=high) for raw in ends)
     return first, last
 
 
-def raw_range(components: Sequence[Mapping[str, Any]], *, clamp: float) -> tuple[float, float]:
+def raw_range(
+    components: Sequence[Mapping[str, Any]], *, clamp: float, unknown: str = "left_out"
+) -> tuple[float, float]:
     """As `attainable_range`, before the map to [0, 1]."""
-    ends = []
+    if unknown == "renormalised":
+        ends = _mean_ends(components)
+        return max(-clamp, min(ends)), min(clamp, max(ends))
+    pairs = []
     for told in components:
         values = component_of(told).attainable(told.get("parameters", {}))
         least, most = sorted(float(told["weight"]) * value for value in values)
-        ends.append((least, most) if len(components) == 1 else (min(0.0, least), max(0.0, most)))
-    first, last = (max(-clamp, min(clamp, sum(values))) for values in zip(*ends, strict=True))
+        pairs.append((least, most) if len(components) == 1 else (min(0.0, least), max(0.0, most)))
+    first, last = (max(-clamp, min(clamp, sum(values))) for values in zip(*pairs, strict=True))
     return first, last
+
+
+def _mean_ends(components: Sequence[Mapping[str, Any]]) -> list[float]:
+    """The sum is a weighted mean times Σ |w|: all of that may come to one component, and none to those of weight 0."""
+    weights = [float(told["weight"]) for told in components]
+    whole = sum(map(abs, weights))
+    ends = [] if all(weights) else [0.0]
+    for told, weight in zip(components, weights, strict=True):
+        if weight:
+            values = component_of(told).attainable(told.get("parameters", {}))
+            ends += [value * math.copysign(whole, weight) for value in values]
+    return ends

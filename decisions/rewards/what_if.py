@@ -137,6 +137,7 @@ def _plan_of_content(content: SpecContent) -> Plan:
         clamp=full.clamp,
         low=full.low,
         high=full.high,
+        unknown=full.unknown,
         credit=full.credit,
         discount=full.discount,
     )

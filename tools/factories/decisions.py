@@ -49,6 +49,7 @@ DRAFTED = {
     "clamp": 5.0,
     "low": -2.0,
     "high": 2.0,
+    "unknown": "left_out",
     "credit": "equal",
     "discount": 1.0,
     "signal": "verdict",

@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from decisions.models import CreditScheme, RewardDraft, RewardSpec
+from decisions.models import CreditScheme, RewardDraft, RewardSpec, UnknownParts
 from decisions.rewards.spec_content import MOST_COMPONENTS, compare_contents, stored_components
 from decisions.rewards.specs import content_of
 from jobs.models import Job, JobState
@@ -80,7 +80,8 @@ class ChangeSerializer(serializers.Serializer[Any]):
     after = serializers.JSONField(allow_null=True, help_text="Null where it is absent")
 
 
-CONTENT = ["components", "clamp", "low", "high", "credit", "discount", "signal", "training_low", "training_high"]
+SCALE = ["clamp", "low", "high", "unknown"]
+CONTENT = ["components", *SCALE, "credit", "discount", "signal", "training_low", "training_high"]
 
 
 class RewardSpecSerializer(serializers.ModelSerializer[RewardSpec]):
@@ -147,6 +148,9 @@ class RewardSpecBody(StrictBody):
     clamp = serializers.FloatField(required=False, help_text="The sum stays within ± this; default 5")
     low = serializers.FloatField(required=False, help_text="The raw reward that becomes 0; default -2")
     high = serializers.FloatField(required=False, help_text="The raw reward that becomes 1; default 2")
+    unknown = serializers.ChoiceField(
+        choices=UnknownParts.choices, required=False, help_text="What a component without a value does to the sum"
+    )
     credit = serializers.ChoiceField(choices=CreditScheme.choices, required=False)
     discount = serializers.FloatField(required=False, help_text="Above 0, up to 1; default 1")
     signal = serializers.CharField(

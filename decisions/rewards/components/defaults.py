@@ -10,13 +10,14 @@ from decisions.rewards.components import COMPONENTS
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Weights by component. The sum of value · weight is clamped to ±`clamp`, then mapped from [low, high] to
-    [0, 1]."""
+    """Weights by component. The sum of value · weight is clamped to ±`clamp`, then mapped from [low, high] to [0, 1].
+    `unknown`: what a component without a value does to the sum (`decisions.rewards.valuing.UNKNOWN`)."""
 
     weights: Mapping[str, float]
     clamp: float = 5.0
     low: float = -2.0
     high: float = 2.0
+    unknown: str = "left_out"
 
 
 def own(prefix: str, *shared: str) -> Preset:
@@ -36,6 +37,7 @@ PRESETS: Mapping[str, Preset] = {
 }
 """By kind of agent. PRIORITIZER and RETRIEVER have an acceptance of their own in place of `verdict`."""
 _TRACES = own("trace").weights
-TRACES = Preset(_TRACES, clamp=sum(_TRACES.values()), low=0.0, high=sum(_TRACES.values()))
+_MOST = sum(_TRACES.values())
+TRACES = Preset(_TRACES, clamp=_MOST, low=0.0, high=_MOST, unknown="renormalised")
 """For an agent that only sends traces: nobody has to say anything. All its components lie in [0, 1], so the reward is
-their weighted mean, in which an unknown one counts as 0."""
+the weighted mean of those that are known."""

@@ -12,6 +12,7 @@ import pytest
 
 from decisions.rewards.components import COMPONENTS, Facts, Trace
 from decisions.rewards.components.defaults import PRESETS, TRACES, Preset
+from decisions.rewards.valuing import share_weights
 
 
 class Case(NamedTuple):
@@ -377,7 +378,7 @@ REPLY = "Done.\n```python\nprint(1)\n```\nand\n~~~py\nprint(\n~~~\nand\n```sh\nl
 TRACED = kind(
     "TRACES",
     Case("nothing recorded", Facts(), {}, 0.0, 0.0),
-    Case("an empty trace", traced(), trace(tool_success=0.5), 1.0, 1 / 9),
+    Case("an empty trace", traced(), trace(tool_success=0.5), 4.5, 0.5),  # the mean of what is known
     Case(
         "a good one",
         traced(
@@ -400,8 +401,8 @@ TRACED = kind(
             efficiency=0.78,
             format_compliance=1.0,
         ),
-        7.39,  # 2 + .5 + 2 + 1.5 + .5 · (.4 · .75 + .3 · .8 + .3 · .8) + 1
-        7.39 / 9,
+        7.39 * 9 / 8,  # 2 + .5 + 2 + 1.5 + .5 · (.4 · .75 + .3 · .8 + .3 · .8) + 1, and `learned` is not measured
+        7.39 / 8,
     ),
     Case(
         "a bad one",
@@ -426,22 +427,22 @@ TRACED = kind(
             efficiency=0.15,
             format_compliance=0.7,
         ),
-        3.195,  # 1 + .5 + .5 + .42 + .075 + .7
-        3.195 / 9,
+        3.195 * 9 / 8,  # 1 + .5 + .5 + .42 + .075 + .7
+        3.195 / 8,
     ),
     Case(
         "nothing but tags, and every task failed",
         traced(response="<a>" * 9, tasks_created=2, tasks_completed=0, tasks_failed=2, tool_calls=1),
         trace(syntax=0.5, task_completion=0.0, format_compliance=0.5),
-        1.0,
-        1 / 9,
+        1.0 * 9 / 3.5,
+        1 / 3.5,
     ),
     Case(
         "tokens that nobody reported",
         traced(llm_calls=5, steps=3),
         trace(tool_success=0.5, efficiency=0.65),  # (.3 · .5 + .3 · .8) / .6
-        1.325,
-        1.325 / 9,
+        1.325 * 9 / 2.5,
+        1.325 / 2.5,
     ),
 )
 
@@ -450,7 +451,9 @@ TRACED = kind(
 def test_the_reward_of(preset: Preset, case: Case) -> None:
     values = values_of(preset, case.facts)
     assert values == pytest.approx(case.values)
-    raw = max(-preset.clamp, min(preset.clamp, sum(preset.weights[name] * value for name, value in values.items())))
+    total = sum(preset.weights[name] * value for name, value in values.items())
+    total *= share_weights(preset.unknown, list(preset.weights.values()), [preset.weights[name] for name in values])
+    raw = max(-preset.clamp, min(preset.clamp, total))
     assert raw == pytest.approx(case.raw)
     assert max(0.0, min(1.0, (raw - preset.low) / (preset.high - preset.low))) == pytest.approx(case.reward)
 
