@@ -93,7 +93,8 @@ def measure_component(context: JobContext) -> dict[str, Any]:
         context.progress(0.5, f"{done:,} decisions measured")
 
     component = context.payload["component"]
-    return {"decisions": measure_due(component, workspace_id=context.workspace.id, step=context.fenced, tell=tell)}
+    made = measure_due(component, workspace_id=context.workspace.id, step=context.fenced, tell=tell)
+    return {"decisions": made.decisions, "refused": dict(made.refused)}
 
 
 @job_kind(TRY_DRAFT)

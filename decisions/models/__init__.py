@@ -28,6 +28,7 @@ from decisions.models.reward import (
 from decisions.models.reward_draft import RewardDraft
 from decisions.models.step import Step, StepKind
 from decisions.models.suggestion import AutoLabeler, LabelSuggestion
+from decisions.models.trace_classifier import TraceClassifier
 
 __all__ = [
     "ActionSpaceKind",
@@ -64,6 +65,7 @@ __all__ = [
     "StatusChange",
     "Step",
     "StepKind",
+    "TraceClassifier",
     "UnknownParts",
     "Verdict",
 ]

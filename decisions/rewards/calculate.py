@@ -20,7 +20,7 @@ from django.utils import timezone
 from decisions.models import RewardSpec
 from decisions.rewards.due import count_due, find_due, mark_due
 from decisions.rewards.gathering import Gathered, find_stored, gather_facts
-from decisions.rewards.measuring import ask_to_measure
+from decisions.rewards.measuring import ask_again, ask_to_measure
 from decisions.rewards.valuing import Plan, Valued, make_plan
 
 CHUNK = 4000
@@ -94,6 +94,7 @@ def calculate_rewards(
     plan = plan_of(spec)
     with step():
         mark_due(spec, plan)
+        ask_again(spec)
         share(spec)
     return calculate_due(spec, step=step, tell=tell)
 

@@ -68,7 +68,8 @@ WITH due AS MATERIALIZED (
   SELECT decision_id, max(recorded_at) AS until FROM said GROUP BY decision_id
 )
 SELECT d.id, m.measures, heard.until, d.confidence,
-       extract(epoch FROM least(due.as_of, %(now)s) - d.recorded_at)::float8, d.episode_id {{columns}}
+       extract(epoch FROM least(due.as_of, %(now)s) - d.recorded_at)::float8, d.episode_id,
+       d.agent_id {{columns}}
   FROM due
   JOIN decisions_decision d ON d.id = due.id
   LEFT JOIN m ON m.decision_id = d.id
@@ -144,6 +145,13 @@ class Gathered:
     decision: uuid.UUID
     facts: Facts
     until: dt.datetime | None
+    agent: uuid.UUID
+    episode: uuid.UUID | None
+
+    @property
+    def trace_id(self) -> uuid.UUID:
+        """What `facts.trace` is of: the episode, or a decision without one."""
+        return self.episode or self.decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +200,7 @@ def gather_facts(
     told = [
         {
             name: _decode(value) if name in _JSON and value is not None else value
-            for name, value in zip(named, row[6:], strict=True)
+            for name, value in zip(named, row[7:], strict=True)
         }
         for row in rows
     ]
@@ -203,7 +211,7 @@ def gather_facts(
     if "trace" in groups:
         traces = _find_traces(workspace_id, episodes.union(*others.values()))
         traces |= _find_own_traces({row[0]: more for row, more in zip(rows, told, strict=True) if row[5] is None})
-    for (decision, measures, until, confidence, age, episode, *_), more in zip(rows, told, strict=True):
+    for (decision, measures, until, confidence, age, episode, agent, *_), more in zip(rows, told, strict=True):
         facts = Facts(
             measures={} if measures is None else _decode(measures),
             confidence=confidence,
@@ -214,7 +222,7 @@ def gather_facts(
             others=[traces[other] for other in others.get(episode, ()) if other in traces],
             **more,
         )
-        yield Gathered(decision, facts, until)
+        yield Gathered(decision, facts, until, agent, episode)
 
 
 def _find_traces(workspace_id: uuid.UUID, episodes: Collection[uuid.UUID]) -> dict[uuid.UUID, Trace]:

@@ -37,6 +37,7 @@ from tools.factories.decisions import (
     SkipFactory,
     StatusChangeFactory,
     StepFactory,
+    TraceClassifierFactory,
     uuid7_at,
 )
 from tools.factories.jobs import JobFactory, OutboxFactory
@@ -141,6 +142,7 @@ __all__ = [
     "SkipFactory",
     "StatusChangeFactory",
     "StepFactory",
+    "TraceClassifierFactory",
     "TrainingRunFactory",
     "UserFactory",
     "VariantFactory",

@@ -36,6 +36,7 @@ from decisions.models import (
     Skip,
     StatusChange,
     Step,
+    TraceClassifier,
     Verdict,
 )
 from tools.factories.jobs import JobFactory
@@ -347,6 +348,16 @@ class AutoLabelerFactory(DjangoModelFactory[AutoLabeler]):
 
     agent = factory.SubFactory(AgentFactory)
     workspace = factory.SelfAttribute("agent.workspace")
+    trained_at = factory.LazyFunction(timezone.now)
+
+
+class TraceClassifierFactory(DjangoModelFactory[TraceClassifier]):
+    class Meta:
+        model = TraceClassifier
+
+    agent = factory.SubFactory(AgentFactory)
+    workspace = factory.SelfAttribute("agent.workspace")
+    version = 1
     trained_at = factory.LazyFunction(timezone.now)
 
 

@@ -6,6 +6,7 @@ that it reads, so that only those are fetched for a million decisions.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -43,6 +44,11 @@ class Trace(msgspec.Struct, frozen=True):
     tool_successes: int = 0
     steps: int = 0
     measures: Mapping[str, Any] = NOTHING
+
+    @property
+    def fingerprint(self) -> str:
+        """Of query and response, which jobs measure: 16 hex digits."""
+        return hashlib.sha256(f"{self.query}\0{self.response}".encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -103,15 +109,19 @@ class Facts(msgspec.Struct, frozen=True):
         raise ComponentError(f"{metric} is {str(value)[:40]!r}, neither true nor false")
 
     def measured(self, component: str) -> float | None:
-        """What a measuring job found for this component; None before it has run. Raises ComponentError where it failed.
+        """What a measuring job found for this component; None before it has run, and once the trace says something else
+        than what was measured. Raises ComponentError where it failed.
 
         The job writes feedback of the metric `measured.<component>`: {"value": number} or {"error": why}, with the
-        component's version.
+        component's version and, as `of`, the fingerprint of the trace.
         """
         found = self.measures.get(f"measured.{component}")
         if found is None:
             return None
         if isinstance(found, Mapping):
+            now = self.trace.fingerprint if self.trace is not None else None
+            if now is not None and found.get("of", now) != now:
+                return None
             if "error" in found:
                 raise ComponentError(str(found["error"]))
             if isinstance(found.get("value"), (int, float)):

@@ -134,7 +134,7 @@ def of_job(name: str, summary: str, *, weight: float, threshold: float, proxy: s
     def value(facts: Facts, given: Parameters) -> float | None:
         return soft_or_binary(facts.measured(name), given)
 
-    value.__doc__ = "What the measuring job found, in [0, 1]."
+    value.__doc__ = "What the measuring job found of the trace as it is now, in [0, 1]."
     return Component(
         name,
         "immediate",
@@ -145,6 +145,7 @@ def of_job(name: str, summary: str, *, weight: float, threshold: float, proxy: s
         weight=weight,
         scope="episode",
         metrics=(f"measured.{name}",),
+        reads=READS,
         window_days=WINDOW_DAYS,
         parameters={"binary": False, "threshold": threshold},
         measured=True,
