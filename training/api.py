@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiTypes, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.agents.current import get_current_agent
+from decisions.api.export import NDJSON, in_chunks
 from jobs.models import Job
 from models_registry.models import ModelVersion
 from training import freezing
+from training.dataset_rows import FORMATS, stream_rows
 from training.downloads import TAR, answer_download
 from training.exports import start_export
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
@@ -35,6 +38,7 @@ from training.serializers import (
 from workspaces.errors import FieldFault, NotFound
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
+from workspaces.parsing import text_parameter
 from workspaces.permissions import acting
 from workspaces.rendering import OneFormat
 
@@ -54,14 +58,48 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
         responses={"202": FreezingSerializer, "404": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
-        """Queues a job that freezes an agent's rewarded decisions as a dataset."""
+        """Queues a job that freezes an agent's rewarded decisions as a dataset, or people's labels of them: labelled
+        rows, whose right answer is the confirmed action or the correction, or preference pairs of the correction and
+        the agent's action. Suggestions of the auto-labeler make rows where they are asked for, of decisions without a
+        verdict, and are counted apart."""
         given = DatasetCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = given.validated_data
         current = get_current_agent(acting(request), fields["agent"])
-        unused_at = timezone.now() if fields["only_new"] else None
-        job = freezing.start_freezing(by=acting(request), agent=current.agent, name=fields["name"], unused_at=unused_at)
+        job = freezing.start_freezing(
+            by=acting(request),
+            agent=current.agent,
+            name=fields["name"],
+            kind=fields["kind"],
+            unused_at=timezone.now() if fields["only_new"] else None,
+            least_confidence=fields["least_confidence"] if fields["suggestions"] else None,
+        )
         return Response(FreezingSerializer(job).data, status=202)
+
+
+class DatasetRows(APIView):
+    """Streams a dataset's rows as JSON lines: as they were frozen; with prompt and completion, or prompt, chosen and
+    rejected; or the same as chats. TRL's types "prompt-completion" and "preference" are these."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    content_negotiation_class = OneFormat
+
+    @extend_schema(
+        operation_id="export_dataset",
+        parameters=[
+            OpenApiParameter("format", str, enum=list(FORMATS), default="rows", description="The lines' shape")
+        ],
+        responses={(200, NDJSON): OpenApiTypes.STR, "409": ErrorSerializer},
+    )
+    def get(self, request: Request, pk: UUID) -> StreamingHttpResponse:
+        datasets = DatasetSnapshot.objects.for_workspace(acting(request).workspace).select_related("artifact")
+        dataset = generics.get_object_or_404(datasets, pk=pk)
+        format = text_parameter(request, "format") or "rows"
+        return StreamingHttpResponse(
+            in_chunks(stream_rows(dataset, format)),
+            content_type=NDJSON,
+            headers={"Content-Disposition": f'attachment; filename="{dataset.id}-{format}.jsonl"'},
+        )
 
 
 class DatasetFreezing(generics.RetrieveAPIView[Job]):

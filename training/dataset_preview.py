@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +33,19 @@ WHY = {
     "version": "were made by another version of the agent",
     "used": "were already used by a run",
     "erased": "were erased",
+    # Of people's labels (`training.label_rows`):
+    "program": "were judged by a program, not by a person",
+    "answer": "have a verdict that names no right action",
+    "confirmed": "were confirmed, so no action was better",
+    "prompt": "lack a field of the prompt",
 }
 """Why a decision is left out, by the name that the statement below gives it; the first that holds, from its CASE."""
+SOURCES = {
+    "label": "Reviewers' labels",
+    "human": "People's verdicts from apps",
+    "suggestion": "Suggestions of the auto-labeler",
+}
+"""Where rows of labels come from."""
 
 _PREVIEW = f"""
 WITH asked AS (
@@ -85,14 +96,15 @@ UNION ALL SELECT agent_id, 'example', id::text, place FROM newest WHERE place <=
 class Preview:
     """Counts among the newest `looked_at` decisions of an agent, of which `rows` would be in the dataset.
 
-    `actions` (at most MOST_ACTIONS) and `verdicts` count those rows, the most frequent first; `left_out` counts the
-    others by a key of WHY. `examples` are the newest rows' ids.
+    `actions` (at most MOST_ACTIONS), `verdicts` and, of people's labels, `sources` count those rows, the most frequent
+    first; `left_out` counts the others by a key of WHY. `examples` are the newest rows' ids.
     """
 
     rows: int = 0
     looked_at: int = 0
     actions: tuple[tuple[str, int], ...] = ()
     verdicts: tuple[tuple[str, int], ...] = ()
+    sources: tuple[tuple[str, int], ...] = ()
     left_out: tuple[tuple[str, int], ...] = ()
     examples: tuple[uuid.UUID, ...] = ()
 
@@ -104,10 +116,30 @@ class Preview:
     @property
     def told_left_out(self) -> list[tuple[str, int, str]]:
         """Key, count and words of each reason."""
-        return [(why, count, WHY[why]) for why, count in self.left_out]
+        return tell_left_out(self.left_out)
+
+    @property
+    def told_sources(self) -> list[tuple[str, int]]:
+        """Words and count of each source."""
+        return tell_sources(self.sources)
 
     def counts(self, why: str) -> int:
         return dict(self.left_out).get(why, 0)
+
+
+def tell_left_out(counts: Iterable[tuple[str, int]]) -> list[tuple[str, int, str]]:
+    """Key, count and words of each reason."""
+    return [(why, count, WHY[why]) for why, count in counts]
+
+
+def tell_sources(counts: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Words and count of each source of rows."""
+    return [(SOURCES[source], count) for source, count in counts]
+
+
+def by_count(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """The most frequent first."""
+    return tuple(sorted(pairs, key=lambda pair: (-pair[1], str(pair[0]))))
 
 
 def preview_datasets(
@@ -132,10 +164,6 @@ def preview_datasets(
 
 def _read(lines: dict[str, list[tuple[Any, int]]]) -> Preview:
     why = dict(lines.get("why", []))
-
-    def by_count(pairs: list[tuple[Any, int]]) -> tuple[tuple[str, int], ...]:
-        return tuple(sorted(pairs, key=lambda pair: (-pair[1], str(pair[0]))))
-
     return Preview(
         rows=why.get(None, 0),
         looked_at=sum(why.values()),

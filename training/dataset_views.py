@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,10 +19,12 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from decisions.models import Agent, AgentVersion
 from jobs.models import Job, JobState
-from training.dataset_preview import preview_datasets, show_examples
+from training.dataset_preview import preview_datasets, show_examples, tell_left_out, tell_sources
 from training.defaults import find_defaults
 from training.freezing import KIND, start_freezing
-from training.models import DatasetSnapshot, TrainingRun
+from training.label_preview import preview_labels
+from training.label_rows import LEAST_CONFIDENCE, LabelQuestion
+from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.views import as_id
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
@@ -34,6 +37,13 @@ AGENTS = 200
 VERSIONS = 50
 LONGEST_NAME = 200
 NEW, ALL = "new", "all"
+KIND_TITLES = {
+    DatasetKind.LOGGED: "Rewarded decisions",
+    DatasetKind.LABELLED: "People’s labels as right answers",
+    DatasetKind.PREFERENCES: "Corrections as preference pairs",
+}
+NAMES = {DatasetKind.LOGGED: "decisions", DatasetKind.LABELLED: "labels", DatasetKind.PREFERENCES: "corrections"}
+"""What a new dataset's name says that it holds."""
 
 
 @require_safe
@@ -70,6 +80,8 @@ def dataset_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     runs |= TrainingRun.objects.filter(replay=dataset)
     context = {
         "dataset": dataset,
+        "sources": tell_sources(dataset.statistics.get("sources", {}).items()),
+        "left_out": tell_left_out(dataset.statistics.get("left_out", {}).items()),
         "unused_at": dt.datetime.fromisoformat(dataset.query["unused_at"]) if "unused_at" in dataset.query else None,
         "runs": runs.select_related("produced_version__registered_model").order_by("-id")[:RUNS],
     }
@@ -79,7 +91,8 @@ def dataset_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def dataset_make(request: PageRequest) -> HttpResponse:
-    """GET shows what a dataset would hold, by `agent`, `version` and `which`; POST queues the job that makes it."""
+    """GET shows what a dataset would hold, by `agent`, `version`, `which`, `kind`, and for labels by `suggestions` and
+    `least_confidence`; POST queues the job that makes it."""
     asked = request.POST if request.method == "POST" else request.GET
     agents = list(Agent.objects.for_workspace(request.workspace).order_by("name")[:AGENTS])
     agent = _find_agent(agents, asked.get("agent", ""))
@@ -88,31 +101,68 @@ def dataset_make(request: PageRequest) -> HttpResponse:
     versions = list(agent.versions.order_by("-number")[:VERSIONS])
     version = _find_version(versions, asked.get("version", ""))
     which = NEW if asked.get("which") == NEW else ALL
+    kind = str(asked.get("kind", ""))
+    if kind not in DatasetKind.values:
+        kind = DatasetKind.LOGGED.value
     now = timezone.now()
     unused_at = now if which == NEW else None
+    least = _read_confidence(asked) if kind != DatasetKind.LOGGED and "suggestions" in asked else None
     if request.method == "POST":
         name = _read_name(asked.get("name", ""))
-        number = version.number if version is not None else None
-        job = start_freezing(by=request.actor, agent=agent, name=name, unused_at=unused_at, agent_version=number)
+        job = start_freezing(
+            by=request.actor,
+            agent=agent,
+            name=name,
+            kind=kind,
+            unused_at=unused_at,
+            least_confidence=least,
+            agent_version=version.number if version is not None else None,
+        )
         record_audit(by=request.actor, action="dataset.requested", target=f"job:{job.id}", details={"name": name})
         messages.success(request, "The dataset is queued.")
         return redirect("pages:dataset-making", request.workspace.slug, job.pk)
-    preview = preview_datasets([agent], agent_version=version, unused_at=unused_at)[agent.id]
+    if kind == DatasetKind.LOGGED:
+        preview = preview_datasets([agent], agent_version=version, unused_at=unused_at)[agent.id]
+    else:
+        preview = preview_labels(agent, LabelQuestion(kind, version, unused_at, least))
     context: dict[str, Any] = {
         "agents": agents,
         "agent": agent,
         "versions": versions,
         "version": version,
         "which": which,
+        "kind": kind,
+        "kinds": KIND_TITLES.items(),
+        "suggestions": least is not None,
+        "least_confidence": LEAST_CONFIDENCE if least is None else least,
         "preview": preview,
         "examples": show_examples(preview.examples),
         "spec": agent.reward_specs.first(),
         "heldout": find_defaults(request.workspace, [agent])[agent.id].heldout,
-        "name": f"{'New decisions' if which == NEW else 'Decisions'} of {agent.name}, {now:%-d %b %Y %H:%M:%S}"[
-            :LONGEST_NAME
-        ],
+        "name": _suggest_name(agent, kind, which, now),
     }
     return render(request, "training/dataset_form.html", context)
+
+
+def _suggest_name(agent: Agent, kind: str, which: str, now: dt.datetime) -> str:
+    what = NAMES[kind]
+    told = f"New {what}" if which == NEW else what.capitalize()
+    return f"{told} of {agent.name}, {now:%-d %b %Y %H:%M:%S}"[:LONGEST_NAME]
+
+
+def _read_confidence(asked: Mapping[str, Any]) -> float:
+    """LEAST_CONFIDENCE where none is given. Raises InvalidInput."""
+    given = asked.get("least_confidence", "")
+    try:
+        value = float(given) if given else LEAST_CONFIDENCE
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:  # NaN too
+        raise InvalidInput(
+            "The dataset was not made.",
+            faults=[FieldFault("least_confidence", f"{given[:40]!r} is out of range", "a number from 0 to 1")],
+        )
+    return value
 
 
 def _find_agent(agents: list[Agent], slug: str) -> Agent | None:

@@ -37,7 +37,7 @@ PROBABILITY_DIGITS = 7
 REBUILT = " (rebuilt)"
 
 LEARNT_FROM = f"""EXISTS (
-    SELECT 1 FROM training_datasetitem i JOIN training_trainingrun t ON t.dataset_id = i.dataset_id
+    SELECT 1 FROM training_datasetitem i JOIN training_trainingrun t ON i.dataset_id IN (t.dataset_id, t.replay_id)
      WHERE i.decision_id = d.id AND t.state NOT IN ('{RunState.FAILED}', '{RunState.CANCELLED}')
        AND t.created_at < %(unused_at)s)"""  # noqa: S608 - our own names
 """SQL: a run that was there before `unused_at`, and neither failed nor was cancelled, learns from the decision `d`."""
@@ -116,13 +116,13 @@ def snapshot_ledger(
             items.append((row["id"], version))
             rewards.append(row["reward"])
             if len(items) % FETCH == 0:
-                note_progress(_share_of_time(items[0][0], items[-1][0]), f"{len(items):,} rows")
+                note_progress(share_of_time(items[0][0], items[-1][0]), f"{len(items):,} rows")
             yield row
 
     with transaction.atomic():
         # What is read here and written below must see the same erasures.
         hold_off_erasures(by.workspace)
-        artifact = _store_rows(by, rows(), meta={"kind": DatasetKind.LOGGED, "agent": agent.slug})
+        artifact = store_rows(by, rows(), meta={"kind": DatasetKind.LOGGED, "agent": agent.slug})
         if artifact is None:
             raise EmptyDataset(
                 "There are no rows to train on yet.",
@@ -157,7 +157,7 @@ def snapshot_ledger(
     return dataset
 
 
-def _share_of_time(first: str, now_at: str) -> float:
+def share_of_time(first: str, now_at: str) -> float:
     """How far the second decision lies between the first and this moment: they are read in the order of time."""
     begin, here = (uuid7_time(uuid.UUID(row)) for row in (first, now_at))
     if begin is None or here is None:
@@ -181,7 +181,7 @@ def _read_logged(
         cursor.execute(LOGGED_ROWS, asked)
         while chunk := cursor.fetchmany(FETCH):
             for decision, version_id, state, options, action, propensity, unit, *acting, raw, signal, version in chunk:
-                state, options, action = (_loaded(field) for field in (state, options, action))
+                state, options, action = (loaded(field) for field in (state, options, action))
                 try:
                     prompt = render_prompt(templates[version_id], state, options)
                 except PromptError:
@@ -211,7 +211,7 @@ def _thought(
     """What the model that decided thought of each option, where the whole acting policy was logged."""
     if temperature is None or epsilon is None or not alternatives:
         return None
-    logged = ((entry["action"], entry.get("probability")) for entry in _loaded(alternatives))
+    logged = ((entry["action"], entry.get("probability")) for entry in loaded(alternatives))
     acting = {action: float(probability) for action, probability in logged if probability is not None}
     if not acting.keys() >= set(options):
         return None
@@ -220,7 +220,7 @@ def _thought(
     return [round(p, PROBABILITY_DIGITS) for p in found] if found else None
 
 
-def _loaded(field: Any) -> Any:
+def loaded(field: Any) -> Any:
     """Django's raw cursors leave jsonb as text."""
     return json.loads(field) if isinstance(field, str) else field
 
@@ -245,7 +245,7 @@ def import_labelled(
             count += 1
             yield row
 
-    artifact = _store_rows(by, counted(), meta={"kind": DatasetKind.LABELLED, "agent": agent.slug})
+    artifact = store_rows(by, counted(), meta={"kind": DatasetKind.LABELLED, "agent": agent.slug})
     if artifact is None:
         raise EmptyDataset("The labelled file has no rows.", faults=[FieldFault("rows", "none", "at least one row")])
     with transaction.atomic():
@@ -257,7 +257,7 @@ def import_labelled(
     return dataset
 
 
-def _store_rows(by: Actor, rows: Iterable[Mapping[str, Any]], *, meta: Mapping[str, Any]) -> Artifact | None:
+def store_rows(by: Actor, rows: Iterable[Mapping[str, Any]], *, meta: Mapping[str, Any]) -> Artifact | None:
     """Writes the rows to a temporary folder and puts it into the store; None when there are none."""
     with tempfile.TemporaryDirectory(prefix="reckoner-dataset-") as folder:
         path = Path(folder) / ROWS_FILE

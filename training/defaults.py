@@ -40,7 +40,8 @@ class Defaults:
     `base`: the champion, or else the newest version with full weights; None before the first. `root`: the model that
     `base`, or the first version, comes from (`tiny`, a hub id or a folder); "" where nobody knows. `logged`: the newest
     dataset of decisions, one that no run has learnt from before the others. `labelled`: labelled rows to teach a first
-    model. `heldout`: labelled rows that no run has learnt from. `replay`: labelled rows that one has learnt from.
+    model. `heldout`: imported labelled rows that no run has learnt from (rows of the ledger may be of decisions that
+    one has). `replay`: labelled rows that one has learnt from.
     """
 
     agent: Agent
@@ -154,8 +155,8 @@ def _choose_rows(
     learnt = {run.dataset_id for run in runs} | {run.replay_id for run in runs}
     measured = [run.heldout_id for run in runs if run.heldout_id is not None]
     logged = [one for one in own if one.kind == DatasetKind.LOGGED]
-    labelled = [one for one in own if one.kind == DatasetKind.LABELLED]
-    fresh = [one for one in labelled if one.id not in learnt]
+    labelled = [one for one in own if one.has_answers]
+    fresh = [one for one in labelled if one.is_imported and one.id not in learnt]
 
     def fitness(one: DatasetSnapshot) -> tuple[bool, bool]:
         return one.id in measured, bool(FOR_MEASURING.search(one.name))

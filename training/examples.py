@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from models_registry.examples import CHAMPION, DIGEST, VERSION
 from workspaces.examples import MOMENT, Example, page
@@ -12,7 +13,7 @@ DATASET = "01a1f9b3-50bd-7f13-a30c-4cdcd7288ff6"
 HELD_OUT = "01a1f7fb-e134-7e8a-92af-b4749286a175"
 RUN = "01a1f9bb-ef15-74fc-b646-8224c3e4a892"
 EVENT = "01a1f9bc-1772-769f-9b1e-49c7995253fd"
-TAR = "application/x-tar"
+TAR, NDJSON = "application/x-tar", "application/x-ndjson"
 EXPORT = "01a1f9d4-e1ab-7738-8a53-4e1b3bb4a570"
 ERASURE = "01a1f9e1-2184-7d00-b308-14c10b11ad28"
 
@@ -53,6 +54,17 @@ AN_IMPORTED_DECISION = {
     "action": "travel",
     "policy_name": "rules-7",
     "observed_at": MOMENT,
+}
+A_LOGGED_ROW: dict[str, Any] = {
+    "id": "01a1f9b0-77c1-7a52-9d0e-3f6b8c2d4e10",
+    "prompt": "Flights to Oslo on 3 May",
+    "options": ["finance", "travel", "health"],
+    "action": "travel",
+    "propensity": 0.8,
+    "reward": 1.0,
+    "raw": 1.0,
+    "right": 1.0,
+    "group": "item-1",
 }
 A_DATASET = {
     "id": DATASET,
@@ -137,9 +149,36 @@ AN_ERASURE = {
 
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "datasets_list": [Example(page(A_DATASET))],
-    "create_dataset": [Example(A_FREEZING, 202, {"agent": "filer", "name": "notes of November", "only_new": True})],
+    "create_dataset": [
+        Example(
+            A_FREEZING,
+            202,
+            {"agent": "filer", "name": "notes of November", "only_new": True},
+            name="rewarded decisions",
+        ),
+        Example(
+            A_FREEZING | {"name": "labels of November"},
+            202,
+            {
+                "agent": "filer",
+                "name": "labels of November",
+                "kind": "labelled",
+                "suggestions": True,
+                "least_confidence": 0.98,
+            },
+            name="people's labels, and suggestions",
+        ),
+    ],
     "datasets_freezings_retrieve": [
         Example(A_FREEZING | {"state": "running", "progress": 0.4, "message": "12,000 rows"}, path={"id": FREEZING})
+    ],
+    "export_dataset": [
+        Example(
+            json.dumps(A_LOGGED_ROW | {"completion": A_LOGGED_ROW["action"]}) + "\n",
+            path={"id": DATASET},
+            query={"format": "completion"},
+            media=NDJSON,
+        )
     ],
     "rebuild_dataset": [Example(A_FREEZING | {"name": "notes of November (rebuilt)"}, 202, path={"id": DATASET})],
     "start_import": [

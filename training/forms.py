@@ -18,7 +18,7 @@ from decisions.models import Agent
 from models_registry.models import ArtifactKind, ModelVersion
 from training.base_models import TINY, hub_ids, is_allowed_base
 from training.engine.spec import LEARNS_ONLINE, Lora, Online, Optimiser
-from training.models import DatasetKind, DatasetSnapshot, TrainingRun
+from training.models import DatasetSnapshot, TrainingRun
 from training.runs import METHODS, RunPlan
 from workspaces.errors import FieldFault
 from workspaces.json_field import JsonObjectField
@@ -93,8 +93,8 @@ class RunForm(forms.Form):
         )
         self.versions = {str(one.pk): one for one in versions}
         self._choose("agent", [(key, one.name) for key, one in self.agents.items()])
-        labelled = [one for one in self.datasets.values() if one.kind == DatasetKind.LABELLED]
-        self._choose("dataset", _by_agent(list(self.datasets.values())))
+        labelled = [one for one in self.datasets.values() if one.has_answers]
+        self._choose("dataset", _by_agent([one for one in self.datasets.values() if one.can_teach]))
         self._choose("heldout", [("", "None"), *_by_agent(labelled)])
         self._choose("replay", [("", "None"), *_by_agent(labelled)])
         # Folders that runs of this workspace have begun with; the API takes others that are allowed, too.

@@ -1,4 +1,5 @@
-"""The job that freezes an agent's rewarded decisions as a dataset. It reads the whole ledger, so no request does it.
+"""The job that freezes an agent's rewarded decisions, or people's labels of them, as a dataset. It reads the whole
+ledger, so no request does it.
 
 When it was queued together with a run (`training.new_decisions`), it starts that run on the new dataset.
 """
@@ -6,11 +7,11 @@ When it was queued together with a run (`training.new_decisions`), it starts tha
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from decisions.models import Agent
+from decisions.models import Agent, AgentVersion
 from jobs.context import JobContext
 from jobs.errors import Permanent
 from jobs.models import Job
@@ -19,12 +20,20 @@ from models_registry.models import ModelVersion
 from training.datasets import REBUILT, snapshot_ledger
 from training.defaults import choose_settings
 from training.errors import EmptyDataset, InvalidRun
+from training.label_datasets import snapshot_labels
+from training.label_rows import LabelQuestion
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.runs import RunPlan, start_run
 from workspaces.actors import Actor, system
-from workspaces.errors import Conflict
+from workspaces.errors import Conflict, FieldFault, InvalidInput
 
 KIND = "training.freeze_dataset"
+NEEDED: Mapping[str, str] = {
+    DatasetKind.LOGGED: "both a propensity and a reward",
+    DatasetKind.LABELLED: "a person's verdict that names the right action",
+    DatasetKind.PREFERENCES: "a person's correction",
+}
+"""What a decision must have to make a row, by kind of dataset."""
 
 
 def start_freezing(
@@ -32,16 +41,29 @@ def start_freezing(
     by: Actor,
     agent: Agent,
     name: str,
+    kind: str = DatasetKind.LOGGED,
     unused_at: dt.datetime | None = None,
+    least_confidence: float | None = None,
     run: Mapping[str, str | None] | None = None,
     **question: int | None,
 ) -> Job:
     """`question`: the numbers of another `reward_spec` than the current one, and of one `agent_version` alone.
 
-    `unused_at`: only decisions that no run had learnt from at that moment. `run`: what to start on the dataset, the
-    method, the root of the base (`training.defaults`) and the ids of base_version, heldout and replay.
+    `unused_at`: only decisions that no run had learnt from at that moment. `least_confidence`: beside people's labels,
+    suggestions of the auto-labeler that are at least so confident make rows; None: none do. `run`: what to start on the
+    dataset, the method, the root of the base (`training.defaults`) and the ids of base_version, heldout and replay.
+    Raises InvalidInput for suggestions in a dataset of rewarded decisions.
     """
+    if least_confidence is not None and kind == DatasetKind.LOGGED:
+        raise InvalidInput(
+            "The dataset cannot be made.",
+            faults=[FieldFault("suggestions", "given with rewarded decisions", "only with labelled or preferences")],
+        )
     payload: dict[str, Any] = {"agent": agent.slug, "name": name, "requested_by": by.name, **question}
+    if kind != DatasetKind.LOGGED:
+        payload["kind"] = str(kind)
+    if least_confidence is not None:
+        payload["least_confidence"] = least_confidence
     if unused_at is not None:
         payload["unused_at"] = unused_at.isoformat()
     if run is not None:
@@ -52,15 +74,17 @@ def start_freezing(
 def start_rebuild(*, by: Actor, dataset: DatasetSnapshot) -> Job:
     """The same question to the ledger as it will be then: a new dataset without what was erased. Raises Conflict for
     rows that did not come from the ledger."""
-    if dataset.kind != DatasetKind.LOGGED or dataset.reward_spec is None:
+    if dataset.is_imported:
         raise Conflict("These rows were imported, not read from the ledger: import them again without the person's.")
     return start_freezing(
         by=by,
         agent=dataset.agent,
         name=f"{dataset.name[: 200 - len(REBUILT)]}{REBUILT}",
+        kind=dataset.kind,
         unused_at=_moment(dataset.query),
+        least_confidence=dataset.query.get("least_confidence"),
         agent_version=dataset.query.get("agent_version"),
-        reward_spec=dataset.reward_spec.number,
+        reward_spec=dataset.reward_spec.number if dataset.reward_spec is not None else None,
     )
 
 
@@ -73,7 +97,8 @@ def freeze_dataset(context: JobContext) -> dict[str, Any] | None:
     assert context.workspace is not None
     asked = context.payload
     agent = Agent.objects.for_workspace(context.workspace).select_related("workspace").get(slug=asked["agent"])
-    version, spec = asked.get("agent_version"), asked.get("reward_spec")
+    number = asked.get("agent_version")
+    version = agent.versions.get(number=number) if number is not None else None
     by = replace(system(context.workspace), name=asked["requested_by"])
 
     def end(dataset: DatasetSnapshot) -> None:
@@ -84,23 +109,50 @@ def freeze_dataset(context: JobContext) -> dict[str, Any] | None:
             context.complete(result)
 
     try:
-        snapshot_ledger(
-            by=by,
-            agent=agent,
-            name=asked["name"],
-            agent_version=agent.versions.get(number=version) if version is not None else None,
-            reward_spec=agent.reward_specs.get(number=spec) if spec is not None else None,
-            unused_at=_moment(asked),
-            note_progress=context.note_progress,
-            on_made=end,
-        )
+        _freeze(context, by, agent, version, end)
     except EmptyDataset as error:
         used = " that no run has learnt from" if asked.get("unused_at") else ""
-        raise Permanent(f"{error.message} No decision has both a propensity and a reward{used}.") from error
+        raise Permanent(f"{error.message} No decision{used} has {NEEDED[_kind(asked)]}.") from error
     except InvalidRun as error:
         faults = "; ".join(f"{fault.field}: {fault.reason}" for fault in error.faults)
         raise Permanent(f"{error.message} {faults}. No dataset was made.") from error
     return None
+
+
+def _kind(asked: Mapping[str, Any]) -> DatasetKind:
+    return DatasetKind(asked.get("kind", DatasetKind.LOGGED))
+
+
+def _freeze(
+    context: JobContext,
+    by: Actor,
+    agent: Agent,
+    version: AgentVersion | None,
+    end: Callable[[DatasetSnapshot], None],
+) -> None:
+    """Raises EmptyDataset."""
+    asked = context.payload
+    if (kind := _kind(asked)) != DatasetKind.LOGGED:
+        snapshot_labels(
+            by=by,
+            agent=agent,
+            name=asked["name"],
+            question=LabelQuestion(kind, version, _moment(asked), asked.get("least_confidence")),
+            note_progress=context.note_progress,
+            on_made=end,
+        )
+        return
+    spec = asked.get("reward_spec")
+    snapshot_ledger(
+        by=by,
+        agent=agent,
+        name=asked["name"],
+        agent_version=version,
+        reward_spec=agent.reward_specs.get(number=spec) if spec is not None else None,
+        unused_at=_moment(asked),
+        note_progress=context.note_progress,
+        on_made=end,
+    )
 
 
 def _start_run(by: Actor, dataset: DatasetSnapshot, asked: Mapping[str, Any]) -> TrainingRun:

@@ -19,7 +19,7 @@ from models_registry.models import ArtifactKind, ModelVersion
 from training.base_models import TINY, hub_ids, is_allowed_base
 from training.engine.spec import LEARNS_FROM_LABELS, LEARNS_FROM_LOGS, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
-from training.models import DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
+from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.run_states import TERMINAL_STATES, RunState, check_transition
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault
@@ -95,6 +95,13 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
         dataset = getattr(plan, name)
         if dataset is not None and dataset.kind != DatasetKind.LABELLED:
             faults.append(FieldFault(name, f"has {dataset.kind} rows", "labelled rows"))
+    for name in ("dataset", "heldout", "replay"):
+        dataset = getattr(plan, name)
+        if dataset is not None and dataset.kind == DatasetKind.LABELLED and not dataset.has_answers:
+            count = dataset.statistics["without_options"]
+            faults.append(FieldFault(name, f"{count} of its rows choose among no options", "rows with options"))
+    if plan.heldout is not None and _is_learnt_from(plan.heldout, plan):
+        faults.append(FieldFault("heldout", "has decisions that the run learns from", "rows of other decisions"))
     for name in ("dataset", "heldout", "replay", "base_version"):
         owned = getattr(plan, name)
         if owned is not None and owned.workspace_id != agent.workspace_id:
@@ -127,6 +134,15 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
     if faults:
         raise InvalidRun("The run cannot start with these settings.", faults=faults)
     return spec
+
+
+def _is_learnt_from(heldout: DatasetSnapshot, plan: RunPlan) -> bool:
+    """Whether some of its decisions stand in the rows that the run learns from, too."""
+    if heldout.is_imported:
+        return False
+    own = DatasetItem.objects.filter(dataset=heldout).values("decision_id")
+    learnt = [dataset.pk for dataset in (plan.dataset, plan.replay) if dataset is not None]
+    return DatasetItem.objects.filter(dataset__in=learnt, decision_id__in=own).exists()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from rest_framework import serializers
 
 from jobs.models import Job
 from jobs.serializers import JobSerializer
-from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
+from training.label_rows import LEAST_CONFIDENCE
+from training.models import DatasetKind, DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.runs import METHODS
 from workspaces.serializers import StrictBody
 
@@ -55,7 +56,14 @@ class FreezingSerializer(JobSerializer):
 class DatasetCreateSerializer(StrictBody):
     agent = serializers.SlugField()
     name = serializers.CharField(max_length=200)
+    kind = serializers.ChoiceField(choices=DatasetKind.choices, default=DatasetKind.LOGGED)
     only_new = serializers.BooleanField(default=False, help_text="Only decisions that no run has learnt from")
+    suggestions = serializers.BooleanField(
+        default=False, help_text="Of labelled and preferences: the auto-labeler's suggestions make rows, too"
+    )
+    least_confidence = serializers.FloatField(
+        default=LEAST_CONFIDENCE, min_value=0.0, max_value=1.0, help_text="Of a suggestion that makes a row"
+    )
 
 
 class RunSerializer(serializers.ModelSerializer[TrainingRun]):

@@ -8,6 +8,7 @@ from training.imports import api as imports
 urlpatterns = [
     path("datasets", api.DatasetList.as_view(), name="api-datasets"),
     path("datasets/freezings/<uuid:pk>", api.DatasetFreezing.as_view(), name="api-dataset-freezing"),
+    path("datasets/<uuid:pk>/rows", api.DatasetRows.as_view(), name="api-dataset-rows"),
     path("datasets/<uuid:pk>/rebuild", erasure_api.DatasetRebuild.as_view(), name="api-dataset-rebuild"),
     path("erasures", erasure_api.ErasureList.as_view(), name="api-erasures"),
     path("erasures/<uuid:pk>", erasure_api.ErasureDetail.as_view(), name="api-erasure"),

@@ -1,7 +1,7 @@
 """The auto-labeler: learns from people's labels of an agent, and suggests labels for decisions that have no verdict.
 
 A suggestion is shown beside the decision with its confidence; a person confirms it by labelling. It is neither feedback
-nor a label, so rewards, datasets and statistics do not see it.
+nor a label, so rewards and statistics do not see it, and datasets only where they ask for suggestions.
 """
 
 from __future__ import annotations

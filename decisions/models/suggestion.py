@@ -41,7 +41,8 @@ class AutoLabeler(WorkspaceOwned):
 
 
 class LabelSuggestion(WorkspaceOwned):
-    """The right action of a decision, as the auto-labeler sees it. It is no label: nothing learns from it."""
+    """The right action of a decision, as the auto-labeler sees it. It is no label: only a dataset that asks
+    for suggestions takes it."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey("decisions.Agent", on_delete=models.CASCADE, related_name="+")

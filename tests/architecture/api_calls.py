@@ -39,6 +39,7 @@ from tools.factories import (
     TrainingRunFactory,
     VariantFactory,
     put_files,
+    put_rows,
 )
 from workspaces.models import Scope
 
@@ -94,7 +95,10 @@ def build(workspace: Any, slug: str) -> World:
     PhaseFactory(experiment=experiment)
     for arm in ("control", "treatment"):
         VariantFactory(experiment=experiment, arm=arm, version=ModelVersionFactory(registered_model=other))
-    dataset = DatasetSnapshotFactory(agent=agent)
+    rows = put_rows([{"id": "1", "prompt": "x", "options": ["a", "b"], "answer": "a"}])
+    dataset = DatasetSnapshotFactory(
+        agent=agent, artifact=ArtifactFactory(workspace=workspace, kind="dataset", digest=rows.digest)
+    )
     files = ArtifactFactory(workspace=workspace, digest=put_files({"config.json": "{}"}).digest)
     run = TrainingRunFactory(
         agent=agent, dataset=dataset, job=JobFactory(workspace=workspace, kind="training.supervise_run")
@@ -353,6 +357,7 @@ CALLS: dict[str, list[Call]] = {
         Call("POST", "datasets", ADMIN, lambda w: {"agent": w.agent.slug, "name": "n"}, 202, foreign=(404,)),
     ],
     "api-dataset-freezing": [Call("GET", "datasets/freezings/{freezing}", READ, foreign=(404,))],
+    "api-dataset-rows": [Call("GET", "datasets/{dataset}/rows", READ, foreign=(404,), lines=True)],
     # The dataset was imported: who may ask hears that it cannot be rebuilt.
     "api-dataset-rebuild": [Call("POST", "datasets/{dataset}/rebuild", ADMIN, status=409, foreign=(404,))],
     "api-imports": [Call("POST", "imports", ADMIN, import_body, 202, foreign=(404,))],

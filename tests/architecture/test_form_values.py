@@ -25,7 +25,7 @@ QUERIES = {
     "runs": ("agent", "method", "state", "before", "compare"),
     "run-start": ("like", "agent", "dataset"),
     "datasets": ("before",),
-    "dataset-make": ("agent", "version", "which"),
+    "dataset-make": ("agent", "version", "which", "kind", "suggestions", "least_confidence"),
     "rewards": ("x",),
     "run-curves": ("after",),
     "imports": ("before",),
@@ -39,7 +39,7 @@ QUERIES = {
 FORMS = {
     "decision-label": ("verdict", "option", "note", "view", "query", "have", "next"),
     "run-start": ("agent", "dataset", "learning_rate", "epochs", "batch_size", "steps", "lora_r", "seed", "more"),
-    "dataset-make": ("agent", "version", "which", "name"),
+    "dataset-make": ("agent", "version", "which", "name", "kind", "suggestions", "least_confidence"),
     "train-new": ("agent",),
     "version-try": (
         *("name", "treatment_share", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds"),

@@ -22,13 +22,24 @@ ROUNDING = 1e-3
 
 
 class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A prompt whose right option is known. `group` names the cluster it belongs to, for honest intervals."""
+    """A prompt whose right option is known. `group` names the cluster it belongs to, for honest intervals.
+
+    Rows that people's labels made say where they come from: `source` is label, human or suggestion, `label_id` the
+    label's, `verdict` what was said; a suggestion has the auto-labeler's `confidence`, and as `classifier` when that
+    was trained. `completion` repeats the answer, for other trainers. No method of ours reads these.
+    """
 
     id: str
     prompt: str
     options: tuple[str, ...]
     answer: str
     group: str | None = None
+    completion: str | None = None
+    source: str | None = None
+    label_id: str | None = None
+    verdict: str | None = None
+    confidence: float | None = None
+    classifier: str | None = None
 
     def faults(self) -> Iterator[str]:
         yield from _option_faults(self.options)

@@ -12,10 +12,13 @@ from workspaces.models import WorkspaceOwned
 class DatasetKind(models.TextChoices):
     LOGGED = "logged", "Decisions with propensity and reward"
     LABELLED = "labelled", "Inputs with the right answer"
+    PREFERENCES = "preferences", "Pairs of a better and a worse action"
 
 
 class DatasetSnapshot(WorkspaceOwned):
-    """`artifact` holds `rows.jsonl`. `query` says what was asked of the ledger, so that it can be asked again.
+    """`artifact` holds `rows.jsonl`. `query` says what was asked of the ledger, so that it can be asked again; it is
+    empty for rows that were imported. `statistics` of people's labels count `sources`, and as `without_options`
+    labelled rows whose action is no choice among options.
 
     `marked_at` is set once some of its rows were erased in the ledger, `erased_rows` says how many: nothing is trained
     from it any more, and its files are removed (docs/erasure.md).
@@ -38,7 +41,7 @@ class DatasetSnapshot(WorkspaceOwned):
         constraints = [
             models.CheckConstraint(condition=Q(kind__in=DatasetKind.values), name="dataset_kind_known"),
             models.CheckConstraint(
-                condition=Q(kind=DatasetKind.LABELLED) | Q(reward_spec__isnull=False),
+                condition=~Q(kind=DatasetKind.LOGGED) | Q(reward_spec__isnull=False),
                 name="dataset_logged_has_reward_spec",
             ),
             models.CheckConstraint(
@@ -50,9 +53,25 @@ class DatasetSnapshot(WorkspaceOwned):
     def __str__(self) -> str:
         return f"{self.name}, {self.rows:,} {self.kind} rows"
 
+    @property
+    def is_imported(self) -> bool:
+        """Its rows did not come from the ledger."""
+        return self.kind == DatasetKind.LABELLED and not self.query
+
+    @property
+    def has_answers(self) -> bool:
+        """Labelled rows that all choose among options, which methods of ours learn from and are measured on."""
+        return self.kind == DatasetKind.LABELLED and not self.statistics.get("without_options")
+
+    @property
+    def can_teach(self) -> bool:
+        """Whether a method of ours learns from it; other rows are for other trainers."""
+        return self.kind == DatasetKind.LOGGED or self.has_answers
+
 
 class DatasetItem(models.Model):
-    """Lineage: this decision, with this version of its reward, stands in this dataset."""
+    """Lineage: this decision stands in this dataset, with this version of its reward; null where the rows hold labels
+    and no rewards."""
 
     id = models.BigAutoField(primary_key=True)
     dataset = models.ForeignKey(DatasetSnapshot, on_delete=models.CASCADE, related_name="items")
@@ -63,7 +82,7 @@ class DatasetItem(models.Model):
         db_index=False,
         related_name="dataset_items",
     )
-    reward_version = models.PositiveIntegerField()
+    reward_version = models.PositiveIntegerField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["dataset", "decision"], name="dataset_item_once")]

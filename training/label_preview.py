@@ -1,0 +1,61 @@
+"""Previews a dataset of people's labels: how many rows, where they come from, and what would be left out.
+
+Like `training.dataset_preview` it reads the newest LOOK decisions of an agent; the rules are those of
+`training.label_rows`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+
+from django.db import connection
+
+from decisions.agents.prompts import as_text
+from decisions.models import ActionSpaceKind, Agent
+from decisions.models.tombstones import NOT_ERASED
+from training.dataset_preview import EXAMPLES, LOOK, MOST_ACTIONS, Preview, by_count
+from training.datasets import LEARNT_FROM
+from training.label_rows import JUDGED, SUGGESTED, TOLD, LabelQuestion, Told, find_answer
+
+LONGEST_ACTION = 200
+_PREVIEW = f"""
+SELECT d.{NOT_ERASED}, %(version)s::uuid IS NULL OR d.agent_version_id = %(version)s,
+       %(unused_at)s::timestamptz IS NULL OR NOT {LEARNT_FROM}, {TOLD}, {SUGGESTED}
+  FROM (SELECT * FROM decisions_decision WHERE agent_id = %(agent)s ORDER BY id DESC LIMIT %(look)s) d {JUDGED}
+ ORDER BY d.id DESC
+"""  # noqa: S608 - names of ours
+
+
+def preview_labels(agent: Agent, question: LabelQuestion) -> Preview:
+    """Its `actions` are the right ones. Two statements."""
+    choosing = set(agent.versions.filter(action_space=ActionSpaceKind.CHOICE).values_list("id", flat=True))
+    actions, verdicts, sources, left_out = (Counter[str]() for _ in range(4))
+    examples: list[uuid.UUID] = []
+    looked_at = rows = 0
+    with connection.cursor() as cursor:
+        cursor.execute(_PREVIEW, {**question.parameters(agent), "look": LOOK})
+        for kept, asked, unused, *columns in cursor.fetchall():
+            looked_at += 1
+            told = Told.read(tuple(columns))
+            answer = find_answer(told, kind=question.kind, chooses=told.agent_version in choosing)
+            first = next((why for why, holds in (("erased", kept), ("version", asked)) if not holds), None)
+            why = first or (answer if isinstance(answer, str) else None if unused else "used")
+            if why is not None or isinstance(answer, str):
+                left_out[str(why)] += 1
+                continue
+            rows += 1
+            actions[as_text(answer.right)[:LONGEST_ACTION]] += 1
+            verdicts[told.verdict or "no verdict"] += 1
+            sources[answer.source] += 1
+            if len(examples) < EXAMPLES:
+                examples.append(told.decision)
+    return Preview(
+        rows=rows,
+        looked_at=looked_at,
+        actions=by_count(actions.items())[:MOST_ACTIONS],
+        verdicts=by_count(verdicts.items()),
+        sources=by_count(sources.items()),
+        left_out=by_count(left_out.items()),
+        examples=tuple(examples),
+    )

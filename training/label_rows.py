@@ -1,0 +1,177 @@
+"""Reads what people's labels say of decisions: the right action of each, for labelled rows and preference pairs.
+
+The verdict that counts says it, where a person gave it: a confirmed decision was right, a corrected or overridden one
+has the correction. Verdicts of programs teach nothing here. A suggestion of the auto-labeler (`decisions.labelling.
+suggesting`) teaches only where a dataset asks for it, and only of decisions without any verdict.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from decisions.agents.prompts import PromptError, render_prompt
+from decisions.models import ActionSpaceKind, Agent, AgentVersion
+from decisions.models.tombstones import NOT_ERASED
+from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, STANDS, VERDICT
+from training.datasets import FETCH, LEARNT_FROM, loaded
+from training.models import DatasetKind
+
+LABEL, PERSON, SUGGESTION = "label", "human", "suggestion"
+"""Where a row comes from: a reviewer's label, a person's verdict that an app sent, the auto-labeler."""
+LEAST_CONFIDENCE = 0.95
+"""Of suggestions that make rows, unless another is given."""
+TOLD = "d.id, d.agent_version_id, d.action, d.options IS NOT NULL, v.verdict, v.source, l.id, l.corrected_action"
+SUGGESTED = "s.action, s.confidence, s.made_at"
+JUDGED = f"""
+  LEFT JOIN LATERAL (
+    SELECT f.value #>> '{{}}' AS verdict, f.source, f.idempotency_key AS key FROM decisions_feedback f
+     WHERE f.decision_id = d.id AND f.workspace_id = d.workspace_id AND f.metric = '{VERDICT}'
+       AND {STANDS.format("f", ALL_FEEDBACK)}
+     ORDER BY {FIRST_COUNTS.format("f")} LIMIT 1
+  ) v ON true
+  LEFT JOIN decisions_label l ON l.decision_id = d.id AND 'label:' || l.id = v.key
+  LEFT JOIN decisions_labelsuggestion s
+    ON s.decision_id = d.id AND v.verdict IS NULL AND s.confidence >= %(least_confidence)s::float8
+"""  # noqa: S608 - our own names
+"""SQL: the verdict that counts of the decision `d`, the label behind it, and a suggestion where there is no verdict."""
+_ROWS = f"""
+SELECT {TOLD}, {SUGGESTED}, d.state, d.options, d.unit
+  FROM decisions_decision d {JUDGED}
+ WHERE d.agent_id = %(agent)s AND (%(version)s::uuid IS NULL OR d.agent_version_id = %(version)s)
+   AND d.{NOT_ERASED} AND (%(unused_at)s::timestamptz IS NULL OR NOT {LEARNT_FROM})
+   AND (v.verdict IS NOT NULL OR s.id IS NOT NULL)
+ ORDER BY d.id
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class LabelQuestion:
+    """What is asked of the ledger. `unused_at`: only decisions that no run had learnt from at that moment.
+    `least_confidence`: suggestions at least so confident, from 0 to 1, make rows; None: none do."""
+
+    kind: str
+    agent_version: AgentVersion | None = None
+    unused_at: dt.datetime | None = None
+    least_confidence: float | None = None
+
+    def parameters(self, agent: Agent) -> dict[str, Any]:
+        return {
+            "agent": agent.id,
+            "version": self.agent_version.id if self.agent_version is not None else None,
+            "unused_at": self.unused_at,
+            "least_confidence": self.least_confidence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the ledger says of one decision, as TOLD and SUGGESTED name it. `source` is that of the verdict."""
+
+    decision: uuid.UUID
+    agent_version: uuid.UUID
+    action: Any
+    offered: bool
+    verdict: str | None
+    source: str | None
+    label: uuid.UUID | None
+    correction: Any
+    suggestion: Any
+    confidence: float | None
+    made_at: dt.datetime | None
+
+    @classmethod
+    def read(cls, columns: tuple[Any, ...]) -> Told:
+        row, version, action, offered, verdict, source, label, correction, suggestion, confidence, made_at = columns
+        correction, suggestion = loaded(correction), loaded(suggestion)
+        return cls(
+            row, version, loaded(action), offered, verdict, source, label, correction, suggestion, confidence, made_at
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The right action, and where it comes from: LABEL, PERSON or SUGGESTION."""
+
+    right: Any
+    source: str
+
+
+def find_answer(told: Told, *, kind: str, chooses: bool) -> Answer | str:
+    """The answer that makes a row of this kind, or why there is none, a key of `training.dataset_preview.WHY`.
+    `chooses`: the agent's version chooses among options."""
+    if told.verdict is None:
+        right, source = told.suggestion, SUGGESTION
+        if right is None:
+            return "feedback"
+    elif told.source != PERSON:
+        return "program"
+    else:
+        right = told.action if told.verdict == "confirmed" else told.correction
+        source = LABEL if told.label is not None else PERSON
+        if right is None:
+            return "answer"
+    if chooses and not told.offered:
+        return "options"
+    if kind == DatasetKind.PREFERENCES and right == told.action:
+        return "confirmed"
+    return Answer(right, source)
+
+
+def as_completion(action: Any) -> str:
+    """A text as it is, everything else as canonical JSON: fields in order, without spaces."""
+    if isinstance(action, str):
+        return action
+    return json.dumps(action, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def read_label_rows(agent: Agent, question: LabelQuestion) -> Iterator[tuple[Told, dict[str, Any] | str]]:
+    """Each decision with a verdict or a suggestion, oldest first: its row, or why it makes none. Streams."""
+    versions = {version.id: version for version in agent.versions.all()}
+    with connection.chunked_cursor() as cursor:
+        cursor.execute(_ROWS, question.parameters(agent))
+        while chunk := cursor.fetchmany(FETCH):
+            for *columns, state, options, unit in chunk:
+                told = Told.read(tuple(columns))
+                version = versions[told.agent_version]
+                yield told, _make_row(told, version, question, loaded(state), loaded(options), unit)
+
+
+def _make_row(
+    told: Told, version: AgentVersion, question: LabelQuestion, state: Mapping[str, Any], options: Any, unit: str | None
+) -> dict[str, Any] | str:
+    chooses = version.action_space == ActionSpaceKind.CHOICE
+    answer = find_answer(told, kind=question.kind, chooses=chooses)
+    if isinstance(answer, str):
+        return answer
+    if chooses and answer.right not in options:
+        return "options"
+    try:
+        prompt = render_prompt(version.prompt_template, state, options or ())
+    except PromptError:
+        return "prompt"
+    right = as_completion(answer.right)
+    row: dict[str, Any] = {"id": str(told.decision), "prompt": prompt}
+    if question.kind == DatasetKind.PREFERENCES:
+        row |= {"chosen": right, "rejected": as_completion(told.action)}
+    else:
+        row |= {"options": options, "answer": right} if chooses else {}
+        row |= {"completion": right}
+    row |= {
+        "source": answer.source,
+        "label_id": str(told.label) if told.label is not None else None,
+        "verdict": told.verdict,
+        "group": unit,
+    }
+    if question.least_confidence is not None:
+        row |= {
+            "confidence": told.confidence if answer.source == SUGGESTION else None,
+            "classifier": told.made_at.isoformat() if answer.source == SUGGESTION and told.made_at else None,
+        }
+    return row
