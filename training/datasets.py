@@ -37,9 +37,9 @@ PROBABILITY_DIGITS = 7
 REBUILT = " (rebuilt)"
 
 LEARNT_FROM = f"""EXISTS (
-    SELECT 1 FROM training_datasetitem i JOIN training_trainingrun t ON i.dataset_id IN (t.dataset_id, t.replay_id)
-     WHERE i.decision_id = d.id AND t.state NOT IN ('{RunState.FAILED}', '{RunState.CANCELLED}')
-       AND t.created_at < %(unused_at)s)"""  # noqa: S608 - our own names
+    SELECT 1 FROM training_datasetitem i WHERE i.decision_id = d.id AND i.dataset_id IN (
+      SELECT unnest(ARRAY[t.dataset_id, t.replay_id]) FROM training_trainingrun t
+       WHERE t.state NOT IN ('{RunState.FAILED}', '{RunState.CANCELLED}') AND t.created_at < %(unused_at)s))"""  # noqa: S608 - our own names
 """SQL: a run that was there before `unused_at`, and neither failed nor was cancelled, learns from the decision `d`."""
 
 # The newest version of the spec's reward, for decisions whose policy is known. Decisions without a value stay out:
