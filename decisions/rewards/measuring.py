@@ -48,6 +48,10 @@ SELECT %(workspace)s, %(component)s, newest.id
  ORDER BY 3
 ON CONFLICT DO NOTHING
 """  # noqa: S608 - names of our own
+_FORGET = """
+DELETE FROM decisions_measurementdue m USING decisions_decision d
+ WHERE m.component = %(component)s AND d.id = m.decision_id AND d.agent_id = %(agent)s
+"""
 
 MEASURERS: Mapping[str, str] = {
     "trace.code_execution": "decisions.rewards.code_execution.MEASURER",
@@ -168,6 +172,8 @@ def measure_due(
                 begun[agent.id] = measurer.begin(agent, step)
             except NotYet as error:
                 begun[agent.id], refused[agent.slug] = error, str(error)
+                with step(), connection.cursor() as cursor:
+                    cursor.execute(_FORGET, {"component": component, "agent": agent.id})
         for start in range(0, len(ids), measurer.at_once):
             together = ids[start : start + measurer.at_once]
             # A decision that is gone is not measured.

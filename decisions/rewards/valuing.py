@@ -128,7 +128,8 @@ class Plan:
             weighed.append(line.weight)
         if failed or not known:
             return Valued(components, None, None, unmeasured)
-        raw *= share_weights(self.unknown, [line.weight for line in self.lines], weighed)
+        if len(weighed) < len(self.lines):
+            raw *= share_weights(self.unknown, [line.weight for line in self.lines], weighed)
         raw = max(-self.clamp, min(self.clamp, raw))
         return Valued(components, raw, normalise(raw, low=self.low, high=self.high), unmeasured)
 
