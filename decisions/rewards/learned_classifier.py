@@ -106,7 +106,7 @@ def _fit(documents: Sequence[str], labels: Sequence[int], places: Sequence[int],
 
     said, right = [documents[place] for place in places], [labels[place] for place in places]
     counted = TfidfVectorizer(analyzer=_tokens, sublinear_tf=True, max_features=50_000)
-    pipeline = make_pipeline(counted, LogisticRegression(C=20.0, max_iter=1000, random_state=seed))
+    pipeline = make_pipeline(counted, LogisticRegression(max_iter=1000, random_state=seed))
     inner = StratifiedKFold(INNER_FOLDS, shuffle=True, random_state=seed)
     unseen = cross_val_predict(pipeline, said, right, cv=inner, method="decision_function")
     platt = LogisticRegression().fit(unseen.reshape(-1, 1), right)
