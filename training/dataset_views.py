@@ -37,12 +37,16 @@ AGENTS = 200
 VERSIONS = 50
 LONGEST_NAME = 200
 NEW, ALL = "new", "all"
-KIND_TITLES = {
+KIND_TITLES: Mapping[str, str] = {
     DatasetKind.LOGGED: "Rewarded decisions",
     DatasetKind.LABELLED: "People’s labels as right answers",
     DatasetKind.PREFERENCES: "Corrections as preference pairs",
 }
-NAMES = {DatasetKind.LOGGED: "decisions", DatasetKind.LABELLED: "labels", DatasetKind.PREFERENCES: "corrections"}
+NAMES: Mapping[str, str] = {
+    DatasetKind.LOGGED: "decisions",
+    DatasetKind.LABELLED: "labels",
+    DatasetKind.PREFERENCES: "corrections",
+}
 """What a new dataset's name says that it holds."""
 
 

@@ -17,6 +17,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 from django.db import connection
 from django.utils import timezone
@@ -110,7 +111,8 @@ def _fit(agent: Agent, until: dt.datetime) -> Fitted[uuid.UUID]:
 def _read_judged(agent: Agent, until: dt.datetime) -> Iterator[Judged[uuid.UUID]]:
     """Traces with words in them, each of them once."""
     with connection.cursor() as cursor:
-        known = {"workspace": agent.workspace_id, "agent": agent.id, "until": until, "most": MOST_LABELS}
+        known: dict[str, Any] = {"workspace": agent.workspace_id, "agent": agent.id}
+        known |= {"until": until, "most": MOST_LABELS}
         cursor.execute(_JUDGED, known)
         decisions = [row[0] for row in cursor.fetchall()]
     documents: dict[uuid.UUID, str] = {}

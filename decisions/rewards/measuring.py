@@ -134,7 +134,7 @@ def ask_again(spec: RewardSpec) -> None:
 
 def mark_newest(agent: Agent, component: str, *, most: int) -> None:
     """The agent's newest decisions are to be measured."""
-    known = {"workspace": agent.workspace_id, "component": component, "agent": agent.id, "most": most}
+    known: dict[str, Any] = {"workspace": agent.workspace_id, "component": component, "agent": agent.id, "most": most}
     with connection.cursor() as cursor:
         cursor.execute(_MARK_NEWEST, known)
 

@@ -143,8 +143,7 @@ def can_be_signal(component: Component | None) -> bool:
 def preset_content(preset: Preset) -> SpecContent:
     """Complete."""
     components = tuple(ComponentSetup(name, weight) for name, weight in preset.weights.items())
-    scale = {"clamp": preset.clamp, "low": preset.low, "high": preset.high}
-    return complete(SpecContent(components, **scale, unknown=preset.unknown))
+    return complete(SpecContent(components, preset.clamp, preset.low, preset.high, preset.unknown))
 
 
 def read_content(told: Any) -> SpecContent:
