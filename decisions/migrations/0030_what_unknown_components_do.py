@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("decisions", "0027_places_have_the_rank")]
+    dependencies = [("decisions", "0029_labels_in_bulk")]
 
     operations = [
         migrations.AddField(
