@@ -8,7 +8,6 @@ suggesting`) teaches only where a dataset asks for it, and only of decisions wit
 from __future__ import annotations
 
 import datetime as dt
-import json
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from django.db import connection
 
+from decisions.agents.canonical import canonical
 from decisions.agents.prompts import PromptError, render_prompt
 from decisions.models import ActionSpaceKind, Agent, AgentVersion
 from decisions.models.tombstones import NOT_ERASED
@@ -125,10 +125,8 @@ def find_answer(told: Told, *, kind: str, chooses: bool) -> Answer | str:
 
 
 def as_completion(action: Any) -> str:
-    """A text as it is, everything else as canonical JSON: fields in order, without spaces."""
-    if isinstance(action, str):
-        return action
-    return json.dumps(action, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    """A text as it is, everything else as canonical JSON."""
+    return action if isinstance(action, str) else canonical(action)
 
 
 def read_label_rows(agent: Agent, question: LabelQuestion) -> Iterator[tuple[Told, dict[str, Any] | str]]:

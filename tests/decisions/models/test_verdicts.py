@@ -18,6 +18,7 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.components import VERDICT_VALUES
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import DecisionFactory, FeedbackFactory
+from training.label_rows import LabelQuestion, read_label_rows
 from workspaces.actors import Actor, person
 from workspaces.ids import uuid7
 
@@ -47,13 +48,16 @@ def readers(agent: Any, viewer: Any, page_client: Any) -> Any:
         judged = count_training_stats(workspace)["FILER"].with_verdict
         assert judged == (exported.verdict is not None)
         correction = None if exported.correction is None else exported.correction.strip('"')
-        assert detail.corrected_action == row.corrected_action == correction == app["userCorrection"]
+        told = [told for told, _ in read_label_rows(agent, LabelQuestion("labelled"))]
+        taught = told[0].correction if told else None
+        assert detail.corrected_action == row.corrected_action == correction == app["userCorrection"] == taught
         return {
             "the decision's page": detail.verdict or None,
             "the list": None if listed == "no_verdict" else listed,
             "the list's row": row.verdict or None,
             "the export": exported.verdict,
             "the notes app": app["userFeedback"] and app["userFeedback"].lower(),
+            "datasets of labels": told[0].verdict if told else None,
             "the reward": worth[part["value"]] if part else None,
         }
 

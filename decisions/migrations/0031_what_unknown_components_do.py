@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("decisions", "0029_labels_in_bulk")]
+    dependencies = [("decisions", "0030_what_a_reviewer_holds_now")]
 
     operations = [
         migrations.AddField(

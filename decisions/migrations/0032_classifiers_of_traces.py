@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("decisions", "0030_what_unknown_components_do"),
+        ("decisions", "0031_what_unknown_components_do"),
         ("workspaces", "0009_invitations_and_deactivated_members"),
     ]
 
