@@ -12,7 +12,7 @@ from decisions.agents.prompts import as_text
 from decisions.ingest.schemas import LONGEST_MS
 from decisions.models import Decision, Episode, Feedback, Step, StepKind
 from decisions.queries.decision_shown import Node, show_value
-from decisions.queries.episodes import Totals
+from decisions.queries.episodes import Totals, find_steps, find_totals
 
 MOST_DEPTH = 6
 """Deeper lines are set in no further: a phone has no room."""
@@ -110,6 +110,32 @@ def duration_of(episode: Episode, totals: Totals) -> float | None:
     start = totals.started_at or episode.started_at
     end = episode.ended_at or totals.ended_at
     return max((end - start).total_seconds() * 1000, 0.0) if end is not None else None
+
+
+def tell_episodes(episodes: Sequence[Episode], *, most: int, feedback: int = 0) -> list[ShownEpisode]:
+    """With at most so many steps, decisions and entries of feedback of each."""
+    totals = find_totals([episode.id for episode in episodes])
+    told = []
+    for episode in episodes:
+        steps = find_steps(episode, most=most + 1)
+        made = Decision.objects.filter(episode=episode, workspace=episode.workspace_id).order_by("id")
+        decisions = list(
+            made.select_related("agent", "agent_version", "model_version__registered_model").defer(
+                "content_hash", "token_ids", "logprobs"
+            )[: most + 1]
+        )
+        said = Feedback.objects.filter(episode=episode, workspace=episode.workspace_id).order_by("observed_at", "id")
+        told.append(
+            show_episode(
+                episode,
+                totals=totals.get(episode.id, Totals()),
+                steps=steps[:most],
+                decisions=decisions[:most],
+                feedback=list(said[:feedback]),
+                more=len(steps) > most or len(decisions) > most,
+            )
+        )
+    return told
 
 
 def show_episode(
