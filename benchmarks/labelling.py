@@ -50,7 +50,7 @@ def measure(slug: str, strategy: str, labels: int) -> tuple[list[float], list[fl
         clients[-1].force_login(user)
     while Reservation.objects.filter(queue=queue).count() < 2 * HELD:
         fill_queue(queue)
-    best = Reservation.objects.filter(queue=queue).order_by("rank", "decision_id")
+    best = Reservation.objects.filter(queue=queue).order_by("rank", "subject")
     held = list(best.values_list("id", flat=True)[:HELD])
     for number in range(HELD):
         Reservation.objects.filter(id=held[number]).update(

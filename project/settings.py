@@ -336,6 +336,7 @@ SPECTACULAR_SETTINGS = {
         "ExportStateEnum": "training.models.export.ExportState",
         "RunStateEnum": "training.models.run.RUN_STATE_CHOICES",
     },
+    "PATH_CONVERTER_OVERRIDES": {"subjects": {"type": "string", "enum": ["decisions", "episodes"]}},
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

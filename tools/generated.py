@@ -87,6 +87,8 @@ def make_known(agent: Any) -> dict[str, str]:
     queue = made.LabelQueueFactory(workspace=workspace)
     made.ReservationFactory(item=made.QueueItemFactory(queue=queue, decision=decision))
     slugs = {"agents": agent.slug, "reward-specs": "1", "label-queues": queue.slug}
+    # What follows a queue's slug in a path, and what follows that.
+    slugs |= {"{slug}": "decisions", "{subjects}": str(decision.pk)}
     return {**slugs, **{place: str(one.pk) for place, one in there.items()}}
 
 

@@ -52,7 +52,9 @@ ENTRIES = (
         ("verdict",),
         "Feedback that says whether a decision was right: confirmed, corrected, overridden or ignored.",
     ),
-    Entry("label", ("api-decision-labels",), "A person's judgement of a decision, also stored as feedback."),
+    Entry(
+        "label", ("api-decision-labels",), "A person's judgement of a decision or an episode, also stored as feedback."
+    ),
     Entry("skip", ("Skip",), "A reviewer passed over a decision. It is no verdict."),
     Entry("reward", ("Reward",), "A number from 0 to 1, calculated from feedback. Models learn from it."),
     Entry(

@@ -9,12 +9,14 @@ from workspaces.examples import MOMENT, Example, page
 
 QUEUE = "01a1f9c1-3d52-7c66-8a1b-6e0f4d9b2c77"
 AT = {"slug": "tickets"}
-THERE = AT | {"id": DECISION}
+THERE = AT | {"subjects": "decisions", "id": DECISION}
+HERE = {"decision": DECISION, "episode": None}
 SAID = {"verdict": "corrected", "corrected_action": "finance", "note": "A bill."}
 A_QUEUE = {
     "id": QUEUE,
     "slug": "tickets",
     "name": "Tickets of November",
+    "subject": "decision",
     "filters": {"agent": "filer"},
     "strategy": "uncertainty",
     "overlap": 2,
@@ -73,7 +75,18 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             A_QUEUE | {"slug": "bills"},
             201,
             {"slug": "bills", "name": "Tickets of November", "filters": {"agent": "filer"}, "overlap": 2},
-        )
+        ),
+        Example(
+            A_QUEUE | {"slug": "mailboxes", "subject": "episode", "filters": {"agent": "filer", "state": "failed"}},
+            201,
+            {
+                "slug": "mailboxes",
+                "name": "Mailboxes with failures",
+                "subject": "episode",
+                "filters": {"agent": "filer", "state": "failed"},
+            },
+            name="of episodes",
+        ),
     ],
     "label_queues_retrieve": [Example(A_QUEUE | {"progress": PROGRESS}, path=AT)],
     "change_label_queue": [
@@ -81,20 +94,27 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     ],
     "next_in_label_queue": [
         Example(
-            {"decision": A_DECISION, "expires_at": "2026-11-20T08:15:00Z", "draft": None, "searching": False}, path=AT
+            {
+                "decision": A_DECISION,
+                "episode": None,
+                "expires_at": "2026-11-20T08:15:00Z",
+                "draft": None,
+                "searching": False,
+            },
+            path=AT,
         )
     ],
     "label_in_queue": [
-        Example({"decision": DECISION, "state": "waiting", "label": LABELLED}, 201, SAID, THERE),
+        Example(HERE | {"state": "waiting", "label": LABELLED}, 201, SAID, THERE),
     ],
     "draft_in_queue": [Example({"note": "A bill?"}, 200, {"note": "A bill?"}, THERE)],
-    "discard_in_queue": [Example({"decision": DECISION, "state": "waiting", "label": None}, path=THERE)],
-    "skip_in_queue": [Example({"decision": DECISION, "state": "waiting", "label": None}, path=THERE)],
-    "undo_in_queue": [Example({"decision": DECISION, "state": "waiting", "label": None}, path=THERE)],
+    "discard_in_queue": [Example(HERE | {"state": "waiting", "label": None}, path=THERE)],
+    "skip_in_queue": [Example(HERE | {"state": "waiting", "label": None}, path=THERE)],
+    "undo_in_queue": [Example(HERE | {"state": "waiting", "label": None}, path=THERE)],
     "adjudicate_in_queue": [
-        Example({"decision": DECISION, "state": "resolved", "label": LABELLED}, 201, SAID, THERE),
+        Example(HERE | {"state": "resolved", "label": LABELLED}, 201, SAID, THERE),
     ],
-    "label_queues_disputes_list": [Example(page({"decision": DECISION, "labels": [OTHER, OTHER | SAID]}), path=AT)],
+    "label_queues_disputes_list": [Example(page(HERE | {"labels": [OTHER, OTHER | SAID]}), path=AT)],
     "label_queue_agreement": [
         Example(
             {

@@ -1,6 +1,7 @@
 """The ledger's part of /api/v1."""
 
-from django.urls import path
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
 
 from decisions.api import (
     agents,
@@ -17,6 +18,15 @@ from decisions.api import (
     similar,
     suggestions,
 )
+
+
+class SubjectsConverter(StringConverter):
+    """What a labelling queue asks about."""
+
+    regex = "decisions|episodes"
+
+
+register_converter(SubjectsConverter, "subjects")
 
 urlpatterns = [
     path("decisions", decisions.DecisionList.as_view(), name="api-decisions"),
@@ -72,7 +82,11 @@ urlpatterns = [
     path("label-queues/<slug:slug>/agreement", label_queues.QueueAgreement.as_view(), name="api-label-queue-agreement"),
     path("label-queues/<slug:slug>/gold", label_queues.QueueGold.as_view(), name="api-label-queue-gold"),
     *(
-        path(f"label-queues/<slug:slug>/decisions/<uuid:pk>/{verb}", view.as_view(), name=f"api-label-queue-{verb}")
+        path(
+            f"label-queues/<slug:slug>/<subjects:subjects>/<uuid:pk>/{verb}",
+            view.as_view(),
+            name=f"api-label-queue-{verb}",
+        )
         for verb, view in {
             "label": label_queues.LabelInQueue,
             "draft": label_queues.DraftInQueue,

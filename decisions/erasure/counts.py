@@ -42,7 +42,9 @@ SELECT (SELECT count(*) FROM mine),
        + (SELECT count(*) FROM decisions_feedback
            WHERE workspace_id = %(workspace)s AND decision_id IS NULL AND {NOT_ERASED}
              AND (unit = %(unit)s OR episode_id IN (SELECT id FROM episodes))),
-       (SELECT count(*) FROM decisions_label WHERE decision_id IN (SELECT id FROM mine)),
+       (SELECT count(*) FROM decisions_label WHERE decision_id IN (SELECT id FROM mine))
+       + (SELECT count(*) FROM decisions_label
+           WHERE episode_id IN (SELECT id FROM episodes) AND (note <> '' OR corrected_action IS NOT NULL)),
        (SELECT count(*) FROM decisions_reward WHERE decision_id IN (SELECT id FROM mine)),
        (SELECT count(*) FROM decisions_step WHERE decision_id IN (SELECT id FROM mine))
        + (SELECT count(*) FROM decisions_step

@@ -100,7 +100,7 @@ UPDATE decisions_feedback
 """
 _LABELS = """
 UPDATE decisions_label SET note = '', corrected_action = NULL
- WHERE decision_id = ANY(%(ids)s) AND (note <> '' OR corrected_action IS NOT NULL)
+ WHERE {which} AND (note <> '' OR corrected_action IS NOT NULL)
 """
 # A skip holds nothing worth keeping, and its note may hold text.
 _SKIPS = "DELETE FROM decisions_skip WHERE decision_id = ANY(%(ids)s)"
@@ -108,8 +108,8 @@ _SUGGESTIONS = "DELETE FROM decisions_labelsuggestion WHERE decision_id = ANY(%(
 # Nobody is asked about it any more; who labelled it is still counted.
 _QUEUES = (
     """UPDATE decisions_queueitem SET state = CASE WHEN state = 'resolved' THEN state ELSE 'dropped' END, gold = NULL
-        WHERE decision_id = ANY(%(ids)s)""",
-    "UPDATE decisions_reservation SET draft = NULL WHERE decision_id = ANY(%(ids)s) AND draft IS NOT NULL",
+        WHERE {column} = ANY(%({ids})s)""",
+    "UPDATE decisions_reservation SET draft = NULL WHERE subject = ANY(%({ids})s) AND draft IS NOT NULL",
 )
 # Components are numbers but for the reasons of failures, which may quote what could not be computed.
 _REWARDS = """
@@ -341,11 +341,11 @@ def _erase_what_hangs_on(cursor: Any, known: dict[str, Any]) -> Counter[str]:
     counts: Counter[str] = Counter()
     feedback = _FEEDBACK.format(which="decision_id = ANY(%(ids)s)", unit="unit", left=NOT_ERASED)
     counts["feedback"] = _run(cursor, feedback, known)
-    counts["labels"] = _run(cursor, _LABELS, known)
+    counts["labels"] = _run(cursor, _LABELS.format(which="decision_id = ANY(%(ids)s)"), known)
     cursor.execute(_SKIPS, known)
     cursor.execute(_SUGGESTIONS, known)
     for statement in _QUEUES:
-        cursor.execute(statement, known)
+        cursor.execute(statement.format(column="decision_id", ids="ids"), known)
     counts["rewards"] = _run(cursor, _REWARDS, known)
     return counts
 
@@ -367,13 +367,17 @@ def _erase_items(cursor: Any, known: dict[str, Any]) -> Counter[str]:
 
 
 def _erase_episodes(cursor: Any, known: dict[str, Any]) -> Counter[str]:
-    """Episodes with their steps and the feedback on them. Steps of other people's decisions in them stay."""
+    """Episodes with their steps, and the feedback, labels and places in queues on them. Steps of other people's
+    decisions in them stay."""
     counts: Counter[str] = Counter()
     cursor.execute(_EPISODE_NAMES, known | {"kind": EPISODE})
     counts["steps"] = _run(cursor, _STEPS, known)
     counts["episodes"] = _run(cursor, _EPISODES, known)
     feedback = _FEEDBACK.format(which="episode_id = ANY(%(episodes)s)", unit="unit", left=NOT_ERASED)
     counts["feedback"] = _run(cursor, feedback, known)
+    counts["labels"] = _run(cursor, _LABELS.format(which="episode_id = ANY(%(episodes)s)"), known)
+    for statement in _QUEUES:
+        cursor.execute(statement.format(column="episode_id", ids="episodes"), known)
     return counts
 
 

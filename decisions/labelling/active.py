@@ -19,7 +19,7 @@ from decisions.labelling.classifier import Classifier
 from decisions.labelling.filling import LOOK, fill_queue
 from decisions.labelling.ranking import Candidate, rank_candidates
 from decisions.labelling.wording import text_of
-from decisions.models import Agent, ItemState, LabelQueue, QueueItem, QueueState, QueueStrategy
+from decisions.models import Agent, ItemState, LabelQueue, QueueItem, QueueState, QueueStrategy, QueueSubject
 from decisions.models.tombstones import NOT_ERASED
 
 POOL = 5_000
@@ -36,7 +36,7 @@ SELECT d.id, d.state, d.confidence, d.action::text
 _RANK = """
 UPDATE decisions_reservation r SET rank = found.rank
   FROM (SELECT p.id, given.rank FROM decisions_reservation p
-          JOIN unnest(%(decisions)s::uuid[], %(ranks)s::float8[]) AS given(id, rank) ON given.id = p.decision_id
+          JOIN unnest(%(decisions)s::uuid[], %(ranks)s::float8[]) AS given(id, rank) ON given.id = p.subject
          WHERE p.queue_id = %(queue)s AND p.place IS NOT NULL AND p.label_id IS NULL AND p.holder = ''
            FOR UPDATE OF p SKIP LOCKED) found
  WHERE r.id = found.id
@@ -52,7 +52,10 @@ def rank_by_doubt(
     """How many decisions were ranked, in all open active queues that ask about the agent. Each `step` is a
     transaction."""
     queues = LabelQueue.objects.filter(
-        workspace=agent.workspace_id, state=QueueState.OPEN, strategy=QueueStrategy.UNCERTAINTY
+        workspace=agent.workspace_id,
+        subject=QueueSubject.DECISION,
+        state=QueueState.OPEN,
+        strategy=QueueStrategy.UNCERTAINTY,
     )
     ranked = 0
     for queue in queues.select_related("workspace"):
@@ -70,7 +73,7 @@ def rank_by_doubt(
         ]
         ranks = rank_candidates(queue.strategy, candidates, labelled={}, salt=queue.id)
         with step(), connection.cursor() as cursor:
-            cursor.execute(_RANK, known | {"decisions": [one.decision for one in candidates], "ranks": ranks})
+            cursor.execute(_RANK, known | {"decisions": [one.subject for one in candidates], "ranks": ranks})
         ranked += len(candidates)
     return ranked
 

@@ -18,10 +18,10 @@ PAUSE_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`decisions` that both labelled; `agreed`, the share of them with one answer; `alpha` None where undefined."""
+    """`items` that both labelled; `agreed`, the share of them with one answer; `alpha` None where undefined."""
 
     reviewers: tuple[str, str]
-    decisions: int
+    items: int
     agreed: float
     alpha: float | None
 
@@ -40,10 +40,10 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """`decisions` with two or more labels; `alpha` over all reviewers, None where undefined. `verdict_alpha` leaves the
+    """`items` with two or more labels; `alpha` over all reviewers, None where undefined. `verdict_alpha` leaves the
     corrections out: two reviewers rarely write the same text, and may agree that the action was wrong."""
 
-    decisions: int
+    items: int
     alpha: float | None
     verdict_alpha: float | None
     pairs: tuple[Pair, ...]
@@ -63,14 +63,14 @@ def measure_agreement(queue: LabelQueue) -> Agreement:
     for place in places:
         if place.place is not None and place.label is not None:
             label = place.label
-            answers[place.decision_id][place.holder] = answer_of(label.verdict, label.corrected_action)
-            verdicts[place.decision_id].append(label.verdict)
+            answers[place.subject][place.holder] = answer_of(label.verdict, label.corrected_action)
+            verdicts[place.subject].append(label.verdict)
     names = {place.holder: place.label.labelled_by for place in places if place.label is not None}
     units = [list(given.values()) for given in answers.values()]
     holders = sorted(names, key=lambda holder: (names[holder], holder))
     pairs = [pair for one, other in combinations(holders, 2) if (pair := _pair(one, other, names, answers)) is not None]
     return Agreement(
-        decisions=sum(len(unit) > 1 for unit in units),
+        items=sum(len(unit) > 1 for unit in units),
         alpha=nominal_alpha(units),
         verdict_alpha=nominal_alpha(verdicts.values()),
         pairs=tuple(pairs),

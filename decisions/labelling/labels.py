@@ -1,4 +1,4 @@
-"""Labels: a reviewer's judgement of a decision, and the feedback written with it."""
+"""Labels: a reviewer's judgement of a decision or an episode, and the feedback written with it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from decisions.errors import Erased
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
 from decisions.labelling.corrections import find_correction_faults, is_same_correction
-from decisions.models import Decision, Feedback, Label, QueueItem, Reservation, Skip, Verdict
+from decisions.labelling.subjects import Subject, name_of
+from decisions.models import Decision, Episode, Feedback, Label, QueueItem, Reservation, Skip, Verdict
 from decisions.models.verdicts import VERDICT, WITHDRAWN, find_label, find_verdict, label_key
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
@@ -36,37 +38,43 @@ def label_decision(
             last.corrected_action, corrected_action
         ):
             return last
-    label = create_label(by=by, decision=decision, verdict=verdict, corrected_action=corrected_action, note=note)
+    label = create_label(by=by, subject=decision, verdict=verdict, corrected_action=corrected_action, note=note)
     count_label(by=by, label=label)
     return label
 
 
-def check_label(decision: Decision, *, verdict: str, corrected_action: Any = None) -> None:
+def check_label(subject: Subject, *, verdict: str, corrected_action: Any = None) -> None:
     """Raises InvalidInput with every fault, Erased."""
-    if decision.is_erased:
-        raise Erased.of([decision.id], field="decision_id")
+    if subject.is_erased:
+        raise Erased.of([subject.id], field=f"{name_of(subject)}_id")
     faults = []
     if verdict not in Verdict.values:
         faults.append(FieldFault("verdict", f"{verdict!r} is unknown", ", ".join(Verdict.values)))
     if corrected_action is not None:
         if verdict not in {Verdict.CORRECTED, Verdict.OVERRIDDEN}:
             faults.append(FieldFault("corrected_action", f"given with {verdict}", "only with corrected or overridden"))
-        faults += [
-            replace(fault, field=fault.field.replace("action", "corrected_action", 1))
-            for fault in find_correction_faults(decision, corrected_action)
-        ]
+        faults += _find_correction_faults(subject, corrected_action)
     if faults:
         raise InvalidInput("The label is invalid.", faults=faults)
 
 
+def _find_correction_faults(subject: Subject, corrected_action: Any) -> list[FieldFault]:
+    if isinstance(subject, Episode):
+        return [FieldFault("corrected_action", "given for an episode", "only for a decision")]
+    return [
+        replace(fault, field=fault.field.replace("action", "corrected_action", 1))
+        for fault in find_correction_faults(subject, corrected_action)
+    ]
+
+
 def create_label(
-    *, by: Actor, decision: Decision, verdict: str, corrected_action: Any, note: str, pending: bool = False
+    *, by: Actor, subject: Subject, verdict: str, corrected_action: Any, note: str, pending: bool = False
 ) -> Label:
     """The row alone, of what `check_label` has passed. It counts from `count_label` on."""
-    Skip.objects.filter(decision_id=decision.id, reviewer=by.user).delete()  # a label ends the skip
+    Skip.objects.filter(decision_id=subject.id, reviewer=by.user).delete()  # a label ends the skip
     return Label.objects.create(
         workspace=by.workspace,
-        decision=decision,
+        **{name_of(subject): subject},
         reviewer=by.user,
         program="" if by.user else by.name,
         verdict=verdict,
@@ -82,9 +90,15 @@ def count_label(*, by: Actor, label: Label) -> None:
 
 
 def count_labels(*, by: Actor, labels: Sequence[Label]) -> None:
-    """Writes the feedback that says what the labels say, of decisions that are locked and not erased."""
+    """Writes the feedback that says what the labels say, of decisions or episodes that are locked and not erased."""
     feedback = [
-        FeedbackIn(metric=VERDICT, value=label.verdict, decision_id=label.decision_id, idempotency_key=label_key(label))
+        FeedbackIn(
+            metric=VERDICT,
+            value=label.verdict,
+            decision_id=label.decision_id,
+            episode_id=label.episode_id,
+            idempotency_key=label_key(label),
+        )
         for label in labels
     ]
     _feed_back(by, feedback)
@@ -150,14 +164,17 @@ def remove_label(*, by: Actor, label: Label) -> None:
 def remove_labels(*, by: Actor, labels: Sequence[Label]) -> None:
     """Deletes the rows; feedback that they wrote no longer counts. Of decisions that are not erased."""
     known = {label_key(label): label for label in labels}
-    fed = Feedback.objects.filter(
-        decision__in={label.decision_id for label in labels}, idempotency_key__in=list(known)
-    ).values_list("idempotency_key", "id")
+    # Each by an index.
+    target = Q(decision__in={label.decision_id for label in labels} - {None}) | Q(
+        decision__isnull=True, episode__in={label.episode_id for label in labels} - {None}
+    )
+    fed = Feedback.objects.filter(target, idempotency_key__in=list(known)).values_list("idempotency_key", "id")
     withdrawn = [
         FeedbackIn(
             metric=WITHDRAWN,
             value=known[key].verdict,
             decision_id=known[key].decision_id,
+            episode_id=known[key].episode_id,
             supersedes=pk,
             idempotency_key=f"withdrawn:{known[key].id}",
         )

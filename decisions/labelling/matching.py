@@ -17,6 +17,8 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
+from decisions.labelling.subjects import KINDS
+from decisions.models import QueueSubject
 from decisions.models.tombstones import NOT_ERASED
 from decisions.queries.browse import FILTERS, Filters, NewestDecisions, parse_filters, read_search
 from workspaces.errors import FieldFault, InvalidInput
@@ -94,17 +96,7 @@ class Matching:
 
 def read_filters(given: Mapping[str, str]) -> Filters:
     """Of a body. Raises InvalidInput with every fault, of unknown names too."""
-    allowed = [name for name in FILTERS if name != "order"]
-    faults = [
-        FieldFault("filters", f"{name!r} is unknown", ", ".join(allowed)) for name in sorted({*given} - {*allowed})
-    ]
-    filters = Filters()
-    try:
-        filters = parse_filters({name: text for name, text in given.items() if name in allowed})
-    except InvalidInput as error:
-        faults += [replace(fault, field=f"filters.{fault.field}") for fault in error.faults]
-    if faults:
-        raise InvalidInput("The filter is invalid.", faults=faults)
+    filters: Filters = KINDS[QueueSubject.DECISION].read_filters(given)
     return filters
 
 

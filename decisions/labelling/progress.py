@@ -1,4 +1,4 @@
-"""How far a queue is, and which decisions wait for an adjudicator."""
+"""How far a queue is, and which items wait for an adjudicator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from decisions.models import ItemState, LabelQueue, QueueItem, Reservation
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts of decisions by state, among those that the queue has found so far; `held` places and `labels` given."""
+    """Counts of items by state, among those that the queue has found so far; `held` places and `labels` given."""
 
     waiting: int
     disputed: int

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from decisions.labelling.matching import read_filters
-from decisions.models import Decision, ItemState, LabelQueue, QueueItem, QueueState, QueueStrategy, SkipPolicy
+from decisions.labelling.subjects import KINDS, find_labelled
+from decisions.models import ItemState, LabelQueue, QueueItem, QueueState, QueueStrategy, QueueSubject, SkipPolicy
 from decisions.models.labelling import MAX_OVERLAP
 from decisions.models.verdicts import find_label, find_verdict
 from workspaces.actors import Actor
@@ -24,6 +24,7 @@ class QueueSetup:
     """What an admin says of a queue; people by their e-mail addresses. `LabelQueue` says what each field means."""
 
     name: str
+    subject: str = QueueSubject.DECISION
     filters: Mapping[str, str] = field(default_factory=dict)
     strategy: str = QueueStrategy.UNCERTAINTY
     overlap: int = 1
@@ -38,7 +39,7 @@ class QueueSetup:
 
 PEOPLE = ("reviewers", "adjudicators")
 CHANGEABLE = ("name", "guidelines", "gold_share", "skip_policy", "hold_seconds", "blind", *PEOPLE)
-"""What may change later. Filters, strategy and overlap may not: labels were given under them."""
+"""What may change later. Subject, filters, strategy and overlap may not: labels were given under them."""
 
 
 def find_queue(by: Actor, slug: str) -> LabelQueue:
@@ -96,14 +97,22 @@ def _check(by: Actor, values: Mapping[str, Any]) -> dict[str, list[User]]:
     for name, (low, high) in ranges.items():
         if name in values and not low <= values[name] <= high:
             faults.append(FieldFault(name, f"{values[name]} is out of range", f"{low} to {high}"))
-    choices = {"strategy": QueueStrategy, "skip_policy": SkipPolicy, "state": QueueState}
+    kind = KINDS.get(values.get("subject", QueueSubject.DECISION))
+    choices: dict[str, Sequence[str]] = {
+        "subject": QueueSubject.values,
+        "strategy": QueueStrategy.values if kind is None else kind.strategies,
+        "skip_policy": SkipPolicy.values,
+        "state": QueueState.values,
+    }
     for name, known in choices.items():
-        if name in values and values[name] not in known.values:
-            faults.append(FieldFault(name, f"{values[name]!r} is unknown", ", ".join(known.values)))
-    try:
-        read_filters(values.get("filters", {}))
-    except InvalidInput as error:
-        faults += error.faults
+        if name in values and values[name] not in known:
+            why = kind.refused.get(values[name], "is unknown") if kind is not None else "is unknown"
+            faults.append(FieldFault(name, f"{values[name]!r} {why}", ", ".join(known)))
+    if kind is not None:
+        try:
+            kind.read_filters(values.get("filters", {}))
+        except InvalidInput as error:
+            faults += error.faults
     people = {}
     for name in PEOPLE:
         if name in values:
@@ -142,32 +151,29 @@ def may_adjudicate(by: Actor, queue: LabelQueue) -> bool:
 
 
 @transaction.atomic
-def add_gold(*, by: Actor, queue: LabelQueue, decisions: Collection[uuid.UUID]) -> int:
-    """Makes items with a known answer of decisions whose verdict a label gave. Each reviewer is asked about each of
-    them once; their answers count for nothing else. Returns how many are new. Raises InvalidInput."""
+def add_gold(*, by: Actor, queue: LabelQueue, subjects: Collection[uuid.UUID]) -> int:
+    """Makes items with a known answer of decisions or episodes whose verdict a label gave. Each reviewer is asked about
+    each of them once; their answers count for nothing else. Returns how many are new. Raises InvalidInput."""
     LabelQueue.objects.select_for_update(no_key=True).get(id=queue.id)  # as the filling of the queue does
-    known = set(QueueItem.objects.filter(queue=queue, decision__in=decisions).values_list("decision", flat=True))
-    found = {
-        decision.id: decision
-        for decision in Decision.objects.for_workspace(by.workspace)
-        .filter(id__in=decisions)
-        .prefetch_related("feedback", "labels")
-    }
+    name = queue.subject
+    items = QueueItem.objects.filter(queue=queue, **{f"{name}__in": subjects})
+    known = set(items.values_list(name, flat=True))
+    found = find_labelled(name, subjects, by.workspace)
     faults, gold = [], []
-    for pk in dict.fromkeys(decisions):
-        decision = found.get(pk)
-        label = None if decision is None else find_label(find_verdict(decision), decision.labels.all())
-        if decision is None or decision.is_erased:
-            faults.append(FieldFault("decisions", f"{pk} is not a decision of this workspace", "a decision's id"))
+    for pk in dict.fromkeys(subjects):
+        subject = found.get(pk)
+        label = None if subject is None else find_label(find_verdict(subject), subject.labels.all())
+        if subject is None or subject.is_erased:
+            faults.append(FieldFault(f"{name}s", f"{pk} is no {name} of this workspace", "the id of one"))
         elif label is None:
-            faults.append(FieldFault("decisions", f"{pk} has no label that counts", "a labelled decision"))
+            faults.append(FieldFault(f"{name}s", f"{pk} has no label that counts", "one that is labelled"))
         elif pk not in known:
             answer = {"verdict": label.verdict, "corrected_action": label.corrected_action}
             gold.append(
-                QueueItem(workspace=by.workspace, queue=queue, decision=decision, state=ItemState.GOLD, gold=answer)
+                QueueItem(workspace=by.workspace, queue=queue, **{name: subject}, state=ItemState.GOLD, gold=answer)
             )
     if faults:
-        raise InvalidInput("These decisions cannot be gold items.", faults=faults)
+        raise InvalidInput(f"These {name}s cannot be gold items.", faults=faults)
     QueueItem.objects.bulk_create(gold)
     record_audit(by=by, action="label_queue.gold_added", target=f"label_queue:{queue.id}", details={"items": len(gold)})
     return len(gold)

@@ -15,6 +15,9 @@ With u = 1 − confidence, the chance by the model's own word that it was wrong:
   most uncertain decision, each next one is the least like any centre, and a decision belongs to the centre that it is
   most like. The groups are asked in turn, each from its largest u on, beginning with the group that has the largest.
   Ties are broken by the hash of `random`, so a queue's order is the same at any time.
+
+Of an episode u is that of its least certain decision, and the value is how far the rewards of its decisions lie apart,
+zero among them: one verdict on the whole episode is worth most where its decisions earned much, little or both.
 """
 
 from __future__ import annotations
@@ -42,22 +45,32 @@ class Candidate:
     """A decision that a queue may ask about. `confidence`, of the model that decided, and `margin`, the auto-labeler's,
     are in [0, 1], or None where they are not known; `text` is that of its state, for diversity alone."""
 
-    decision: uuid.UUID
+    subject: uuid.UUID
     confidence: float | None
     cell: Cell
     text: str = ""
     margin: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EpisodeCandidate:
+    """`confidence` of its least certain decision, in [0, 1] or None. `spread`: the highest minus the lowest of its
+    decisions' raw rewards and 0; at least 0."""
+
+    subject: uuid.UUID
+    confidence: float | None
+    spread: float
+
+
 def rank_candidates(
     strategy: str, candidates: Sequence[Candidate], *, labelled: Mapping[Cell, int], salt: uuid.UUID
 ) -> list[float]:
-    """A rank for each candidate; the lowest is asked first, and of equal ones the oldest decision. `labelled` counts
+    """A rank for each candidate; the lowest is asked first, and of equal ones the oldest. `labelled` counts
     labels of each cell, for value alone. Raises ValueError for an unknown strategy."""
     if strategy == "sequential":
         return [0.0] * len(candidates)
     if strategy == "random":
-        return [_hashed(salt, candidate.decision) for candidate in candidates]
+        return [_hashed(salt, candidate.subject) for candidate in candidates]
     if strategy == "uncertainty":
         return [_sureness(one) for one in candidates]
     if strategy == "diversity":
@@ -77,7 +90,7 @@ def _rank_by_turns(candidates: Sequence[Candidate], salt: uuid.UUID) -> list[flo
     """Places in the order of diversity, from 0 on."""
     order = sorted(
         range(len(candidates)),
-        key=lambda one: (-_uncertainty(candidates[one]), _hashed(salt, candidates[one].decision)),
+        key=lambda one: (-_uncertainty(candidates[one]), _hashed(salt, candidates[one].subject)),
     )
     wording = Wording([candidate.text for candidate in candidates])
     groups: list[list[int]] = []
@@ -105,11 +118,21 @@ def _sureness(candidate: Candidate) -> float:
     return UNKNOWN if candidate.confidence is None else candidate.confidence
 
 
+def rank_episodes(strategy: str, candidates: Sequence[EpisodeCandidate], *, salt: uuid.UUID) -> list[float]:
+    """As `rank_candidates`. Raises ValueError for a strategy that says nothing of episodes."""
+    if strategy == "value":
+        return [-one.spread for one in candidates]
+    if strategy not in {"sequential", "random", "uncertainty"}:
+        raise ValueError(f"{strategy!r} is no strategy for episodes")
+    alone = [Candidate(one.subject, one.confidence, (one.subject, "")) for one in candidates]
+    return rank_candidates(strategy, alone, labelled={}, salt=salt)
+
+
 def _uncertainty(candidate: Candidate) -> float:
     return 0.0 if candidate.confidence is None else 1.0 - candidate.confidence
 
 
-def _hashed(salt: uuid.UUID, decision: uuid.UUID) -> float:
+def _hashed(salt: uuid.UUID, subject: uuid.UUID) -> float:
     """From 0 to 1."""
-    digest = hashlib.blake2b(salt.bytes + decision.bytes, digest_size=8).digest()
+    digest = hashlib.blake2b(salt.bytes + subject.bytes, digest_size=8).digest()
     return int.from_bytes(digest) / 2**64

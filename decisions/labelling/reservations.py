@@ -20,8 +20,9 @@ from django.utils import timezone
 
 from decisions.labelling.filling import fill_queue
 from decisions.labelling.queues import check_reviewer, holder_of
+from decisions.labelling.subjects import get_subject, lock_subject
 from decisions.labelling.suggesting import learn_when_due
-from decisions.models import Decision, ItemState, LabelQueue, QueueItem, Reservation, SkipPolicy
+from decisions.models import ItemState, LabelQueue, QueueItem, Reservation, SkipPolicy
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, NotFound
 from workspaces.index_order import read_in_index_order
@@ -43,21 +44,22 @@ UPDATE decisions_reservation r
       AND (p.holder = '' OR p.expires_at <= statement_timestamp())
       AND (SELECT i.state FROM decisions_queueitem i WHERE i.id = p.item_id) = 'waiting'
       AND (SELECT own.id FROM decisions_reservation own
-            WHERE own.queue_id = p.queue_id AND own.decision_id = p.decision_id
+            WHERE own.queue_id = p.queue_id AND own.subject = p.subject
               AND own.holder = %(holder)s AND own.holder <> '') IS NULL
-    ORDER BY p.rank, p.decision_id, p.place
+    ORDER BY p.rank, p.subject, p.place
     LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING r.id
 """
 _TAKE_GOLD = """
-INSERT INTO decisions_reservation (id, workspace_id, queue_id, item_id, decision_id, holder, expires_at)
-SELECT %(id)s, i.workspace_id, i.queue_id, i.id, i.decision_id, %(holder)s,
+INSERT INTO decisions_reservation (id, workspace_id, queue_id, item_id, subject, holder, expires_at)
+SELECT %(id)s, i.workspace_id, i.queue_id, i.id, coalesce(i.decision_id, i.episode_id), %(holder)s,
        statement_timestamp() + make_interval(secs => %(seconds)s)
   FROM decisions_queueitem i
  WHERE i.queue_id = %(queue)s AND i.state = 'gold'
    AND NOT EXISTS (SELECT 1 FROM decisions_reservation own
-                    WHERE own.queue_id = %(queue)s AND own.decision_id = i.decision_id AND own.holder = %(holder)s)
- ORDER BY i.decision_id LIMIT 1
+                    WHERE own.queue_id = %(queue)s AND own.subject = coalesce(i.decision_id, i.episode_id)
+                      AND own.holder = %(holder)s)
+ ORDER BY coalesce(i.decision_id, i.episode_id) LIMIT 1
 RETURNING id
 """
 
@@ -65,7 +67,7 @@ RETURNING id
 @dataclass(frozen=True, slots=True)
 class Held:
     """The places that a reviewer holds, first to label first. `searching`: none was found yet, and the ledger has more
-    decisions to look at, so asking again may find one."""
+    to look at, so asking again may find one."""
 
     reservations: tuple[Reservation, ...]
     searching: bool = False
@@ -97,7 +99,7 @@ def reserve_next(*, by: Actor, queue: LabelQueue, count: int = 1) -> Held:
         added, searching = filled
         if not added:
             break
-    shown = open_places.select_related("item", "queue").order_by("rank", "decision_id")
+    shown = open_places.select_related("item", "queue").order_by("rank", "subject")
     return Held(tuple(shown[:MOST_HELD]), searching and not held)
 
 
@@ -130,15 +132,15 @@ def _is_gold_turn(by: Actor, queue: LabelQueue) -> bool:
     return int.from_bytes(digest) / 2**64 < queue.gold_share
 
 
-def find_item(by: Actor, queue: LabelQueue, decision: uuid.UUID) -> QueueItem:
-    """Locked until the transaction ends, so that labels of one decision are judged one after the other. Raises
-    NotFound."""
-    # The decision first, as an erasure locks them.
-    Decision.objects.select_for_update(no_key=True).only("id").filter(id=decision, workspace=by.workspace).first()
+def find_item(by: Actor, queue: LabelQueue, subject: uuid.UUID) -> QueueItem:
+    """Of the decision or episode with this id. Locked until the transaction ends, so that its labels are judged one
+    after the other. Raises NotFound."""
+    # The subject first, as an erasure locks them.
+    lock_subject(queue.subject, subject, by.workspace)
     items = QueueItem.objects.select_for_update(of=("self",), no_key=True).select_related("resolution", "queue")
-    item = items.filter(queue=queue, workspace=by.workspace, decision=decision).first()
+    item = items.filter(queue=queue, workspace=by.workspace, **{queue.subject: subject}).first()
     if item is None:
-        raise NotFound("This decision is not in the labelling queue.")
+        raise NotFound(f"This {queue.subject} is not in the labelling queue.")
     return item
 
 
@@ -147,25 +149,27 @@ def find_place(by: Actor, item: QueueItem) -> Reservation:
     places = Reservation.objects.select_for_update(of=("self",)).select_related("label", "queue")
     place = places.filter(item=item, holder=holder_of(by), skipped_at=None).first()
     if place is None:
-        raise Conflict("You do not hold this decision: your reservation has expired, or you never had one.")
+        raise Conflict(
+            f"You do not hold this {item.queue.subject}: your reservation has expired, or you never had one."
+        )
     return place
 
 
-def _open_place(by: Actor, queue: LabelQueue, decision: uuid.UUID) -> tuple[QueueItem, Reservation]:
+def _open_place(by: Actor, queue: LabelQueue, subject: uuid.UUID) -> tuple[QueueItem, Reservation]:
     check_reviewer(by, queue)
-    item = find_item(by, queue, decision)
+    item = find_item(by, queue, subject)
     place = find_place(by, item)
     if place.label is not None:
-        raise Conflict("You have labelled this decision already. Undo your label first.")
+        raise Conflict(f"You have labelled this {queue.subject} already. Undo your label first.")
     return item, place
 
 
 @transaction.atomic
-def save_draft(*, by: Actor, queue: LabelQueue, decision: uuid.UUID, draft: Mapping[str, Any]) -> Reservation:
+def save_draft(*, by: Actor, queue: LabelQueue, subject: uuid.UUID, draft: Mapping[str, Any]) -> Reservation:
     """Keeps an unfinished label with the place, and renews it. Raises NotFound, Conflict, NotAllowed."""
-    item, place = _open_place(by, queue, decision)
+    item, place = _open_place(by, queue, subject)
     if item.state not in ASKED:
-        raise Conflict("This decision is no longer asked.")
+        raise Conflict(f"This {queue.subject} is no longer asked.")
     place.draft = dict(draft)
     place.save(update_fields=["draft"])
     renew_place(place)
@@ -180,9 +184,9 @@ def renew_place(place: Reservation) -> None:
 
 
 @transaction.atomic
-def discard_place(*, by: Actor, queue: LabelQueue, decision: uuid.UUID) -> QueueItem:
+def discard_place(*, by: Actor, queue: LabelQueue, subject: uuid.UUID) -> QueueItem:
     """Gives the place back with its draft; anybody may get it next. Raises NotFound, Conflict, NotAllowed."""
-    item, place = _open_place(by, queue, decision)
+    item, place = _open_place(by, queue, subject)
     _free(place)
     return item
 
@@ -196,16 +200,16 @@ def _free(place: Reservation) -> None:
 
 
 @transaction.atomic
-def skip_item(*, by: Actor, queue: LabelQueue, decision: uuid.UUID) -> QueueItem:
-    """Passes the decision over: no verdict. By the queue's policy others are asked, or nobody is. A gold item is asked
+def skip_item(*, by: Actor, queue: LabelQueue, subject: uuid.UUID) -> QueueItem:
+    """Passes it over: no verdict. By the queue's policy others are asked, or nobody is. A gold item is asked
     of others in any case. Raises NotFound, Conflict, NotAllowed."""
-    item, place = _open_place(by, queue, decision)
+    item, place = _open_place(by, queue, subject)
     _free(place)
     Reservation.objects.create(
         workspace=by.workspace,
         queue=queue,
         item=item,
-        decision_id=decision,
+        subject=subject,
         holder=holder_of(by),
         skipped_at=timezone.now(),
     )
@@ -221,7 +225,7 @@ def undo_skip(*, by: Actor, item: QueueItem) -> bool:
     deleted, _ = Reservation.objects.filter(item=item, holder=holder_of(by), skipped_at__isnull=False).delete()
     if not deleted:
         return False
-    erased = Decision.objects.get(id=item.decision_id).is_erased
+    erased = get_subject(item).is_erased
     if item.state == ItemState.DROPPED and not erased and not _skipped_by_others(item):
         item.state = ItemState.WAITING
         item.save(update_fields=["state"])

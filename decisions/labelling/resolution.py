@@ -1,8 +1,8 @@
-"""Labels of a queue, and what resolves a decision.
+"""Labels of a queue, and what resolves its items.
 
 With an overlap of 1 a label counts at once. With more, labels stay pending until every place of the item has one; where
 all say the same, the last one resolves the item and writes the feedback that counts. Otherwise an adjudicator resolves
-it by a label of their own. So rewards read one verdict of a decision, from its resolution. Labels on gold items stay
+it by a label of their own. So rewards read one verdict of an item, from its resolution. Labels on gold items stay
 pending for ever: they are compared with the known answer.
 """
 
@@ -18,7 +18,8 @@ from decisions.labelling.corrections import is_same_correction
 from decisions.labelling.labels import check_label, count_label, create_label, remove_label
 from decisions.labelling.queues import check_reviewer, holder_of, may_adjudicate
 from decisions.labelling.reservations import ASKED, find_item, find_place, renew_place, undo_skip
-from decisions.models import Decision, ItemState, Label, LabelQueue, QueueItem, Reservation
+from decisions.labelling.subjects import get_subject
+from decisions.models import ItemState, Label, LabelQueue, QueueItem, Reservation
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, NotAllowed
 
@@ -33,7 +34,7 @@ def submit_label(
     *,
     by: Actor,
     queue: LabelQueue,
-    decision: uuid.UUID,
+    subject: uuid.UUID,
     verdict: str,
     corrected_action: Any = None,
     note: str = "",
@@ -41,28 +42,24 @@ def submit_label(
     """The label of a place that the actor holds, and what it made of the item. Said again, it is the same label. Raises
     InvalidInput, Erased, NotFound, NotAllowed, Conflict."""
     check_reviewer(by, queue)
-    item = find_item(by, queue, decision)
+    item = find_item(by, queue, subject)
     place = find_place(by, item)
     if (last := place.label) is not None:
         if (last.verdict, last.note) == (verdict, note) and is_same_correction(last.corrected_action, corrected_action):
             return item, last
-        raise Conflict("You have labelled this decision already. Undo your label first.")
-    judged = _get_decision(item)
+        raise Conflict(f"You have labelled this {queue.subject} already. Undo your label first.")
+    judged = get_subject(item)
     check_label(judged, verdict=verdict, corrected_action=corrected_action)
     if item.state not in ASKED:
-        raise Conflict("This decision is no longer asked.")
+        raise Conflict(f"This {queue.subject} is no longer asked.")
     place.label = create_label(
-        by=by, decision=judged, verdict=verdict, corrected_action=corrected_action, note=note, pending=True
+        by=by, subject=judged, verdict=verdict, corrected_action=corrected_action, note=note, pending=True
     )
     place.draft = None
     place.save(update_fields=["label", "draft"])
     if item.state == ItemState.WAITING:
         _judge(by, item, place.label)
     return item, place.label
-
-
-def _get_decision(item: QueueItem) -> Decision:
-    return Decision.objects.select_related("agent_version").get(id=item.decision_id)
 
 
 def _judge(by: Actor, item: QueueItem, newest: Label) -> None:
@@ -92,30 +89,30 @@ def adjudicate_item(
     *,
     by: Actor,
     queue: LabelQueue,
-    decision: uuid.UUID,
+    subject: uuid.UUID,
     verdict: str,
     corrected_action: Any = None,
     note: str = "",
 ) -> tuple[QueueItem, Label]:
     """Resolves a dispute by a label of the adjudicator's, which need not be one of the reviewers' answers. Raises
     InvalidInput, Erased, NotFound, NotAllowed, Conflict."""
-    item = find_item(by, queue, decision)
+    item = find_item(by, queue, subject)
     if item.state != ItemState.DISPUTED:
-        raise Conflict("This decision is not disputed.")
+        raise Conflict(f"This {queue.subject} is not disputed.")
     if not may_adjudicate(by, queue):
         raise NotAllowed("Only an admin or an adjudicator of this labelling queue may resolve disputes.")
-    judged = _get_decision(item)
+    judged = get_subject(item)
     check_label(judged, verdict=verdict, corrected_action=corrected_action)
-    label = create_label(by=by, decision=judged, verdict=verdict, corrected_action=corrected_action, note=note)
+    label = create_label(by=by, subject=judged, verdict=verdict, corrected_action=corrected_action, note=note)
     _resolve(by, item, label)
     return item, label
 
 
 @transaction.atomic
-def undo_in_queue(*, by: Actor, queue: LabelQueue, decision: uuid.UUID) -> QueueItem:
+def undo_in_queue(*, by: Actor, queue: LabelQueue, subject: uuid.UUID) -> QueueItem:
     """Takes back the actor's skip, label or resolution. Their own place is held by them again. A label cannot be taken
     back once somebody else has resolved the item. Raises NotFound, NotAllowed, Conflict."""
-    item = find_item(by, queue, decision)
+    item = find_item(by, queue, subject)
     holder, resolution = holder_of(by), item.resolution
     if undo_skip(by=by, item=item):
         return item
@@ -127,7 +124,9 @@ def undo_in_queue(*, by: Actor, queue: LabelQueue, decision: uuid.UUID) -> Queue
     elif resolution is None and mine is not None:
         remove = mine
     else:
-        raise Conflict("You have nothing to undo here: you did not label this decision, or somebody resolved it.")
+        raise Conflict(
+            f"You have nothing to undo here: you did not label this {queue.subject}, or somebody resolved it."
+        )
     if item.state != ItemState.GOLD:
         item.state = ItemState.WAITING if mine == remove else ItemState.DISPUTED
         item.resolution = None

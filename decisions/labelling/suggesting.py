@@ -19,7 +19,16 @@ from decisions.errors import NotLabelledByChoice
 from decisions.labelling.active import rank_by_doubt
 from decisions.labelling.classifier import Fitted, TooFewLabels, fit
 from decisions.labelling.wording import text_of
-from decisions.models import ActionSpaceKind, Agent, AutoLabeler, Label, LabelQueue, LabelSuggestion, QueueStrategy
+from decisions.models import (
+    ActionSpaceKind,
+    Agent,
+    AutoLabeler,
+    Label,
+    LabelQueue,
+    LabelSuggestion,
+    QueueStrategy,
+    QueueSubject,
+)
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
 from jobs.models import Job, JobState
@@ -39,7 +48,8 @@ RELEARN_AFTER = 50
 _LABELLED = f"""
 SELECT d.state, coalesce(l.corrected_action, d.action) #>> '{{}}'
   FROM (SELECT DISTINCT ON (decision_id) decision_id, verdict, corrected_action FROM decisions_label
-         WHERE workspace_id = %(workspace)s AND NOT pending ORDER BY decision_id DESC, id DESC LIMIT %(most)s) l
+         WHERE workspace_id = %(workspace)s AND decision_id IS NOT NULL AND NOT pending
+         ORDER BY decision_id DESC, id DESC LIMIT %(most)s) l
   JOIN decisions_decision d ON d.id = l.decision_id
  WHERE d.agent_id = %(agent)s AND d.{NOT_ERASED} AND (l.verdict = 'confirmed' OR l.corrected_action IS NOT NULL)
 """  # noqa: S608 - our own names
@@ -102,11 +112,13 @@ def suggest_labels(
 
 def learn_when_due(queue: LabelQueue) -> None:
     """Asks the auto-labeler of an active queue's agent to learn, once RELEARN_AFTER labels are new."""
+    if queue.subject != QueueSubject.DECISION:
+        return
     if queue.strategy != QueueStrategy.UNCERTAINTY or "agent" not in queue.filters:
         return
     agent = Agent.objects.for_workspace(queue.workspace).filter(slug=queue.filters["agent"]).first()
     learnt = AutoLabeler.objects.filter(agent=agent).first()
-    labels = Label.objects.for_workspace(queue.workspace).filter(pending=False)
+    labels = Label.objects.for_workspace(queue.workspace).filter(pending=False, decision__isnull=False)
     if learnt is not None:
         labels = labels.filter(id__gt=uuid7_bound(learnt.trained_at))
     if agent is not None and labels[:RELEARN_AFTER].count() >= RELEARN_AFTER:

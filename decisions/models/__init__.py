@@ -13,6 +13,7 @@ from decisions.models.labelling import (
     QueueItem,
     QueueState,
     QueueStrategy,
+    QueueSubject,
     Reservation,
     SkipPolicy,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "QueueItem",
     "QueueState",
     "QueueStrategy",
+    "QueueSubject",
     "Reservation",
     "Reward",
     "RewardDraft",

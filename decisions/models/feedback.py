@@ -8,6 +8,8 @@ from django.db.models import Q
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
+ONE_SUBJECT = Q(decision__isnull=False, episode__isnull=True) | Q(decision__isnull=True, episode__isnull=False)
+"""Of what hangs on a decision or on an episode."""
 MEASURED = "measured."
 """Metrics of what jobs of Reckoner's own measured, before the component's name."""
 
@@ -86,7 +88,8 @@ class Feedback(WorkspaceOwned):
 
 
 class Label(WorkspaceOwned):
-    """A reviewer's judgement. Writing one also writes the feedback that rewards read.
+    """A reviewer's judgement of a decision or of a whole episode. Writing one also writes the feedback that rewards
+    read.
 
     `program` names the key that labelled, where no person did: `key:` and its prefix, or `internal`. A `pending` label
     counts for nothing: it waits in a queue for other reviewers' labels, or answers a gold item. `bulk` names what it
@@ -95,7 +98,15 @@ class Label(WorkspaceOwned):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     decision = models.ForeignKey(
-        "decisions.Decision", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="labels"
+        "decisions.Decision",
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        null=True,
+        related_name="labels",
+    )
+    episode = models.ForeignKey(
+        "decisions.Episode", on_delete=models.CASCADE, db_index=False, null=True, related_name="labels"
     )
     reviewer = models.ForeignKey("workspaces.User", on_delete=models.SET_NULL, null=True, related_name="labels")
     program = models.CharField(max_length=64, blank=True)
@@ -112,9 +123,11 @@ class Label(WorkspaceOwned):
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(verdict__in=Verdict.values), name="label_verdict_known"),
+            models.CheckConstraint(condition=ONE_SUBJECT, name="label_one_subject"),
         ]
         indexes = [
             models.Index(fields=["decision"], name="label_decision"),
+            models.Index(fields=["episode"], condition=Q(episode__isnull=False), name="label_episode"),
             models.Index(fields=["bulk"], condition=Q(bulk__isnull=False), name="label_bulk"),
         ]
 

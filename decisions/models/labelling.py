@@ -1,16 +1,25 @@
-"""Labelling queues: which decisions are asked of whom, places that reviewers hold, and what came of each decision."""
+"""Labelling queues: what is asked of whom, places that reviewers hold, and what came of each decision or episode."""
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from django.db import models
 from django.db.models import F, Q
 
+from decisions.models.feedback import ONE_SUBJECT
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
 MAX_OVERLAP = 5
+
+
+class QueueSubject(models.TextChoices):
+    """What a queue asks about. The value is also the name of the column that holds it: of items and labels."""
+
+    DECISION = "decision", "Decisions"
+    EPISODE = "episode", "Episodes"
 
 
 class QueueStrategy(models.TextChoices):
@@ -45,18 +54,25 @@ class ItemState(models.TextChoices):
 
 
 class LabelQueue(WorkspaceOwned):
-    """`filters` are parameters of the list of decisions; without a verdict they mean decisions without one.
+    """`filters` are parameters of the list of the queue's `subject`; without a verdict they mean what has none.
 
-    `overlap` reviewers label each decision. `reviewers` may label; where nobody is named, everybody who may label in
-    the workspace. `adjudicators` resolve disputes, beside admins; where the queue is `blind`, they do not see who gave
-    which label. `newest` and `oldest` say which ids of decisions the queue has looked at, `filled_at` when it last did.
-    Of what arrived with an id between them, it has looked at everything up to `late_at`, the server's time of arrival,
-    and in that moment up to `late_id`.
+    `overlap` reviewers label each decision or episode. `reviewers` may label; where nobody is named, everybody who may
+    label in the workspace. `adjudicators` resolve disputes, beside admins; where the queue is `blind`, they do not see
+    who gave which label. `newest` and `oldest` say which ids the queue has looked at, `filled_at` when it last did. Of
+    what arrived with an id between them, it has looked at everything up to `late_at`, the server's time of arrival, and
+    in that moment up to `late_id`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(max_length=63)
     name = models.CharField(max_length=200)
+    subject = models.CharField(
+        max_length=8,
+        choices=QueueSubject.choices,
+        default=QueueSubject.DECISION,
+        db_default=QueueSubject.DECISION,
+        help_text="What reviewers label",
+    )
     filters = models.JSONField(default=dict, blank=True)
     strategy = models.CharField(max_length=16, choices=QueueStrategy.choices, default=QueueStrategy.UNCERTAINTY)
     overlap = models.PositiveSmallIntegerField(default=1)
@@ -90,6 +106,7 @@ class LabelQueue(WorkspaceOwned):
                 & Q(state__in=QueueState.values),
                 name="label_queue_choices_known",
             ),
+            models.CheckConstraint(condition=Q(subject__in=QueueSubject.values), name="label_queue_subject_known"),
         ]
 
     def __str__(self) -> str:
@@ -97,14 +114,22 @@ class LabelQueue(WorkspaceOwned):
 
 
 class QueueItem(WorkspaceOwned):
-    """A decision in a queue. `resolution` is the label that counts. `gold` is the
+    """A decision or an episode in a queue. `resolution` is the label that counts. `gold` is the
     known answer, {verdict, corrected_action}."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey("workspaces.Workspace", on_delete=models.CASCADE, db_index=False, related_name="+")
     queue = models.ForeignKey(LabelQueue, on_delete=models.CASCADE, db_index=False, related_name="items")
     decision = models.ForeignKey(
-        "decisions.Decision", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
+        "decisions.Decision",
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        null=True,
+        related_name="+",
+    )
+    episode = models.ForeignKey(
+        "decisions.Episode", on_delete=models.CASCADE, db_index=False, null=True, related_name="+"
     )
     state = models.CharField(max_length=8, choices=ItemState.choices, default=ItemState.WAITING)
     gold = models.JSONField(null=True)
@@ -113,6 +138,10 @@ class QueueItem(WorkspaceOwned):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["queue", "decision"], name="queue_item_once"),
+            models.UniqueConstraint(
+                fields=["queue", "episode"], condition=Q(episode__isnull=False), name="queue_item_episode_once"
+            ),
+            models.CheckConstraint(condition=ONE_SUBJECT, name="queue_item_one_subject"),
             models.CheckConstraint(condition=Q(state__in=ItemState.values), name="queue_item_state_known"),
             models.CheckConstraint(
                 condition=Q(state="resolved") | Q(resolution__isnull=True), name="queue_item_resolved_by_a_label"
@@ -121,28 +150,35 @@ class QueueItem(WorkspaceOwned):
         indexes = [
             models.Index(fields=["queue", "state"], name="queue_item_state"),
             models.Index(fields=["decision"], name="queue_item_decision"),
+            models.Index(fields=["episode"], condition=Q(episode__isnull=False), name="queue_item_episode"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.decision_id} in {self.queue}"
+        return f"{self.subject_id} in {self.queue}"
+
+    @property
+    def subject_id(self) -> uuid.UUID:
+        """The decision's or the episode's."""
+        found = self.decision_id or self.episode_id
+        assert found is not None  # the constraint queue_item_one_subject
+        return found
 
 
 class Reservation(WorkspaceOwned):
     """A place for one reviewer's label of an item: an item has `overlap` places from the start, so that no more
     reviewers than that can hold or have labelled it.
 
-    `holder` is a person's id or a key's name, empty while the place is free; it may be taken over from `expires_at` on.
-    The lowest `rank` is asked first. Once the place has a `label`, the label's reviewer keeps it. A row without a
-    `place` takes none: a skip, or one reviewer's turn at a gold item.
+    `subject` is the id of the item's decision or episode. `holder` is a person's id or a key's name, empty while the
+    place is free; it may be taken over from `expires_at` on. The lowest `rank` is asked first. Once the place has a
+    `label`, the label's reviewer keeps it. A row without a `place` takes none: a skip, or one reviewer's turn at a gold
+    item.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey("workspaces.Workspace", on_delete=models.CASCADE, db_index=False, related_name="+")
     queue = models.ForeignKey(LabelQueue, on_delete=models.CASCADE, db_index=False, related_name="reservations")
     item = models.ForeignKey(QueueItem, on_delete=models.CASCADE, db_index=False, related_name="reservations")
-    decision = models.ForeignKey(
-        "decisions.Decision", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
-    )
+    subject = models.UUIDField()
     place = models.PositiveSmallIntegerField(null=True)
     rank = models.FloatField(default=0.0, db_default=0.0)
     holder = models.CharField(max_length=64, blank=True)
@@ -155,7 +191,7 @@ class Reservation(WorkspaceOwned):
         constraints = [
             models.UniqueConstraint(fields=["item", "place"], name="reservation_place_once"),
             models.UniqueConstraint(
-                fields=["queue", "decision", "holder"], condition=~Q(holder=""), name="reservation_reviewer_once"
+                fields=["queue", "subject", "holder"], condition=~Q(holder=""), name="reservation_reviewer_once"
             ),
             models.CheckConstraint(
                 condition=Q(place__isnull=True) | Q(place__gte=1, place__lte=MAX_OVERLAP),
@@ -168,7 +204,7 @@ class Reservation(WorkspaceOwned):
         ]
         indexes = [
             models.Index(
-                fields=["queue", "rank", "decision", "place"],
+                fields=["queue", "rank", "subject", "place"],
                 condition=Q(place__isnull=False, label__isnull=True),
                 name="reservation_next",
             ),
@@ -180,8 +216,8 @@ class Reservation(WorkspaceOwned):
                 condition=~Q(holder="") & Q(label__isnull=True, skipped_at__isnull=True),
                 name="reservation_open",
             ),
-            models.Index(fields=["decision"], name="reservation_decision"),
+            models.Index(fields=["subject"], name="reservation_subject"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.holder or 'free'}: {self.decision_id}"
+        return f"{self.holder or 'free'}: {self.subject}"

@@ -1,6 +1,6 @@
-"""Defines which verdict on a decision counts, for pages, rewards, exports, counts and the notes app.
+"""Defines which verdict on a decision or an episode counts, for pages, rewards, exports, counts and the notes app.
 
-Of the verdicts that no other feedback on the decision supersedes, those of the strongest source count first: a
+Of the verdicts that no other feedback on it supersedes, those of the strongest source count first: a
 reviewer's label, then a person, a judge model, code, the system. So whatever an app sends later never outranks a
 reviewer. Of one source the latest counts. The client gives its time, but one dated later than it arrived counts from
 its arrival: otherwise a verdict dated to the year 2200 would count for ever. The larger id breaks ties, so that every
@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 
-from decisions.models import Decision, Feedback, Label
+from decisions.models import Decision, Episode, Feedback, Label
 
 VERDICT = "verdict"
 """The metric of a verdict."""
@@ -46,16 +46,22 @@ THAT_COUNTS = f"""(SELECT f.value #>> '{{}}' FROM decisions_feedback f
     ORDER BY {FIRST_COUNTS.format("f")} LIMIT 1)"""  # noqa: S608 - our own names
 """SQL of the verdict that counts, of the decision `d`; NULL where there is none."""
 
+EPISODE_HAS_VERDICT = f"""EXISTS (SELECT 1 FROM decisions_feedback f
+    WHERE f.episode_id = e.id AND f.workspace_id = e.workspace_id AND f.metric = '{VERDICT}'
+      AND NOT EXISTS (SELECT 1 FROM decisions_feedback later
+                       WHERE later.episode_id = f.episode_id AND later.workspace_id = f.workspace_id
+                         AND later.supersedes = f.id))"""  # noqa: S608
+"""SQL: a verdict on the episode `e` counts."""
+
 
 def given_at(feedback: Feedback) -> dt.datetime:
     """By the client's clock, at the latest when it arrived."""
     return min(feedback.observed_at, feedback.recorded_at)
 
 
-def list_current_feedback(decision: Decision) -> list[Feedback]:
-    """What was fed back on the decision and nothing supersedes; of each metric the first counts. Reads
-    `decision.feedback`."""
-    own = [entry for entry in decision.feedback.all() if entry.workspace_id == decision.workspace_id]
+def list_current_feedback(subject: Decision | Episode) -> list[Feedback]:
+    """What was fed back on it and nothing supersedes; of each metric the first counts. Reads `subject.feedback`."""
+    own = [entry for entry in subject.feedback.all() if entry.workspace_id == subject.workspace_id]
     gone = {entry.supersedes for entry in own}
     standing = (entry for entry in own if entry.id not in gone)
     return sorted(standing, key=lambda entry: (-_strength(entry), given_at(entry), entry.id), reverse=True)
@@ -68,9 +74,9 @@ def _strength(feedback: Feedback) -> int:
     return 1 + _SOURCES.index(feedback.source)
 
 
-def find_verdict(decision: Decision) -> Feedback | None:
-    """The verdict that counts. Reads `decision.feedback`."""
-    return next((entry for entry in list_current_feedback(decision) if entry.metric == VERDICT), None)
+def find_verdict(subject: Decision | Episode) -> Feedback | None:
+    """The verdict that counts. Reads `subject.feedback`."""
+    return next((entry for entry in list_current_feedback(subject) if entry.metric == VERDICT), None)
 
 
 def label_key(label: Label) -> str:

@@ -75,14 +75,20 @@ class Editing(Exception):
 def read_label(request: PageRequest, decision: Decision) -> dict[str, Any]:
     """Verdict, corrected action and note of a label's form. `option`, the right option's place in the decision, and
     `correct` mean corrected. Raises InvalidInput, Erased, Editing."""
+    note = read_note(request)
+    corrected = _read_correction(request, decision)
+    verdict = request.POST.get("verdict") or (Verdict.CORRECTED if corrected is not None else "")
+    return {"verdict": verdict, "corrected_action": corrected, "note": note}
+
+
+def read_note(request: PageRequest) -> str:
+    """Raises InvalidInput."""
     note = request.POST.get("note", "").strip()
     if len(note) > LONGEST_NOTE:
         raise InvalidInput(
             "The note is too long.", faults=[FieldFault("note", f"{len(note)} characters", f"at most {LONGEST_NOTE}")]
         )
-    corrected = _read_correction(request, decision)
-    verdict = request.POST.get("verdict") or (Verdict.CORRECTED if corrected is not None else "")
-    return {"verdict": verdict, "corrected_action": corrected, "note": note}
+    return note
 
 
 def _read_correction(request: PageRequest, decision: Decision) -> Any:

@@ -149,7 +149,7 @@ def _queue(
     queue = find_labelling_queue(request.workspace, filters, size=size, without=without, reviewer=request.user.pk)
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     mine = Label.objects.for_workspace(request.workspace).filter(reviewer=request.user, id__gte=uuid7_bound(midnight))
-    done = mine.values("decision").distinct().count()
+    done = mine.filter(decision__isnull=False).values("decision").distinct().count()
     return {
         "cards": make_cards(request, queue.ids),
         "waiting": queue.waiting,

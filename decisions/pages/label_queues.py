@@ -20,9 +20,9 @@ from decisions.labelling.queues import change_queue, find_queue, holder_of, may_
 from decisions.labelling.reservations import MOST_HELD, reserve_next, skip_item
 from decisions.labelling.resolution import adjudicate_item, submit_label, undo_in_queue
 from decisions.models import ItemState, LabelQueue, QueueItem, QueueState, Reservation
-from decisions.pages.cards import AHEAD, get_decision, make_cards, read_label, show_editing
+from decisions.pages.cards import show_editing
+from decisions.pages.queue_cards import cards_of
 from decisions.pages.queue_form import QueueForm
-from decisions.queries.decision_shown import SaidLabel
 from workspaces.models import Role
 from workspaces.pages import PageRequest, wants_part, workspace_page
 
@@ -92,22 +92,23 @@ def queue_change(request: PageRequest, queue: str) -> HttpResponse:
 @require_GET
 @workspace_page(role=Role.LABELLER)
 def queue_work(request: PageRequest, queue: str) -> HttpResponse:
-    """The decisions that the reader holds: the first is shown, the next ones come along."""
+    """What the reader holds: the first decision or episode is shown, the next ones come along."""
     return render(request, "label_queues/work.html", _work(request, find_queue(request.actor, queue)))
 
 
 def _work(request: PageRequest, queue: LabelQueue) -> dict[str, Any]:
     """`have` and `sent` of the form: what the page shows next, and what is on its way."""
-    there, sent = _ids(request, "have"), _ids(request, "sent")
-    held = reserve_next(by=request.actor, queue=queue, count=min(MOST_HELD, AHEAD + len(sent)))
-    fresh = [place.decision_id for place in held.reservations if place.decision_id not in there | sent]
+    there, sent, cards = _ids(request, "have"), _ids(request, "sent"), cards_of(queue)
+    held = reserve_next(by=request.actor, queue=queue, count=min(MOST_HELD, cards.ahead + len(sent)))
+    fresh = [place.subject for place in held.reservations if place.subject not in there | sent]
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     mine = Reservation.objects.filter(queue=queue, holder=holder_of(request.actor), label__created_at__gte=midnight)
     waiting = QueueItem.objects.filter(queue=queue, state=ItemState.WAITING)[: MOST_COUNTED + 1].count()
     done = mine.count()
     return {
         "asked": queue,
-        "cards": make_cards(request, fresh),
+        "card": cards.template,
+        "cards": cards.make(request, fresh),
         "searching": held.searching,
         "waiting": min(waiting, MOST_COUNTED),
         "more": waiting > MOST_COUNTED,
@@ -119,7 +120,7 @@ def _work(request: PageRequest, queue: LabelQueue) -> dict[str, Any]:
 def _ids(request: PageRequest, name: str) -> frozenset[uuid.UUID]:
     found = set()
     for given in request.POST.getlist(name)[:MOST_HELD]:
-        with suppress(ValueError):  # what is no id is no decision that the page holds
+        with suppress(ValueError):  # what is no id is nothing that the page holds
             found.add(uuid.UUID(given))
     return frozenset(found)
 
@@ -128,13 +129,13 @@ def _ids(request: PageRequest, name: str) -> frozenset[uuid.UUID]:
 @workspace_page(role=Role.LABELLER)
 @show_editing
 def queue_label(request: PageRequest, queue: str, pk: uuid.UUID) -> HttpResponse:
-    """Confirms, corrects, or skips a decision that the reader holds."""
-    found, decision = find_queue(request.actor, queue), get_decision(request, pk)
-    known: dict[str, Any] = {"by": request.actor, "queue": found, "decision": pk}
+    """Confirms, corrects, or skips a decision or an episode that the reader holds."""
+    found = find_queue(request.actor, queue)
+    known: dict[str, Any] = {"by": request.actor, "queue": found, "subject": pk}
     if "skip" in request.POST:
         skip_item(**known)
     else:
-        submit_label(**known, **read_label(request, decision))
+        submit_label(**known, **cards_of(found).read(request, pk))
     return _go_on(request, found)
 
 
@@ -143,7 +144,7 @@ def queue_label(request: PageRequest, queue: str, pk: uuid.UUID) -> HttpResponse
 def queue_undo(request: PageRequest, queue: str, pk: uuid.UUID) -> HttpResponse:
     """Takes the reader's own skip, label or resolution back."""
     found = find_queue(request.actor, queue)
-    undo_in_queue(by=request.actor, queue=found, decision=pk)
+    undo_in_queue(by=request.actor, queue=found, subject=pk)
     return _go_on(request, found)
 
 
@@ -161,13 +162,15 @@ def queue_disputes(request: PageRequest, queue: str) -> HttpResponse:
     may = may_adjudicate(request.actor, found)
     disputes = find_disputes(found).order_by("id")
     item: Any = disputes.first() if may else None
-    cards = make_cards(request, [item.decision_id]) if item is not None else []
+    kind = cards_of(found)
+    cards = kind.make(request, [item.subject_id]) if item is not None else []
     context = {
         "asked": found,
+        "card": kind.template,
         "may_adjudicate": may,
         "disputed": disputes.count() if cards else 0,
         "shown": cards[0] if cards else None,
-        "said": [SaidLabel(cards[0].decision, place.label) for place in item.labelled] if cards else [],
+        "said": [kind.say(cards[0], place.label) for place in item.labelled] if cards else [],
     }
     return render(request, "label_queues/disputes.html", context)
 
@@ -176,8 +179,8 @@ def queue_disputes(request: PageRequest, queue: str) -> HttpResponse:
 @workspace_page(role=Role.LABELLER)
 @show_editing
 def queue_adjudicate(request: PageRequest, queue: str, pk: uuid.UUID) -> HttpResponse:
-    found, decision = find_queue(request.actor, queue), get_decision(request, pk)
-    given = read_label(request, decision)
-    adjudicate_item(by=request.actor, queue=found, decision=pk, **given)
+    found = find_queue(request.actor, queue)
+    given = cards_of(found).read(request, pk)
+    adjudicate_item(by=request.actor, queue=found, subject=pk, **given)
     messages.success(request, f"Resolved as {given['verdict']}.")
     return redirect("pages:label-queue-disputes", request.workspace.slug, found.slug)

@@ -14,17 +14,19 @@ from django.db import transaction
 from django.utils.text import slugify
 
 from decisions.labelling.queues import CHANGEABLE, PEOPLE, QueueSetup, add_gold, change_queue, create_queue
-from decisions.models import Agent, LabelQueue, QueueStrategy, SkipPolicy
+from decisions.labelling.subjects import KINDS
+from decisions.models import Agent, LabelQueue, QueueStrategy, QueueSubject, SkipPolicy
 from decisions.models.labelling import MAX_OVERLAP
 from decisions.queries.browse import NO_VERDICT, VERDICTS, WINDOWS
+from decisions.queries.episode_list import STATES
 from models_registry.models import Arm
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 from workspaces.models import Membership, User
 from workspaces.templatetags.show import in_words
 
-FILTERS = ("agent", "verdict", "version", "arm", "since", "q")
-FIXED = (*FILTERS, "strategy", "overlap")
+FILTERS = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.filters))
+FIXED = ("subject", *FILTERS, "strategy", "overlap")
 """What cannot change once the queue is there."""
 MOST_GOLD = 500
 LONGEST_SLUG = 63
@@ -34,38 +36,60 @@ class QueueForm(forms.Form):
     """Of a new queue, or with `queue` of what may change of one. Names of fields are those of the API."""
 
     name = forms.CharField(max_length=200)
+    subject = forms.ChoiceField(
+        required=False, choices=QueueSubject.choices, initial=QueueSubject.DECISION, label="Reviewers label"
+    )
     agent = forms.ChoiceField(required=False)
     verdict = forms.ChoiceField(
-        required=False, choices=[(one, in_words(one).capitalize()) for one in VERDICTS], initial=NO_VERDICT
+        required=False,
+        choices=[(one, in_words(one).capitalize()) for one in VERDICTS],
+        initial=NO_VERDICT,
+        help_text="Of decisions. A queue of episodes asks about those without a verdict.",
     )
-    version = forms.CharField(required=False, max_length=200, label="Model", help_text="Such as filer:7.")
-    arm = forms.ChoiceField(required=False, choices=[("", "Any arm"), *((one, one.capitalize()) for one in Arm.values)])
+    version = forms.CharField(
+        required=False, max_length=200, label="Model", help_text="Of decisions alone, such as filer:7."
+    )
+    arm = forms.ChoiceField(
+        required=False,
+        choices=[("", "Any arm"), *((one, one.capitalize()) for one in Arm.values)],
+        help_text="Of decisions alone.",
+    )
+    session = forms.CharField(required=False, max_length=200, help_text="Of episodes alone.")
+    state = forms.ChoiceField(
+        required=False,
+        label="Outcome",
+        choices=[("", "Any outcome"), *STATES.items()],
+        help_text="Of episodes alone.",
+    )
     since = forms.ChoiceField(
         required=False,
         label="Time",
         choices=[("", "Any time"), *((key, text) for key, (text, _) in WINDOWS.items())],
-        help_text="Counted back from whenever the queue looks for decisions.",
+        help_text="Counted back from whenever the queue looks for more.",
     )
     q = forms.CharField(
-        required=False, max_length=200, label="Words", help_text="Or the exact ID of a unit, an item or a decision."
+        required=False,
+        max_length=200,
+        label="Words",
+        help_text="Or the exact ID of a unit, an item or a decision; of episodes the exact ID, name, trace or unit.",
     )
     strategy = forms.ChoiceField(choices=QueueStrategy.choices, initial=QueueStrategy.UNCERTAINTY, label="Order")
     overlap = forms.IntegerField(
-        min_value=1, max_value=MAX_OVERLAP, initial=1, label="Reviewers of each decision", help_text="1 to 5."
+        min_value=1, max_value=MAX_OVERLAP, initial=1, label="Reviewers of each", help_text="1 to 5."
     )
     guidelines = forms.CharField(
         required=False, max_length=20_000, widget=forms.Textarea(attrs={"rows": 6, "dir": "auto"})
     )
     skip_policy = forms.ChoiceField(
         choices=SkipPolicy.choices,
-        label="Skipped decisions",
-        help_text="What happens to a decision that a reviewer skips.",
+        label="What is skipped",
+        help_text="What happens to what a reviewer skips.",
     )
     hold_seconds = forms.IntegerField(
         min_value=1,
         max_value=86_400,
         initial=900,
-        label="Seconds to hold a decision",
+        label="Seconds to hold a place",
         help_text="After this time without a label, others may get it.",
     )
     reviewers = forms.MultipleChoiceField(
@@ -84,7 +108,7 @@ class QueueForm(forms.Form):
     gold = forms.CharField(
         required=False,
         label="New gold items",
-        help_text="IDs of decisions with a label, one per line. Reviewers are compared with these labels.",
+        help_text="IDs of labelled decisions or episodes, one per line. Reviewers are compared with these labels.",
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "mono"}),
     )
 
@@ -120,7 +144,15 @@ class QueueForm(forms.Form):
         try:
             return [uuid.UUID(line) for line in lines]
         except ValueError as error:
-            raise forms.ValidationError("Enter IDs of decisions, one per line.") from error
+            raise forms.ValidationError("Enter IDs of decisions or episodes, one per line.") from error
+
+    def clean(self) -> dict[str, Any]:
+        subject = self.cleaned_data.get("subject") or QueueSubject.DECISION.value
+        for name in FILTERS if self.queue is None else ():
+            given = self.cleaned_data.get(name)
+            if given and name not in KINDS[subject].filters and given != self.fields[name].initial:
+                self.add_error(name, f"Leave this out: {subject}s are not filtered by it.")
+        return self.cleaned_data | ({"subject": subject} if self.queue is None else {})
 
     def save(self) -> LabelQueue | None:
         """Of a valid form: the queue. None where the services refuse it; the form then has their faults, and nothing
@@ -140,15 +172,16 @@ class QueueForm(forms.Form):
         if self.queue is not None:
             queue = change_queue(by=self.by, queue=self.queue, **given)
         else:
-            given["filters"] = {name: given.pop(name) for name in FILTERS}
+            filters = {name: given.pop(name) for name in FILTERS}
+            given["filters"] = {name: filters[name] for name in KINDS[given["subject"]].filters}
             queue = create_queue(by=self.by, slug=_slug_of(given["name"]), setup=QueueSetup(**given))
         if gold:
-            add_gold(by=self.by, queue=queue, decisions=gold)
+            add_gold(by=self.by, queue=queue, subjects=gold)
         return queue
 
     def _add_faults(self, faults: Sequence[FieldFault]) -> None:
         for fault in faults:
-            name = {"decisions": "gold"}.get(fault.field, fault.field.removeprefix("filters."))
+            name = {"decisions": "gold", "episodes": "gold"}.get(fault.field, fault.field.removeprefix("filters."))
             says = f"{fault.reason}; expected: {fault.expected}" if fault.expected else fault.reason
             self.add_error(name if name in self.fields else None, says)
 

@@ -3,7 +3,7 @@
 A month goes with everything that is partitioned like it (feedback, rewards, steps), in one transaction, together with
 rows of that time in the default partitions (imported, or sent later) and what is not partitioned: labels, skips and
 places in labelling queues of dropped decisions. Datasets keep the ids of their decisions; experiments' observations,
-episodes, and feedback on an episode or a unit stay.
+episodes, their labels and places in queues, and feedback on an episode or a unit stay.
 """
 
 from __future__ import annotations
@@ -31,11 +31,18 @@ EARLIER = "earlier"
 LOCK_MILLISECONDS = 200
 LOCK_TRIES = 40
 LOCK_PAUSE_SECONDS = 0.5
-WITHOUT_MONTH = (
-    *("decisions_reservation", "decisions_queueitem", "decisions_label", "decisions_skip"),
-    *("decisions_labelsuggestion", "decisions_measurementdue", "decisions_rewarddue"),
-)
-"""Tables of what hangs on a decision and is not partitioned like it."""
+WITHOUT_MONTH = {
+    # Before the items, which say whether a place is a decision's.
+    "decisions_reservation": "item_id IN (SELECT id FROM decisions_queueitem WHERE decision_id < %s)",
+    **dict.fromkeys(
+        (
+            *("decisions_queueitem", "decisions_label", "decisions_skip"),
+            *("decisions_labelsuggestion", "decisions_measurementdue", "decisions_rewarddue"),
+        ),
+        "decision_id < %s",
+    ),
+}
+"""Tables of what hangs on a decision and is not partitioned like it, in the order in which it goes, and which rows."""
 Counts = dict[uuid.UUID, Counter[str]]
 _MONTH = re.compile(r"_(\d{4})_(\d{2})$")
 
@@ -122,12 +129,12 @@ def _drop(tables: dict[str, str], month: str, counts: Counts) -> None:
 def _delete_strays(border: dt.datetime, dry_run: bool) -> Dropped:
     """Rows before `border` in the default partitions, and labels, skips and places in queues of decisions before it."""
     bound = uuid7_bound(border)
-    places = {table: (f"{table}_default", key) for table, key in PARTITIONED.items()}
-    places |= {table: (table, "decision_id") for table in WITHOUT_MONTH}
+    places = {table: (f"{table}_default", f'"{key}" < %s') for table, key in PARTITIONED.items()}
+    places |= {table: (table, which) for table, which in WITHOUT_MONTH.items()}
     with transaction.atomic(), connection.cursor() as cursor:
         counts: Counts = defaultdict(Counter)
-        for table, (name, key) in places.items():
-            where = f'FROM "{name}" WHERE "{key}" < %s'
+        for table, (name, which) in places.items():
+            where = f'FROM "{name}" WHERE {which}'
             if dry_run:
                 cursor.execute(f"SELECT workspace_id, count(*) {where} GROUP BY 1", [bound])
             else:

@@ -10,7 +10,8 @@
   let labelled = null; // id of the row that was labelled last: u takes it back
   let advance = false;
 
-  const rows = () => [...document.querySelectorAll("[data-row]")];
+  /* Of a list, or the lines of the episode on the card that is shown. */
+  const rows = () => [...(card() ?? document).querySelectorAll("[data-row]")];
   const hasRows = () => document.querySelector("[data-rows]") !== null;
   const current = () => (selected && document.getElementById(selected)) || null;
   const card = () => document.querySelector("[data-card]:not([hidden])");
@@ -94,12 +95,16 @@
       if (option) { option.click(); done = true; }
     } else if (event.key === "/") {
       done = find();
+    } else if ((event.key === "j" || event.key === "k") && (hasRows() || rows().length)) {
+      step(event.key === "j" ? 1 : -1);
+      done = true;
     } else if (hasRows()) {
-      if (event.key === "j" || event.key === "k") { step(event.key === "j" ? 1 : -1); done = true; }
-      else if (event.key === "c" || event.key === "x") { if (!current()) step(1); done = press(current() ?? document, event.key); }
+      if (event.key === "c" || event.key === "x") { if (!current()) step(1); done = press(current() ?? document, event.key); }
       else if (event.key === "u") done = undoInList();
       else if (event.key === "l" || event.key === "b") done = press(document, event.key);
       else if (event.key === "Enter" && event.target === current()) done = press(current(), "Enter");
+    } else if (event.key === "Enter") {
+      done = event.target === current() && press(current(), "Enter");
     } else if (event.key === "n") {
       done = note();
     } else if (["j", "k", "c", "x", "r", "s", "u", "l", "f"].includes(event.key)) {

@@ -108,7 +108,7 @@
     } catch (error) {
       sent.splice(sent.indexOf(entry), 1);
       back(card);
-      notify(`The label was not saved: ${error.message}. The decision is shown again.`);
+      notify(`The label was not saved: ${error.message}. It is shown again.`);
     }
     sending.delete(card.dataset.card);
     const before = document.activeElement?.closest("[data-card]");

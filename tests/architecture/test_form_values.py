@@ -55,8 +55,8 @@ FORMS = {
     "import-new": ("agent", "name"),
     "label-bulk": ("query", "matching", "labelled", "digest", "verdict", "right"),
     "label-queue-new": (
-        *("name", "agent", "verdict", "version", "arm", "since", "q", "strategy", "overlap", "guidelines"),
-        *("skip_policy", "hold_seconds", "reviewers", "adjudicators", "gold_share", "gold"),
+        *("name", "subject", "agent", "verdict", "version", "arm", "session", "state", "since", "q", "strategy"),
+        *("overlap", "guidelines", "skip_policy", "hold_seconds", "reviewers", "adjudicators", "gold_share", "gold"),
     ),
     "rehearsal-start": ("text_field", "label_field", "seed_share", "decisions", "rounds", "seeds", "noise"),
 }

@@ -10,9 +10,9 @@ from playwright.sync_api import expect
 from decisions.labelling.queues import QueueSetup, create_queue
 from decisions.labelling.reservations import reserve_next
 from decisions.labelling.resolution import submit_label
-from decisions.models import Label
+from decisions.models import Feedback, Label
 from tests.browser.accessibility import look_at
-from tools.factories import DecisionFactory, LabelFactory
+from tools.factories import DecisionFactory, EpisodeFactory, LabelFactory, StepFactory
 from workspaces.actors import person
 
 
@@ -24,7 +24,7 @@ def test_a_queue_is_labelled_by_keyboard_and_disputes_are_resolved(
     queue = create_queue(by=by, slug="tickets", setup=setup)
     boss = person(admin, workspace, "admin")
     for place in reserve_next(by=boss, queue=queue, count=2).reservations:
-        submit_label(by=boss, queue=queue, decision=place.decision_id, verdict="ignored")
+        submit_label(by=boss, queue=queue, subject=place.subject, verdict="ignored")
     mine = Label.objects.filter(reviewer=labeller).order_by("id")
 
     def at(name: str) -> str:
@@ -88,3 +88,39 @@ def test_similar_decisions_and_a_filter_are_labelled_in_bulk_and_undone(
     tab.get_by_role("button", name="Undo all 4 labels").click()
     expect(tab.get_by_text("The labels were undone.")).to_be_visible()
     assert not Label.objects.filter(reviewer=labeller).exists()
+
+
+def test_an_episode_is_labelled_by_keyboard_and_undone(
+    tab: Any, labeller: Any, by: Any, agent: Any, workspace: Any, log_in: Any
+) -> None:
+    made = [EpisodeFactory(agent=agent, query=f"mailbox {number}") for number in (1, 2)]
+    for episode in made:
+        StepFactory(episode=episode, name="find_notes", arguments={"query": "weekend"})
+        DecisionFactory(agent=agent, episode=episode, action="travel")
+    setup = QueueSetup(name="Mailboxes", subject="episode", strategy="sequential")
+    create_queue(by=by, slug="mailboxes", setup=setup)
+    log_in(tab, labeller).goto(reverse("pages:label-queue-work", args=[workspace.slug, "mailboxes"]))
+    first, second = (tab.locator(f"[data-card='{episode.id}']") for episode in made)
+    expect(first).to_be_visible()
+    tab.keyboard.press("j")
+    tab.keyboard.press("Enter")
+    expect(first.locator("details[open] .fold-text", has_text="weekend")).to_be_visible()
+    assert look_at(tab, "label-queue-episode") == []
+    tab.keyboard.press("n")
+    tab.keyboard.type("it stopped half way")
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("r")
+    expect(second).to_be_visible()
+    expect(tab.locator("[data-progress]")).to_contain_text("1 labelled by you today")
+    label = Label.objects.get()
+    assert (label.episode, label.verdict, label.note) == (made[0], "corrected", "it stopped half way")
+    tab.keyboard.press("u")
+    expect(first).to_be_visible()
+    expect(tab.locator("[data-progress]")).to_contain_text("0 labelled by you today")
+    assert not Label.objects.exists()
+    assert [fed.metric for fed in Feedback.objects.order_by("id")] == ["verdict", "verdict_withdrawn"]
+    tab.keyboard.press("c")
+    expect(second).to_be_visible()
+    tab.keyboard.press("c")
+    expect(tab.get_by_role("heading", name="Nothing left for you in this queue")).to_be_visible()
+    assert set(Label.objects.values_list("episode", "verdict")) == {(one.id, "confirmed") for one in made}

@@ -224,7 +224,7 @@ class FeedbackFactory(DjangoModelFactory[Feedback]):
 
 
 class LabelFactory(DjangoModelFactory[Label]):
-    """With the feedback that says the same."""
+    """With the feedback that says the same. Of an episode: `decision=None, episode=…, workspace=…`."""
 
     class Meta:
         model = Label
@@ -237,7 +237,8 @@ class LabelFactory(DjangoModelFactory[Label]):
 
     @factory.post_generation
     def fed_back(self, create: bool, extracted: Any, **more: Any) -> None:
-        FeedbackFactory(decision=self.decision, value=str(self.verdict), idempotency_key=f"label:{self.id}")
+        target = {"decision": self.decision, "episode": self.episode, "workspace": self.workspace}
+        FeedbackFactory(**target, value=str(self.verdict), idempotency_key=f"label:{self.id}")
 
 
 class BulkLabelFactory(DjangoModelFactory[BulkLabel]):
@@ -275,7 +276,7 @@ class LabelQueueFactory(DjangoModelFactory[LabelQueue]):
 
 
 class QueueItemFactory(DjangoModelFactory[QueueItem]):
-    """Without places; give `queue=` and a decision of its workspace."""
+    """Without places; give `queue=` and a decision of its workspace, or `decision=None, episode=…`."""
 
     class Meta:
         model = QueueItem
@@ -294,7 +295,7 @@ class ReservationFactory(DjangoModelFactory[Reservation]):
     item = factory.SubFactory(QueueItemFactory)
     queue = factory.SelfAttribute("item.queue")
     workspace = factory.SelfAttribute("item.workspace")
-    decision = factory.SelfAttribute("item.decision")
+    subject = factory.LazyAttribute(lambda o: o.item.subject_id)
     place = 1
 
 

@@ -8,7 +8,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from decisions.api.serializers.decisions import DecisionSerializer, LabelSerializer
-from decisions.models import LabelQueue, QueueItem, QueueState, QueueStrategy, SkipPolicy, Verdict
+from decisions.api.serializers.episodes import EpisodeSerializer
+from decisions.models import LabelQueue, QueueItem, QueueState, QueueStrategy, QueueSubject, SkipPolicy, Verdict
 from decisions.models.labelling import MAX_OVERLAP
 from workspaces.serializers import StrictBody
 
@@ -25,6 +26,7 @@ class LabelQueueSerializer(serializers.ModelSerializer[LabelQueue]):
             "id",
             "slug",
             "name",
+            "subject",
             "filters",
             "strategy",
             "overlap",
@@ -47,10 +49,12 @@ class LabelQueueSerializer(serializers.ModelSerializer[LabelQueue]):
 
 
 class ProgressSerializer(serializers.Serializer[Any]):
-    waiting = serializers.IntegerField(help_text="Decisions that the queue has found and that lack labels")
-    disputed = serializers.IntegerField(help_text="Decisions that wait for an adjudicator")
-    resolved = serializers.IntegerField(help_text="Decisions with a verdict from this queue")
-    dropped = serializers.IntegerField(help_text="Decisions that were skipped or erased")
+    """Counts of the queue's decisions or episodes."""
+
+    waiting = serializers.IntegerField(help_text="Those that the queue has found and that lack labels")
+    disputed = serializers.IntegerField(help_text="Those that wait for an adjudicator")
+    resolved = serializers.IntegerField(help_text="Those with a verdict from this queue")
+    dropped = serializers.IntegerField(help_text="Those that were skipped or erased")
     gold = serializers.IntegerField(help_text="Gold items")
     held = serializers.IntegerField(help_text="Places that reviewers hold now")
     labels = serializers.IntegerField(help_text="Labels that reviewers gave")
@@ -72,10 +76,10 @@ class QueueChangeSerializer(StrictBody):
         min_value=0, max_value=0.5, required=False, help_text="Share of a reviewer's turns that are gold items"
     )
     skip_policy = serializers.ChoiceField(
-        choices=SkipPolicy.choices, required=False, help_text="What becomes of a decision that a reviewer skipped"
+        choices=SkipPolicy.choices, required=False, help_text="What becomes of what a reviewer skipped"
     )
     hold_seconds = serializers.IntegerField(
-        min_value=1, max_value=86_400, required=False, help_text="How long a reviewer holds a decision"
+        min_value=1, max_value=86_400, required=False, help_text="How long a reviewer holds a place"
     )
     blind = serializers.BooleanField(required=False, help_text="Adjudicators do not see who gave which label")
     reviewers = serializers.ListField(child=serializers.EmailField(), max_length=100, required=False, help_text=PEOPLE)
@@ -91,20 +95,26 @@ class QueuePatchSerializer(QueueChangeSerializer):
 class QueueCreateSerializer(QueueChangeSerializer):
     slug = serializers.SlugField(max_length=63)
     name = serializers.CharField(max_length=200)
+    subject = serializers.ChoiceField(
+        choices=QueueSubject.choices, required=False, help_text="What reviewers label; decisions where it is left out"
+    )
     filters = serializers.DictField(
         child=serializers.CharField(max_length=200, allow_blank=True),
         required=False,
-        help_text="Parameters of the list of decisions: agent, verdict, version, arm, since, q. Without a verdict: "
-        "decisions that have none",
+        help_text="Parameters of the list of decisions (agent, verdict, version, arm, since, q; without a verdict: "
+        "decisions that have none) or of episodes (agent, session, since, state, q; only those without a verdict)",
     )
     strategy = serializers.ChoiceField(choices=QueueStrategy.choices, required=False)
     overlap = serializers.IntegerField(
-        min_value=1, max_value=MAX_OVERLAP, required=False, help_text="Reviewers of each decision"
+        min_value=1, max_value=MAX_OVERLAP, required=False, help_text="Reviewers of each decision or episode"
     )
 
 
 class NextSerializer(serializers.Serializer[Any]):
     decision = DecisionSerializer(allow_null=True, help_text="Null where none is left for the caller")
+    episode = EpisodeSerializer(
+        allow_null=True, help_text="The same in a queue of episodes; its steps are at /episodes/{id}"
+    )
     expires_at = serializers.DateTimeField(allow_null=True, help_text="From then on others may get it")
     draft = serializers.JSONField(allow_null=True)
     searching = serializers.BooleanField(help_text="None was found yet; ask again to look further")
@@ -117,7 +127,8 @@ class DraftSerializer(StrictBody):
 
 
 class ItemSerializer(serializers.Serializer[Any]):
-    decision = serializers.UUIDField()
+    decision = serializers.UUIDField(allow_null=True, help_text="Null in a queue of episodes")
+    episode = serializers.UUIDField(allow_null=True, help_text="Null in a queue of decisions")
     state = serializers.CharField(help_text="waiting, disputed, resolved or dropped")
     label = LabelSerializer(allow_null=True)  # type: ignore[assignment]
 
@@ -130,12 +141,13 @@ class DisputedLabelSerializer(serializers.Serializer[Any]):
 
 
 class DisputeSerializer(serializers.ModelSerializer[QueueItem]):
-    decision = serializers.UUIDField(source="decision_id")
+    decision = serializers.UUIDField(source="decision_id", allow_null=True)
+    episode = serializers.UUIDField(source="episode_id", allow_null=True)
     labels = serializers.SerializerMethodField()
 
     class Meta:
         model = QueueItem
-        fields = ["decision", "labels"]
+        fields = ["decision", "episode", "labels"]
 
     @extend_schema_field(DisputedLabelSerializer(many=True))
     def get_labels(self, item: Any) -> list[dict[str, Any]]:
@@ -152,7 +164,7 @@ class DisputeSerializer(serializers.ModelSerializer[QueueItem]):
 
 class PairSerializer(serializers.Serializer[Any]):
     reviewers = serializers.ListField(child=serializers.CharField(), min_length=2, max_length=2)
-    decisions = serializers.IntegerField(help_text="That both labelled")
+    decisions = serializers.IntegerField(source="items", help_text="Decisions, or episodes, that both labelled")
     agreed = serializers.FloatField(help_text="Share of them with one answer")
     alpha = serializers.FloatField(allow_null=True)
 
@@ -166,7 +178,7 @@ class ReviewedSerializer(serializers.Serializer[Any]):
 
 
 class AgreementSerializer(serializers.Serializer[Any]):
-    decisions = serializers.IntegerField(help_text="With two or more labels")
+    decisions = serializers.IntegerField(source="items", help_text="Decisions, or episodes, with two or more labels")
     alpha = serializers.FloatField(allow_null=True, help_text="Krippendorff's α, nominal; null where it is not defined")
     verdict_alpha = serializers.FloatField(allow_null=True, help_text="The same of verdicts without their corrections")
     pairs = PairSerializer(many=True)
@@ -174,8 +186,21 @@ class AgreementSerializer(serializers.Serializer[Any]):
 
 
 class GoldSerializer(StrictBody):
+    """One of both, as the queue asks about decisions or episodes."""
+
     decisions = serializers.ListField(
-        child=serializers.UUIDField(), min_length=1, max_length=500, help_text="Decisions whose verdict a label gave"
+        child=serializers.UUIDField(),
+        min_length=1,
+        max_length=500,
+        required=False,
+        help_text="Decisions whose verdict a label gave",
+    )
+    episodes = serializers.ListField(
+        child=serializers.UUIDField(),
+        min_length=1,
+        max_length=500,
+        required=False,
+        help_text="Episodes whose verdict a label gave",
     )
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from decisions.rewards.components.component import Component, Parameter, Parameters
+from decisions.rewards.components.everyone import verdict_value
 from decisions.rewards.components.facts import ComponentError, Facts, Group, Trace
 from sandbox.blocks import MOST_SOURCE, find_blocks, parse_blocks, without_blocks
 
@@ -83,10 +84,12 @@ def format_compliance(trace: Trace, parameters: Parameters) -> float | None:
 
 
 def outcome(facts: Facts, parameters: Parameters) -> float | None:
-    """The feedback on the episode whose metric the parameter `metric` names: a number from -1 to 1."""
+    """The feedback on the episode whose metric the parameter `metric` names: a number from -1 to 1. `verdict` is worth
+    what the verdict on a decision is."""
     if facts.trace is None:
         return None
-    return Facts(measures=facts.trace.measures).number(str(parameters["metric"]), low=-1.0, high=1.0)
+    heard, metric = Facts(measures=facts.trace.measures), str(parameters["metric"])
+    return verdict_value(heard, parameters) if metric == "verdict" else heard.number(metric, low=-1.0, high=1.0)
 
 
 def soft_or_binary(value: float | None, parameters: Parameters) -> float | None:

@@ -9,7 +9,7 @@ from django.db import DatabaseError, connection, transaction
 
 from decisions.erasure.counts import count_person
 from decisions.erasure.erasing import Person, count_decisions, erase_decisions, erase_without_decisions, find_decisions
-from decisions.models import Decision, Episode, Feedback, Item, Label, Project, Reward, StatusChange, Step
+from decisions.models import Decision, Episode, Feedback, Item, Label, Project, QueueItem, Reward, StatusChange, Step
 from decisions.models.tombstones import ERASED_HASH, ERASED_STATE
 from decisions.queries.browse import Filters
 from decisions.queries.queue import find_labelling_queue
@@ -84,6 +84,10 @@ def ann(agent, judged):
     )
     ReservationFactory(item=asked, holder="key:a", draft={"note": "Ann?"})
     LabelFactory(decision=decision, note="Ann again", corrected_action="Ann's", verdict="corrected")
+    whole = LabelQueueFactory(workspace=agent.workspace, subject="episode")
+    asked = QueueItemFactory(queue=whole, decision=None, episode=episode)
+    LabelFactory(decision=None, episode=episode, workspace=agent.workspace, note="Ann's day")
+    ReservationFactory(item=asked, holder="key:a", draft={"note": "Ann?"})
     StepFactory(decision=decision, episode=episode, arguments={"q": "Ann"}, error="no Ann", success=False)
     StepFactory(episode=episode, result={"found": "Ann"}, content="Ann?", parent="ann", external_id="ann-2")
     project = ProjectFactory(workspace=agent.workspace, ref="opus-ann", name="Ann's opus")
@@ -121,24 +125,25 @@ class TestTombstones:
         numbers = ("id", "propensity", "confidence", "policy_name", "observed_at", "recorded_at", "latency_ms")
         before = {row.id: [getattr(row, name) for name in numbers] for row in Decision.objects.all()}
         rewards = list(Reward.objects.order_by("decision_id").values_list("decision_id", "version", "value", "raw"))
-        verdicts = sorted(Feedback.objects.filter(metric="verdict").values_list("decision_id", "value"))
+        verdicts = list(Feedback.objects.filter(metric="verdict").order_by("id").values_list("id", "value"))
         erase(workspace)
         assert texts_of("ann") == []
         assert {row.id: [getattr(row, name) for name in numbers] for row in Decision.objects.all()} == before
         again = list(Reward.objects.order_by("decision_id").values_list("decision_id", "version", "value", "raw"))
         assert again == rewards
-        assert sorted(Feedback.objects.filter(metric="verdict").values_list("decision_id", "value")) == verdicts
+        assert list(Feedback.objects.filter(metric="verdict").order_by("id").values_list("id", "value")) == verdicts
         assert Feedback.objects.get(metric="minutes").value == 3.5
         assert Feedback.objects.get(metric="remark").value == "erased"
-        assert Label.objects.get().verdict == "corrected"
+        assert Label.objects.get(episode=None).verdict == "corrected"
+        assert set(QueueItem.objects.values_list("state", flat=True)) == {"dropped"}
 
     def test_counts_are_of_what_was_changed_and_a_second_time_finds_nothing(self, workspace, ann):
         promised = count_person(workspace=workspace, person=ANN)
         counts = erase(workspace)
         assert dict(counts) == {
             "decisions": 2,
-            "feedback": 6,
-            "labels": 1,
+            "feedback": 7,
+            "labels": 2,
             "steps": 2,
             "episodes": 1,
             "items": 1,

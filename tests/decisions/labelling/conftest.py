@@ -1,4 +1,4 @@
-"""Queues with decisions to label, and actors for the people of the workspace."""
+"""Queues with decisions or episodes to label, and actors for the people of the workspace."""
 
 from __future__ import annotations
 
@@ -8,20 +8,38 @@ from typing import Any
 import pytest
 
 from decisions.labelling.queues import QueueSetup, create_queue
-from tools.factories import DecisionFactory, MembershipFactory, UserFactory
+from tools.factories import DecisionFactory, EpisodeFactory, MembershipFactory, UserFactory
 from workspaces.actors import person
 
 
 @pytest.fixture
-def queue(by: Any, agent: Any) -> Callable[..., Any]:
-    """`queue(decisions=3, **setup)`: with decisions of a rising confidence, oldest first in `.made`."""
+def subject() -> str:
+    """What queues ask about; tests of both are parametrized with it."""
+    return "decision"
 
-    def make(decisions: int = 3, **setup: Any) -> Any:
-        made = [
-            DecisionFactory(agent=agent, action="travel", confidence=0.01 * number)
-            for number in range(1, decisions + 1)
-        ]
-        found = create_queue(by=by, slug="tickets", setup=QueueSetup(name="Tickets", **setup))
+
+@pytest.fixture
+def make_one(agent: Any, subject: str) -> Callable[..., Any]:
+    """`make_one(confidence=0.3, id=…)`: a decision, or an episode with one of that confidence."""
+
+    def make(confidence: float = 0.5, **fields: Any) -> Any:
+        decided: dict[str, Any] = {"agent": agent, "action": "travel", "confidence": confidence}
+        if subject == "decision":
+            return DecisionFactory(**decided, **fields)
+        episode = EpisodeFactory(agent=agent, **fields)
+        DecisionFactory(episode=episode, **decided)
+        return episode
+
+    return make
+
+
+@pytest.fixture
+def queue(by: Any, make_one: Callable[..., Any], subject: str) -> Callable[..., Any]:
+    """`queue(3, **setup)`: with decisions or episodes of a rising confidence, oldest first in `.made`."""
+
+    def make(count: int = 3, **setup: Any) -> Any:
+        made = [make_one(0.01 * number) for number in range(1, count + 1)]
+        found = create_queue(by=by, slug="tickets", setup=QueueSetup(name="Tickets", subject=subject, **setup))
         found.made = made
         return found
 

@@ -55,12 +55,12 @@ def test_what_the_auto_labeler_doubts_is_asked_first_and_what_is_held_stays(
     clear = [decide(CLEAR, confidence=0.1 * number) for number in range(1, 4)]
     queue = make_queue(by)
     [held] = reserve_next(by=ann, queue=queue).reservations
-    assert held.decision_id == clear[0].id  # nothing has been learnt: by the model's own confidence
+    assert held.subject == clear[0].id  # nothing has been learnt: by the model's own confidence
     assert suggest_labels(agent).labels == 60
-    now = {place.decision_id for place in reserve_next(by=ann, queue=queue, count=2).reservations}
+    now = {place.subject for place in reserve_next(by=ann, queue=queue, count=2).reservations}
     assert now == {clear[0].id, mixed.id}
-    discard_place(by=ann, queue=queue, decision=mixed.id)
-    assert reserve_next(by=reviewer("bob"), queue=queue).reservations[0].decision_id == mixed.id
+    discard_place(by=ann, queue=queue, subject=mixed.id)
+    assert reserve_next(by=reviewer("bob"), queue=queue).reservations[0].subject == mixed.id
 
 
 def test_it_finds_decisions_that_nobody_asked_for_yet_and_leaves_other_orders_alone(
@@ -70,7 +70,7 @@ def test_it_finds_decisions_that_nobody_asked_for_yet_and_leaves_other_orders_al
     queue = make_queue(by)
     other = create_queue(by=by, slug="other", setup=QueueSetup(name="Other", strategy="random"))
     suggest_labels(agent)
-    ranks = dict(queue.reservations.values_list("decision", "rank"))
+    ranks = dict(queue.reservations.values_list("subject", "rank"))
     assert ranks[made[1].id] < ranks[made[0].id]
     assert not other.reservations.exists()
 
@@ -86,7 +86,7 @@ def test_an_active_queue_asks_the_auto_labeler_to_learn_when_labels_are_new(
         LabelQueue.objects.filter(id=queue.id).update(filled_at=timezone.now() - dt.timedelta(minutes=2))
         queue.refresh_from_db()
         for place in reserve_next(by=ann, queue=queue).reservations:
-            discard_place(by=ann, queue=queue, decision=place.decision_id)
+            discard_place(by=ann, queue=queue, subject=place.subject)
         return Job.objects.filter(kind="decisions.suggest_labels").count()
 
     assert ask_a_minute_later() == 0

@@ -52,7 +52,7 @@ def test_a_queue_tells_alpha_pairs_accuracy_and_pace(queue, reviewer, by, agent)
     known = [DecisionFactory(agent=agent, action="travel") for _ in range(2)]
     for decision in known:
         label_decision(by=boss, decision=decision, verdict="confirmed")
-    add_gold(by=by, queue=tickets, decisions=[decision.id for decision in known])
+    add_gold(by=by, queue=tickets, subjects=[decision.id for decision in known])
     said = {
         ann: ("confirmed", "confirmed", "ignored"),
         bob: ("confirmed", "ignored", "ignored"),
@@ -62,18 +62,18 @@ def test_a_queue_tells_alpha_pairs_accuracy_and_pace(queue, reviewer, by, agent)
         answers |= {known[0].id: "confirmed", known[1].id: "confirmed" if who is ann else "ignored"}
         for _ in range(20):
             for place in reserve_next(by=who, queue=tickets).reservations:
-                verdict = answers[place.decision_id]
-                submit_label(by=who, queue=tickets, decision=place.decision_id, verdict=verdict)
+                verdict = answers[place.subject]
+                submit_label(by=who, queue=tickets, subject=place.subject, verdict=verdict)
     # A resolution is no reviewer's answer.
-    adjudicate_item(by=boss, queue=tickets, decision=tickets.made[1].id, verdict="overridden")
+    adjudicate_item(by=boss, queue=tickets, subject=tickets.made[1].id, verdict="overridden")
     for number, label in enumerate(Label.objects.filter(reviewer=ann.user).order_by("created_at")):
         Label.objects.filter(id=label.id).update(created_at=label.created_at + dt.timedelta(seconds=20 * number))
     found = measure_agreement(tickets)
     # c–c twice, c–i once, i–i once: n_c = 3, n_i = 3, n = 6, so 1 − 5·2/18
-    assert (found.decisions, found.alpha) == (3, pytest.approx(1 - 5 * 2 / 18))
+    assert (found.items, found.alpha) == (3, pytest.approx(1 - 5 * 2 / 18))
     assert found.verdict_alpha == found.alpha
     [pair] = found.pairs
-    assert (pair.reviewers, pair.decisions, pair.agreed) == (("Ann", "Bob"), 3, pytest.approx(2 / 3))
+    assert (pair.reviewers, pair.items, pair.agreed) == (("Ann", "Bob"), 3, pytest.approx(2 / 3))
     assert pair.alpha == pytest.approx(found.alpha)
     told = {one.reviewer: one for one in found.reviewers}
     assert set(told) == {"Ann", "Bob"}

@@ -3,12 +3,13 @@
 import pytest
 
 from decisions.models import Feedback, Label, LabelQueue
-from tools.factories import DecisionFactory
+from tools.factories import DecisionFactory, LabelFactory
 from workspaces.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 
 MADE = {"slug": "tickets", "name": "Tickets", "filters": {"agent": "filer"}, "overlap": 2, "strategy": "sequential"}
+BOTH = pytest.mark.parametrize("subject", ["decision", "episode"])
 
 
 @pytest.fixture
@@ -16,14 +17,17 @@ def decision(agent):
     return DecisionFactory(agent=agent, action="travel")
 
 
-def test_from_the_first_label_to_the_resolution(api, admin, labeller, viewer, decision):
+@BOTH
+def test_from_the_first_label_to_the_resolution(api, admin, labeller, viewer, make_one, subject):
     boss, ann, key = api.person(admin), api.person(labeller), api("feedback:write")
-    assert boss.post("label-queues", MADE).status_code == 201
-    at = f"label-queues/tickets/decisions/{decision.id}"
-    for who, said in ((ann, {"verdict": "confirmed"}), (key, {"verdict": "corrected", "corrected_action": "health"})):
+    assert boss.post("label-queues", MADE | {"subject": subject}).json()["subject"] == subject
+    one, other = make_one(), {"decision": "episode", "episode": "decision"}[subject]
+    at = f"label-queues/tickets/{subject}s/{one.id}"
+    for who, said in ((ann, {"verdict": "confirmed"}), (key, {"verdict": "corrected"})):
         assert who.post(f"{at}/label", said).status_code in {404, 409}  # not in the queue yet, or not held
         following = who.post("label-queues/tickets/next").json()
-        assert following["decision"]["id"] == str(decision.id) and following["expires_at"]
+        assert following[subject]["id"] == str(one.id) and following["expires_at"] and following[other] is None
+        assert who.post(f"label-queues/tickets/{other}s/{one.id}/label", said).status_code == 404
         assert who.post(f"{at}/draft", {"note": "hm"}).json() == {"note": "hm"}
         assert who.post("label-queues/tickets/next").json()["draft"] == {"note": "hm"}
         assert who.post(f"{at}/discard").json()["state"] == "waiting"
@@ -32,9 +36,10 @@ def test_from_the_first_label_to_the_resolution(api, admin, labeller, viewer, de
         assert answer.status_code == 201, answer.content
     assert answer.json()["state"] == "disputed"
     assert answer.json()["label"]["labelled_by"].startswith("key:")
-    assert ann.post("label-queues/tickets/next").json()["decision"] is None
+    assert ann.post("label-queues/tickets/next").json()[subject] is None
     reader = api.person(viewer)
     [dispute] = reader.get("label-queues/tickets/disputes").json()["results"]
+    assert (dispute[subject], dispute[other]) == (str(one.id), None)
     assert [label["labelled_by"] for label in dispute["labels"]] == [None, None]  # blind
     assert boss.request("PATCH", "label-queues/tickets", {"blind": False}).status_code == 200
     [dispute] = reader.get("label-queues/tickets/disputes").json()["results"]
@@ -51,18 +56,21 @@ def test_from_the_first_label_to_the_resolution(api, admin, labeller, viewer, de
     assert boss.post(f"{at}/undo").json()["state"] == "disputed"
 
 
-def test_a_gold_answer_looks_like_any_other(api, admin, labeller, agent):
-    known = DecisionFactory(agent=agent)
+@BOTH
+def test_a_gold_answer_looks_like_any_other(api, admin, labeller, agent, make_one, subject):
+    known = make_one()
+    LabelFactory(**{"decision": None, subject: known}, workspace=agent.workspace)
     boss, ann = api.person(admin), api.person(labeller)
-    boss.post(f"decisions/{known.id}/labels", {"verdict": "confirmed"})
-    boss.post("label-queues", MADE | {"slug": "gold", "overlap": 1, "gold_share": 0.5})
-    assert boss.post("label-queues/gold/gold", {"decisions": [str(known.id)]}).json() == {"added": 1}
+    boss.post("label-queues", MADE | {"slug": "gold", "subject": subject, "overlap": 1, "gold_share": 0.5})
+    for wrong in ({}, {"decisions": [str(known.id)], "episodes": [str(known.id)]}):
+        assert boss.post("label-queues/gold/gold", wrong).status_code == 400
+    assert boss.post("label-queues/gold/gold", {f"{subject}s": [str(known.id)]}).json() == {"added": 1}
     for _ in range(8):
-        DecisionFactory(agent=agent)
-        following = ann.post("label-queues/gold/next").json()["decision"]["id"]
-        answer = ann.post(f"label-queues/gold/decisions/{following}/label", {"verdict": "ignored"})
+        make_one()
+        following = ann.post("label-queues/gold/next").json()[subject]["id"]
+        answer = ann.post(f"label-queues/gold/{subject}s/{following}/label", {"verdict": "ignored"})
         assert answer.json()["state"] == "resolved"
-    assert Feedback.objects.filter(decision=known).count() == 1
+    assert Feedback.objects.filter(**{subject: known}).count() == 1
     reviewers = boss.get("label-queues/gold/agreement").json()["reviewers"]
     assert reviewers[0] | {"pace": None} == {
         "reviewer": "Labeller", "labels": 8, "gold": 1, "accuracy": 0.0, "pace": None,
@@ -75,6 +83,8 @@ def test_a_gold_answer_looks_like_any_other(api, admin, labeller, agent):
         ({"overlap": 6}, "overlap"),
         ({"colour": "red"}, "colour"),
         ({"filters": {"since": "ever"}}, "filters.since"),
+        ({"subject": "step"}, "subject"),
+        ({"subject": "episode", "filters": {"verdict": "confirmed"}}, "filters"),
         ({"adjudicators": ["outsider@example.org"]}, "adjudicators"),
     ],
     ids=str,

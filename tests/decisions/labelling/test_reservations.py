@@ -15,41 +15,46 @@ from decisions.models import Feedback, Label, LabelQueue, QueueItem, Reservation
 from tools.factories import DecisionFactory, uuid7, uuid7_at
 from workspaces.errors import Conflict, InvalidInput, NotAllowed
 
+BOTH = pytest.mark.parametrize("subject", ["decision", "episode"])
+
 
 def next_of(by, queue):
     held = reserve_next(by=by, queue=LabelQueue.objects.get(id=queue.id)).reservations
-    return held[0].decision_id if held else None
+    return held[0].subject if held else None
 
 
 @pytest.mark.django_db
 class TestNext:
+    @BOTH
     def test_the_most_uncertain_first_and_what_is_held_stays(self, queue, reviewer):
         tickets = queue(3)
         ann, bob = reviewer("ann"), reviewer("bob")
         assert [next_of(ann, tickets), next_of(ann, tickets)] == [tickets.made[0].id] * 2
         assert next_of(bob, tickets) == tickets.made[1].id
         held = reserve_next(by=bob, queue=tickets, count=5).reservations
-        assert [place.decision_id for place in held] == [tickets.made[1].id, tickets.made[2].id]
+        assert [place.subject for place in held] == [tickets.made[1].id, tickets.made[2].id]
         assert next_of(reviewer("cem"), tickets) is None
 
-    def test_sequential_is_oldest_first_and_goes_on_with_new_ones(self, queue, reviewer, agent, monkeypatch):
+    @BOTH
+    def test_sequential_is_oldest_first_and_goes_on_with_new_ones(self, queue, reviewer, make_one, monkeypatch):
         monkeypatch.setattr("decisions.labelling.filling.LOOK", 2)
         tickets = queue(0, strategy="sequential", filters={"agent": "filer"})
-        old = [DecisionFactory(agent=agent, id=uuid7_at(timezone.now() - dt.timedelta(days=9 - n))) for n in range(5)]
+        old = [make_one(id=uuid7_at(timezone.now() - dt.timedelta(days=9 - n))) for n in range(5)]
         ann, seen = reviewer("ann"), []
         for _ in range(6):
             if (decision := next_of(ann, tickets)) is None:
-                old.append(DecisionFactory(agent=agent))
+                old.append(make_one())
                 decision = next_of(ann, tickets)
             seen.append(decision)
-            submit_label(by=ann, queue=tickets, decision=decision, verdict="confirmed")
+            submit_label(by=ann, queue=tickets, subject=decision, verdict="confirmed")
         assert seen == [decision.id for decision in old]
 
-    def test_every_decision_is_found_by_looks_of_a_few(self, queue, reviewer, agent, monkeypatch):
+    @BOTH
+    def test_every_decision_is_found_by_looks_of_a_few(self, queue, reviewer, monkeypatch):
         monkeypatch.setattr("decisions.labelling.filling.LOOK", 2)
         tickets = queue(9, strategy="random")
         held = reserve_next(by=reviewer("ann"), queue=tickets, count=9).reservations
-        assert {place.decision_id for place in held} == {decision.id for decision in tickets.made}
+        assert {place.subject for place in held} == {decision.id for decision in tickets.made}
 
     @pytest.mark.parametrize("strategy", ["uncertainty", "sequential"])
     def test_what_arrives_late_with_an_old_id_is_asked(self, queue, reviewer, agent, monkeypatch, strategy):
@@ -63,13 +68,13 @@ class TestNext:
         there = [arrives(days, recorded_at=now - dt.timedelta(days=days)) for days in (9, 1)]
         label = {"by": ann, "queue": tickets, "verdict": "confirmed"}
         for _ in there:
-            submit_label(decision=next_of(ann, tickets), **label)
+            submit_label(subject=next_of(ann, tickets), **label)
         assert next_of(ann, tickets) is None
         late = [arrives(days) for days in (2, 8, 3, 7, 10)]
         asked = set()
         while (decision := next_of(ann, tickets)) is not None:
             asked.add(decision)
-            submit_label(decision=decision, **label)
+            submit_label(subject=decision, **label)
         assert asked == {decision.id for decision in late}
         assert QueueItem.objects.count() == 7
 
@@ -79,6 +84,7 @@ class TestNext:
         tickets = queue(1, filters={"agent": "filer"})
         assert len(reserve_next(by=reviewer("ann"), queue=tickets, count=5).reservations) == 1
 
+    @BOTH
     def test_an_expired_place_is_taken_over_and_its_label_refused(self, queue, reviewer):
         tickets = queue(1, hold_seconds=60)
         ann, bob = reviewer("ann"), reviewer("bob")
@@ -86,9 +92,9 @@ class TestNext:
         Reservation.objects.update(expires_at=timezone.now() - dt.timedelta(seconds=1))
         assert next_of(bob, tickets) == decision
         with pytest.raises(Conflict):
-            submit_label(by=ann, queue=tickets, decision=decision, verdict="confirmed")
+            submit_label(by=ann, queue=tickets, subject=decision, verdict="confirmed")
         assert not Label.objects.exists() and not Feedback.objects.exists()
-        submit_label(by=bob, queue=tickets, decision=decision, verdict="confirmed")
+        submit_label(by=bob, queue=tickets, subject=decision, verdict="confirmed")
         assert Label.objects.get().reviewer == bob.user
 
     def test_named_people_and_open_queues_only(self, queue, reviewer, by):
@@ -101,7 +107,7 @@ class TestNext:
         closed = change_queue(by=by, queue=tickets, state="closed")
         for refused in (
             lambda: next_of(ann, closed),
-            lambda: submit_label(by=ann, queue=closed, decision=decision, verdict="confirmed"),
+            lambda: submit_label(by=ann, queue=closed, subject=decision, verdict="confirmed"),
         ):
             with pytest.raises(Conflict):
                 refused()
@@ -110,35 +116,38 @@ class TestNext:
 
 @pytest.mark.django_db
 class TestGivingBack:
+    @BOTH
     def test_a_draft_stays_with_its_place_and_goes_with_it(self, queue, reviewer):
         tickets, ann = queue(1), reviewer("ann")
         decision = next_of(ann, tickets)
-        save_draft(by=ann, queue=tickets, decision=decision, draft={"note": "hm"})
+        save_draft(by=ann, queue=tickets, subject=decision, draft={"note": "hm"})
         assert reserve_next(by=ann, queue=tickets).reservations[0].draft == {"note": "hm"}
-        discard_place(by=ann, queue=tickets, decision=decision)
+        discard_place(by=ann, queue=tickets, subject=decision)
         assert Reservation.objects.get().holder == ""
         assert next_of(reviewer("bob"), tickets) == decision
         with pytest.raises(Conflict):
-            save_draft(by=ann, queue=tickets, decision=decision, draft={})
+            save_draft(by=ann, queue=tickets, subject=decision, draft={})
 
+    @BOTH
     @pytest.mark.parametrize(("policy", "others"), [("ask_others", True), ("drop", False)])
     def test_a_skip_is_no_verdict_and_the_policy_says_who_is_asked(self, queue, reviewer, policy, others):
         tickets, ann, bob = queue(1, skip_policy=policy), reviewer("ann"), reviewer("bob")
         decision = next_of(ann, tickets)
-        skip_item(by=ann, queue=tickets, decision=decision)
+        skip_item(by=ann, queue=tickets, subject=decision)
         assert next_of(ann, tickets) is None
         assert next_of(bob, tickets) == (decision if others else None)
         assert not Label.objects.exists() and not Feedback.objects.exists()
         if others:
-            discard_place(by=bob, queue=tickets, decision=decision)
-        undo_in_queue(by=ann, queue=tickets, decision=decision)
+            discard_place(by=bob, queue=tickets, subject=decision)
+        undo_in_queue(by=ann, queue=tickets, subject=decision)
         assert next_of(ann, tickets) == decision
 
+    @BOTH
     def test_undo_takes_the_label_and_its_feedback_back(self, queue, reviewer):
         tickets, ann = queue(1), reviewer("ann")
         decision = next_of(ann, tickets)
-        submit_label(by=ann, queue=tickets, decision=decision, verdict="confirmed")
-        undo_in_queue(by=ann, queue=tickets, decision=decision)
+        submit_label(by=ann, queue=tickets, subject=decision, verdict="confirmed")
+        undo_in_queue(by=ann, queue=tickets, subject=decision)
         assert not Label.objects.exists()
         assert list(Feedback.objects.order_by("id").values_list("metric", flat=True)) == [
             "verdict",
@@ -146,7 +155,7 @@ class TestGivingBack:
         ]
         assert next_of(ann, tickets) == decision
         with pytest.raises(Conflict):
-            undo_in_queue(by=reviewer("bob"), queue=tickets, decision=decision)
+            undo_in_queue(by=reviewer("bob"), queue=tickets, subject=decision)
 
 
 @pytest.mark.django_db
@@ -206,11 +215,11 @@ def test_a_diverse_queue_reads_the_texts_of_states(queue, reviewer, agent):
     bills = [DecisionFactory(agent=agent, confidence=0.1 * n, state={"text": f"pay bill {n}"}) for n in range(1, 4)]
     trip = DecisionFactory(agent=agent, confidence=0.9, state={"text": "a flight to Oslo", "more": [1, None]})
     held = reserve_next(by=reviewer("ann"), queue=queue(0, strategy="diversity"), count=4).reservations
-    assert [place.decision_id for place in held] == [one.id for one in (bills[0], trip, bills[1], bills[2])]
+    assert [place.subject for place in held] == [one.id for one in (bills[0], trip, bills[1], bills[2])]
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("overlap", [1, 2])
+@pytest.mark.parametrize(("subject", "overlap"), [("decision", 1), ("decision", 2), ("episode", 2)])
 def test_reviewers_at_once_never_collide_and_every_decision_gets_its_overlap(queue, reviewer, at_once, overlap):
     tickets = queue(12, overlap=overlap)
     people = [reviewer(f"person{number}") for number in range(4)]
@@ -219,7 +228,7 @@ def test_reviewers_at_once_never_collide_and_every_decision_gets_its_overlap(que
     def label_everything():
         me, mine = people[next(turn)], []
         while (decision := next_of(me, tickets)) is not None:
-            submit_label(by=me, queue=tickets, decision=decision, verdict="confirmed")
+            submit_label(by=me, queue=tickets, subject=decision, verdict="confirmed")
             mine.append(decision)
         return mine
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 def say(by, queue, verdict, **fields):
     [place] = reserve_next(by=by, queue=queue).reservations
-    return submit_label(by=by, queue=queue, decision=place.decision_id, verdict=verdict, **fields)
+    return submit_label(by=by, queue=queue, subject=place.subject, verdict=verdict, **fields)
 
 
 def rewarded(agent):
@@ -44,8 +44,8 @@ class TestAgreement:
         assert rewarded(agent) == pytest.approx(0.375)
         assert not Label.objects.filter(pending=True).exists()
         with pytest.raises(Conflict):  # somebody else resolved it
-            undo_in_queue(by=ann, queue=tickets, decision=item.decision_id)
-        undo_in_queue(by=bob, queue=tickets, decision=item.decision_id)
+            undo_in_queue(by=ann, queue=tickets, subject=item.decision_id)
+        undo_in_queue(by=bob, queue=tickets, subject=item.decision_id)
         assert list(Label.objects.values_list("id", "pending")) == [(first.id, True)]
         assert rewarded(agent) is None
 
@@ -67,8 +67,8 @@ class TestAgreement:
         for name, corrections in said.items():
             actor = reviewer(name)
             for place in reserve_next(by=actor, queue=tickets, count=2).reservations:
-                corrected = {"verdict": "corrected", "corrected_action": corrections[place.decision_id]}
-                item, _ = submit_label(by=actor, queue=tickets, decision=place.decision_id, **corrected)
+                corrected = {"verdict": "corrected", "corrected_action": corrections[place.subject]}
+                item, _ = submit_label(by=actor, queue=tickets, subject=place.subject, **corrected)
                 states[item.decision_id] = item.state
         assert states == {shown[0].id: "resolved", shown[1].id: "disputed"}
         assert Feedback.objects.get().value == "corrected"
@@ -80,7 +80,7 @@ class TestAgreement:
     def test_a_label_said_again_is_the_same_and_another_is_refused(self, queue, reviewer):
         tickets, ann = queue(1), reviewer("ann")
         item, label = say(ann, tickets, "confirmed")
-        again = {"by": ann, "queue": tickets, "decision": item.decision_id}
+        again = {"by": ann, "queue": tickets, "subject": item.decision_id}
         assert submit_label(**again, verdict="confirmed")[1] == label
         with pytest.raises(Conflict):
             submit_label(**again, verdict="ignored")
@@ -101,7 +101,7 @@ class TestAdjudication:
         tickets = queue(1, overlap=2, adjudicators=["judy@example.org"])
         say(reviewer("ann"), tickets, "confirmed")
         item, _ = say(reviewer("bob"), tickets, "corrected", corrected_action="health")
-        given = {"queue": tickets, "decision": item.decision_id}
+        given = {"queue": tickets, "subject": item.decision_id}
         with pytest.raises(NotAllowed):
             adjudicate_item(by=reviewer("cem"), **given, verdict="confirmed")
         assert not Feedback.objects.exists() and rewarded(agent) is None
@@ -122,8 +122,8 @@ class TestGold:
         tickets = queue(30, gold_share=0.5)
         known = DecisionFactory(agent=agent, action="travel")
         label_decision(by=reviewer("boss", "admin"), decision=known, verdict="corrected", corrected_action="health")
-        assert add_gold(by=by, queue=tickets, decisions=[known.id]) == 1
-        assert add_gold(by=by, queue=tickets, decisions=[known.id]) == 0
+        assert add_gold(by=by, queue=tickets, subjects=[known.id]) == 1
+        assert add_gold(by=by, queue=tickets, subjects=[known.id]) == 0
         for name in ("ann", "bob"):
             who, seen = reviewer(name), []
             for _ in range(10):
@@ -137,5 +137,5 @@ class TestGold:
     def test_a_decision_without_a_label_cannot_be_gold(self, queue, by):
         tickets = queue(1)
         with pytest.raises(InvalidInput):
-            add_gold(by=by, queue=tickets, decisions=[tickets.made[0].id])
+            add_gold(by=by, queue=tickets, subjects=[tickets.made[0].id])
         assert not QueueItem.objects.exists()

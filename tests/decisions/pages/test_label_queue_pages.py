@@ -8,7 +8,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from decisions.models import Feedback, Label, LabelQueue, QueueItem
-from tools.factories import DecisionFactory, LabelFactory, LabelQueueFactory, MembershipFactory
+from tools.factories import (
+    DecisionFactory,
+    EpisodeFactory,
+    LabelFactory,
+    LabelQueueFactory,
+    MembershipFactory,
+    StepFactory,
+)
 
 pytestmark = pytest.mark.django_db
 HTMX = {"HX-Request": "true"}
@@ -132,6 +139,9 @@ def test_a_queue_is_made_and_changed_with_everything_that_the_api_takes(
         ({"gold_share": "0.9"}, "gold_share"),
         ({"gold": "x"}, "gold"),
         ({"name": "taken"}, "name"),
+        ({"subject": "episode", "arm": "control"}, "arm"),
+        ({"session": "monday"}, "session"),
+        ({"subject": "episode", "strategy": "diversity"}, "strategy"),
     ],
     ids=str,
 )
@@ -147,3 +157,29 @@ def test_a_label_takes_few_queries(made, labeller, page_client, django_assert_ma
     ann.get(at("label-queue-work"))
     with django_assert_max_num_queries(60):
         ann.post(at("label-queue-label", made[0]), {"verdict": "confirmed", "have": made[1:4]}, headers=HTMX)
+
+
+def test_an_episode_is_shown_whole_and_gets_one_verdict(agent, admin, labeller, page_client):
+    episode = EpisodeFactory(agent=agent, query="what came <in>?", final_response="three notes")
+    StepFactory(episode=episode, name="find_notes", arguments={"query": "weekend"}, result={"found": "an invoice"})
+    DecisionFactory(agent=agent, episode=episode, action="travel")
+    page_client(admin).post(
+        reverse("pages:label-queue-new", args=["acme"]), FORM | {"subject": "episode", "verdict": "no_verdict"}
+    )
+    assert LabelQueue.objects.get().filters == {"agent": "filer"}
+    ann, ben = page_client(labeller), page_client(admin)
+    shown = ann.get(at("label-queue-work"))
+    assert cards(shown) == [episode.id]
+    content = shown.content.decode()
+    for text in ("what came &lt;in&gt;?", "find_notes", "weekend", "an invoice", "travel", "three notes"):
+        assert text in content, text
+    assert ann.post(at("label-queue-label", episode.id), {"verdict": "liked"}, headers=HTMX).status_code == 400
+    assert not Label.objects.exists()
+    said = {"verdict": "confirmed", "note": "all filed"}
+    assert cards(ann.post(at("label-queue-label", episode.id), said, headers=HTMX)) == []
+    ben.get(at("label-queue-work"))
+    ben.post(at("label-queue-label", episode.id), {"verdict": "corrected"}, headers=HTMX)
+    assert "all filed" in ben.get(at("label-queue-disputes")).content.decode() and not Feedback.objects.exists()
+    ben.post(at("label-queue-adjudicate", episode.id), {"verdict": "corrected"})
+    assert Feedback.objects.get(episode=episode).value == "corrected"
+    assert "over 1 episode<" in ben.get(at("label-queue")).content.decode()

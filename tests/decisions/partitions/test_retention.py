@@ -130,9 +130,14 @@ def test_a_dry_run_says_the_same_and_changes_nothing(old, now):
 def test_datasets_observations_episodes_and_what_has_no_month_stay(old, now, agent):
     item = DatasetItemFactory(decision=old[4])
     observation = ObservationFactory()
-    episode = Episode.objects.create(workspace=agent.workspace, agent=agent, started_at=month_start(now, -4))
+    then = month_start(now, -4)
+    episode = Episode.objects.create(id=uuid7_at(then), workspace=agent.workspace, agent=agent, started_at=then)
     on_unit = FeedbackFactory(decision=None, unit="ann", workspace=agent.workspace)
+    label = LabelFactory(decision=None, episode=episode, workspace=agent.workspace)
+    queue = LabelQueueFactory(workspace=agent.workspace, subject="episode")
+    place = ReservationFactory(item=QueueItemFactory(queue=queue, decision=None, episode=episode), label=label)
     drop_old_months(now=now, months=2)
+    assert Reservation.objects.get(id=place.id).label == label and label.episode == episode
     assert DatasetItem.objects.get(id=item.id).decision_id == old[4].id
     assert Observation.objects.filter(id=observation.id).exists()
     assert Episode.objects.filter(id=episode.id).exists()
