@@ -24,7 +24,7 @@ from decisions.queries.browse import FILTERS, Filters, NewestDecisions, parse_fi
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 
-WALKED = 50_000
+WALKED = 100_000
 MOST_IN_BULK = 20_000
 MOST_CHOSEN = 1_000
 """How many decisions may be named by their ids."""
