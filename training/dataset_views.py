@@ -150,8 +150,8 @@ def dataset_make(request: PageRequest) -> HttpResponse:
 
 def _suggest_name(agent: Agent, kind: str, which: str, now: dt.datetime) -> str:
     what = NAMES[kind]
-    told = f"New {what}" if which == NEW else what.capitalize()
-    return f"{told} of {agent.name}, {now:%-d %b %Y %H:%M:%S}"[:LONGEST_NAME]
+    rows = f"New {what}" if which == NEW else what.capitalize()
+    return f"{rows} of {agent.name}, {now:%-d %b %Y %H:%M:%S}"[:LONGEST_NAME]
 
 
 def _read_confidence(asked: Mapping[str, Any]) -> float:
