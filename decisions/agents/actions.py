@@ -191,11 +191,13 @@ def _check_tool_calls(action: Any, options: Sequence[str] | None) -> list[FieldF
             continue
         name = call.get("name")
         if not isinstance(name, str):
-            faults.append(FieldFault(f"action[{index}].name", "is not text", "the name of a tool"))
+            reason = "is not text" if "name" in call else "is missing"
+            faults.append(FieldFault(f"action[{index}].name", reason, "the name of a tool"))
         elif options is not None and name not in options:
             faults.append(FieldFault(f"action[{index}].name", f"{name!r} is not one of the options", _shown(options)))
         if not isinstance(call.get("arguments"), dict):
-            faults.append(FieldFault(f"action[{index}].arguments", "is not an object", 'an object such as {"id": 3}'))
+            reason = "is not an object" if "arguments" in call else "is missing"
+            faults.append(FieldFault(f"action[{index}].arguments", reason, 'an object such as {"id": 3}'))
     return faults
 
 

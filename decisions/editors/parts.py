@@ -49,7 +49,7 @@ def compare_words(was: str, now: str) -> tuple[Run, ...]:
     second."""
     before, after = _take_pieces(was, now)
     runs: list[Run] = []
-    for kind, low, high, start, end in difflib.SequenceMatcher(None, before, after).get_opcodes():
+    for kind, low, high, start, end in difflib.SequenceMatcher(str.isspace, before, after).get_opcodes():
         if kind == "equal":
             runs.append(Run("".join(before[low:high])))
             continue
@@ -61,8 +61,8 @@ def compare_words(was: str, now: str) -> tuple[Run, ...]:
 
 
 def _take_pieces(was: str, now: str) -> tuple[list[str], list[str]]:
-    """Words, or lines where there are too many words."""
-    for pattern in (r"\S+\s*|\s+", r"[^\n]*\n|[^\n]+"):
+    """Words and what stands between them, or lines where there are too many."""
+    for pattern in (r"\w+|\s+|[^\w\s]+", r"[^\n]*\n|[^\n]+"):
         before, after = re.findall(pattern, was), re.findall(pattern, now)
         if max(len(before), len(after)) <= MOST_PIECES:
             return before, after

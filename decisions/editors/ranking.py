@@ -59,10 +59,10 @@ class RankingEditor(Editor):
     def find_faults(self, case: Case, action: Any) -> list[FieldFault]:
         if faults := super().find_faults(case, action):
             return faults
-        missing = [option for option in _shown(case) if option not in set(action)]
         if action == _shown(case):
             return [FieldFault("action", "is the chosen action", "another order, or confirm")]
-        if not missing:
+        ranked = set(action)
+        if not (missing := [option for option in _shown(case) if option not in ranked]):
             return []
         named = ", ".join(map(repr, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         return [FieldFault("action", f"lacks {named}", "an order of everything that was offered")]

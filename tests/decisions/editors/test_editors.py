@@ -74,7 +74,7 @@ CORRECTED: list[tuple[str, dict[str, Any], Any, str]] = [
         "Book early.",
     ),
     ("text", {"/text": "We will call you on Friday.\r\nKind regards"}, "We will call you on Friday.\nKind regards",
-     "<del>Monday.\n</del><ins>Friday.\n</ins>"),
+     "<del>Monday</del><ins>Friday</ins>"),
     (
         "tool_calls",
         {
@@ -132,7 +132,7 @@ REFUSED: list[tuple[str, Any, tuple[str, str, str]]] = [
     ),
     ("text", 3, ("corrected_action", "is not text", "a string")),
     ("tool_calls", [*CALLS, {"name": "open"}],
-     ("corrected_action[2].arguments", "is not an object", 'an object such as {"id": 3}')),
+     ("corrected_action[2].arguments", "is missing", 'an object such as {"id": 3}')),
     ("tool_calls", [*CALLS, {"name": "fly", "arguments": {}}],
      ("corrected_action[2].name", "'fly' is not one of the options", "one of search, open, close")),
     ("text", "We will call you on Monday.\nKind regards",
