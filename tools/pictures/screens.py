@@ -66,6 +66,7 @@ def fresh_site() -> Iterator[str]:
         stack.callback(shutil.rmtree, SESSION_VAR, ignore_errors=True)
         before = setup_databases(verbosity=0, interactive=False)
         stack.callback(teardown_databases, before, verbosity=0)
+        stack.callback(_end_other_sessions)
         server = LiveServerThread("127.0.0.1", StaticFilesHandler)
         server.daemon = True
         server.start()
@@ -74,6 +75,17 @@ def fresh_site() -> Iterator[str]:
         if server.error:
             raise server.error
         yield f"http://{server.host}:{server.port}"
+
+
+def _end_other_sessions() -> None:
+    """A thread of the server may still hold its connection for a moment, and the database could not be dropped."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
 
 
 @contextmanager
