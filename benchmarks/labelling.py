@@ -74,10 +74,10 @@ def measure(slug: str, strategy: str, labels: int) -> tuple[list[float], list[fl
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="100,000 decisions and 300 labels of each order")
+    parser.add_argument("--quick", action="store_true", help="100,000 decisions and 300 labels for each order")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the ledger there, and use the one that is there")
     options = parser.parse_args()
-    rows, labels = (100_000, 300) if options.quick else (1_000_000, 1_000)
+    rows, labels = (100_000, 300) if options.quick else (1_000_000, 400)
     report = Report("labelling")
     with large_ledger(rows, options.keep) as slug:
         from decisions.models import QueueStrategy

@@ -25,13 +25,19 @@ from decisions.labelling.suggesting import learn_when_due
 from decisions.models import ItemState, LabelQueue, QueueItem, Reservation, SkipPolicy
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, NotFound
-from workspaces.index_order import read_in_index_order
 
 MOST_HELD = 10
 """How many places of a queue one reviewer may hold at a time."""
 LOOK_FOR_NEW_SECONDS = 60
 ASKED = (ItemState.WAITING, ItemState.GOLD)
 
+_RENEW = """
+UPDATE decisions_reservation r SET expires_at = statement_timestamp() + make_interval(secs => %(seconds)s)
+ WHERE r.queue_id = %(queue)s AND r.holder = %(holder)s AND r.holder <> ''
+   AND r.label_id IS NULL AND r.skipped_at IS NULL
+   AND (SELECT i.state FROM decisions_queueitem i WHERE i.id = r.item_id) IN ('waiting', 'gold')
+RETURNING r.*
+"""
 # One walk along the index of open places. What is asked of other tables stands in subqueries, which the planner cannot
 # turn into joins of everything. The conditions on the place are checked again once its row is locked: another reviewer
 # may have taken it meanwhile.
@@ -48,7 +54,7 @@ UPDATE decisions_reservation r
               AND own.holder = %(holder)s AND own.holder <> '') IS NULL
     ORDER BY p.rank, p.subject, p.place
     LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING r.id
+RETURNING r.*
 """
 _TAKE_GOLD = """
 INSERT INTO decisions_reservation (id, workspace_id, queue_id, item_id, subject, holder, expires_at)
@@ -60,7 +66,7 @@ SELECT %(id)s, i.workspace_id, i.queue_id, i.id, coalesce(i.decision_id, i.episo
                     WHERE own.queue_id = %(queue)s AND own.subject = coalesce(i.decision_id, i.episode_id)
                       AND own.holder = %(holder)s)
  ORDER BY coalesce(i.decision_id, i.episode_id) LIMIT 1
-RETURNING id
+RETURNING *
 """
 
 
@@ -80,41 +86,38 @@ def reserve_next(*, by: Actor, queue: LabelQueue, count: int = 1) -> Held:
     check_reviewer(by, queue)
     holder, searching = _serialise(by, queue), False
     known = {"holder": holder, "queue": queue.id, "seconds": queue.hold_seconds}
-    own = Reservation.objects.filter(queue=queue, holder=holder)
-    open_places = own.filter(label=None, skipped_at=None, item__state__in=ASKED)
-    expires_at = Now() + dt.timedelta(seconds=queue.hold_seconds)
-    held = Reservation.objects.filter(id__in=open_places.values("id"), holder=holder).update(expires_at=expires_at)
-    if held < count and _looked_long_ago(queue):
+    held = _run(_RENEW, known)
+    if len(held) < count and _looked_long_ago(queue):
         fill_queue(queue, only_new=True)
         learn_when_due(queue)
-    while held < min(count, MOST_HELD):
-        taken = _is_gold_turn(by, queue) and _run(_TAKE_GOLD, known | {"id": uuid.uuid4()})
-        with read_in_index_order():
-            taken = taken or _run(_TAKE, known)
-        if taken:
-            held += 1
-            continue
-        if (filled := fill_queue(queue)) is None:
+    while len(held) < min(count, MOST_HELD):
+        taken = _run(_TAKE_GOLD, known | {"id": uuid.uuid4()}) if _is_gold_turn(by, queue) else []
+        taken = taken or _run(_TAKE, known)
+        held += taken
+        if taken or (filled := fill_queue(queue)) is None:
             continue
         added, searching = filled
         if not added:
             break
-    shown = open_places.select_related("item", "queue").order_by("rank", "subject")
-    return Held(tuple(shown[:MOST_HELD]), searching and not held)
+    held.sort(key=lambda place: (place.rank, place.subject))
+    return Held(tuple(held[:MOST_HELD]), searching and not held)
 
 
 def _serialise(by: Actor, queue: LabelQueue) -> str:
-    """One reviewer's two requests for places follow each other; who holds them, by name."""
+    """One reviewer's two requests for places follow each other; who holds them, by name. Until the transaction ends,
+    places are read in the order of their index (as by `workspaces.index_order`, in the same statement as the lock)."""
     holder = holder_of(by)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"label:{queue.id}:{holder}"])
+        cursor.execute(
+            "SELECT set_config('enable_sort', 'off', true), pg_advisory_xact_lock(hashtextextended(%s, 0))",
+            [f"label:{queue.id}:{holder}"],
+        )
     return holder
 
 
-def _run(statement: str, values: Mapping[str, Any]) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return cursor.fetchone() is not None
+def _run(statement: str, values: Mapping[str, Any]) -> list[Reservation]:
+    """The places that the statement changed or made."""
+    return list(Reservation.objects.raw(statement, values))
 
 
 def _looked_long_ago(queue: LabelQueue) -> bool:

@@ -35,6 +35,18 @@ class TestNext:
         assert [place.subject for place in held] == [tickets.made[1].id, tickets.made[2].id]
         assert next_of(reviewer("cem"), tickets) is None
 
+    def test_the_next_one_takes_few_statements_however_many_others_hold_or_are_labelled(
+        self, queue, reviewer, django_assert_max_num_queries
+    ):
+        tickets, ann, bob = queue(12), reviewer("ann"), reviewer("bob")
+        for _ in range(3):
+            submit_label(by=ann, queue=tickets, subject=next_of(ann, tickets), verdict="confirmed")
+        reserve_next(by=bob, queue=tickets, count=5)
+        with django_assert_max_num_queries(6):  # two of them make the transaction
+            [place] = reserve_next(by=ann, queue=tickets).reservations
+        assert (place.subject, place.holder) == (tickets.made[8].id, str(ann.user.pk))
+        assert place.expires_at > timezone.now() and place.draft is None
+
     @BOTH
     def test_sequential_is_oldest_first_and_goes_on_with_new_ones(self, queue, reviewer, make_one, monkeypatch):
         monkeypatch.setattr("decisions.labelling.filling.LOOK", 2)
