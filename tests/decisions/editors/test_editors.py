@@ -261,6 +261,19 @@ def case(action: Any, schema: Any = None, *, kind: str = "structured", options: 
     return Case(make_space(kind, schema), action, options, state or {})
 
 
+def known_case(kind: str) -> Case:
+    version, fields = TO_CORRECT[kind]
+    space = version.get("action_space", "choice")
+    state = fields.get("state")
+    return case(fields["action"], version.get("action_schema"), kind=space, options=fields["options"], state=state)
+
+
+ODD: tuple[list[str], ...] = (
+    [], [""], ["", ""], [" "], ["x"], ["-1"], ["1e999"], ["."], ["[" * 40], ["{}"], ["null"], ["9" * 99], ["☃\u2028"],
+    ["0 0 99999 123456 a ² -1"], ['{"a": 1e400}'], ['"x"', '"y"'], ["true"], ["\r\n\r"],
+)  # fmt: skip
+
+
 class TestReading:
     @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "GUARDRAIL"])
     def test_a_form_that_was_left_alone_says_what_the_agent_did(self, kind: str) -> None:
@@ -295,12 +308,22 @@ class TestReading:
         assert editor.say(given.action) and editor.show(given, given.action, corrected=True)
 
     @pytest.mark.parametrize("kind", TO_CORRECT)
+    def test_any_value_can_be_entered(self, kind: str) -> None:
+        known = known_case(kind)
+        editor = find_editor(known.space)
+        entered = editor.enter(known)
+        for name in (*entered, "option", "/findings/0/keep", "/order"):
+            for odd in ODD:
+                form = {**entered, name: odd}
+                draft = editor.read(known, form)
+                faults = draft.faults or tuple(editor.find_faults(known, draft.action))
+                editor.draw(known, form, faults)
+        for do in ("add:", "up:", "up:-1", "remove:99999999999", "down:x", ":", "remove:0:1", "add" * 1000):
+            editor.draw(known, editor.change(known, entered, do))
+
+    @pytest.mark.parametrize("kind", TO_CORRECT)
     def test_any_value_can_be_shown(self, kind: str) -> None:
-        version, fields = TO_CORRECT[kind]
-        known = case(
-            fields["action"], version.get("action_schema"), kind=version.get("action_space", "choice"),
-            options=fields["options"],
-        )  # fmt: skip
+        known = known_case(kind)
         editor = find_editor(known.space)
         for odd in ("erased", None, 3, [], {}, [[]], {"findings": 3}, [{"name": 3}], {"findings": [{}]}):
             assert isinstance(editor.say(odd), str)
