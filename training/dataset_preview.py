@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,8 @@ WHY = {
 }
 """Why a decision is left out, by the name that the statement below gives it; the first that holds, from its CASE."""
 SOURCES = {
-    "label": "Reviewers' labels",
-    "human": "People's verdicts from apps",
+    "label": "Reviewers’ labels",
+    "human": "People’s verdicts from apps",
     "suggestion": "Suggestions of the auto-labeler",
 }
 """Where rows of labels come from."""
@@ -97,7 +97,8 @@ class Preview:
     """Counts among the newest `looked_at` decisions of an agent, of which `rows` would be in the dataset.
 
     `actions` (at most MOST_ACTIONS), `verdicts` and, of people's labels, `sources` count those rows, the most frequent
-    first; `left_out` counts the others by a key of WHY. `examples` are the newest rows' ids.
+    first; `left_out` counts the others by a key of WHY. `examples` are the newest rows' ids, and `answers` the right
+    actions of labels among them.
     """
 
     rows: int = 0
@@ -107,6 +108,7 @@ class Preview:
     sources: tuple[tuple[str, int], ...] = ()
     left_out: tuple[tuple[str, int], ...] = ()
     examples: tuple[uuid.UUID, ...] = ()
+    answers: tuple[str, ...] = ()
 
     @property
     def look_ended(self) -> bool:
@@ -176,12 +178,13 @@ def _read(lines: dict[str, list[tuple[Any, int]]]) -> Preview:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A row as it would be: its prompt, what was done, and the decision that it comes from."""
+    """A row as it would be: its prompt, what was done, the decision that it comes from; of labels, what is right."""
 
     decision: Decision
     prompt: str
     verdict: str
     reward: float | None
+    right: str = ""
 
 
 _SHOWN = f"""
@@ -195,15 +198,17 @@ SELECT d.id, {THAT_COUNTS}, r.value
 """  # noqa: S608 - names of ours
 
 
-def show_examples(ids: Sequence[uuid.UUID]) -> list[Example]:
-    """In the order of `ids`; the reward in [0, 1] by the newest spec. Two statements."""
+def show_examples(ids: Sequence[uuid.UUID], answers: Mapping[uuid.UUID, str]) -> list[Example]:
+    """In the order of `ids`; the reward in [0, 1] by the newest spec, what is right by `answers`. Two statements."""
     if not ids:
         return []
     with connection.cursor() as cursor:
         cursor.execute(_SHOWN, [list(ids)])
         told = {row: (verdict or "", value) for row, verdict, value in cursor.fetchall()}
     decisions = Decision.objects.select_related("agent_version").in_bulk(list(ids))
-    return [Example(decisions[pk], _prompt(decisions[pk]), *told[pk]) for pk in ids if pk in decisions]
+    return [
+        Example(decisions[pk], _prompt(decisions[pk]), *told[pk], answers.get(pk, "")) for pk in ids if pk in decisions
+    ]
 
 
 def _prompt(decision: Decision) -> str:

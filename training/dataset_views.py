@@ -39,8 +39,8 @@ LONGEST_NAME = 200
 NEW, ALL = "new", "all"
 KIND_TITLES: Mapping[str, str] = {
     DatasetKind.LOGGED: "Rewarded decisions",
-    DatasetKind.LABELLED: "People’s labels as right answers",
-    DatasetKind.PREFERENCES: "Corrections as preference pairs",
+    DatasetKind.LABELLED: "People’s labels",
+    DatasetKind.PREFERENCES: "Preference pairs",
 }
 NAMES: Mapping[str, str] = {
     DatasetKind.LOGGED: "decisions",
@@ -140,7 +140,7 @@ def dataset_make(request: PageRequest) -> HttpResponse:
         "suggestions": least is not None,
         "least_confidence": LEAST_CONFIDENCE if least is None else least,
         "preview": preview,
-        "examples": show_examples(preview.examples),
+        "examples": show_examples(preview.examples, dict(zip(preview.examples, preview.answers, strict=False))),
         "spec": agent.reward_specs.first(),
         "heldout": find_defaults(request.workspace, [agent])[agent.id].heldout,
         "name": _suggest_name(agent, kind, which, now),

@@ -11,12 +11,11 @@ from collections import Counter
 
 from django.db import connection
 
-from decisions.agents.prompts import as_text
 from decisions.models import ActionSpaceKind, Agent
 from decisions.models.tombstones import NOT_ERASED
 from training.dataset_preview import EXAMPLES, LOOK, MOST_ACTIONS, Preview, by_count
 from training.datasets import LEARNT_FROM
-from training.label_rows import JUDGED, SUGGESTED, TOLD, LabelQuestion, Told, find_answer
+from training.label_rows import JUDGED, SUGGESTED, TOLD, LabelQuestion, Told, as_completion, find_answer
 
 LONGEST_ACTION = 200
 _PREVIEW = f"""
@@ -31,7 +30,7 @@ def preview_labels(agent: Agent, question: LabelQuestion) -> Preview:
     """Its `actions` are the right ones. Two statements."""
     choosing = set(agent.versions.filter(action_space=ActionSpaceKind.CHOICE).values_list("id", flat=True))
     actions, verdicts, sources, left_out = (Counter[str]() for _ in range(4))
-    examples: list[uuid.UUID] = []
+    examples: list[tuple[uuid.UUID, str]] = []
     looked_at = rows = 0
     with connection.cursor() as cursor:
         cursor.execute(_PREVIEW, {**question.parameters(agent), "look": LOOK})
@@ -45,11 +44,11 @@ def preview_labels(agent: Agent, question: LabelQuestion) -> Preview:
                 left_out[str(why)] += 1
                 continue
             rows += 1
-            actions[as_text(answer.right)[:LONGEST_ACTION]] += 1
+            actions[as_completion(answer.right)[:LONGEST_ACTION]] += 1
             verdicts[told.verdict or "no verdict"] += 1
             sources[answer.source] += 1
             if len(examples) < EXAMPLES:
-                examples.append(told.decision)
+                examples.append((told.decision, as_completion(answer.right)[:LONGEST_ACTION]))
     return Preview(
         rows=rows,
         looked_at=looked_at,
@@ -57,5 +56,6 @@ def preview_labels(agent: Agent, question: LabelQuestion) -> Preview:
         verdicts=by_count(verdicts.items()),
         sources=by_count(sources.items()),
         left_out=by_count(left_out.items()),
-        examples=tuple(examples),
+        examples=tuple(decision for decision, _ in examples),
+        answers=tuple(right for _, right in examples),
     )
