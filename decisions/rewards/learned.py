@@ -1,8 +1,9 @@
 """Measures `trace.learned`: how likely people are to call a trace right, by a classifier that learns from their labels.
 
-Each agent has a classifier of its own. It learns from the newest MOST_LABELS decisions that a person judged: a trace,
-the episode or a decision without one, is right if every judged decision of it was confirmed, and wrong if one was
-corrected or overridden. With fewer than ten of each it scores nothing, and the component stays unmeasured.
+Each agent has a classifier of its own. It learns from the newest MOST_LABELS episodes and MOST_LABELS decisions that a
+person judged. A trace is an episode, or a decision without one. What was said of the whole episode says whether it was
+right; else it is right if every judged decision of it was confirmed, and wrong if one was corrected or overridden. With
+fewer than ten of each it scores nothing, and the component stays unmeasured.
 
 It is trained again once a fifth more verdicts have come since, at least ten. A calculation of rewards finds this and
 queues the job, which trains the next version and measures the agent's newest MOST_MEASURED decisions again; older ones
@@ -24,7 +25,7 @@ from django.utils import timezone
 
 from decisions.models import Agent, TraceClassifier
 from decisions.models.tombstones import NOT_ERASED
-from decisions.models.verdicts import VERDICT
+from decisions.models.verdicts import FIRST_COUNTS, VERDICT
 from decisions.rewards.components import Group
 from decisions.rewards.components.texts import all_texts
 from decisions.rewards.gathering import Gathered, gather_facts
@@ -48,10 +49,24 @@ SELECT DISTINCT d.id FROM decisions_feedback f JOIN decisions_decision d ON d.id
                       AND later.supersedes = f.id AND later.recorded_at <= %(until)s)
  ORDER BY d.id DESC LIMIT %(most)s
 """  # noqa: S608 - names of our own
+# The same of whole episodes, with the one that counts; those that were erased have no words left.
+_JUDGED_EPISODES = f"""
+SELECT DISTINCT ON (e.id) e.id, f.value #>> '{{}}', e.query, e.final_response
+  FROM decisions_feedback f JOIN decisions_episode e ON e.id = f.episode_id
+ WHERE f.workspace_id = %(workspace)s AND f.metric = '{VERDICT}' AND f.source = 'human'
+   AND f.recorded_at <= %(until)s AND e.agent_id = %(agent)s
+   AND NOT EXISTS (SELECT 1 FROM decisions_feedback later
+                    WHERE later.episode_id = f.episode_id AND later.workspace_id = f.workspace_id
+                      AND later.supersedes = f.id AND later.recorded_at <= %(until)s)
+ ORDER BY e.id DESC, {FIRST_COUNTS.format("f")} LIMIT %(most)s
+"""  # noqa: S608
 _NEW = f"""
 SELECT count(*) FROM (
-  SELECT 1 FROM decisions_feedback f JOIN decisions_decision d ON d.id = f.decision_id
-   WHERE f.workspace_id = %(workspace)s AND f.metric = '{VERDICT}' AND f.source = 'human' AND d.agent_id = %(agent)s
+  SELECT 1 FROM decisions_feedback f
+    LEFT JOIN decisions_decision d ON d.id = f.decision_id
+    LEFT JOIN decisions_episode e ON e.id = f.episode_id
+   WHERE f.workspace_id = %(workspace)s AND f.metric = '{VERDICT}' AND f.source = 'human'
+     AND coalesce(d.agent_id, e.agent_id) = %(agent)s
      AND (%(since)s::timestamptz IS NULL OR f.recorded_at > %(since)s)
    LIMIT %(most)s) new
 """  # noqa: S608
@@ -115,6 +130,8 @@ def _read_judged(agent: Agent, until: dt.datetime) -> Iterator[Judged[uuid.UUID]
         known |= {"until": until, "most": MOST_LABELS}
         cursor.execute(_JUDGED, known)
         decisions = [row[0] for row in cursor.fetchall()]
+        cursor.execute(_JUDGED_EPISODES, known)
+        episodes = cursor.fetchall()
     documents: dict[uuid.UUID, str] = {}
     right: dict[uuid.UUID, bool] = {}
     for start in range(0, len(decisions), CHUNK):
@@ -130,6 +147,10 @@ def _read_judged(agent: Agent, until: dt.datetime) -> Iterator[Judged[uuid.UUID]
             if said is not None and document:
                 documents[one.trace_id] = document
                 right[one.trace_id] = said and right.get(one.trace_id, True)
+    for episode, verdict, query, response in episodes:
+        said, document = _RIGHT.get(verdict), write_document(f"{query} {response}")
+        if said is not None and document:
+            documents[episode], right[episode] = document, said
     for key, document in documents.items():
         yield Judged(key, document, right[key])
 

@@ -184,6 +184,10 @@ class TestMeasuring:
             if place < 2:  # one right and one wrong trace: both are wrong in the end
                 second = DecisionFactory(agent=agent, episode=decision.episode)
                 label_decision(by=by, decision=second, verdict="overridden" if place == 0 else "confirmed")
+        # What is said of a whole episode counts more than what was said of its decisions.
+        for good, verdict in ((True, "corrected"), (True, "corrected"), (False, "confirmed")):
+            episode = trace(good).episode
+            FeedbackFactory(decision=None, episode=episode, workspace=agent.workspace, value=verdict)
         undone = trace(True)
         said = Feedback.objects.get(decision=undone)
         FeedbackFactory(
@@ -191,4 +195,4 @@ class TestMeasuring:
         )
         self.measure(spec)
         classifier = TraceClassifier.objects.get()
-        assert (classifier.right, classifier.wrong) == (10, 12)
+        assert (classifier.right, classifier.wrong) == (11, 14)
