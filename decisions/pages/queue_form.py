@@ -83,7 +83,7 @@ class QueueForm(forms.Form):
     skip_policy = forms.ChoiceField(
         choices=SkipPolicy.choices,
         label="What is skipped",
-        help_text="What happens to what a reviewer skips.",
+        help_text="What happens to a decision or an episode that a reviewer skips.",
     )
     hold_seconds = forms.IntegerField(
         min_value=1,
