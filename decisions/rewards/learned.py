@@ -34,7 +34,7 @@ from decisions.rewards.measuring import Begun, Measurer, NotYet, mark_newest
 
 COMPONENT = "trace.learned"
 READS: frozenset[Group] = frozenset({"trace", "content"})
-MOST_LABELS, MOST_MEASURED = 5_000, 20_000
+MOST_LABELS, MOST_MEASURED = 2_000, 20_000
 GROWTH = 0.2
 CHUNK = 500
 _RIGHT = {"confirmed": True, "corrected": False, "overridden": False}

@@ -21,7 +21,7 @@ from decisions.rewards.components.texts import words
 FEWEST = 10
 """Traces that were right, and as many that were wrong: below it nothing is learnt."""
 FOLDS, INNER_FOLDS = 5, 3
-LONGEST_TEXT = 8_000
+LONGEST_TEXT = 4_000
 LONGEST_ACTION = 60
 """An action with more characters is a text, and not crossed with the words."""
 _SEPARATOR = "\x1f"
@@ -106,7 +106,7 @@ def _fit(documents: Sequence[str], labels: Sequence[int], places: Sequence[int],
 
     said, right = [documents[place] for place in places], [labels[place] for place in places]
     counted = TfidfVectorizer(analyzer=_tokens, sublinear_tf=True, max_features=50_000)
-    pipeline = make_pipeline(counted, LogisticRegression(max_iter=1000, random_state=seed))
+    pipeline = make_pipeline(counted, LogisticRegression(solver="liblinear", random_state=seed))
     inner = StratifiedKFold(INNER_FOLDS, shuffle=True, random_state=seed)
     unseen = cross_val_predict(pipeline, said, right, cv=inner, method="decision_function")
     platt = LogisticRegression().fit(unseen.reshape(-1, 1), right)

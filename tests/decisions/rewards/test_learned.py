@@ -121,6 +121,7 @@ class TestMeasuring:
         found = Feedback.objects.filter(metric="measured.trace.learned").order_by("id")
         return {feedback.decision_id: feedback.value for feedback in found}
 
+    @pytest.mark.slow
     def test_labels_become_rewards_of_traces_that_nobody_judged(self, spec: Any, trace: Any, agent: Any) -> None:
         judged = [trace(place % 2 == 0) for place in range(40)]
         good, bad = trace(True, judged=False), trace(False, judged=False)
@@ -149,6 +150,7 @@ class TestMeasuring:
         self.measure(spec)
         assert len(self.scores()) == 28 and TraceClassifier.objects.get().version == 2
 
+    @pytest.mark.slow
     def test_more_labels_train_the_next_version_which_measures_again(self, spec: Any, trace: Any, agent: Any) -> None:
         for place in range(30):
             trace(place % 2 == 0)
