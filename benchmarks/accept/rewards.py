@@ -46,6 +46,19 @@ SHOWN: Mapping[str, Sequence[str]] = {
         f"{LABELLING}/test_agreement.py",
     ],
     "a queue and its disputes by keyboard": ["tests/browser/test_label_queues_in_browser.py"],
+    "every kind of action is edited in a browser": [
+        "tests/browser/test_editors_in_browser.py",
+        "tests/browser/test_decisions_in_browser.py::test_labelling_goes_from_one_decision_to_the_next_by_keys",
+    ],
+    "whole episodes, labels in bulk, and similar decisions": [
+        f"{LABELLING}/test_episode_queues.py",
+        f"{LABELLING}/test_bulk_labels.py",
+        f"{LABELLING}/test_similar.py",
+    ],
+    "corrections become labelled rows and preference pairs": [
+        f"{LABELLING}/test_corrections.py",
+        "tests/training/test_label_datasets.py",
+    ],
     "an active queue asks first what the auto-labeler doubts": [f"{LABELLING}/test_active_queue.py"],
     "an auto-labeler's suggestion is no label": [f"{LABELLING}/test_suggestions.py"],
     "a team's own components: packages and rules": [
