@@ -37,6 +37,7 @@ NOT_READ = ("decisions/agents/kinds/", "decisions/notes_app/examples.py")
 """What models read, and made-up texts in examples."""
 
 
+@pytest.mark.slow
 def test_the_list_of_texts_is_up_to_date() -> None:
     assert ui_texts.PAGE.read_text(encoding="utf-8") == ui_texts.render(), "run python -m tools.ui_texts"
 

@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_canonical_solutions_pass_and_stubs_do_not() -> None:
     problems = [humaneval.read_problems()[number] for number in TASKS]
     solved = [problem.check(problem.prompt + problem.solution) for problem in problems]

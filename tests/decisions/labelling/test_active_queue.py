@@ -17,7 +17,7 @@ from decisions.models import AutoLabeler, LabelQueue
 from jobs.models import Job
 from tools.factories import DecisionFactory, LabelFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 WORDS = {
     "finance": "invoice payment salary budget account transfer refund bank",
     "travel": "flight hotel passport train ticket museum luggage airport",

@@ -30,6 +30,7 @@ def say(rng: random.Random, topic: str, noise: int = 1) -> str:
     return " ".join([*rng.sample(WORDS[topic].split(), 3), *rng.choices(anything, k=noise)])
 
 
+@pytest.mark.slow
 class TestClassifier:
     @pytest.mark.parametrize("seed", range(3))
     def test_suggestions_keep_the_precision_that_was_asked_for(self, seed: int) -> None:

@@ -21,6 +21,7 @@ from jobs.runner import run_job
 from tools.factories import DecisionFactory, EpisodeFactory, FeedbackFactory
 
 GOOD, BAD = ("tested", "checked", "verified", "complete"), ("guessed", "maybe", "unsure", "skipped")
+pytestmark = pytest.mark.slow
 ANY = ("run", "task", "report", "notes", "short", "long", "there", "were", "some", "results")
 OPTIONS = ("finance", "travel")
 WORDS = {"finance": ("invoice", "payment", "salary", "refund"), "travel": ("flight", "hotel", "ticket", "passport")}

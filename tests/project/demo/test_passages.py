@@ -17,6 +17,8 @@ from project.demo import passages
 from project.demo.passages import Passage, Topic, TopicTooSmallError, World, build_world
 from tests.once import made_once
 
+pytestmark = pytest.mark.slow
+
 # Smaller than the demo's (the cap is lower, so fewer files are read), made by the same path.
 BUILD = """
 import pickle, sys
