@@ -245,7 +245,7 @@ def add_agreement(report: Report, page: str) -> None:
     report.add(
         "agreement is shown: Krippendorff's alpha",
         bound="as measured",
-        figure=f"{measured.alpha:.3f} over {measured.decisions} decisions, {progress.disputed} disputed",
+        figure=f"{measured.alpha:.3f} over {measured.items} decisions, {progress.disputed} disputed",
         passed=f"{measured.alpha:.3f}" in page and progress.disputed > 0 and "To adjudicate" in page,
     )
 
