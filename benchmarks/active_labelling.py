@@ -12,26 +12,21 @@ random's labels.
 
 from __future__ import annotations
 
-import argparse
-import random
 import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from benchmarks.suggestions import ROOT, read_queries
+from benchmarks.suggestions import Queries, read_seeds
 from decisions.labelling.classifier import learn
 from decisions.labelling.ranking import Candidate, rank_candidates
 from tools.report import Report
 
-WAITING, HELD_OUT, SEEDS = 4_000, 2_000, 5
+WAITING, HELD_OUT = 4_000, 2_000
 FIRST, BATCH, MOST = 100, 50, 2_000
 TARGET = 0.90
 SHARE = 0.8
 ACTIVE = "uncertainty"
-Queries = Sequence[tuple[str, str]]
-"""Each with its domain."""
 
 
 def count_labels(strategy: str, waiting: Queries, held_out: Queries, seed: int) -> int:
@@ -66,17 +61,8 @@ def _order(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real files")
-    parser.add_argument("--quick", action="store_true", help="one seed")
-    options = parser.parse_args()
-    if not (options.data / "clinc150").is_dir():
-        parser.error(f"--data: {options.data} has no clinc150/")
-    queries = read_queries(options.data)
     report = Report("active labelling")
-    for seed in range(1 if options.quick else SEEDS):
-        chosen = random.Random(seed).sample(queries, WAITING + HELD_OUT)
-        waiting, held_out = chosen[:WAITING], chosen[WAITING:]
+    for seed, waiting, held_out in read_seeds(__doc__, WAITING, HELD_OUT):
         began = time.process_time()
         needed = {order: count_labels(order, waiting, held_out, seed) for order in ("random", ACTIVE, "diversity")}
         share = needed[ACTIVE] / needed["random"]

@@ -14,6 +14,7 @@ import json
 import random
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from decisions.labelling.classifier import fit
@@ -22,6 +23,8 @@ from tools.report import Report
 ROOT = Path(__file__).resolve().parents[1]
 LABELS, HELD_OUT, SEEDS = 1_000, 2_000, 5
 COVERAGE, PRECISION = 0.5, 0.95
+Queries = Sequence[tuple[str, str]]
+"""Each with its domain."""
 
 
 def read_queries(data: Path) -> list[tuple[str, str]]:
@@ -32,18 +35,23 @@ def read_queries(data: Path) -> list[tuple[str, str]]:
     return [(text, domain_of[intent]) for part in ("train", "val", "test") for text, intent in found[part]]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def read_seeds(description: str | None, first: int, held_out: int) -> Iterator[tuple[int, Queries, Queries]]:
+    """What the command line asks for: each seed with `first` queries, and as many as are `held_out`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real files")
     parser.add_argument("--quick", action="store_true", help="one seed")
     options = parser.parse_args()
     if not (options.data / "clinc150").is_dir():
         parser.error(f"--data: {options.data} has no clinc150/")
     queries = read_queries(options.data)
-    report = Report("suggestions")
     for seed in range(1 if options.quick else SEEDS):
-        chosen = random.Random(seed).sample(queries, LABELS + HELD_OUT)
-        labelled, held_out = chosen[:LABELS], chosen[LABELS:]
+        chosen = random.Random(seed).sample(queries, first + held_out)
+        yield seed, chosen[:first], chosen[first:]
+
+
+def main() -> int:
+    report = Report("suggestions")
+    for seed, labelled, held_out in read_seeds(__doc__, LABELS, HELD_OUT):
         began = time.process_time()
         fitted = fit([text for text, _ in labelled], [domain for _, domain in labelled], seed=seed)
         found = fitted.suggest([text for text, _ in held_out])

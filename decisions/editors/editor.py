@@ -8,6 +8,7 @@ what was entered, with its faults, and works without scripts.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -102,7 +103,7 @@ class Draft:
     faults: tuple[FieldFault, ...] = ()
 
 
-class Editor:
+class Editor(ABC):
     """The editor of one kind of action. `template` draws its form; `noun` is what its rows are."""
 
     template = ""
@@ -116,20 +117,21 @@ class Editor:
         """`corrected`: as a correction, with what it changed in the agent's action."""
         return (take_apart("", action, case.action, compared=corrected),)
 
+    @abstractmethod
     def enter(self, case: Case) -> Entered:
         """A form that says what the agent did."""
-        raise NotImplementedError
 
     def change(self, case: Case, entered: Entered, do: str) -> Entered:
         """What a button of the form makes of it: `up:2`, `down:2`, `remove:2`, `add`. Anything else changes nothing."""
         return entered
 
+    @abstractmethod
     def draw(self, case: Case, entered: Entered, faults: Sequence[FieldFault] = ()) -> Form:
         """`faults` may be of any place in the action."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, case: Case, entered: Entered) -> Draft:
-        raise NotImplementedError
+        """The action that the form says."""
 
     def find_faults(self, case: Case, action: Any) -> list[FieldFault]:
         """What keeps `action` from being a correction, from wherever it comes."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from decisions.agents.actions import make_space
 from decisions.agents.kinds import KINDS, action_schema
-from decisions.editors.editor import Case
+from decisions.editors.editor import Case, Form
 from decisions.editors.parts import compare_words
 from decisions.editors.table import case_of, editor_of, find_editor
 from decisions.labelling.queues import QueueSetup, create_queue
@@ -317,9 +317,9 @@ class TestReading:
                 form = {**entered, name: odd}
                 draft = editor.read(known, form)
                 faults = draft.faults or tuple(editor.find_faults(known, draft.action))
-                editor.draw(known, form, faults)
+                assert isinstance(editor.draw(known, form, faults), Form)
         for do in ("add:", "up:", "up:-1", "remove:99999999999", "down:x", ":", "remove:0:1", "add" * 1000):
-            editor.draw(known, editor.change(known, entered, do))
+            assert isinstance(editor.draw(known, editor.change(known, entered, do)), Form)
 
     @pytest.mark.parametrize("kind", TO_CORRECT)
     def test_any_value_can_be_shown(self, kind: str) -> None:
