@@ -1,7 +1,8 @@
 /* Judging by keyboard: on the list of decisions, on one decision, and while labelling (label.js).
 
    A key presses the element that says so: data-key="c" in the selected row (or on the page where there are no rows),
-   data-digit="3" among the options. shell.js opens the help, where single keys can be turned off (WCAG 2.1.4). */
+   data-digit="3" among the options. shell.js opens the help, where single keys can be turned off (WCAG 2.1.4). A page
+   loads this script last: a key heard before label.js runs would send the form as a page of its own. */
 "use strict";
 
 (() => {

@@ -122,6 +122,7 @@ def test_keys_walk_through_the_list_and_the_story_and_filters_narrow_it(
     expect(tab.locator(f"#e-{told.id}")).to_be_focused()
     tab.keyboard.press("Enter")
     expect(tab.get_by_role("heading", name="Steps and decisions")).to_be_visible()
+    tab.wait_for_load_state()
     tool = tab.locator(".line", has_text="search_notes")
     for _ in range(3):
         tab.keyboard.press("j")

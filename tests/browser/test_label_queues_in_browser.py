@@ -48,6 +48,7 @@ def test_a_queue_is_labelled_by_keyboard_and_disputes_are_resolved(
     log_in(tab, admin).goto(at("label-queue"))
     assert look_at(tab, "label-queue") == []
     tab.get_by_role("link", name="Resolve disputes").click()
+    tab.wait_for_load_state()
     assert look_at(tab, "label-queue-disputes") == []
     tab.keyboard.press("c")
     expect(tab.get_by_role("heading", name="No disputes")).to_be_visible()
