@@ -18,7 +18,8 @@ from decisions.models import Agent, AgentVersion
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.models.version import VersionState
 from training.base_models import TINY, is_allowed_base
-from training.engine.spec import LEARNS_FROM_LOGS, RunSpec, TinyShape
+from training.engine.methods import METHODS, RowKind
+from training.engine.spec import RunSpec, TinyShape
 from training.loops import recipes
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.run_states import RunState
@@ -71,7 +72,7 @@ class Defaults:
 
 def choose_settings(method: str, *, root: str, rows: int, agent_version: AgentVersion | None) -> Mapping[str, Any]:
     """Fields of the engine's spec: the measured recipe for so many rows, and the agent's own prompt and exploration."""
-    make = recipes.round_settings if method in LEARNS_FROM_LOGS else recipes.base_settings
+    make = recipes.round_settings if RowKind.LOGGED in METHODS[method].learns_from else recipes.base_settings
     told = dict(make(root, max(1, rows)))
     if agent_version is not None:
         tokens = agent_version.max_prompt_tokens

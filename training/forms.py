@@ -7,7 +7,7 @@ their fields.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,22 +17,16 @@ from django.conf import settings
 from decisions.models import Agent
 from models_registry.models import ArtifactKind, ModelVersion
 from training.base_models import TINY, hub_ids, is_allowed_base
-from training.engine.spec import LEARNS_ONLINE, Lora, Online, Optimiser
+from training.engine.methods import TRAINING, Need, RowKind
+from training.engine.settings import Lora, Online, Optimiser
 from training.models import DatasetSnapshot, TrainingRun
-from training.runs import METHODS, RunPlan
+from training.runs import RunPlan
 from workspaces.errors import FieldFault
 from workspaces.json_field import JsonObjectField
 from workspaces.models import Workspace
 
 DATASETS, VERSIONS = 200, 200
 """The newest so many can be chosen on the page; the API takes any."""
-WHAT_METHODS_DO = {
-    "pretrain": "pretrain: learn from labelled rows",
-    "posterior": "posterior: learn from logged rewards",
-    "reward_weighted": "reward_weighted: imitate rewarded actions",
-    "grpo": "grpo: learn from new decisions, in groups",
-    "ppo": "ppo: learn from new decisions, with a critic",
-}
 _optimiser, _online, _lora = Optimiser(), Online(), Lora()
 # Where the form's fields stand in the engine's spec.
 PATHS: Mapping[str, tuple[str, ...]] = {
@@ -45,14 +39,28 @@ PATHS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def _methods_of(kind: RowKind) -> str:
+    return _listed(name for name, method in TRAINING.items() if kind in method.learns_from)
+
+
+def _online_methods() -> str:
+    return _listed(name for name, method in TRAINING.items() if method.settings is Online)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """a, b and c"""
+    *others, last = ("", *names)
+    return f"{', '.join(others[1:])} and {last}" if others[1:] else last
+
+
 class RunForm(forms.Form):
     """Choices are of one workspace; whoever asks must be an admin of it."""
 
     agent = forms.ChoiceField(help_text="The new version belongs to the model of this agent.")
-    method = forms.ChoiceField(choices=[(name, WHAT_METHODS_DO[name]) for name in METHODS])
+    method = forms.ChoiceField(choices=[(name, f"{name}: {method.sentence}") for name, method in TRAINING.items()])
     dataset = forms.ChoiceField(
         label="Training data",
-        help_text="posterior and reward_weighted need logged rows; the others need labelled rows.",
+        help_text=" ".join(f"{_methods_of(kind)} learn from {kind} rows." for kind in RowKind if _methods_of(kind)),
     )
     base = forms.ChoiceField(label="Base model", help_text="A version with full weights or a new small model.")
     heldout = forms.ChoiceField(
@@ -67,7 +75,7 @@ class RunForm(forms.Form):
     epochs = forms.IntegerField(required=False, help_text=f"Passes over the rows. Default: {_optimiser.epochs}.")
     batch_size = forms.IntegerField(required=False, help_text=f"Rows per step. Default: {_optimiser.batch_size}.")
     steps = forms.IntegerField(
-        label="Online steps", required=False, help_text=f"For grpo and ppo. Default: {_online.steps}."
+        label="Online steps", required=False, help_text=f"For {_online_methods()}. Default: {_online.steps}."
     )
     lora_r = forms.IntegerField(
         label="LoRA rank", required=False, help_text=f"Leave empty to train all weights. Usual: {_lora.r}."
@@ -133,11 +141,13 @@ class RunForm(forms.Form):
                 place[part] = dict(inner) if isinstance(inner, dict) else {}
                 place = place[part]
             place[last] = given[name]
-        if given["method"] in LEARNS_ONLINE and "reward" not in told:
+        dataset = self.datasets[given["dataset"]]
+        needs = TRAINING[given["method"]].needs(dataset.row_kind)
+        if Need.REWARD_FUNCTION in needs and "reward" not in told:
             told["reward"] = [{"name": "matches_answer"}]
         plan = RunPlan(
             method=given["method"],
-            dataset=self.datasets[given["dataset"]],
+            dataset=dataset,
             heldout=self.datasets.get(given.get("heldout", "")),
             replay=self.datasets.get(given.get("replay", "")),
             base_version=self.versions.get(given["base"]),

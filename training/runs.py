@@ -17,7 +17,8 @@ from jobs.errors import AlreadyFinished
 from jobs.services import enqueue_job, request_cancel
 from models_registry.models import ArtifactKind, ModelVersion
 from training.base_models import TINY, hub_ids, is_allowed_base
-from training.engine.spec import LEARNS_FROM_LABELS, LEARNS_FROM_LOGS, RunSpec, find_reward_faults
+from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need
+from training.engine.spec import RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.run_states import TERMINAL_STATES, RunState, check_transition
@@ -26,7 +27,6 @@ from workspaces.errors import FieldFault
 from workspaces.services import record_audit
 
 SUPERVISE = "training.supervise_run"
-METHODS = ("pretrain", "posterior", "reward_weighted", "grpo", "ppo")
 # Fields of the engine's spec that the run fills in itself.
 OWN_FIELDS = ("schema_version", "run_id", "method", "data")
 
@@ -73,11 +73,12 @@ def start_run(*, by: Actor, agent: Agent, plan: RunPlan) -> TrainingRun:
 def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
     """The spec without its paths, checked as the engine will check it."""
     faults: list[FieldFault] = []
-    if plan.method not in METHODS:
-        faults.append(FieldFault("method", f"{plan.method!r} is unknown", ", ".join(METHODS)))
+    method = TRAINING.get(plan.method)
+    if method is None:
+        faults.append(FieldFault("method", f"{plan.method!r} is unknown", ", ".join(TRAINING)))
     if (plan.base_version is None) == (plan.base_model == ""):
         faults.append(FieldFault("base_version", "give exactly one of base_version and base_model", "what to train"))
-    if plan.base_model == TINY and plan.method not in LEARNS_FROM_LABELS:
+    if plan.base_model == TINY and method is not None and not method.makes_model:
         faults.append(FieldFault("base_model", f"{plan.method} cannot begin with a new model", "a version"))
     if plan.base_model and not is_allowed_base(plan.base_model):
         allowed = ", ".join([TINY, *hub_ids()])
@@ -86,16 +87,13 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
         faults.append(
             FieldFault("base_version", f"{plan.base_version} is an adapter", "full weights: export it merged")
         )
-    wanted = DatasetKind.LOGGED if plan.method in LEARNS_FROM_LOGS else DatasetKind.LABELLED
-    if plan.method in METHODS and plan.dataset.kind != wanted:
-        faults.append(
-            FieldFault("dataset", f"{plan.method} cannot learn from {plan.dataset.kind} rows", f"{wanted} rows")
-        )
+    if method is not None:
+        faults += _find_lacks(method, plan.dataset)
     for name in ("heldout", "replay"):
         dataset = getattr(plan, name)
         if dataset is not None and dataset.kind != DatasetKind.LABELLED:
             faults.append(FieldFault(name, f"has {dataset.kind} rows", "labelled rows"))
-    for name in ("dataset", "heldout", "replay"):
+    for name in ("heldout", "replay"):
         dataset = getattr(plan, name)
         if dataset is not None and dataset.kind == DatasetKind.LABELLED and not dataset.has_answers:
             count = dataset.statistics["without_options"]
@@ -136,6 +134,16 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
     return spec
 
 
+def _find_lacks(method: Method, dataset: DatasetSnapshot) -> list[FieldFault]:
+    """Why the method cannot learn from the dataset; what the settings have is the spec's to check."""
+    kind = dataset.row_kind
+    if kind is None or kind not in method.learns_from:
+        wanted = " or ".join(method.learns_from)
+        return [FieldFault("dataset", f"{method.name} cannot learn from {dataset.kind} rows", f"{wanted} rows")]
+    lacks = method.find_lacks(kind, {*dataset.has, Need.REWARD_FUNCTION})
+    return [FieldFault("dataset", dataset.why_without(lack), WHAT_LACKS[lack]) for lack in lacks]
+
+
 def _is_learnt_from(heldout: DatasetSnapshot, plan: RunPlan) -> bool:
     """Whether some of its decisions stand in the rows that the run learns from, too."""
     if heldout.is_imported:
@@ -168,12 +176,12 @@ def engine_spec(
     spec: Mapping[str, Any], source: RunPlan | TrainingRun, *, run_id: str, paths: EnginePaths
 ) -> dict[str, Any]:
     """The engine's spec.json: the stored spec with its id and paths filled in."""
-    tiny = source.base_model == TINY and spec["method"] in LEARNS_FROM_LABELS
+    tiny = source.base_model == TINY and METHODS[spec["method"]].makes_model
     full = {
         **spec,
         "run_id": run_id,
         "base": {"tiny": spec.get("base", {}).get("tiny") or {}} if tiny else {"path": paths.base},
-        "data": {"train": paths.train, "heldout": paths.heldout, "replay": paths.replay},
+        "data": {"train": paths.train, "rows": source.dataset.kind, "heldout": paths.heldout, "replay": paths.replay},
     }
     if paths.heldout is not None:
         full.setdefault("evaluate", {})

@@ -9,9 +9,9 @@ from rest_framework import serializers
 
 from jobs.models import Job
 from jobs.serializers import JobSerializer
+from training.engine.methods import TRAINING
 from training.label_rows import LEAST_CONFIDENCE
 from training.models import DatasetKind, DatasetSnapshot, ExportJob, RunEvent, TrainingRun
-from training.runs import METHODS
 from workspaces.serializers import StrictBody
 
 
@@ -109,7 +109,7 @@ class RunStartSerializer(StrictBody):
     """`settings` are fields of the engine's run spec (docs/engine.md)."""
 
     agent = serializers.SlugField()
-    method = serializers.ChoiceField(choices=METHODS)
+    method = serializers.ChoiceField(choices=list(TRAINING))
     dataset = serializers.UUIDField()
     heldout = serializers.UUIDField(required=False, allow_null=True)
     replay = serializers.UUIDField(required=False, allow_null=True)

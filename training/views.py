@@ -17,11 +17,12 @@ from decisions.models import Agent
 from models_registry.models import AliasName, Experiment, ExperimentState, ModelVersion
 from training.comparison import FEWEST, MOST, compare_scores, find_differences, overlay_curves
 from training.curves import estimate_left, read_curves, read_sparklines
+from training.engine.methods import TRAINING
 from training.measures import find_reach, measure_evaluation, tone_of
 from training.models import RunEvent, RunMetric, TrainingRun
 from training.predictions import draw_reliability, read_predictions
 from training.run_states import RunState
-from training.runs import METHODS, cancel_run
+from training.runs import cancel_run
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
@@ -105,7 +106,7 @@ def run_list(request: PageRequest) -> HttpResponse:
         "before": before,
         "chosen": chosen,
         "agents": Agent.objects.for_workspace(request.workspace).order_by("name")[:AGENTS],
-        "methods": METHODS,
+        "methods": list(TRAINING),
         "states": list(RunState),
     }
     return render(request, "training/runs.html", context)

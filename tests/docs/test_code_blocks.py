@@ -33,7 +33,7 @@ from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tests.warm import MANAGE, stand_in
 from tools.model_server import running_model_server
 from training import launcher
-from training.engine.data import Labelled, Logged
+from training.engine.rows import Labelled, Logged
 from training.engine.spec import RunSpec
 
 # Why a block may go without being run. A new reason is added here, where a reviewer sees it.

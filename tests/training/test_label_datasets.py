@@ -27,7 +27,8 @@ from tools.factories import (
     ModelVersionFactory,
     RewardSpecFactory,
 )
-from training.engine.data import Labelled, read_rows
+from training.engine.data import read_rows
+from training.engine.rows import Labelled
 from training.erasure import start_erasure
 from training.errors import InvalidRun
 from training.label_datasets import snapshot_labels

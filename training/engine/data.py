@@ -1,7 +1,6 @@
-"""Rows of the run's data files: their types, reading them, and their order in training. No torch.
+"""Reading the run's data files, and the order of rows in training. No torch.
 
-Labelled rows hold the right answer; logged rows hold the action, its probability and its reward. All faults are
-reported together, with file, line and field.
+All faults are reported together, with file, line and field.
 """
 
 from __future__ import annotations
@@ -10,96 +9,18 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from training.engine.spec import LEARNS_FROM_LABELS, LEARNS_FROM_LOGS, LEARNS_ONLINE, RunSpec
+from training.engine.methods import WHAT_LACKS, Need, RowKind
+from training.engine.rows import Labelled, Logged, Preference, Text
+from training.engine.spec import RunSpec
 
 FAULTS_SHOWN = 20
-ROUNDING = 1e-3
-"""How far probabilities that were written down with few digits may be from adding up to 1."""
 
 
-class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A prompt whose right option is known. `group` names the cluster it belongs to, for honest intervals.
-
-    Rows that people's labels made say where they come from: `source` is label, human or suggestion, `label_id` the
-    label's, `verdict` what was said; a suggestion has the auto-labeler's `confidence`, and as `classifier` when that
-    was trained. `completion` repeats the answer, for other trainers. No method of ours reads these.
-    """
-
-    id: str
-    prompt: str
-    options: tuple[str, ...]
-    answer: str
-    group: str | None = None
-    completion: str | None = None
-    source: str | None = None
-    label_id: str | None = None
-    verdict: str | None = None
-    confidence: float | None = None
-    classifier: str | None = None
-
-    def faults(self) -> Iterator[str]:
-        yield from _option_faults(self.options)
-        if self.answer not in self.options:
-            yield f"answer: {self.answer!r} is not among the options"
-
-
-class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A decision that was taken. `propensity` = P(action | prompt) then; `reward` in [0, 1], null while unknown.
-
-    `right` in [0, 1]: what is known of whether the action was right, where the reward spec declares what says so. `raw`
-    is the reward before it was mapped to [0, 1]; no method of ours reads it.
-
-    `probabilities`, one per option: what the model that decided thought of each, before temperature and ε. It had not
-    seen this row, which makes them the best first guess of what was right.
-    """
-
-    id: str
-    prompt: str
-    options: tuple[str, ...]
-    action: str
-    propensity: float
-    reward: float | None = None
-    group: str | None = None
-    probabilities: tuple[float, ...] | None = None
-    right: float | None = None
-    raw: float | None = None
-
-    def faults(self) -> Iterator[str]:
-        yield from _option_faults(self.options)
-        if self.action not in self.options:
-            yield f"action: {self.action!r} is not among the options"
-        if not 0.0 < self.propensity <= 1.0:
-            yield f"propensity: {self.propensity} must be above 0, up to 1"
-        if self.reward is not None and not 0.0 <= self.reward <= 1.0:
-            yield f"reward: {self.reward} must be from 0 to 1"
-        if self.right is not None and not 0.0 <= self.right <= 1.0:
-            yield f"right: {self.right} must be from 0 to 1"
-        if self.probabilities is not None:
-            yield from _probability_faults(self.probabilities, len(self.options))
-
-
-def right_or_wrong(logged: Sequence[Logged]) -> list[tuple[Logged, float]]:
-    """The rows that say whether their action was right, each with how right, in [0, 1]. Where no row declares it, the
-    reward says so."""
-    declared = any(row.right is not None for row in logged)
-    told = ((row, row.right if declared else row.reward) for row in logged)
-    return [(row, right) for row, right in told if right is not None]
-
-
-class Row(Protocol):
-    """What scoring needs of a row."""
-
-    @property
-    def prompt(self) -> str: ...
-    @property
-    def options(self) -> tuple[str, ...]: ...
-
-
-R = TypeVar("R", Labelled, Logged)
+R = TypeVar("R", Labelled, Logged, Text, Preference)
 
 
 class DataError(ValueError):
@@ -115,8 +36,22 @@ class RunData(msgspec.Struct, frozen=True):
 
     labelled: list[Labelled] = []
     logged: list[Logged] = []
+    texts: list[Text] = []
+    preferences: list[Preference] = []
     replay: list[Labelled] = []
     heldout: list[Labelled] = []
+
+    def has(self, need: Need) -> bool:
+        """Whether the rows to learn from have it."""
+        if need is Need.ANSWERS:
+            return bool(self.labelled)
+        if need is Need.REWARDS:
+            return any(row.reward is not None for row in self.logged) or any(
+                row.reward is not None for row in self.texts
+            )
+        if need is Need.PROPENSITY:
+            return bool(self.logged) and all(row.propensity is not None for row in self.logged)
+        return False
 
 
 def read_rows(path: Path, kind: type[R]) -> list[R]:
@@ -139,7 +74,9 @@ def read_rows(path: Path, kind: type[R]) -> list[R]:
             continue
         faults.extend(f"{path.name}:{number}: {fault}" for fault in row.faults())
         # Most rows share one set of options; one tuple for all of them saves memory and makes grouping cheap.
-        rows.append(msgspec.structs.replace(row, options=options.setdefault(row.options, row.options)))
+        if isinstance(row, Labelled | Logged):
+            row = msgspec.structs.replace(row, options=options.setdefault(row.options, row.options))
+        rows.append(row)
     if faults:
         left = len(faults) - FAULTS_SHOWN
         raise DataError(faults[:FAULTS_SHOWN] + ([f"{path.name}: and {left} more"] if left > 0 else []))
@@ -161,15 +98,18 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
             faults.extend(error.faults)
             return []
 
-    labels = spec.method in LEARNS_FROM_LABELS | LEARNS_ONLINE
     data = RunData(
-        labelled=read(spec.data.train, Labelled) if labels else [],
-        logged=read(spec.data.train, Logged) if spec.method in LEARNS_FROM_LOGS else [],
+        labelled=read(spec.data.train, Labelled) if spec.train_rows is RowKind.LABELLED else [],
+        logged=read(spec.data.train, Logged) if spec.train_rows is RowKind.LOGGED else [],
+        texts=read(spec.data.train, Text) if spec.train_rows is RowKind.TEXT else [],
+        preferences=read(spec.data.train, Preference) if spec.train_rows is RowKind.PREFERENCES else [],
         replay=read(spec.data.replay, Labelled),
         heldout=read(spec.data.heldout, Labelled),
     )
-    if data.logged and all(row.reward is None for row in data.logged):
-        faults.append(f"{spec.data.train}: no row has a reward to learn from")
+    if not faults and spec.train_rows is not None:
+        has = {need for need in Need if data.has(need)} | {Need.REWARD_FUNCTION}  # the spec's own check knows better
+        for lack in spec.trains_by.find_lacks(spec.train_rows, has):
+            faults.append(f"{spec.data.train}: method {spec.method} needs {WHAT_LACKS[lack]}")
     if faults:
         raise DataError(faults)
     return data
@@ -220,19 +160,3 @@ def drop_tokens(prompt_ids: Sequence[int], head: int, tail: int, share: float, r
     end = len(prompt_ids) - tail
     kept = [token for token in prompt_ids[head:end] if rng.random() >= share]
     return [*prompt_ids[:head], *kept, *prompt_ids[end:]]
-
-
-def _probability_faults(probabilities: Sequence[float], options: int) -> Iterator[str]:
-    if len(probabilities) != options:
-        yield f"probabilities: {len(probabilities)} of them for {options} options"
-    elif not all(0.0 <= p <= 1.0 for p in probabilities) or abs(math.fsum(probabilities) - 1.0) > ROUNDING:
-        yield "probabilities: must lie in [0, 1] and add up to 1"
-
-
-def _option_faults(options: tuple[str, ...]) -> Iterator[str]:
-    if not options:
-        yield "options: at least one is needed"
-    if len(set(options)) < len(options):
-        yield "options: the same option twice"
-    if any(not option for option in options):
-        yield "options: an option is empty"

@@ -17,9 +17,9 @@ from torch import Tensor
 from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
 from training.engine.checkpoints import write_synced
-from training.engine.data import Labelled
 from training.engine.hardware import autocast
 from training.engine.models import Loaded
+from training.engine.rows import Labelled
 from training.engine.scoring import score_rows
 from training.engine.spec import Evaluate, ModelScore, Serving
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from training.engine.attempt import Attempt
 from training.engine.checkpoints import write_checkpoint
-from training.engine.spec import Optimiser
+from training.engine.settings import Optimiser
 
 Metrics = Mapping[str, Tensor]
 

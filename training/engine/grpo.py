@@ -15,7 +15,7 @@ from torch import Tensor
 
 from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt, Outcome
-from training.engine.data import Batches, Labelled
+from training.engine.data import Batches, RunData
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.models import Loaded, trainable_parameters
 from training.engine.online import Actor, Start, clipped_surrogate
@@ -26,9 +26,9 @@ def group_advantages(rewards: Tensor) -> Tensor:
     return (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)
 
 
-def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
+def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains `loaded` in place on the prompts of labelled rows, without dropout: what acts is what is trained."""
-    spec, settings = attempt.spec, attempt.spec.online
+    spec, settings, rows = attempt.spec, attempt.spec.online, data.labelled
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     actor = Actor(attempt, loaded.model, scorer, rows)
     batches = Batches([len(ids) for ids in actor.prompts], settings.prompts_per_step, spec.seed)

@@ -25,7 +25,8 @@ from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
 from transformers.utils import logging as transformers_logging
 
 from training.engine.hardware import frozen_dtype
-from training.engine.spec import Lora, ModelSource, TinyShape
+from training.engine.settings import Lora
+from training.engine.spec import ModelSource, TinyShape
 
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")

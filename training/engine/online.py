@@ -19,10 +19,11 @@ from decisions.rewards.valuing import total
 from training.engine.actions import NO_OPTION, ActionScorer, Scores
 from training.engine.answers import text_loss
 from training.engine.attempt import Attempt
-from training.engine.data import Batches, Labelled
+from training.engine.data import Batches
 from training.engine.fit import Updates
 from training.engine.hardware import autocast
 from training.engine.models import fingerprint
+from training.engine.rows import Labelled
 from training.engine.scoring import score_rows
 from training.engine.spec import RewardComponent
 

@@ -22,11 +22,12 @@ from torch import Tensor
 from training.engine.actions import ActionScorer
 from training.engine.answers import text_loss
 from training.engine.attempt import Attempt, Outcome
-from training.engine.data import Batches, Labelled, Logged, drop_tokens, right_or_wrong
+from training.engine.data import Batches, RunData, drop_tokens
 from training.engine.fit import Metrics, Updates, fit, kept_from
 from training.engine.hardware import autocast
 from training.engine.models import Loaded, trainable_parameters
 from training.engine.reward_model import MAX_COLUMNS, Feedback, bag_features, cross_fit, option_columns
+from training.engine.rows import Logged, right_or_wrong
 from training.engine.scoring import score_rows
 
 LOGGED_FLOOR = 1e-6
@@ -54,10 +55,10 @@ def take_logged_probabilities(log_p: Tensor, rows: Sequence[Logged]) -> None:
             log_p[place, : len(row.probabilities)] = torch.tensor(row.probabilities).clamp(min=LOGGED_FLOOR).log()
 
 
-def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[Labelled]) -> Outcome:
+def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains `loaded` in place on logged rows that say what was right, and on replayed labelled rows."""
-    spec = attempt.spec
-    told = right_or_wrong(logged)
+    spec, replay = attempt.spec, data.replay
+    told = right_or_wrong(data.logged)
     rows = [row for row, _ in told]
     options = [row.options for row in rows] + [row.options for row in replay]
     chosen = [row.options.index(row.action) for row in rows] + [row.options.index(row.answer) for row in replay]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt, Outcome
-from training.engine.data import Batches, Labelled
+from training.engine.data import Batches, RunData
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.models import Loaded, trainable_parameters
 from training.engine.online import Actor, Start, clipped_surrogate
@@ -57,12 +57,12 @@ class ValueHead(nn.Module):
         return value
 
 
-def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
+def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains `loaded` in place on the prompts of labelled rows; the value head is thrown away afterwards.
 
     There is no dropout: what acts is what is trained.
     """
-    spec, settings = attempt.spec, attempt.spec.online
+    spec, settings, rows = attempt.spec, attempt.spec.online, data.labelled
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     actor = Actor(attempt, loaded.model, scorer, rows)
     batches = Batches([len(ids) for ids in actor.prompts], settings.prompts_per_step, spec.seed)

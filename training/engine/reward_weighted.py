@@ -16,21 +16,21 @@ import torch
 from training.engine.actions import ActionScorer
 from training.engine.answers import text_loss
 from training.engine.attempt import Attempt, Outcome
-from training.engine.data import Batches, Labelled, Logged, drop_tokens
+from training.engine.data import Batches, RunData, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.hardware import autocast
 from training.engine.models import Loaded, trainable_parameters
 
 
-def train(attempt: Attempt, loaded: Loaded, logged: list[Logged], replay: list[Labelled]) -> Outcome:
+def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains `loaded` in place."""
-    spec = attempt.spec
-    rows = [row for row in logged if row.reward]
+    spec, replay = attempt.spec, data.replay
+    rows = [row for row in data.logged if row.reward]
     if not rows and not replay:
         raise ValueError("no logged row has a reward above 0 to imitate")
     options = [row.options for row in rows] + [row.options for row in replay]
     chosen = [row.options.index(row.action) for row in rows] + [row.options.index(row.answer) for row in replay]
-    importance = [float(row.reward or 0.0) / row.propensity for row in rows] + [1.0] * len(replay)
+    importance = [float(row.reward or 0.0) / (row.propensity or 1.0) for row in rows] + [1.0] * len(replay)
     weights = torch.tensor(importance, device=attempt.device).clamp(max=spec.reward_weighted.weight_cap)
     weights = weights / weights.mean()
     actions = torch.tensor(chosen, device=attempt.device)

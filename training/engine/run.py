@@ -6,13 +6,13 @@ Called by `__main__` once the spec and the data are checked and the attempt's fo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
-from training.engine import grpo, posterior, ppo, reward_weighted, sft
 from training.engine.attempt import Attempt, Outcome
 from training.engine.checkpoints import newest_checkpoint, write_synced
-from training.engine.data import Labelled, RunData
+from training.engine.data import RunData
 from training.engine.evaluate import Which, evaluate
 from training.engine.hardware import make_deterministic
 from training.engine.merge import merged
@@ -30,7 +30,11 @@ from training.engine.models import (
     trainable_parameters,
     weights_sha256,
 )
+from training.engine.rows import Labelled
 from training.engine.spec import Evaluate, ModelScore, ModelSource, RunResult
+
+Train = Callable[[Attempt, Loaded, RunData], Outcome]
+"""What a method's entry point is: trains the loaded model in place."""
 
 
 def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult:
@@ -78,19 +82,15 @@ def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     spec = attempt.spec
     if spec.method == "merge":
         return merged(spec.base, attempt.device), Outcome(0, 0)
-    if spec.method == "pretrain":
+    if spec.trains_by.makes_model:
         loaded = _grown(attempt, data.labelled)
-        return loaded, sft.train(attempt, loaded, data.labelled)
-    loaded = load_for_training(spec.base, spec.lora, attempt.device)
-    if spec.base.adapter is not None and spec.lora is not None:
-        attempt.events.warn("base.adapter is trained further as it is: the spec's lora settings have no effect on it")
-    if spec.method == "posterior":
-        return loaded, posterior.train(attempt, loaded, data.logged, data.replay)
-    if spec.method == "reward_weighted":
-        return loaded, reward_weighted.train(attempt, loaded, data.logged, data.replay)
-    if spec.method == "grpo":
-        return loaded, grpo.train(attempt, loaded, data.labelled)
-    return loaded, ppo.train(attempt, loaded, data.labelled)
+    else:
+        loaded = load_for_training(spec.base, spec.lora, attempt.device)
+        if spec.base.adapter is not None and spec.lora is not None:
+            attempt.events.warn("base.adapter is trained further as it is: the spec's lora settings do not change it")
+    module, function = spec.trains_by.entry.split(":")
+    train: Train = getattr(import_module(module), function)
+    return loaded, train(attempt, loaded, data)
 
 
 def _grown(attempt: Attempt, rows: list[Labelled]) -> Loaded:

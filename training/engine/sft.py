@@ -24,18 +24,19 @@ from torch import Tensor, nn
 from training.engine.actions import ActionScorer, causal_of
 from training.engine.answers import answer_logits
 from training.engine.attempt import Attempt, Outcome
-from training.engine.data import Batches, Labelled, by_length, drop_tokens
+from training.engine.data import Batches, RunData, by_length, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.hardware import autocast
 from training.engine.models import Loaded, trainable_parameters
+from training.engine.rows import Labelled
 
 TEMPERATURES = torch.logspace(-1, 1, 81).tolist()
 EXACT = 1e-3
 
 
-def train(attempt: Attempt, loaded: Loaded, rows: list[Labelled]) -> Outcome:
+def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains every weight of `loaded` in place on most of the rows and calibrates on those it kept back."""
-    spec = attempt.spec
+    spec, rows = attempt.spec, data.labelled
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     shuffled = random.Random(f"{spec.seed}/held").sample(rows, len(rows))  # noqa: S311 - a split, not a secret
     kept_back = int(len(rows) * spec.pretrain.calibration_share)

@@ -11,18 +11,15 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from decisions.rewards.components import COMPONENTS
 from decisions.rewards.components.rules import InvalidRule, component_of
+from training.engine.methods import METHODS, Method, Need, RowKind
+from training.engine.settings import Lora, Online, Optimiser, Posterior, Pretrain, RewardWeighted, Strict
 
 SCHEMA_VERSION = 1
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
-
-Method = Literal["pretrain", "posterior", "reward_weighted", "grpo", "ppo", "merge", "evaluate"]
-LEARNS_FROM_LABELS = frozenset({"pretrain"})
-LEARNS_FROM_LOGS = frozenset({"posterior", "reward_weighted"})
-LEARNS_ONLINE = frozenset({"grpo", "ppo"})
 
 # Exit codes of `python -m training.engine`, after sysexits.h where it has a word for it.
 EXIT_OK = 0
@@ -31,8 +28,13 @@ EXIT_BAD_SPEC = 2
 EXIT_STOPPED = 75  # asked to stop; a checkpoint was left and the run can be resumed
 
 
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+def _known_method(name: str) -> str:
+    if name not in METHODS:
+        raise ValueError(f"{name!r} is unknown; known: {', '.join(METHODS)}")
+    return name
+
+
+MethodName = Annotated[str, AfterValidator(_known_method)]
 
 
 class TinyShape(Strict):
@@ -80,65 +82,6 @@ class ModelSource(Strict):
         return self
 
 
-class Lora(Strict):
-    """Low-rank adapter (Hu et al. 2021). Absent from a spec means full fine-tuning."""
-
-    r: int = Field(default=8, ge=1, le=256)
-    alpha: int = Field(default=16, ge=1, le=1024)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    targets: Literal["all-linear", "attention"] = "all-linear"
-
-
-class Optimiser(Strict):
-    """AdamW under a OneCycle schedule (10 % warm-up, cosine), gradients clipped by norm."""
-
-    learning_rate: float = Field(default=2e-3, gt=0, le=1)
-    epochs: int = Field(default=3, ge=1, le=1000)
-    batch_size: int = Field(default=64, ge=1, le=4096)
-    weight_decay: float = Field(default=0.01, ge=0, le=1)
-    clip_norm: float = Field(default=1.0, gt=0)
-    token_dropout: float = Field(default=0.0, ge=0, lt=1, description="share of prompt tokens dropped as augmentation")
-
-
-class Pretrain(Strict):
-    """`calibration_share` of the rows is never trained on; the temperature that fits it best goes into the weights.
-
-    0 trains on every row and leaves the model as sure as it became.
-    """
-
-    calibration_share: float = Field(default=0.2, ge=0, le=0.5)
-
-
-class Posterior(Strict):
-    """Targets are the posterior over the right option given what was tried (docs/learning.md).
-
-    `feedback_noise` is η, the chance that feedback says the opposite of the truth.
-    """
-
-    feedback_noise: float = Field(default=0.05, ge=0, lt=0.5)
-    folds: int = Field(default=3, ge=2, le=20)
-    epochs: int = Field(default=6, ge=1, le=100)
-
-
-class RewardWeighted(Strict):
-    """Log-likelihood of logged actions weighted by reward / propensity, the weight capped."""
-
-    weight_cap: float = Field(default=10.0, ge=1)
-
-
-class Online(Strict):
-    """GRPO (Shao et al. 2024) and PPO (Schulman et al. 2017) on decisions made fresh by the weights in training."""
-
-    steps: int = Field(default=60, ge=1, le=100_000)
-    prompts_per_step: int = Field(default=32, ge=1, le=4096)
-    group: int = Field(default=8, ge=2, le=256, description="GRPO: actions drawn for one prompt")
-    clip: float = Field(default=0.2, gt=0, lt=1)
-    kl: float = Field(default=0.01, ge=0, description="weight of the exact KL to the starting policy")
-    inner_epochs: int = Field(default=2, ge=1, le=20, description="PPO: passes over one batch of decisions")
-    gamma: float = Field(default=1.0, ge=0, le=1)
-    gae_lambda: float = Field(default=0.95, ge=0, le=1)
-
-
 class RewardRule(Strict):
     """A rule (docs/rewards.md) and the range that its value keeps."""
 
@@ -157,9 +100,13 @@ class RewardComponent(Strict):
 
 
 class Data(Strict):
-    """Paths relative to the run's folder, JSON lines each. docs/engine.md describes the rows."""
+    """Paths relative to the run's folder, JSON lines each. docs/engine.md describes the rows.
+
+    `rows` is the kind of those in `train`, by default the first that the method learns from.
+    """
 
     train: str | None = None
+    rows: RowKind | None = None
     replay: str | None = None
     heldout: str | None = None
 
@@ -184,7 +131,7 @@ class Evaluate(Strict):
 class RunSpec(Strict):
     schema_version: Literal[1] = 1
     run_id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
-    method: Method
+    method: MethodName
     seed: int = Field(default=0, ge=0, lt=2**32)
     base: ModelSource
     max_prompt_tokens: int = Field(default=64, ge=4, le=131_072)
@@ -209,20 +156,39 @@ class RunSpec(Strict):
     threads: int | None = Field(default=None, ge=1, le=1024)
 
     @property
+    def trains_by(self) -> Method:
+        """The method's row in the table of methods."""
+        return METHODS[self.method]
+
+    @property
+    def train_rows(self) -> RowKind | None:
+        """The kind of the rows in `data.train`; None for a method that learns from none."""
+        return self.data.rows or next(iter(self.trains_by.learns_from), None)
+
+    @property
     def weight_of_text(self) -> float:
         """`text_weight`, or what holds for this method without one."""
         if self.text_weight is not None:
             return self.text_weight
-        return 1.0 if self.method == "pretrain" else 0.3
+        return 1.0 if self.trains_by.makes_model else 0.3
+
+    @property
+    def rewards_fresh_decisions(self) -> bool:
+        """Whether `reward` values decisions that the run makes."""
+        return Need.REWARD_FUNCTION in self.trains_by.needs(self.train_rows)
 
     @model_validator(mode="after")
     def _fits_its_method(self) -> RunSpec:
         """Gathers every fault before it speaks, one a line."""
         faults: list[str] = []
-        if self.base.tiny is not None and self.method != "pretrain":
+        method = self.trains_by
+        if self.base.tiny is not None and not method.makes_model:
             faults.append("base.tiny: only the pretrain method makes a model; give base.path")
-        if self.method not in {"merge", "evaluate"} and self.data.train is None:
+        if method.learns_from and self.data.train is None:
             faults.append(f"data.train: method {self.method} learns from rows; give a file")
+        if self.data.rows is not None and self.data.rows not in method.learns_from:
+            known = " or ".join(method.learns_from) or "none"
+            faults.append(f"data.rows: method {self.method} cannot learn from {self.data.rows} rows; it takes {known}")
         tiny = self.base.tiny
         if tiny is not None and self.max_prompt_tokens + self.max_completion_tokens + 16 > tiny.max_positions:
             faults.append("max_prompt_tokens: prompt, template and answer do not fit into base.tiny.max_positions")
@@ -230,13 +196,11 @@ class RunSpec(Strict):
             faults.append("data.heldout: evaluate needs held-out rows")
         if self.evaluate is not None and self.data.heldout is None:
             faults.append("data.heldout: the evaluation after training needs held-out rows")
-        if self.method in LEARNS_ONLINE and not self.reward:
+        if self.rewards_fresh_decisions and not self.reward:
             faults.append(f"reward: method {self.method} scores fresh decisions; name at least one component")
-        if self.method == "merge" and self.lora is not None:
-            faults.append("lora: merge takes base.adapter, it does not train one")
         if self.method == "merge" and self.base.adapter is None:
             faults.append("base.adapter: merge needs the adapter to merge")
-        if self.method in {"pretrain", "evaluate"} and self.lora is not None:
+        if self.lora is not None and not method.trains_adapter:
             faults.append(f"lora: method {self.method} trains no adapter")
         if len({component.name for component in self.reward}) < len(self.reward):
             faults.append("reward: the same component twice")
@@ -249,7 +213,7 @@ def find_reward_faults(spec: RunSpec) -> list[str]:
     """What keeps the spec's reward from being calculated here: components that are not installed, rules that are none.
     The launcher looks before it queues a run, and the engine before it loads torch."""
     faults = []
-    for component in spec.reward if spec.method in LEARNS_ONLINE else ():
+    for component in spec.reward if spec.rewards_fresh_decisions else ():
         if component.rule is not None and not component.name.startswith("rule."):
             faults.append(f"{component.name!r} has a rule, so its name must begin with rule.")
         try:
@@ -281,7 +245,7 @@ class RunResult(Strict):
 
     schema_version: Literal[1] = 1
     run_id: str
-    method: Method
+    method: MethodName
     attempt: int
     output: Literal["model", "adapter"] | None = None
     weights_sha256: str | None = Field(default=None, description="over the tensors in name order, not over the files")

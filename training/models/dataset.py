@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from training.engine.methods import TRAINING, Need, RowKind
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
@@ -64,9 +65,34 @@ class DatasetSnapshot(WorkspaceOwned):
         return self.kind == DatasetKind.LABELLED and not self.statistics.get("without_options")
 
     @property
+    def row_kind(self) -> RowKind | None:
+        """As the methods call it; None for rows that no method of ours takes."""
+        return RowKind(self.kind) if self.kind in set(RowKind) else None
+
+    @property
+    def has(self) -> frozenset[Need]:
+        """What its rows have for a method."""
+        if self.kind == DatasetKind.LOGGED:
+            return frozenset(
+                {Need.REWARDS} if self.statistics.get("without_propensity") else {Need.REWARDS, Need.PROPENSITY}
+            )
+        return frozenset({Need.ANSWERS} if self.has_answers else ())
+
+    def why_without(self, need: Need) -> str:
+        """What keeps its rows from having it, for people."""
+        if need is Need.ANSWERS and (count := self.statistics.get("without_options")):
+            return f"{count} of its rows choose among no options"
+        if need is Need.PROPENSITY:
+            return f"{self.statistics['without_propensity']} of its rows have no propensity"
+        return f"its rows have no {need}"
+
+    @property
     def can_teach(self) -> bool:
         """Whether a method of ours learns from it; other rows are for other trainers."""
-        return self.kind == DatasetKind.LOGGED or self.has_answers
+        kind, has = self.row_kind, {*self.has, Need.REWARD_FUNCTION}
+        return kind is not None and any(
+            kind in method.learns_from and not method.find_lacks(kind, has) for method in TRAINING.values()
+        )
 
 
 class DatasetItem(models.Model):

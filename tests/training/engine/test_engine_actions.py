@@ -11,7 +11,8 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForC
 
 from training.engine.actions import NO_OPTION, ActionScorer, OptionError
 from training.engine.models import Loaded, attach_adapter, load_for_training, load_model, load_tokenizer, save
-from training.engine.spec import Lora, ModelSource
+from training.engine.settings import Lora
+from training.engine.spec import ModelSource
 
 CPU = torch.device("cpu")
 PROMPTS = ["invoice from the bank", "a scenic detour for the weekend roadtrip and then some", "", "x " * 60]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from training.engine.data import Batches, DataError, Labelled, Logged, by_length, drop_tokens, read_rows
+from training.engine.data import Batches, DataError, by_length, drop_tokens, read_rows
+from training.engine.rows import Labelled, Logged
 
 LOGGED = {"id": "1", "prompt": "p", "options": ["a", "b"], "action": "a", "propensity": 0.5, "reward": 1.0}
 

@@ -12,7 +12,6 @@ from torch import nn
 from decisions.rewards.components import ComponentError, Facts
 from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
-from training.engine.data import Labelled, Logged
 from training.engine.evaluate import serving_probabilities
 from training.engine.events import Events
 from training.engine.fit import Diverged, Updates, fit, pause_for
@@ -22,7 +21,9 @@ from training.engine.online import Actor, ForeignTrajectories, RewardFunction, c
 from training.engine.posterior import posterior_targets, take_logged_probabilities
 from training.engine.ppo import generalised_advantages
 from training.engine.reward_model import Feedback, bag_features, cross_fit, option_columns
-from training.engine.spec import Data, ModelSource, Optimiser, RewardComponent, RunSpec, Serving, TinyShape
+from training.engine.rows import Labelled, Logged
+from training.engine.settings import Optimiser
+from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, Serving, TinyShape
 from training.engine.stop import StopFlag
 
 

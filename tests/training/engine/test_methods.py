@@ -1,0 +1,43 @@
+"""The table of methods holds what the engine, the forms and the docs say of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need, RowKind
+from training.engine.rows import ROW_TYPES
+from training.engine.spec import RunSpec
+
+ENGINE_DOCS = Path(__file__).parents[3] / "docs" / "engine.md"
+
+
+def line_of(method: Method) -> str:
+    rows = "; ".join(f"{kind}: {', '.join(sorted(needs))}" for kind, needs in method.learns_from.items())
+    return f"| `{method.name}` | {method.sentence} | {rows or 'none'} |"
+
+
+def test_docs_list_every_method_with_what_it_needs() -> None:
+    told = ENGINE_DOCS.read_text()
+    assert [line for line in map(line_of, METHODS.values()) if line not in told] == []
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_a_method_has_code_and_settings_of_its_own(name: str) -> None:
+    method = TRAINING[name]
+    module, function = method.entry.split(":")
+    assert callable(getattr(import_module(module), function))
+    fields = {field.annotation for field in RunSpec.model_fields.values()}
+    assert method.settings is None or method.settings in fields
+
+
+def test_every_kind_and_need_is_known() -> None:
+    assert set(ROW_TYPES) == set(RowKind) and set(WHAT_LACKS) == set(Need)
+
+
+def test_what_a_method_lacks_is_told_all_at_once() -> None:
+    weighted = METHODS["reward_weighted"]
+    assert weighted.find_lacks(RowKind.LOGGED, []) == [Need.PROPENSITY, Need.REWARDS]
+    assert weighted.find_lacks(RowKind.LOGGED, [Need.PROPENSITY, Need.REWARDS]) == []

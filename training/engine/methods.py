@@ -1,0 +1,113 @@
+"""The table of training methods: what each learns from, what it needs, and where it stands. No torch, no Django.
+
+The engine reads it to check a run and to find the code that trains; forms, the API, docs and checks before a run read
+it too. A new method is a file with a function `train(attempt, loaded, data)`, and a row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from training.engine.settings import Online, Posterior, Pretrain, RewardWeighted, Strict
+
+
+class RowKind(StrEnum):
+    """What a line of a data file holds (training.engine.rows); the kinds of datasets are the same."""
+
+    LABELLED = "labelled"
+    LOGGED = "logged"
+    TEXT = "text"
+    PREFERENCES = "preferences"
+
+
+class Need(StrEnum):
+    """What rows, or the run's spec, have to have for a method."""
+
+    ANSWERS = "answers"
+    REWARDS = "rewards"
+    PROPENSITY = "propensity"
+    REWARD_FUNCTION = "reward_function"
+
+
+WHAT_LACKS: Mapping[Need, str] = {
+    Need.ANSWERS: "rows that choose among options, each with the right one",
+    Need.REWARDS: "rows with a reward",
+    Need.PROPENSITY: "rows with the probability of their action",
+    Need.REWARD_FUNCTION: "a reward for fresh decisions, in the run's settings",
+}
+"""For people: what a method that needs it wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """`learns_from`: the kinds of rows of `data.train`, the usual one first, each with what it needs then; empty for a
+    method that learns nothing. `entry` is "module:function" of `train(attempt, loaded, data) -> Outcome`, "" where
+    nothing is trained. `settings`: its own class in the run's spec, in the field of the same name in lower case.
+    `sentence` says for people what it does.
+    """
+
+    name: str
+    sentence: str
+    entry: str = ""
+    learns_from: Mapping[RowKind, frozenset[Need]] = field(default_factory=dict)
+    settings: type[Strict] | None = None
+    makes_model: bool = False
+    """May start with a new tiny model, and trains every weight."""
+    trains_adapter: bool = True
+
+    def needs(self, rows: RowKind | None) -> frozenset[Need]:
+        """What it needs when it learns from such rows; nothing of rows that it does not take."""
+        return self.learns_from.get(rows, frozenset()) if rows is not None else frozenset()
+
+    def find_lacks(self, rows: RowKind, has: Collection[Need]) -> list[Need]:
+        """What it needs of such rows and the run's settings and `has` lacks."""
+        return sorted(self.needs(rows) - set(has))
+
+
+_TABLE = (
+    Method(
+        "pretrain",
+        "learn from labelled rows",
+        "training.engine.sft:train",
+        {RowKind.LABELLED: frozenset({Need.ANSWERS})},
+        Pretrain,
+        makes_model=True,
+        trains_adapter=False,
+    ),
+    Method(
+        "posterior",
+        "learn from logged rewards",
+        "training.engine.posterior:train",
+        {RowKind.LOGGED: frozenset({Need.REWARDS})},
+        Posterior,
+    ),
+    Method(
+        "reward_weighted",
+        "imitate rewarded actions",
+        "training.engine.reward_weighted:train",
+        {RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY})},
+        RewardWeighted,
+    ),
+    Method(
+        "grpo",
+        "learn from new decisions, in groups",
+        "training.engine.grpo:train",
+        {RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION})},
+        Online,
+    ),
+    Method(
+        "ppo",
+        "learn from new decisions, with a critic",
+        "training.engine.ppo:train",
+        {RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION})},
+        Online,
+    ),
+    Method("merge", "merge an adapter into its base", trains_adapter=False),
+    Method("evaluate", "score a model on held-out rows", trains_adapter=False),
+)
+
+METHODS: Mapping[str, Method] = {method.name: method for method in _TABLE}
+TRAINING: Mapping[str, Method] = {name: method for name, method in METHODS.items() if method.learns_from}
+"""Those that a run can be started with."""

@@ -1,0 +1,169 @@
+"""Rows of the run's data files, one type a kind (training.engine.methods.RowKind). No torch.
+
+Labelled rows hold the right answer; logged rows hold the action, its probability and its reward. Texts and preference
+pairs have no options: a language model writes what they hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from training.engine.methods import RowKind
+
+ROUNDING = 1e-3
+"""How far probabilities that were written down with few digits may be from adding up to 1."""
+
+
+class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A prompt whose right option is known. `group` names the cluster it belongs to, for honest intervals.
+
+    Rows that people's labels made say where they come from: `source` is label, human or suggestion, `label_id` the
+    label's, `verdict` what was said; a suggestion has the auto-labeler's `confidence`, and as `classifier` when that
+    was trained. `completion` repeats the answer, for other trainers. No method of ours reads these.
+    """
+
+    id: str
+    prompt: str
+    options: tuple[str, ...]
+    answer: str
+    group: str | None = None
+    completion: str | None = None
+    source: str | None = None
+    label_id: str | None = None
+    verdict: str | None = None
+    confidence: float | None = None
+    classifier: str | None = None
+
+    def faults(self) -> Iterator[str]:
+        yield from _option_faults(self.options)
+        if self.answer not in self.options:
+            yield f"answer: {self.answer!r} is not among the options"
+
+
+class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A decision that was taken. `propensity` = P(action | prompt) then, null where an outside policy did not tell it;
+    `reward` in [0, 1], null while unknown.
+
+    `right` in [0, 1]: what is known of whether the action was right, where the reward spec declares what says so. `raw`
+    is the reward before it was mapped to [0, 1]; no method of ours reads it.
+
+    `probabilities`, one per option: what the model that decided thought of each, before temperature and ε. It had not
+    seen this row, which makes them the best first guess of what was right.
+    """
+
+    id: str
+    prompt: str
+    options: tuple[str, ...]
+    action: str
+    propensity: float | None = None
+    reward: float | None = None
+    group: str | None = None
+    probabilities: tuple[float, ...] | None = None
+    right: float | None = None
+    raw: float | None = None
+
+    def faults(self) -> Iterator[str]:
+        yield from _option_faults(self.options)
+        if self.action not in self.options:
+            yield f"action: {self.action!r} is not among the options"
+        if self.propensity is not None and not 0.0 < self.propensity <= 1.0:
+            yield f"propensity: {self.propensity} must be above 0, up to 1"
+        if self.reward is not None and not 0.0 <= self.reward <= 1.0:
+            yield f"reward: {self.reward} must be from 0 to 1"
+        if self.right is not None and not 0.0 <= self.right <= 1.0:
+            yield f"right: {self.right} must be from 0 to 1"
+        if self.probabilities is not None:
+            yield from _probability_faults(self.probabilities, len(self.options))
+
+
+class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a model wrote, or should have written. `reward` in [0, 1], null while unknown; `right` as of logged rows.
+
+    `log_p` is the log-probability of the whole completion under the model that wrote it, null where it is not known.
+    """
+
+    id: str
+    prompt: str
+    completion: str
+    reward: float | None = None
+    group: str | None = None
+    right: float | None = None
+    raw: float | None = None
+    log_p: float | None = None
+    source: str | None = None
+    label_id: str | None = None
+    verdict: str | None = None
+
+    def faults(self) -> Iterator[str]:
+        if not self.completion:
+            yield "completion: is empty"
+        if self.reward is not None and not 0.0 <= self.reward <= 1.0:
+            yield f"reward: {self.reward} must be from 0 to 1"
+        if self.right is not None and not 0.0 <= self.right <= 1.0:
+            yield f"right: {self.right} must be from 0 to 1"
+        if self.log_p is not None and not self.log_p <= 0.0:
+            yield f"log_p: {self.log_p} must be at most 0"
+
+
+class Preference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For one prompt, an action that is better than another; both as text. The rest is as of labelled rows."""
+
+    id: str
+    prompt: str
+    chosen: str
+    rejected: str
+    group: str | None = None
+    source: str | None = None
+    label_id: str | None = None
+    verdict: str | None = None
+    confidence: float | None = None
+    classifier: str | None = None
+
+    def faults(self) -> Iterator[str]:
+        if self.chosen == self.rejected:
+            yield "rejected: is the chosen text"
+
+
+ROW_TYPES: Mapping[RowKind, type[Labelled] | type[Logged] | type[Text] | type[Preference]] = {
+    RowKind.LABELLED: Labelled,
+    RowKind.LOGGED: Logged,
+    RowKind.TEXT: Text,
+    RowKind.PREFERENCES: Preference,
+}
+
+
+def right_or_wrong(logged: Sequence[Logged]) -> list[tuple[Logged, float]]:
+    """The rows that say whether their action was right, each with how right, in [0, 1]. Where no row declares it, the
+    reward says so."""
+    declared = any(row.right is not None for row in logged)
+    told = ((row, row.right if declared else row.reward) for row in logged)
+    return [(row, right) for row, right in told if right is not None]
+
+
+class Row(Protocol):
+    """What scoring needs of a row."""
+
+    @property
+    def prompt(self) -> str: ...
+    @property
+    def options(self) -> tuple[str, ...]: ...
+
+
+def _probability_faults(probabilities: Sequence[float], options: int) -> Iterator[str]:
+    if len(probabilities) != options:
+        yield f"probabilities: {len(probabilities)} of them for {options} options"
+    elif not all(0.0 <= p <= 1.0 for p in probabilities) or abs(math.fsum(probabilities) - 1.0) > ROUNDING:
+        yield "probabilities: must lie in [0, 1] and add up to 1"
+
+
+def _option_faults(options: tuple[str, ...]) -> Iterator[str]:
+    if not options:
+        yield "options: at least one is needed"
+    if len(set(options)) < len(options):
+        yield "options: the same option twice"
+    if any(not option for option in options):
+        yield "options: an option is empty"

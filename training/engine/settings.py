@@ -1,0 +1,73 @@
+"""Settings of the training methods, as a run's spec holds them. Neither torch nor Django.
+
+A class for each subject, with a default and bounds for every field (docs/engine.md lists them).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Lora(Strict):
+    """Low-rank adapter (Hu et al. 2021). Absent from a spec means full fine-tuning."""
+
+    r: int = Field(default=8, ge=1, le=256)
+    alpha: int = Field(default=16, ge=1, le=1024)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    targets: Literal["all-linear", "attention"] = "all-linear"
+
+
+class Optimiser(Strict):
+    """AdamW under a OneCycle schedule (10 % warm-up, cosine), gradients clipped by norm."""
+
+    learning_rate: float = Field(default=2e-3, gt=0, le=1)
+    epochs: int = Field(default=3, ge=1, le=1000)
+    batch_size: int = Field(default=64, ge=1, le=4096)
+    weight_decay: float = Field(default=0.01, ge=0, le=1)
+    clip_norm: float = Field(default=1.0, gt=0)
+    token_dropout: float = Field(default=0.0, ge=0, lt=1, description="share of prompt tokens dropped as augmentation")
+
+
+class Pretrain(Strict):
+    """`calibration_share` of the rows is never trained on; the temperature that fits it best goes into the weights.
+
+    0 trains on every row and leaves the model as sure as it became.
+    """
+
+    calibration_share: float = Field(default=0.2, ge=0, le=0.5)
+
+
+class Posterior(Strict):
+    """Targets are the posterior over the right option given what was tried (docs/learning.md).
+
+    `feedback_noise` is η, the chance that feedback says the opposite of the truth.
+    """
+
+    feedback_noise: float = Field(default=0.05, ge=0, lt=0.5)
+    folds: int = Field(default=3, ge=2, le=20)
+    epochs: int = Field(default=6, ge=1, le=100)
+
+
+class RewardWeighted(Strict):
+    """Log-likelihood of logged actions weighted by reward / propensity, the weight capped."""
+
+    weight_cap: float = Field(default=10.0, ge=1)
+
+
+class Online(Strict):
+    """GRPO (Shao et al. 2024) and PPO (Schulman et al. 2017) on decisions made fresh by the weights in training."""
+
+    steps: int = Field(default=60, ge=1, le=100_000)
+    prompts_per_step: int = Field(default=32, ge=1, le=4096)
+    group: int = Field(default=8, ge=2, le=256, description="GRPO: actions drawn for one prompt")
+    clip: float = Field(default=0.2, gt=0, lt=1)
+    kl: float = Field(default=0.01, ge=0, description="weight of the exact KL to the starting policy")
+    inner_epochs: int = Field(default=2, ge=1, le=20, description="PPO: passes over one batch of decisions")
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
