@@ -35,6 +35,7 @@ elif "RECKONER_TEST_SESSION" in os.environ and "PYTEST_XDIST_WORKER" in os.envir
 from project.settings import *  # noqa: E402, F403
 
 INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")  # noqa: F405
+WHITENOISE_AUTOREFRESH = True  # every test client would list all static files before its first request
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 ALLOWED_HOSTS = ["*"]
 JOB_LEASE_SECONDS = 6.0

@@ -84,6 +84,8 @@ class Scene:
     """Of the first workspace: by its name each key and each person, with the scopes that they have."""
     strangers: dict[str, ApiClient]
     """Admins of the second one."""
+    state: dict[str, int]
+    """Of everything, before any call: each test leaves it so, or what it changes is undone."""
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +102,8 @@ def scene(module_db: None) -> Scene:
         scopes = ROLE_SCOPES[role]
         callers[role] = (person(workspace, role), every if ADMIN in scopes else frozenset(scopes))
     strangers = {"key": api.of(other, ADMIN), "session": person(other, "admin")}
-    return Scene(build(workspace, "filer"), build(other, "theirs"), callers, strangers)
+    worlds = build(workspace, "filer"), build(other, "theirs")
+    return Scene(*worlds, callers, strangers, state_of_everything())
 
 
 def told(answer: Any) -> tuple[int, str | None]:
@@ -116,19 +119,17 @@ def test_every_url_of_the_api_stands_in_the_table() -> None:
 def test_a_method_that_an_endpoint_lacks_is_405_and_changes_nothing(db: None, scene: Scene, calls: list[Call]) -> None:
     path, taken = scene.world.fill(calls[0].path), {call.method for call in calls}
     client, _ = scene.callers["key admin"]
-    before = state_of_everything()
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} - taken:
         answer = client.request(method, path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (405, "method_not_allowed"), method
         assert set(answer.headers["Allow"].split(", ")) - {"HEAD"} == taken
-    assert state_of_everything() == before
+    assert state_of_everything() == scene.state
     if "GET" in taken:
         assert client.request("HEAD", path).status_code == 200
 
 
 @pytest.mark.parametrize("call", ALL)
 def test_who_may_not_call_it_is_refused_and_changes_nothing(db: None, scene: Scene, call: Call) -> None:
-    before = state_of_everything()
     answers = {"anonymous": told(send(ApiClient(None), call, scene.world))}
     expected: dict[str, Any] = {"anonymous": (401, "not_authenticated")}
     for name, (client, scopes) in scene.callers.items():
@@ -136,7 +137,7 @@ def test_who_may_not_call_it_is_refused_and_changes_nothing(db: None, scene: Sce
             answers[name] = told(send(client, call, scene.world))
             expected[name] = (403, "not_allowed")
     assert answers == expected
-    assert state_of_everything() == before
+    assert state_of_everything() == scene.state
 
 
 @pytest.mark.parametrize("call", ALL)
@@ -153,11 +154,10 @@ def test_who_may_call_it_does(db: None, scene: Scene, call: Call) -> None:
 
 @pytest.mark.parametrize("call", OBJECTS)
 def test_someone_else_s_object_is_not_there(db: None, scene: Scene, call: Call) -> None:
-    before = state_of_everything()
     for client in scene.strangers.values():
         answer = send(client, call, scene.world)
         assert answer.status_code in call.foreign, answer.content
-    assert state_of_everything() == before
+    assert state_of_everything() == scene.state
     # The same call on an object of one's own works: it is the workspace that was refused, not the call.
     for client in scene.strangers.values():
         with undone():

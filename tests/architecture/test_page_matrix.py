@@ -169,6 +169,9 @@ class Scene:
     """Of the first workspace, by role."""
     stranger: Client
     """An admin of the second one."""
+    nobody: Client
+    state: dict[str, int]
+    """Of everything, before any call: each test leaves it so, or what it changes is undone."""
 
 
 def enrich(world: World, workspace: Any) -> World:
@@ -194,7 +197,7 @@ def scene(module_db: None) -> Scene:
     people = {role: person(workspace, role) for role in ROLES}
     MembershipFactory(workspace=workspace, role=ADMIN)  # so that the admin of the scene is not the last
     worlds = enrich(build(workspace, "filer"), workspace), enrich(build(other, "theirs"), other)
-    return Scene(*worlds, people, person(other, ADMIN))
+    return Scene(*worlds, people, person(other, ADMIN), Client(), state_of_everything())
 
 
 def address(name: str, page: Page, world: World, *, workspace: World | None = None) -> str:
@@ -219,9 +222,8 @@ def test_every_page_of_a_workspace_stands_in_the_table() -> None:
 def test_who_may_not_is_refused_and_changes_nothing(db: None, scene: Scene, name: str) -> None:
     page = PAGES[name]
     path = address(name, page, scene.world)
-    before = state_of_everything()
     for method, least in methods(page):
-        anonymous = send(Client(), method, path)
+        anonymous = send(scene.nobody, method, path)
         assert (anonymous.status_code, anonymous["Location"].split("?")[0]) == (302, "/log-in"), method
         for role in ROLES[: ROLES.index(least)]:
             assert send(scene.people[role], method, path).status_code == 403, (method, role)
@@ -231,7 +233,7 @@ def test_who_may_not_is_refused_and_changes_nothing(db: None, scene: Scene, name
             assert send(scene.stranger, method, theirs).status_code == 404, method
     for method in {"GET", "POST"} - {method for method, _ in methods(page)}:
         assert send(scene.people[ADMIN], method, path).status_code == 405, method
-    assert state_of_everything() == before
+    assert state_of_everything() == scene.state
 
 
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if page.there])
