@@ -22,10 +22,10 @@ run: $(VENV)/run-$(TORCH).stamp bubblewrap ## Everything, with embedded database
 test: $(VENV)/dev-$(TORCH).stamp browser bubblewrap ## Installs what the tests need and runs all of them
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-# Folders whose tests all need torch or a browser are left out: importing torch alone takes seconds.
-test-quick: $(VENV)/dev-$(TORCH).stamp ## The tests that need neither a browser nor a trained model: 90 seconds on two cores
+# Folders whose tests all need torch, a browser or bubblewrap are left out: importing torch alone takes seconds.
+test-quick: $(VENV)/dev-$(TORCH).stamp ## The tests that need no browser, trained model or sandbox: 90 seconds on two cores
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not browser" \
-	  --ignore tests/browser --ignore tests/training/engine --ignore tests/benchmarks $(ARGS)
+	  --ignore tests/browser --ignore tests/training/engine --ignore tests/benchmarks --ignore tests/sandbox $(ARGS)
 
 test-servers: $(VENV)/dev-$(TORCH).stamp ## The same tests against PostgreSQL 16 and redis-server over TCP; SERVERS=18,valkey for those
 	$(BIN)/python -m tests.servers $(SERVERS) -- -n $(WORKERS) --dist loadgroup $(ARGS)
