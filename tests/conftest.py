@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -227,12 +228,28 @@ def by(workspace: Any) -> Any:
 
 
 @pytest.fixture
-def agent(by: Any) -> Any:
-    """FILER of `workspace`: version 1 with OPTIONS and the template `{{ text }}`, reward spec 1 (verdict × 1)."""
-    from decisions.agents.services import AgentSetup, create_agent
+def agent(workspace: Any) -> Any:
+    """FILER of `workspace`: version 1 with OPTIONS and the template `{{ text }}`, reward spec 1 (verdict × 1).
 
-    setup = AgentSetup(prompt_template="{{ text }}", options=list(factories.OPTIONS))
-    return create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)
+    Its rows alone, without the audit: every second test needs them (tests/decisions/agents has the service).
+    """
+    from decisions.models import AgentVersion, RewardSpec
+
+    one = factories.AgentFactory(workspace=workspace, slug="filer", name="Filer", kind="FILER")
+    AgentVersion.objects.create(
+        workspace=workspace, agent=one, number=1, prompt_template="{{ text }}", options=list(factories.OPTIONS)
+    )
+    RewardSpec.objects.create(workspace=workspace, agent=one, number=1, **_verdict_alone())
+    return one
+
+
+@cache
+def _verdict_alone() -> dict[str, Any]:
+    from decisions.agents.services import VERDICT_ONLY
+    from decisions.rewards.spec_content import preset_content
+    from decisions.rewards.specs import columns_of
+
+    return columns_of(preset_content(VERDICT_ONLY))
 
 
 @pytest.fixture

@@ -45,17 +45,20 @@ def create_reward_spec(*, by: Actor, agent: Agent, content: SpecContent, changed
     """
     if faults := check_content(content):
         raise InvalidRewardSpec("The reward spec is invalid.", faults=faults)
-    told = plain_content(complete(content))
     Agent.objects.select_for_update().get(id=agent.id)
     last = agent.reward_specs.aggregate(last=Max("number"))["last"] or 0
-    spec = RewardSpec(workspace=by.workspace, agent=agent, number=last + 1, **told)
-    spec.spec_hash = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
-    spec.save(force_insert=True)
+    spec = RewardSpec.objects.create(workspace=by.workspace, agent=agent, number=last + 1, **columns_of(content))
     details: dict[str, Any] = {"agent": agent.slug, "number": spec.number}
     if changed:
         details["changed"] = list(changed)
     record_audit(by=by, action="reward_spec.created", target=f"reward_spec:{spec.id}", details=details)
     return spec
+
+
+def columns_of(content: SpecContent) -> dict[str, Any]:
+    """What a row of the spec holds: its content, complete, and the hash of it."""
+    told = plain_content(complete(content))
+    return told | {"spec_hash": hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()}
 
 
 def content_of(spec: RewardSpec) -> SpecContent:
