@@ -11,10 +11,18 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from decisions.agents.revising import revise_agent, setup_of
+from decisions.agents.services import AgentSetup, create_agent
 from decisions.models import AgentVersion
 from decisions.pages.agent_form import AgentForm, write_setup
 from decisions.queries.agents import VERSIONS
-from tools.factories import AgentFactory, AgentVersionFactory, AliasFactory, DecisionFactory, ModelVersionFactory
+from tools.factories import (
+    OPTIONS,
+    AgentFactory,
+    AgentVersionFactory,
+    AliasFactory,
+    DecisionFactory,
+    ModelVersionFactory,
+)
 from workspaces.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -93,8 +101,9 @@ class TestReading:
         assert max(few) <= 14
 
     def test_one_agent_shows_its_prompt_options_and_versions_by_whom(
-        self, agent: Any, by: Any, viewer: Any, page_client: Any
+        self, by: Any, viewer: Any, page_client: Any
     ) -> None:
+        agent = create_agent(by=by, slug="sorter", name="Sorter", setup=AgentSetup("{{ text }}", options=OPTIONS))
         revise_agent(by=by, agent=agent, expected=1, changes={"prompt_template": "<b>{{ text }}</b>"})
         page = page_client(viewer).get(at("agent", agent))
         text = page.content.decode()
