@@ -4,7 +4,8 @@ A `Space` is made once for an agent's version and checks every decision of a bat
 microseconds; only what does not fit is checked again by `jsonschema`, whose faults name the place.
 
 In the schema of a structured action, the keyword `x-offered` beside a field's type names the place in the state that
-holds the allowed values: `{"type": "string", "x-offered": "todoItems[].id"}`.
+holds the allowed values: `{"type": "string", "x-offered": "todoItems[].id"}`. `decisions.agents.choices` reads it, and
+`x-beside`, too.
 """
 
 from __future__ import annotations
@@ -82,6 +83,9 @@ class Schema:
             self._fits = jsonschema_rs.Draft202012Validator(self.plain, offline=True).is_valid
         except ValueError:
             self._fits = _never  # a schema from before `check_schema`: the slow way says what is wrong with it
+
+    def fits(self, value: Any) -> bool:
+        return self._fits(value)
 
     def faults(self, value: Any) -> list[FieldFault]:
         return [] if self._fits(value) else self._walk(value)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from decisions.agents.kinds.setup import Action, KindSetup, Thing
+from decisions.agents.kinds.setup import BESIDE, Action, KindSetup, Thing
 
 Status = Literal["TODO", "ON_HOLD", "COMPENDIUM", "TRASH"]
 Swimlane = Literal["EXPEDITE", "PROJECT", "HABIT", "HOME"]
@@ -27,7 +27,7 @@ class FilerAction(Action, kw_only=True):
     status: Status
     swimlane: Swimlane | None = None
     priority: Priority | None = None
-    labels: Annotated[list[Label], Meta(max_length=100)] | None = None
+    labels: Annotated[Annotated[list[Label], Meta(max_length=100)] | None, BESIDE] = None
 
 
 PROMPT = """File this item.

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from decisions.agents.kinds.setup import Action, KindSetup, Known, Share, Text, offered
+from decisions.agents.kinds.setup import BESIDE, Action, KindSetup, Known, Share, Text, offered
 
 OfferedItem = Annotated[str, offered("todoItems[].id")]
 
@@ -26,7 +26,7 @@ class AlternativeItem(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 class PrioritizerAction(Action, kw_only=True):
     recommended_item_id: OfferedItem
-    alternatives: Annotated[list[AlternativeItem], Meta(max_length=3)] | None = None
+    alternatives: Annotated[Annotated[list[AlternativeItem], Meta(max_length=3)] | None, BESIDE] = None
 
 
 PROMPT = """Choose the item to do next.

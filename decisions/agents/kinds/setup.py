@@ -60,6 +60,10 @@ class KindSetup:
         return "choice" if self.action is None else "structured"
 
 
+BESIDE = Meta(extra_json_schema={"x-beside": True})
+"""For an Annotated field: it accompanies the choice and is no part of it (decisions.agents.choices)."""
+
+
 def offered(source: str) -> Meta:
     """For an Annotated text: the value must stand at `source` in the state (decisions.agents.actions)."""
     return Meta(min_length=1, max_length=200, extra_json_schema={"x-offered": source})
