@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from decisions.importers import csv_table, dsjson, jsonl, langfuse, mlflow, tau_bench, tensorzero, toolbox
+from decisions.importers import chats, csv_table, dsjson, jsonl, langfuse, mlflow, tau_bench, tensorzero, toolbox
 from decisions.importers.reading import JSON_ENDINGS
 from decisions.importers.records import Found, Reading
 
@@ -30,6 +30,7 @@ FORMATS = {
     for row in (
         Format("jsonl", "Reckoner's own fields, one JSON object per line", jsonl.read),
         Format("csv", "Reckoner's own fields, a column each", csv_table.read, endings=(".csv", ".tsv")),
+        Format("chats", "Chats of export_training_data, one decision per line", chats.read),
         Format(
             "toolbox",
             "ToolBox traces, and checkpoints as JSON",

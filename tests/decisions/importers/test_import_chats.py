@@ -1,0 +1,55 @@
+"""What `export_training_data` writes comes back by `import_decisions`, into another workspace too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from decisions.models import Decision
+from decisions.rewards.calculate import calculate_rewards
+from decisions.rewards.specs import current_reward_spec
+from tools.factories import DecisionFactory, FeedbackFactory
+
+pytestmark = pytest.mark.django_db
+FLAGS = ("--format", "chats")
+
+
+def test_an_export_of_the_default_flags_is_read_back(
+    agent: Any, other_workspace: Any, importing: Any, tmp_path: Path
+) -> None:
+    for action, verdict in (("travel", "confirmed"), ("finance", "corrected")):
+        decision = DecisionFactory(agent=agent, action=action, reasoning="since", item_ref="item-1")
+        FeedbackFactory(decision=decision, value=verdict)
+    FeedbackFactory(decision=decision, metric="minutes", value=12.5)
+    calculate_rewards(current_reward_spec(agent))
+    file = tmp_path / "filer.jsonl"
+    asked = ("--agent-type", "FILER", "--output", str(file), "--require-feedback")
+    call_command("export_training_data", *asked, "--workspace", agent.workspace.slug)
+    flags = (*FLAGS, "--workspace", other_workspace.slug, "--create-agents", "--policy", "gpt-of-yesterday")
+    done = importing(file, *flags)
+    assert (done.code, done.report["decisions"], done.report["feedback"]) == (0, 2, 3), done.errors
+    found = Decision.objects.for_workspace(other_workspace).order_by("id")
+    assert [(one.agent.slug, one.action, one.external_id) for one in found] == [
+        ("filer", one.action, str(one.id)) for one in Decision.objects.filter(agent=agent).order_by("id")
+    ]
+    told = found.get(action="finance")
+    assert (told.state, told.reasoning, told.confidence) == (decision.state, "since", decision.confidence)
+    assert (told.item_ref, told.policy_name, told.propensity) == ("item-1", "gpt-of-yesterday", None)
+    assert {entry.metric: entry.value for entry in told.feedback.all()} == {"verdict": "corrected", "minutes": 12.5}
+    assert importing(file, *flags).report["repeated"] == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ({"messages": []}, "has no text of the user"),
+        ({"messages": [{"role": "user", "content": "{}"}, {"role": "assistant", "content": "no"}]}, "is not {action"),
+        ({"messages": 3}, "is not a list"),
+    ],
+)
+def test_what_is_no_chat_of_a_decision_is_refused(importing: Any, lines: Any, line: Any, reason: str) -> None:
+    done = importing(lines(line), *FLAGS, "--agent", "x", "--create-agents", "--observed-at", "2025-01-01")
+    assert done.code == 2 and reason in done.errors and not Decision.objects.exists()
