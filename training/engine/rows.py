@@ -44,6 +44,16 @@ class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             yield f"answer: {self.answer!r} is not among the options"
 
 
+class Slate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which ranking an item was shown in: `id` is the decision's. `place` counts from 1 as the items were ranked, null
+    for one that was shown and not ranked; `propensity` = P(the whole ranking | prompt), null where it is not known."""
+
+    id: str
+    item: str
+    place: int | None = None
+    propensity: float | None = None
+
+
 class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A decision that was taken. `propensity` = P(action | prompt) then, null where an outside policy did not tell it;
     `reward` in [0, 1], null while unknown.
@@ -53,6 +63,8 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `probabilities`, one per option: what the model that decided thought of each, before temperature and ε. It had not
     seen this row, which makes them the best first guess of what was right.
+
+    `slate`: the row asks whether one item of a ranking is right for the first place (training.engine.slates).
     """
 
     id: str
@@ -65,6 +77,7 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     probabilities: tuple[float, ...] | None = None
     right: float | None = None
     raw: float | None = None
+    slate: Slate | None = None
 
     def faults(self) -> Iterator[str]:
         yield from _option_faults(self.options)

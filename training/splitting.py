@@ -1,0 +1,106 @@
+"""Decides which decisions are held out, so that nothing of them leaks: those of one unit, of one episode or of nearly
+the same text stand on one side. PURE.
+
+Nearly the same: the texts' sets of three words in a row have a Jaccard similarity of about ALIKE, by MinHash (Broder
+1997) with locality-sensitive hashing. Texts that differ in case, digits' or signs' spelling only are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+import zlib
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALIKE = 0.8
+WORDS = 3
+BANDS, ROWS = 12, 6
+"""A pair with similarity s is compared with probability 1 − (1 − s^ROWS)^BANDS: .98 at .8, .17 at .5."""
+_PRIME = np.uint64(2**31 - 1)
+_RNG = np.random.default_rng(20)
+_A = _RNG.integers(1, 2**31 - 1, size=BANDS * ROWS, dtype=np.uint64)
+_B = _RNG.integers(0, 2**31 - 1, size=BANDS * ROWS, dtype=np.uint64)
+WORD = re.compile(r"\w+")
+
+
+class Relations:
+    """Groups of decisions that belong together: union-find over their order of arrival."""
+
+    def __init__(self) -> None:
+        self._parent: list[int] = []
+        self._ids: list[uuid.UUID] = []
+        self._signatures: list[NDArray[np.uint32]] = []
+        self._seen: dict[Hashable, int] = {}
+
+    def add(self, decision: uuid.UUID, *, unit: str | None, episode: uuid.UUID | None, text: str) -> None:
+        here = len(self._parent)
+        self._parent.append(here)
+        self._ids.append(decision)
+        for name, value in (("unit", unit), ("episode", episode)):
+            if value:
+                self._join(here, self._seen.setdefault((name, value), here))
+        signature = sign(text)
+        self._signatures.append(signature)
+        for band in range(BANDS if len(signature) else 0):
+            # A hash for a key takes little memory; what collides is compared, as the others are.
+            key = hash((band, signature[band * ROWS : (band + 1) * ROWS].tobytes()))
+            bucket = self._seen.setdefault(key, here)
+            if bucket != here and np.mean(self._signatures[bucket] == signature) >= ALIKE:
+                self._join(here, bucket)
+
+    def hold_out(self, share: float) -> list[bool]:
+        """For each decision in the order of arrival, whether it is held out. A group is, by a hash of its oldest
+        decision's id: when the ledger grows, it stays on its side."""
+        oldest: dict[int, uuid.UUID] = {}
+        for here, decision in enumerate(self._ids):
+            root = self._find(here)
+            oldest[root] = min(oldest.get(root, decision), decision)
+        held = {root: _fraction(decision) < share for root, decision in oldest.items()}
+        return [held[self._find(here)] for here in range(len(self._ids))]
+
+    def _find(self, here: int) -> int:
+        while self._parent[here] != here:
+            self._parent[here] = self._parent[self._parent[here]]
+            here = self._parent[here]
+        return here
+
+    def _join(self, one: int, other: int) -> None:
+        low, high = sorted((self._find(one), self._find(other)))
+        self._parent[high] = low
+
+
+def _fraction(decision: uuid.UUID) -> float:
+    return int.from_bytes(hashlib.sha256(decision.bytes).digest()[:8]) / 2**64
+
+
+def sign(text: str) -> NDArray[np.uint32]:
+    """The text's MinHash signature, (BANDS · ROWS,); empty for a text without words. The least of (a x + b) mod p over
+    the hashes x of its shingles, for each a and b."""
+    words = WORD.findall(text.casefold())
+    if not words:
+        return np.empty(0, dtype=np.uint32)
+    shingles = {" ".join(words[at : at + WORDS]) for at in range(max(1, len(words) - WORDS + 1))}
+    hashes = np.array([zlib.crc32(one.encode()) & 0x7FFFFFFF for one in shingles], dtype=np.uint64)
+    values = (_A[:, None] * hashes[None, :] + _B[:, None]) % _PRIME
+    return values.min(axis=1).astype(np.uint32)
+
+
+def text_of(state: Any) -> str:
+    """What a state says: its texts, without names of fields, ids and numbers."""
+    return " ".join(_texts(state))
+
+
+def _texts(node: Any, name: str = "") -> Iterator[str]:
+    if isinstance(node, str) and not name.casefold().endswith("id"):
+        yield node
+    elif isinstance(node, Mapping):
+        for key in sorted(node):
+            yield from _texts(node[key], key)
+    elif isinstance(node, list):
+        for inner in node:
+            yield from _texts(inner, name)
