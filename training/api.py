@@ -25,6 +25,7 @@ from training.exports import start_export
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.new_decisions import request_training
 from training.runs import RunPlan, cancel_run, start_run
+from training.selection import Filters
 from training.serializers import (
     DatasetCreateSerializer,
     DatasetSerializer,
@@ -41,6 +42,8 @@ from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import text_parameter
 from workspaces.permissions import acting
 from workspaces.rendering import OneFormat
+
+FILTER_FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity")
 
 
 class DatasetList(generics.ListAPIView[DatasetSnapshot]):
@@ -60,7 +63,8 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
     def post(self, request: Request) -> Response:
         """Queues a job that freezes an agent's rewarded decisions as a dataset, or people's labels of them: labelled
         rows, whose right answer is the confirmed action or the correction, or preference pairs of the correction and
-        the agent's action. Suggestions of the auto-labeler make rows where they are asked for, of decisions without a
+        the agent's action. A dataset of texts holds rewarded texts, tool calls and structured actions that no schema
+        enumerates. Suggestions of the auto-labeler make rows where they are asked for, of decisions without a
         verdict, and are counted apart."""
         given = DatasetCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
@@ -73,6 +77,8 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
             kind=fields["kind"],
             unused_at=timezone.now() if fields["only_new"] else None,
             least_confidence=fields["least_confidence"] if fields["suggestions"] else None,
+            filters=Filters(**{name: fields[name] for name in FILTER_FIELDS}),
+            held_out=fields["held_out"],
         )
         return Response(FreezingSerializer(job).data, status=202)
 

@@ -1,27 +1,35 @@
 """Previews a dataset of an agent's decisions: how many rows, of what, and what would be left out.
 
 It reads the newest LOOK decisions of each agent, so that it is fast for any ledger; the job that makes the dataset
-reads them all. Its conditions are those of `training.datasets.LOGGED_ROWS`.
+reads them all. Its conditions are those of `training.selection`; what only a decision's state can say, such as a
+missing field of the prompt, the job counts.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
 
+from decisions.agents.canonical import canonical
+from decisions.agents.choices import fields_beside
 from decisions.agents.prompts import PromptError, as_text, render_prompt
-from decisions.models import Agent, AgentVersion, Decision
+from decisions.models import ActionSpaceKind, Agent, AgentVersion, Decision
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
-from training.datasets import LEARNT_FROM
+from training.models import DatasetKind
+from training.rows_of.shapes import shape_of
+from training.selection import ALL, LEARNT_FROM, MATCHES, Filters
 
 LOOK = 10_000
 MOST_ACTIONS = 20
+LONGEST_ACTION = 2000
 EXAMPLES = 3
 
 WHY = {
@@ -29,7 +37,11 @@ WHY = {
     "calculation": "have a verdict but no reward yet",
     "reward": "have no reward: the calculation failed or the verdict was undone",
     "propensity": "have no propensity",
-    "options": "have no options recorded",
+    "options": "have no options to choose from",
+    "shape": "have actions of another kind than this dataset holds",
+    "action": "chose what is not among the options, or left a field of the choice open",
+    "item": "have a prompt that does not show the ranked items",
+    "filtered": "do not match the filters",
     "version": "were made by another version of the agent",
     "used": "were already used by a run",
     "erased": "were erased",
@@ -40,6 +52,8 @@ WHY = {
     "prompt": "lack a field of the prompt",
 }
 """Why a decision is left out, by the name that the statement below gives it; the first that holds, from its CASE."""
+OFFERING = {ActionSpaceKind.CHOICE, ActionSpaceKind.RANKING}
+"""Action spaces whose options may come with each decision."""
 SOURCES = {
     "label": "Reviewers’ labels",
     "human": "People’s verdicts from apps",
@@ -56,25 +70,30 @@ WITH asked AS (
   SELECT asked.spec_id, newest.*
     FROM asked CROSS JOIN LATERAL (
       SELECT d.id, d.workspace_id, d.agent_id, d.agent_version_id, left(d.action #>> '{{}}', 200) AS action,
-             d.propensity, d.options IS NOT NULL AS offered, d.{NOT_ERASED} AS kept
+             CASE WHEN d.agent_version_id = ANY(%(choosing)s::uuid[]) AND jsonb_typeof(d.action) = 'object'
+                  THEN left((d.action - %(beside)s::text[])::text, {LONGEST_ACTION}) END AS fields,
+             d.propensity, d.options IS NOT NULL AS offered, d.{NOT_ERASED} AS kept, {MATCHES} AS matches
         FROM decisions_decision d WHERE d.agent_id = asked.agent_id ORDER BY d.id DESC LIMIT {LOOK}
     ) newest
 ), valued AS (
-  SELECT d.*, r.decision_id IS NOT NULL AS calculated, r.value, {THAT_COUNTS} AS verdict
+  SELECT d.*, r.decision_id IS NOT NULL AS calculated, r.value, r.raw, {THAT_COUNTS} AS verdict
     FROM looked d
     LEFT JOIN LATERAL (
-      SELECT decision_id, value FROM decisions_reward
+      SELECT decision_id, value, raw FROM decisions_reward
        WHERE decision_id = d.id AND spec_id = d.spec_id ORDER BY version DESC LIMIT 1
     ) r ON true
 ), sorted AS (
-  SELECT d.agent_id, d.id, d.action, d.verdict,
+  SELECT d.agent_id, d.id, coalesce(d.fields, d.action) AS action, d.verdict,
          CASE WHEN NOT d.kept THEN 'erased'
               WHEN d.agent_version_id <> %(version)s::uuid THEN 'version'
-              WHEN NOT d.offered THEN 'options'
-              WHEN d.propensity IS NULL THEN 'propensity'
+              WHEN NOT d.agent_version_id = ANY(%(versions)s::uuid[]) THEN 'shape'
+              WHEN NOT d.offered AND d.agent_version_id = ANY(%(unoffering)s::uuid[]) THEN 'options'
+              WHEN d.matches IS NOT TRUE THEN 'filtered'
+              WHEN %(with_propensity)s AND d.propensity IS NULL THEN 'propensity'
               WHEN NOT d.calculated AND d.verdict IS NULL THEN 'feedback'
               WHEN NOT d.calculated THEN 'calculation'
               WHEN d.value IS NULL THEN 'reward'
+              WHEN d.raw < %(min_reward)s::float8 THEN 'filtered'
               WHEN %(unused_at)s::timestamptz IS NOT NULL AND {LEARNT_FROM} THEN 'used'
          END AS why
     FROM valued d
@@ -145,17 +164,31 @@ def by_count(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 
 
 def preview_datasets(
-    agents: Sequence[Agent], *, agent_version: AgentVersion | None = None, unused_at: dt.datetime | None = None
+    agents: Sequence[Agent],
+    *,
+    kind: str = DatasetKind.LOGGED,
+    agent_version: AgentVersion | None = None,
+    unused_at: dt.datetime | None = None,
+    filters: Filters = ALL,
 ) -> dict[uuid.UUID, Preview]:
-    """By agent, what a dataset by its current reward spec would hold: one statement for any number of agents.
+    """By agent, what a dataset by its current reward spec would hold: two statements for any number of agents. A
+    policy of the `filters` that is a version of a model is that of the first agent.
 
     `unused_at`: only decisions that no run had learnt from at that moment.
     """
     found: dict[uuid.UUID, dict[str, list[tuple[Any, int]]]] = {agent.id: {} for agent in agents}
-    parameters = {
+    if not agents:
+        return {}
+    versions = list(AgentVersion.objects.filter(agent__in=agents))
+    of_kind = [one for one in versions if shape_of(one).kind == kind]
+    parameters = filters.parameters(agents[0]) | {
         "agents": [agent.id for agent in agents],
         "version": agent_version.id if agent_version is not None else None,
         "unused_at": unused_at,
+        "versions": [one.id for one in of_kind],
+        "unoffering": [one.id for one in of_kind if one.action_space in OFFERING and one.options is None],
+        "choosing": [one.id for one in of_kind if kind == DatasetKind.LOGGED],
+        "beside": sorted({name for one in of_kind for name in fields_beside(one)}),
     }
     with connection.cursor() as cursor:
         cursor.execute(_PREVIEW, parameters)
@@ -169,11 +202,23 @@ def _read(lines: dict[str, list[tuple[Any, int]]]) -> Preview:
     return Preview(
         rows=why.get(None, 0),
         looked_at=sum(why.values()),
-        actions=by_count(lines.get("action", [])),
+        actions=by_count(_tell_actions(lines.get("action", [])).items()),
         verdicts=by_count([(name or "no verdict", count) for name, count in lines.get("verdict", [])]),
         left_out=by_count([(name, count) for name, count in why.items() if name is not None]),
         examples=tuple(uuid.UUID(name) for name, _ in sorted(lines.get("example", []), key=lambda pair: pair[1])),
     )
+
+
+def _tell_actions(found: Sequence[tuple[str, int]]) -> Counter[str]:
+    """An action of fields is told as the option that it is."""
+    told = Counter[str]()
+    for action, count in found:
+        try:
+            plain = json.loads(action) if action.startswith("{") else action
+        except ValueError:
+            plain = action  # cut short, or a text that begins so
+        told[plain if isinstance(plain, str) else canonical(plain)] += count
+    return told
 
 
 @dataclass(frozen=True, slots=True)

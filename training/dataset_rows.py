@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from models_registry.artifacts import artifact_path
-from training.datasets import ROWS_FILE
+from training.dataset_parts import ROWS_FILE
 from training.models import DatasetSnapshot
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 

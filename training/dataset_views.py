@@ -19,12 +19,14 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from decisions.models import Agent, AgentVersion
 from jobs.models import Job, JobState
+from training.dataset_filters import read_filters
 from training.dataset_preview import preview_datasets, show_examples, tell_left_out, tell_sources
 from training.defaults import find_defaults
-from training.freezing import KIND, start_freezing
+from training.freezing import KIND, MOST_HELD_OUT, REWARDED, start_freezing
 from training.label_preview import preview_labels
 from training.label_rows import LEAST_CONFIDENCE, LabelQuestion
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
+from training.selection import Filters
 from training.views import as_id
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
@@ -41,11 +43,13 @@ KIND_TITLES: Mapping[str, str] = {
     DatasetKind.LOGGED: "Rewarded decisions",
     DatasetKind.LABELLED: "People’s labels",
     DatasetKind.PREFERENCES: "Preference pairs",
+    DatasetKind.TEXT: "Rewarded texts",
 }
 NAMES: Mapping[str, str] = {
     DatasetKind.LOGGED: "decisions",
     DatasetKind.LABELLED: "labels",
     DatasetKind.PREFERENCES: "corrections",
+    DatasetKind.TEXT: "texts",
 }
 """What a new dataset's name says that it holds."""
 
@@ -74,7 +78,7 @@ def dataset_list(request: PageRequest) -> HttpResponse:
 def dataset_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     dataset = (
         DatasetSnapshot.objects.for_workspace(request.workspace)
-        .select_related("agent", "artifact", "reward_spec")
+        .select_related("agent", "artifact", "reward_spec", "workspace")
         .filter(pk=pk)
         .first()
     )
@@ -86,17 +90,47 @@ def dataset_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "dataset": dataset,
         "sources": tell_sources(dataset.statistics.get("sources", {}).items()),
         "left_out": tell_left_out(dataset.statistics.get("left_out", {}).items()),
+        "filters": _tell_filters(dataset),
+        "one_sided": _tell_one_sided(dataset),
+        "other_part": _find_other_part(dataset),
         "unused_at": dt.datetime.fromisoformat(dataset.query["unused_at"]) if "unused_at" in dataset.query else None,
         "runs": runs.select_related("produced_version__registered_model").order_by("-id")[:RUNS],
     }
     return render(request, "training/dataset.html", context)
 
 
+def _tell_filters(dataset: DatasetSnapshot) -> list[tuple[str, Any]]:
+    """What its decisions were narrowed to, in words."""
+    told = Filters.from_plain(dataset.query)
+    lines = [
+        ("Recorded from", told.since),
+        ("Recorded before", told.until),
+        ("Decided by", told.policy),
+        ("Unit", told.unit),
+        ("Least raw reward", told.min_reward),
+        ("Propensity", "only decisions with one" if told.with_propensity else None),
+    ]
+    return [(name, value) for name, value in lines if value is not None]
+
+
+def _tell_one_sided(dataset: DatasetSnapshot) -> str:
+    """ "right" or "wrong" where all its rows were so."""
+    right, wrong = dataset.statistics.get("right"), dataset.statistics.get("wrong")
+    if right is None or wrong is None or (right and wrong):
+        return ""
+    return "right" if right else "wrong"
+
+
+def _find_other_part(dataset: DatasetSnapshot) -> DatasetSnapshot | None:
+    other = dataset.statistics.get("held_out") or dataset.statistics.get("held_out_of")
+    return DatasetSnapshot.objects.for_workspace(dataset.workspace).filter(pk=other).first() if other else None
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def dataset_make(request: PageRequest) -> HttpResponse:
-    """GET shows what a dataset would hold, by `agent`, `version`, `which`, `kind`, and for labels by `suggestions` and
-    `least_confidence`; POST queues the job that makes it."""
+    """GET shows what a dataset would hold, by `agent`, `version`, `which`, `kind`, the filters, and for labels by
+    `suggestions` and `least_confidence`; POST queues the job that makes it."""
     asked = request.POST if request.method == "POST" else request.GET
     agents = list(Agent.objects.for_workspace(request.workspace).order_by("name")[:AGENTS])
     agent = _find_agent(agents, asked.get("agent", ""))
@@ -110,7 +144,9 @@ def dataset_make(request: PageRequest) -> HttpResponse:
         kind = DatasetKind.LOGGED.value
     now = timezone.now()
     unused_at = now if which == NEW else None
-    least = _read_confidence(asked) if kind != DatasetKind.LOGGED and "suggestions" in asked else None
+    rewarded = kind in REWARDED
+    least = _read_confidence(asked) if not rewarded and "suggestions" in asked else None
+    narrowed = read_filters(asked, kind=kind)
     if request.method == "POST":
         name = _read_name(asked.get("name", ""))
         job = start_freezing(
@@ -120,15 +156,19 @@ def dataset_make(request: PageRequest) -> HttpResponse:
             kind=kind,
             unused_at=unused_at,
             least_confidence=least,
+            filters=narrowed.filters,
+            held_out=narrowed.held_out,
             agent_version=version.number if version is not None else None,
         )
         record_audit(by=request.actor, action="dataset.requested", target=f"job:{job.id}", details={"name": name})
         messages.success(request, "The dataset is queued.")
         return redirect("pages:dataset-making", request.workspace.slug, job.pk)
-    if kind == DatasetKind.LOGGED:
-        preview = preview_datasets([agent], agent_version=version, unused_at=unused_at)[agent.id]
+    if rewarded:
+        preview = preview_datasets(
+            [agent], kind=kind, agent_version=version, unused_at=unused_at, filters=narrowed.filters
+        )[agent.id]
     else:
-        preview = preview_labels(agent, LabelQuestion(kind, version, unused_at, least))
+        preview = preview_labels(agent, LabelQuestion(kind, version, unused_at, least, narrowed.filters))
     context: dict[str, Any] = {
         "agents": agents,
         "agent": agent,
@@ -137,6 +177,9 @@ def dataset_make(request: PageRequest) -> HttpResponse:
         "which": which,
         "kind": kind,
         "kinds": KIND_TITLES.items(),
+        "rewarded": rewarded,
+        "given": narrowed.given,
+        "most_held_out": round(100 * MOST_HELD_OUT),
         "suggestions": least is not None,
         "least_confidence": LEAST_CONFIDENCE if least is None else least,
         "preview": preview,

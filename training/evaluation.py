@@ -17,8 +17,8 @@ import numpy as np
 from decisions.models import RewardSpec
 from models_registry.models import GateVerdict, ModelVersion
 from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference, wilson_interval
-from training.datasets import reward_if
 from training.engine.spec import RunResult
+from training.reward_scale import reward_if
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ A_FREEZING = {
     "message": "",
     "error": "",
     "dataset": None,
+    "held_out": None,
     "run": None,
     "created_at": MOMENT,
     "finished_at": None,
@@ -74,7 +75,14 @@ A_DATASET = {
     "rows": 1840,
     "digest": DIGEST,
     "query": {"agent": "filer", "reward_spec": 1},
-    "statistics": {"mean_reward": 0.71, "confirmed_share": 0.68},
+    "statistics": {
+        "actions": {"travel": 1010, "finance": 830},
+        "other_actions": 0,
+        "mean_reward": 0.71,
+        "confirmed_share": 0.68,
+        "right": 1251,
+        "wrong": 589,
+    },
     "created_at": MOMENT,
     "erased_rows": 0,
     "marked_at": None,
@@ -153,7 +161,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         Example(
             A_FREEZING,
             202,
-            {"agent": "filer", "name": "notes of November", "only_new": True},
+            {"agent": "filer", "name": "notes of November", "only_new": True, "policy": "filer:2", "held_out": 0.2},
             name="rewarded decisions",
         ),
         Example(

@@ -24,12 +24,17 @@ from training.label_datasets import snapshot_labels
 from training.label_rows import LabelQuestion
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.runs import RunPlan, start_run
+from training.selection import ALL, Filters
 from workspaces.actors import Actor, system
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 
 KIND = "training.freeze_dataset"
+REWARDED = (DatasetKind.LOGGED, DatasetKind.TEXT)
+"""Kinds of datasets whose rows need a reward; the others hold people's labels."""
+MOST_HELD_OUT = 0.5
 NEEDED: Mapping[str, str] = {
-    DatasetKind.LOGGED: "both a propensity and a reward",
+    DatasetKind.LOGGED: "a reward and an action among options",
+    DatasetKind.TEXT: "a reward and a text as its action",
     DatasetKind.LABELLED: "a person's verdict that names the right action",
     DatasetKind.PREFERENCES: "a person's correction",
 }
@@ -44,24 +49,27 @@ def start_freezing(
     kind: str = DatasetKind.LOGGED,
     unused_at: dt.datetime | None = None,
     least_confidence: float | None = None,
+    filters: Filters = ALL,
+    held_out: float | None = None,
     run: Mapping[str, str | None] | None = None,
     **question: int | None,
 ) -> Job:
     """`question`: the numbers of another `reward_spec` than the current one, and of one `agent_version` alone.
 
     `unused_at`: only decisions that no run had learnt from at that moment. `least_confidence`: beside people's labels,
-    suggestions of the auto-labeler that are at least so confident make rows; None: none do. `run`: what to start on the
-    dataset, the method, the root of the base (`training.defaults`) and the ids of base_version, heldout and replay.
-    Raises InvalidInput for suggestions in a dataset of rewarded decisions.
+    suggestions of the auto-labeler that are at least so confident make rows; None: none do. `held_out`: about this
+    share of the rows becomes a dataset of its own. `run`: what to start on the dataset, the method, the root of the
+    base (`training.defaults`) and the ids of base_version, heldout and replay. Raises InvalidInput with every fault.
     """
-    if least_confidence is not None and kind == DatasetKind.LOGGED:
-        raise InvalidInput(
-            "The dataset cannot be made.",
-            faults=[FieldFault("suggestions", "given with rewarded decisions", "only with labelled or preferences")],
-        )
+    if faults := find_faults(kind, filters, held_out=held_out, suggestions=least_confidence is not None):
+        raise InvalidInput("The dataset cannot be made.", faults=faults)
     payload: dict[str, Any] = {"agent": agent.slug, "name": name, "requested_by": by.name, **question}
     if kind != DatasetKind.LOGGED:
         payload["kind"] = str(kind)
+    if asked := filters.as_plain():
+        payload["filters"] = asked
+    if held_out is not None:
+        payload["held_out"] = held_out
     if least_confidence is not None:
         payload["least_confidence"] = least_confidence
     if unused_at is not None:
@@ -69,6 +77,19 @@ def start_freezing(
     if run is not None:
         payload["run"] = dict(run)
     return enqueue_job(kind=KIND, workspace=by.workspace, payload=payload)
+
+
+def find_faults(kind: str, filters: Filters, *, held_out: float | None, suggestions: bool) -> list[FieldFault]:
+    """What is wrong with the question, of any kind of dataset."""
+    faults = filters.find_faults()
+    rewarded = kind in REWARDED
+    if suggestions and rewarded:
+        faults.append(FieldFault("suggestions", "given with rewarded decisions", "only with labelled or preferences"))
+    if filters.min_reward is not None and not rewarded:
+        faults.append(FieldFault("min_reward", "given with people's labels", "only with logged or text"))
+    if held_out is not None and not 0.0 < held_out <= MOST_HELD_OUT:
+        faults.append(FieldFault("held_out", f"{held_out} is out of range", f"above 0, up to {MOST_HELD_OUT}"))
+    return faults
 
 
 def start_rebuild(*, by: Actor, dataset: DatasetSnapshot) -> Job:
@@ -83,6 +104,8 @@ def start_rebuild(*, by: Actor, dataset: DatasetSnapshot) -> Job:
         kind=dataset.kind,
         unused_at=_moment(dataset.query),
         least_confidence=dataset.query.get("least_confidence"),
+        filters=Filters.from_plain(dataset.query),
+        held_out=dataset.query.get("held_out"),
         agent_version=dataset.query.get("agent_version"),
         reward_spec=dataset.reward_spec.number if dataset.reward_spec is not None else None,
     )
@@ -101,8 +124,11 @@ def freeze_dataset(context: JobContext) -> dict[str, Any] | None:
     version = agent.versions.get(number=number) if number is not None else None
     by = replace(system(context.workspace), name=asked["requested_by"])
 
-    def end(dataset: DatasetSnapshot) -> None:
+    def end(made: list[DatasetSnapshot]) -> None:
+        dataset, *held_out = made
         result = {"dataset": str(dataset.id), "rows": dataset.rows}
+        if held_out:
+            result["held_out"] = str(held_out[0].id)
         if asked.get("run"):
             result["run"] = str(_start_run(by, dataset, asked["run"]).id)
         with context.fenced():
@@ -111,6 +137,8 @@ def freeze_dataset(context: JobContext) -> dict[str, Any] | None:
     try:
         _freeze(context, by, agent, version, end)
     except EmptyDataset as error:
+        if any(fault.field == "held_out" for fault in error.faults):
+            raise Permanent(f"{error.message} {error.faults[0].reason}.") from error
         used = " that no run has learnt from" if asked.get("unused_at") else ""
         raise Permanent(f"{error.message} No decision{used} has {NEEDED[_kind(asked)]}.") from error
     except InvalidRun as error:
@@ -128,16 +156,18 @@ def _freeze(
     by: Actor,
     agent: Agent,
     version: AgentVersion | None,
-    end: Callable[[DatasetSnapshot], None],
+    end: Callable[[list[DatasetSnapshot]], None],
 ) -> None:
     """Raises EmptyDataset."""
     asked = context.payload
-    if (kind := _kind(asked)) != DatasetKind.LOGGED:
+    filters, held_out = Filters.from_plain(asked.get("filters", {})), asked.get("held_out")
+    if (kind := _kind(asked)) not in REWARDED:
         snapshot_labels(
             by=by,
             agent=agent,
             name=asked["name"],
-            question=LabelQuestion(kind, version, _moment(asked), asked.get("least_confidence")),
+            question=LabelQuestion(kind, version, _moment(asked), asked.get("least_confidence"), filters),
+            held_out=held_out,
             note_progress=context.note_progress,
             on_made=end,
         )
@@ -147,9 +177,12 @@ def _freeze(
         by=by,
         agent=agent,
         name=asked["name"],
+        kind=kind,
         agent_version=version,
         reward_spec=agent.reward_specs.get(number=spec) if spec is not None else None,
         unused_at=_moment(asked),
+        filters=filters,
+        held_out=held_out,
         note_progress=context.note_progress,
         on_made=end,
     )

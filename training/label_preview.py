@@ -11,15 +11,17 @@ from collections import Counter
 
 from django.db import connection
 
-from decisions.models import ActionSpaceKind, Agent
+from decisions.models import Agent
 from decisions.models.tombstones import NOT_ERASED
 from training.dataset_preview import EXAMPLES, LOOK, MOST_ACTIONS, Preview, by_count
-from training.datasets import LEARNT_FROM
-from training.label_rows import JUDGED, SUGGESTED, TOLD, LabelQuestion, Told, as_completion, find_answer
+from training.label_rows import JUDGED, SUGGESTED, TOLD, LabelQuestion, Told, find_answer
+from training.rows_of.text import as_completion
+from training.selection import LEARNT_FROM, MATCHES
 
 LONGEST_ACTION = 200
 _PREVIEW = f"""
 SELECT d.{NOT_ERASED}, %(version)s::uuid IS NULL OR d.agent_version_id = %(version)s,
+       {MATCHES} AND (NOT %(with_propensity)s OR d.propensity IS NOT NULL),
        %(unused_at)s::timestamptz IS NULL OR NOT {LEARNT_FROM}, {TOLD}, {SUGGESTED}
   FROM (SELECT * FROM decisions_decision WHERE agent_id = %(agent)s ORDER BY id DESC LIMIT %(look)s) d {JUDGED}
  ORDER BY d.id DESC
@@ -28,17 +30,18 @@ SELECT d.{NOT_ERASED}, %(version)s::uuid IS NULL OR d.agent_version_id = %(versi
 
 def preview_labels(agent: Agent, question: LabelQuestion) -> Preview:
     """Its `actions` are the right ones. Two statements."""
-    choosing = set(agent.versions.filter(action_space=ActionSpaceKind.CHOICE).values_list("id", flat=True))
+    versions = {version.id: version for version in agent.versions.all()}
     actions, verdicts, sources, left_out = (Counter[str]() for _ in range(4))
     examples: list[tuple[uuid.UUID, str]] = []
     looked_at = rows = 0
     with connection.cursor() as cursor:
         cursor.execute(_PREVIEW, {**question.parameters(agent), "look": LOOK})
-        for kept, asked, unused, *columns in cursor.fetchall():
+        for kept, asked, matches, unused, *columns in cursor.fetchall():
             looked_at += 1
             told = Told.read(tuple(columns))
-            answer = find_answer(told, kind=question.kind, chooses=told.agent_version in choosing)
-            first = next((why for why, holds in (("erased", kept), ("version", asked)) if not holds), None)
+            answer = find_answer(told, kind=question.kind, version=versions[told.agent_version])
+            reasons = (("erased", kept), ("version", asked), ("filtered", matches))
+            first = next((why for why, holds in reasons if not holds), None)
             why = first or (answer if isinstance(answer, str) else None if unused else "used")
             if why is not None or isinstance(answer, str):
                 left_out[str(why)] += 1

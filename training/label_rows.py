@@ -15,13 +15,16 @@ from typing import Any
 
 from django.db import connection
 
-from decisions.agents.canonical import canonical
+from decisions.agents.choices import choices_of, option_of
 from decisions.agents.prompts import PromptError, render_prompt
 from decisions.models import ActionSpaceKind, Agent, AgentVersion
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, STANDS, VERDICT
-from training.datasets import FETCH, LEARNT_FROM, loaded
 from training.models import DatasetKind
+from training.rows_of.ranking import write_answers
+from training.rows_of.shapes import CHOICE, RANKING, shape_of
+from training.rows_of.text import as_completion
+from training.selection import ALL, FETCH, LEARNT_FROM, MATCHES, Filters, loaded
 
 LABEL, PERSON, SUGGESTION = "label", "human", "suggestion"
 """Where a row comes from: a reviewer's label, a person's verdict that an app sent, the auto-labeler."""
@@ -42,10 +45,12 @@ JUDGED = f"""
 """  # noqa: S608 - our own names
 """SQL: the verdict that counts of the decision `d`, the label behind it, and a suggestion where there is no verdict."""
 _ROWS = f"""
-SELECT {TOLD}, {SUGGESTED}, d.state, d.options, d.unit
+SELECT {TOLD}, {SUGGESTED}, d.state, d.options, d.unit, d.episode_id
   FROM decisions_decision d {JUDGED}
  WHERE d.agent_id = %(agent)s AND (%(version)s::uuid IS NULL OR d.agent_version_id = %(version)s)
    AND d.{NOT_ERASED} AND (%(unused_at)s::timestamptz IS NULL OR NOT {LEARNT_FROM})
+   AND (NOT %(with_propensity)s OR d.propensity IS NOT NULL)
+   AND {MATCHES}
    AND (v.verdict IS NOT NULL OR s.id IS NOT NULL)
  ORDER BY d.id
 """  # noqa: S608
@@ -60,9 +65,10 @@ class LabelQuestion:
     agent_version: AgentVersion | None = None
     unused_at: dt.datetime | None = None
     least_confidence: float | None = None
+    filters: Filters = ALL
 
     def parameters(self, agent: Agent) -> dict[str, Any]:
-        return {
+        return self.filters.parameters(agent) | {
             "agent": agent.id,
             "version": self.agent_version.id if self.agent_version is not None else None,
             "unused_at": self.unused_at,
@@ -103,9 +109,8 @@ class Answer:
     source: str
 
 
-def find_answer(told: Told, *, kind: str, chooses: bool) -> Answer | str:
-    """The answer that makes a row of this kind, or why there is none, a key of `training.dataset_preview.WHY`.
-    `chooses`: the agent's version chooses among options."""
+def find_answer(told: Told, *, kind: str, version: AgentVersion) -> Answer | str:
+    """The answer that makes a row of this kind, or why there is none, a key of `training.dataset_preview.WHY`."""
     if told.verdict is None:
         right, source = told.suggestion, SUGGESTION
         if right is None:
@@ -117,59 +122,95 @@ def find_answer(told: Told, *, kind: str, chooses: bool) -> Answer | str:
         source = LABEL if told.label is not None else PERSON
         if right is None:
             return "answer"
-    if chooses and not told.offered:
+    if version.action_space == ActionSpaceKind.CHOICE and version.options is None and not told.offered:
         return "options"
     if kind == DatasetKind.PREFERENCES and right == told.action:
         return "confirmed"
     return Answer(right, source)
 
 
-def as_completion(action: Any) -> str:
-    """A text as it is, everything else as canonical JSON."""
-    return action if isinstance(action, str) else canonical(action)
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A decision with a verdict or a suggestion: its rows, or why it makes none. The rest is as of the decision."""
+
+    id: uuid.UUID
+    rows: list[dict[str, Any]] | str
+    state: Mapping[str, Any]
+    unit: str | None
+    episode: uuid.UUID | None
 
 
-def read_label_rows(agent: Agent, question: LabelQuestion) -> Iterator[tuple[Told, dict[str, Any] | str]]:
-    """Each decision with a verdict or a suggestion, oldest first: its row, or why it makes none. Streams."""
+def read_label_rows(agent: Agent, question: LabelQuestion) -> Iterator[Judged]:
+    """Oldest first. Streams."""
     versions = {version.id: version for version in agent.versions.all()}
     with connection.chunked_cursor() as cursor:
         cursor.execute(_ROWS, question.parameters(agent))
         while chunk := cursor.fetchmany(FETCH):
-            for *columns, state, options, unit in chunk:
-                told = Told.read(tuple(columns))
-                version = versions[told.agent_version]
-                yield told, _make_row(told, version, question, loaded(state), loaded(options), unit)
+            for *columns, state, options, unit, episode in chunk:
+                told, state = Told.read(tuple(columns)), loaded(state)
+                rows = _make_rows(told, versions[told.agent_version], question, state, loaded(options), unit)
+                yield Judged(told.decision, rows, state, unit, episode)
 
 
-def _make_row(
+def _make_rows(
     told: Told, version: AgentVersion, question: LabelQuestion, state: Mapping[str, Any], options: Any, unit: str | None
-) -> dict[str, Any] | str:
-    chooses = version.action_space == ActionSpaceKind.CHOICE
-    answer = find_answer(told, kind=question.kind, chooses=chooses)
+) -> list[dict[str, Any]] | str:
+    answer = find_answer(told, kind=question.kind, version=version)
     if isinstance(answer, str):
         return answer
-    if chooses and answer.right not in options:
-        return "options"
+    write = _write_pair if question.kind == DatasetKind.PREFERENCES else _write_answer
     try:
-        prompt = render_prompt(version.prompt_template, state, options or ())
+        rows = write(told, version, state, options, answer.right)
     except PromptError:
         return "prompt"
-    right = as_completion(answer.right)
-    row: dict[str, Any] = {"id": str(told.decision), "prompt": prompt}
-    if question.kind == DatasetKind.PREFERENCES:
-        row |= {"chosen": right, "rejected": as_completion(told.action)}
-    else:
-        row |= {"options": options, "answer": right} if chooses else {}
-        row |= {"completion": right}
-    row |= {
+    if isinstance(rows, str):
+        return rows
+    about: dict[str, Any] = {
         "source": answer.source,
         "label_id": str(told.label) if told.label is not None else None,
         "verdict": told.verdict,
         "group": unit,
     }
     if question.least_confidence is not None:
-        row |= {
+        about |= {
             "confidence": told.confidence if answer.source == SUGGESTION else None,
             "classifier": told.made_at.isoformat() if answer.source == SUGGESTION and told.made_at else None,
         }
-    return row
+    return [row | about for row in rows]
+
+
+def _write_answer(
+    told: Told, version: AgentVersion, state: Mapping[str, Any], options: Any, right: Any
+) -> list[dict[str, Any]] | str:
+    """A labelled row; of a ranking, one for each item of which the label tells whether it belongs first. Raises
+    PromptError."""
+    shape = shape_of(version)
+    if shape is RANKING:
+        return write_answers(str(told.decision), version, state, options, right=right, done=told.action)
+    row: dict[str, Any] = {"id": str(told.decision)}
+    if shape is CHOICE:
+        options = choices_of(version, state, options).options
+        answer = option_of(version, right)
+        if not options or answer not in options:
+            return "options"
+        row |= {"options": list(options), "answer": answer, "completion": answer}
+    else:
+        row |= {"completion": as_completion(right)}
+    return [{**row, "prompt": render_prompt(version.prompt_template, state, options or ())}]
+
+
+def _write_pair(
+    told: Told, version: AgentVersion, state: Mapping[str, Any], options: Any, right: Any
+) -> list[dict[str, Any]] | str:
+    """Raises PromptError."""
+    if shape_of(version) is CHOICE:
+        options = choices_of(version, state, options).options
+        chosen, rejected = option_of(version, right), option_of(version, told.action)
+        if not options or chosen not in options:
+            return "options"
+        if chosen == rejected:
+            return "confirmed"  # the correction was of what accompanies the choice
+    else:
+        chosen, rejected = as_completion(right), as_completion(told.action)
+    prompt = render_prompt(version.prompt_template, state, options or ())
+    return [{"id": str(told.decision), "prompt": prompt, "chosen": chosen, "rejected": rejected}]

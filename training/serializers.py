@@ -40,13 +40,20 @@ class FreezingSerializer(JobSerializer):
     agent = serializers.CharField(source="payload.agent")
     name = serializers.CharField(source="payload.name")
     dataset = serializers.SerializerMethodField(help_text="The dataset's id, once it is there")
+    held_out = serializers.SerializerMethodField(
+        help_text="The id of the dataset that was held out of it, where that was asked for"
+    )
     run = serializers.SerializerMethodField(help_text="Of training on new decisions: the run's id, once it is there")
 
     class Meta(JobSerializer.Meta):
-        fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset", "run"]
+        fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset", "held_out", "run"]
 
     def get_dataset(self, job: Job) -> UUID | None:
         return UUID(job.result["dataset"]) if job.result else None
+
+    def get_held_out(self, job: Job) -> UUID | None:
+        found = (job.result or {}).get("held_out")
+        return UUID(found) if found else None
 
     def get_run(self, job: Job) -> UUID | None:
         found = (job.result or {}).get("run")
@@ -63,6 +70,25 @@ class DatasetCreateSerializer(StrictBody):
     )
     least_confidence = serializers.FloatField(
         default=LEAST_CONFIDENCE, min_value=0.0, max_value=1.0, help_text="Of a suggestion that makes a row"
+    )
+    since = serializers.DateTimeField(default=None, allow_null=True, help_text="Recorded at or after it")
+    until = serializers.DateTimeField(default=None, allow_null=True, help_text="Recorded before it")
+    policy = serializers.CharField(
+        default=None,
+        allow_null=True,
+        max_length=200,
+        help_text="Who decided: a version of the agent's model, such as filer:3, or the name of an outside model",
+    )
+    unit = serializers.CharField(default=None, allow_null=True, max_length=200)
+    min_reward = serializers.FloatField(
+        default=None, allow_null=True, help_text="Of logged and text: the raw reward at least"
+    )
+    with_propensity = serializers.BooleanField(default=False, help_text="Only decisions with a propensity")
+    held_out = serializers.FloatField(
+        default=None,
+        allow_null=True,
+        help_text="About this share of the rows, up to 0.5, becomes a second dataset; units, episodes and texts that "
+        "are nearly the same stay together",
     )
 
 

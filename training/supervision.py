@@ -19,7 +19,7 @@ from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
 from models_registry.services import NewVersion, register_version, store_artifact
 from training.base_models import is_allowed_base
-from training.datasets import ROWS_FILE
+from training.dataset_parts import ROWS_FILE
 from training.engine.spec import RunSpec
 from training.evaluation import Scored, gate_version, score_predictions
 from training.launcher import Finished, run_engine, write_atomically

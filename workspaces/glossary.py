@@ -90,8 +90,8 @@ ENTRIES = (
     Entry(
         "dataset",
         ("api-datasets",),
-        "Frozen rows for training: *logged* rows have an action, a propensity and a reward; *labelled* rows have the "
-        "right answer, *preference* pairs a better and a worse action.",
+        "Frozen rows for training: *logged* rows have an action among options and a reward, *text* rows what was "
+        "written and a reward; *labelled* rows have the right answer, *preference* pairs a better and a worse action.",
     ),
     Entry("held-out", ("heldout",), "Rows that no training has used. Versions are evaluated on them."),
     Entry("replay", ("replay",), "Labelled rows mixed into training, so that the model keeps what it learnt before."),

@@ -40,11 +40,7 @@ def ledger(agent: Any) -> dict[str, Any]:
     """A decision for every reason to be left out, and three to be taken: two for travel, one of them corrected."""
     spec = current_reward_spec(agent)
     kept = [DecisionFactory(agent=agent, action=action) for action in ("travel", "finance", "travel")]
-    made = {
-        "propensity": DecisionFactory(agent=agent, propensity=None),
-        "options": DecisionFactory(agent=agent, options=None),
-        "erased": DecisionFactory(agent=agent, content_hash=ERASED_HASH),
-    }
+    made = {"erased": DecisionFactory(agent=agent, content_hash=ERASED_HASH)}
     for decision in (*kept[:2], *made.values()):
         FeedbackFactory(decision=decision, value="confirmed")
     FeedbackFactory(decision=kept[2], value="corrected")
@@ -54,6 +50,10 @@ def ledger(agent: Any) -> dict[str, Any]:
     made["calculation"] = FeedbackFactory(decision=DecisionFactory(agent=agent)).decision
     made["reward"] = DecisionFactory(agent=agent)
     RewardFactory(decision=made["reward"], spec=spec, value=None, raw=None)
+    free = AgentVersionFactory(agent=agent, number=8, options=None)
+    writing = AgentVersionFactory(agent=agent, number=9, options=None, action_space="text")
+    made["options"] = DecisionFactory(agent=agent, agent_version=free, options=None)
+    made["shape"] = DecisionFactory(agent=agent, agent_version=writing, options=None)
     return {**made, "kept": kept}
 
 
@@ -67,7 +67,7 @@ def test_the_preview_counts_what_is_taken_and_says_why_the_rest_is_not(
     assert preview.actions == (("travel", 2), ("finance", 1))
     assert preview.verdicts == (("confirmed", 2), ("corrected", 1))
     assert dict(preview.left_out) == dict.fromkeys(
-        ["propensity", "options", "erased", "feedback", "calculation", "reward"], 1
+        ["shape", "options", "erased", "feedback", "calculation", "reward"], 1
     )
     assert preview.examples == tuple(decision.id for decision in reversed(ledger["kept"]))
     text = answer.content.decode()
@@ -120,7 +120,7 @@ def test_the_look_is_bounded_and_its_statements_do_not_grow(
     statement = dataset_preview._PREVIEW
     monkeypatch.setattr(dataset_preview, "LOOK", 4)
     monkeypatch.setattr(dataset_preview, "_PREVIEW", statement.replace(f"LIMIT {10_000}", "LIMIT 4"))
-    with django_assert_num_queries(1):
+    with django_assert_num_queries(2):
         preview = preview_datasets([agent])[agent.id]
     assert (preview.looked_at, preview.look_ended, preview.rows) == (4, True, 0)
 
@@ -139,8 +139,8 @@ def test_a_decision_without_a_prompt_is_left_out_and_counted(
     run_job(Job.objects.get(kind="training.freeze_dataset").id)
     dataset = DatasetSnapshot.objects.get()
     (line,) = (artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
-    assert json.loads(line)["id"] == str(whole.id) and dataset.statistics["without_prompt"] == 1
-    assert "lacks a field of the prompt" in client.get(at("dataset", workspace, dataset.id)).content.decode()
+    assert json.loads(line)["id"] == str(whole.id) and dataset.statistics["left_out"] == {"prompt": 1}
+    assert "lack a field of the prompt" in client.get(at("dataset", workspace, dataset.id)).content.decode()
 
 
 def test_a_name_that_is_missing_or_too_long_is_refused(

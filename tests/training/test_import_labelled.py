@@ -1,11 +1,19 @@
-"""The command that brings labelled rows in: all of a good file, nothing of a bad one."""
+"""The commands that bring rows in: all of a good file, nothing of a bad one."""
 
 import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import call_command
 
+from decisions.rewards.calculate import calculate_rewards
+from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts import artifact_path
+from tools.factories import DecisionFactory, FeedbackFactory
+from training.engine.data import read_rows
+from training.engine.rows import Text
 from training.models import DatasetSnapshot
 
 pytestmark = pytest.mark.django_db
@@ -42,3 +50,35 @@ def test_an_unknown_agent_is_refused(tmp_path, agent, capsys):
     with pytest.raises(SystemExit):
         import_rows(tmp_path, agent, ROW)
     assert "--agent: 0 agents" in capsys.readouterr().err
+
+
+class TestTexts:
+    @pytest.mark.parametrize("format", ["chat", "completion"])
+    def test_what_an_export_wrote_becomes_a_dataset_of_texts(
+        self, agent: Any, store: Path, tmp_path: Path, format: str
+    ) -> None:
+        made = [DecisionFactory(agent=agent, state={"text": f"note {number}"}) for number in range(2)]
+        for decision, verdict in zip(made, ("confirmed", "corrected"), strict=True):
+            FeedbackFactory(decision=decision, value=verdict)
+        calculate_rewards(current_reward_spec(agent))
+        file = tmp_path / "filer.jsonl"
+        call_command("export_training_data", "--agent-type", "FILER", "--output", str(file), "--format", format)
+        call_command("import_texts", str(file), "--agent", "filer", "--name", "texts", stdout=StringIO())
+        dataset = DatasetSnapshot.objects.get()
+        rows = read_rows(artifact_path(dataset.artifact.digest) / "rows.jsonl", Text)
+        assert [(row.id, row.reward, row.raw, row.right) for row in rows] == [
+            (str(made[1].id), 0.375, -0.5, 0.0),
+            (str(made[0].id), 0.75, 1.0, 1.0),
+        ]
+        assert (rows[0].completion == "finance") == (format == "completion") and "note 1" in rows[0].prompt
+        assert (dataset.kind, dataset.is_imported, dataset.statistics["right"]) == ("text", True, 1)
+
+    def test_every_fault_is_named_and_nothing_is_written(self, agent: Any, store: Path, tmp_path: Path) -> None:
+        file = tmp_path / "bad.jsonl"
+        good = {"prompt": "p", "completion": "c", "metadata": {"decisionId": "1"}}
+        file.write_text("\n".join(["{", json.dumps({"messages": []}), json.dumps(good), json.dumps(good)]))
+        err = StringIO()
+        with pytest.raises(SystemExit) as code:
+            call_command("import_texts", str(file), "--agent", "filer", "--name", "texts", stderr=err)
+        assert code.value.code == 2 and not DatasetSnapshot.objects.exists()
+        assert [line.split(": ")[0].rpartition(":")[2] for line in err.getvalue().splitlines()] == ["1", "2", "4"]

@@ -31,7 +31,7 @@ from tools.factories import (
     RunMetricFactory,
     TrainingRunFactory,
 )
-from training.datasets import import_labelled, reward_if, snapshot_ledger, training_scale
+from training.datasets import import_labelled, snapshot_ledger
 from training.engine.spec import RunResult
 from training.errors import EmptyDataset, InvalidRun, RunOver
 from training.evaluation import gate_version, score_predictions
@@ -39,6 +39,7 @@ from training.exports import end_with_job as end_export
 from training.exports import start_export
 from training.freezing import freeze_dataset
 from training.models import DatasetItem, DatasetSnapshot, TrainingRun
+from training.reward_scale import reward_if, training_scale
 from training.run_states import TERMINAL_STATES, TRANSITIONS, InvalidTransition, RunState, check_transition
 from training.runs import RunPlan, cancel_run, check_plan, end_with_job, move_run, start_run
 from workspaces.models import AuditEntry
@@ -275,7 +276,7 @@ class TestStarting:
 
 
 class TestDatasets:
-    def test_only_rewarded_decisions_with_a_propensity_are_learned_from(self, agent, by, store):
+    def test_only_rewarded_decisions_are_learned_from(self, agent, by, store):
         spec = create_reward_spec(
             by=by, agent=agent, content=SpecContent([ComponentSetup("verdict"), ComponentSetup("calibration", 0.1)])
         )
@@ -294,7 +295,7 @@ class TestDatasets:
 
         lines = (artifacts.artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
         rows = {row["id"]: row for row in map(json.loads, lines)}
-        assert set(rows) == {str(good.id), str(poor.id)}
+        assert set(rows) == {str(good.id), str(poor.id), str(unknown.id)}
         assert rows[str(good.id)] == {
             "id": str(good.id),
             "prompt": "a flight",
@@ -308,12 +309,14 @@ class TestDatasets:
         }
         assert rows[str(poor.id)]["reward"] == 0.0
         assert "group" not in rows[str(poor.id)]
-        assert (dataset.rows, dataset.kind, dataset.reward_spec) == (2, "logged", spec)
+        assert (dataset.rows, dataset.kind, dataset.reward_spec) == (3, "logged", spec)
+        assert rows[str(unknown.id)]["propensity"] is None
         assert set(DatasetItem.objects.values_list("dataset", "decision", "reward_version")) == {
             (dataset.id, good.id, 1),
             (dataset.id, poor.id, 1),
+            (dataset.id, unknown.id, 1),
         }
-        assert dataset.statistics["confirmed_share"] == 0.5
+        assert dataset.statistics["confirmed_share"] == pytest.approx(2 / 3)
         artifacts.verify_artifact(dataset.artifact.digest)
 
     def test_a_row_says_what_the_deciding_model_thought_where_it_is_known(self, agent, by, store):

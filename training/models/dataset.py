@@ -11,15 +11,18 @@ from workspaces.models import WorkspaceOwned
 
 
 class DatasetKind(models.TextChoices):
-    LOGGED = "logged", "Decisions with propensity and reward"
+    LOGGED = "logged", "Decisions with a reward"
     LABELLED = "labelled", "Inputs with the right answer"
     PREFERENCES = "preferences", "Pairs of a better and a worse action"
+    TEXT = "text", "Texts with a reward"
 
 
 class DatasetSnapshot(WorkspaceOwned):
     """`artifact` holds `rows.jsonl`. `query` says what was asked of the ledger, so that it can be asked again; it is
-    empty for rows that were imported. `statistics` of people's labels count `sources`, and as `without_options`
-    labelled rows whose action is no choice among options.
+    empty for rows that were imported. `statistics` count the rows by action and by right and wrong, as `left_out` the
+    decisions that made none, and as `without_propensity` rows whose policy did not tell it. Those of people's labels
+    count `sources`, and as `without_options` labelled rows whose action is no choice among options. `held_out` is the
+    id of the dataset that was held out of this one, `held_out_of` the other way round.
 
     `marked_at` is set once some of its rows were erased in the ledger, `erased_rows` says how many: nothing is trained
     from it any more, and its files are removed (docs/erasure.md).
@@ -57,7 +60,7 @@ class DatasetSnapshot(WorkspaceOwned):
     @property
     def is_imported(self) -> bool:
         """Its rows did not come from the ledger."""
-        return self.kind == DatasetKind.LABELLED and not self.query
+        return not self.query and self.kind in (DatasetKind.LABELLED, DatasetKind.TEXT)
 
     @property
     def has_answers(self) -> bool:
@@ -76,6 +79,8 @@ class DatasetSnapshot(WorkspaceOwned):
             return frozenset(
                 {Need.REWARDS} if self.statistics.get("without_propensity") else {Need.REWARDS, Need.PROPENSITY}
             )
+        if self.kind == DatasetKind.TEXT:
+            return frozenset({Need.REWARDS})
         return frozenset({Need.ANSWERS} if self.has_answers else ())
 
     def why_without(self, need: Need) -> str:

@@ -24,7 +24,7 @@ from models_registry.guardrails import DEFAULT_GUARDRAILS
 from models_registry.models import GuardrailMeasure, ModelVersion
 from models_registry.outcome_range import find_range
 from models_registry.statistics.e_process import rescale
-from training.datasets import ROWS_FILE, reward_if
+from training.dataset_parts import ROWS_FILE
 from training.evaluation import as_plain
 from training.models import TrainingRun
 from training.off_policy import Log, check_off_policy_gate
@@ -38,6 +38,7 @@ from training.rehearsal.loop import (
     round_name,
 )
 from training.rehearsal.outlook import VersionPair, needed_decisions, needed_units
+from training.reward_scale import reward_if
 
 SHARES = (0.90, 0.95, 0.97)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import sys
 from typing import Any
@@ -12,9 +13,11 @@ from django.utils import timezone
 from decisions.models import Agent, AgentVersion
 from training.datasets import snapshot_ledger
 from training.errors import EmptyDataset
+from training.freezing import REWARDED, find_faults
 from training.label_datasets import snapshot_labels
 from training.label_rows import LEAST_CONFIDENCE, LabelQuestion
 from training.models import DatasetKind, DatasetSnapshot
+from training.selection import Filters
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 
@@ -23,9 +26,9 @@ EXIT_EMPTY, EXIT_BAD_INPUT = 1, 2
 
 class Command(UncheckedCommand):
     help = (
-        "Freezes an agent's rewarded decisions (logged), people's labels as right answers (labelled) or their "
-        "corrections as pairs (preferences) as a dataset. Exit codes: 0 made, 1 nothing makes a row, 2 an argument is "
-        "invalid."
+        "Freezes an agent's rewarded decisions (logged, or text where its actions are texts), people's labels as right "
+        "answers (labelled) or their corrections as pairs (preferences) as a dataset. Exit codes: 0 made, 1 nothing "
+        "makes a row, 2 an argument is invalid."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -39,6 +42,15 @@ class Command(UncheckedCommand):
         )
         parser.add_argument(
             "--least-confidence", type=float, default=LEAST_CONFIDENCE, help="of such a suggestion, from 0 to 1"
+        )
+        parser.add_argument("--since", type=_read_moment, help="only decisions recorded at or after it")
+        parser.add_argument("--until", type=_read_moment, help="only decisions recorded before it")
+        parser.add_argument("--policy", help="who decided: a version such as filer:3, or an outside model's name")
+        parser.add_argument("--unit", help="only decisions of this unit")
+        parser.add_argument("--min-reward", type=float, help="of rewarded decisions: the raw reward at least")
+        parser.add_argument("--with-propensity", action="store_true", help="only decisions with a propensity")
+        parser.add_argument(
+            "--held-out", type=float, help="about this share of the rows, up to 0.5, becomes a second dataset"
         )
         parser.add_argument("--workspace", help="slug; may be left out where one agent only has this slug")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
@@ -55,29 +67,49 @@ class Command(UncheckedCommand):
             faults.append(f"--agent-version: {found[0].slug} has no version {number}")
         if not 1 <= len(options["name"]) <= 200:
             faults.append(f"--name: has {len(options['name'])} characters; 1 to 200 are allowed")
-        if options["suggestions"] and options["kind"] == DatasetKind.LOGGED:
-            faults.append("--suggestions: given with rewarded decisions; only with labelled or preferences")
+        filters = Filters(**{name: options[name] for name in Filters.__dataclass_fields__})
+        wrong = find_faults(options["kind"], filters, held_out=options["held_out"], suggestions=options["suggestions"])
+        faults += [f"--{fault.field.replace('_', '-')}: {fault.reason}; {fault.expected}" for fault in wrong]
         if not 0.0 <= options["least_confidence"] <= 1.0:  # NaN too
             faults.append(f"--least-confidence: {options['least_confidence']} is not from 0 to 1")
         if faults:
             self.stderr.write("\n".join(faults))
             sys.exit(EXIT_BAD_INPUT)
         try:
-            dataset = self._make(found[0], version, options)
+            made = self._make(found[0], version, filters, options)
         except EmptyDataset as error:
             self.stderr.write(f"{error.message} {'; '.join(fault.reason for fault in error.faults)}.")
             sys.exit(EXIT_EMPTY)
+        dataset = made[0]
         if options["json"]:
             told = {"dataset": str(dataset.id), "rows": dataset.rows, "statistics": dataset.statistics}
             self.stdout.write(json.dumps(told))
-        else:
-            self.stdout.write(f"dataset {dataset.id}: {dataset.rows} rows")
+            return
+        self.stdout.write(f"dataset {dataset.id}: {dataset.rows} rows")
+        for held_out in made[1:]:
+            self.stdout.write(f"held out {held_out.id}: {held_out.rows} rows")
 
-    def _make(self, agent: Agent, version: AgentVersion | None, options: dict[str, Any]) -> DatasetSnapshot:
-        by = system(agent.workspace)
+    def _make(
+        self, agent: Agent, version: AgentVersion | None, filters: Filters, options: dict[str, Any]
+    ) -> list[DatasetSnapshot]:
+        made: list[DatasetSnapshot] = []
         unused_at = timezone.now() if options["only_new"] else None
-        if options["kind"] == DatasetKind.LOGGED:
-            return snapshot_ledger(by=by, agent=agent, name=options["name"], agent_version=version, unused_at=unused_at)
-        least = options["least_confidence"] if options["suggestions"] else None
-        question = LabelQuestion(options["kind"], version, unused_at, least)
-        return snapshot_labels(by=by, agent=agent, name=options["name"], question=question)
+        asked: dict[str, Any] = {
+            "by": system(agent.workspace),
+            "agent": agent,
+            "name": options["name"],
+            "held_out": options["held_out"],
+            "on_made": made.extend,
+        }
+        if (kind := options["kind"]) in REWARDED:
+            snapshot_ledger(**asked, kind=kind, agent_version=version, unused_at=unused_at, filters=filters)
+        else:
+            least = options["least_confidence"] if options["suggestions"] else None
+            snapshot_labels(**asked, question=LabelQuestion(kind, version, unused_at, least, filters))
+        return made
+
+
+def _read_moment(text: str) -> dt.datetime:
+    """Midnight UTC for a date. Raises ValueError."""
+    moment = dt.datetime.fromisoformat(text)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)

@@ -13,8 +13,9 @@ import msgspec
 from django.core.management.base import CommandParser
 
 from decisions.models import Agent
-from training.datasets import import_labelled
+from training.datasets import import_rows
 from training.imports.labelled import read_rows
+from training.models import DatasetKind
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 
@@ -27,6 +28,13 @@ class Command(UncheckedCommand):
         "Imports JSON lines {id, prompt, options, answer, group?} as a labelled dataset. "
         "Exit codes: 0 imported, 2 the file or the agent is invalid (every fault is named, nothing is written)."
     )
+
+    kind = DatasetKind.LABELLED
+
+    def read(self, path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+        """The rows, and every fault with its line."""
+        rows, faults = read_rows(path)
+        return [msgspec.to_builtins(row) for row in rows], faults
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="JSON lines, UTF-8")
@@ -41,7 +49,7 @@ class Command(UncheckedCommand):
             agents = agents.filter(workspace__slug=options["workspace"])
         found = list(agents[:2])
         faults = [] if len(found) == 1 else [f"--agent: {len(found)} agents are called {options['agent']!r}; name one"]
-        rows, row_faults = read_rows(options["file"])
+        rows, row_faults = self.read(options["file"])
         faults += row_faults
         if faults:
             for fault in faults[:SHOWN]:
@@ -49,11 +57,8 @@ class Command(UncheckedCommand):
             if len(faults) > SHOWN:
                 self.stderr.write(f"and {len(faults) - SHOWN} more")
             sys.exit(EXIT_BAD_INPUT)
-        dataset = import_labelled(
-            by=system(found[0].workspace),
-            agent=found[0],
-            name=options["name"],
-            rows=(msgspec.to_builtins(row) for row in rows),
+        dataset = import_rows(
+            by=system(found[0].workspace), agent=found[0], name=options["name"], kind=self.kind, rows=rows
         )
         if options["json"]:
             self.stdout.write(json.dumps({"dataset": str(dataset.id), "rows": dataset.rows}))

@@ -1,0 +1,347 @@
+"""Datasets of every shape of action and of outside policies: which rows they hold, and what learns from them."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from decisions.agents.services import create_notes_agents
+from decisions.models import Agent
+from decisions.rewards.calculate import calculate_rewards
+from decisions.rewards.specs import current_reward_spec
+from jobs.models import Job
+from jobs.runner import run_job
+from models_registry.artifacts import artifact_path
+from tools.factories import (
+    AgentFactory,
+    AgentVersionFactory,
+    DecisionFactory,
+    EpisodeFactory,
+    FeedbackFactory,
+    LabelFactory,
+    ModelVersionFactory,
+    RewardSpecFactory,
+)
+from training.dataset_preview import preview_datasets
+from training.datasets import snapshot_ledger
+from training.engine.data import read_rows
+from training.engine.rows import Labelled, Logged, Text
+from training.errors import EmptyDataset, InvalidRun
+from training.label_datasets import snapshot_labels
+from training.label_rows import LabelQuestion
+from training.models import DatasetSnapshot, TrainingRun
+from training.runs import RunPlan, check_plan, start_run
+from training.selection import Filters
+from training.splitting import Relations
+from workspaces.ids import uuid7
+from workspaces.models import AuditEntry
+
+pytestmark = pytest.mark.django_db
+WHERE = {"status": "TODO", "swimlane": "HOME", "priority": "LOW"}
+HOME = '{"priority":"LOW","status":"TODO","swimlane":"HOME"}'
+
+
+def rows_file(dataset: DatasetSnapshot) -> Path:
+    return artifact_path(dataset.artifact.digest) / "rows.jsonl"
+
+
+def rows_of(dataset: DatasetSnapshot) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in rows_file(dataset).read_text().splitlines()]
+
+
+def decide(agent: Any, action: Any, verdict: str = "confirmed", **fields: Any) -> Any:
+    """By an outside policy that told no propensity, with a verdict."""
+    decision = DecisionFactory(agent=agent, **{"action": action, "options": None, "propensity": None} | fields)
+    FeedbackFactory(decision=decision, value=verdict)
+    return decision
+
+
+def reward(agent: Any) -> None:
+    calculate_rewards(current_reward_spec(agent))
+
+
+@pytest.fixture
+def filer(by: Any, store: Path) -> Any:
+    """The notes app's, with its own structured actions."""
+    agent = next(one for one in create_notes_agents(by=by) if one.kind == "FILER")
+    RewardSpecFactory(agent=agent, signal="verdict")
+    return agent
+
+
+def writing(workspace: Any, space: str = "text") -> Any:
+    agent = AgentFactory(workspace=workspace, slug="writer", kind="CUSTOM")
+    AgentVersionFactory(agent=agent, action_space=space, options=None)
+    RewardSpecFactory(agent=agent, signal="verdict")
+    return agent
+
+
+class TestOutside:
+    def test_decisions_of_an_outside_policy_train_where_no_propensity_is_needed(
+        self, agent: Any, by: Any, store: Path
+    ) -> None:
+        told = decide(agent, "travel")
+        decide(agent, "finance", "corrected")
+        known = decide(agent, "health", propensity=0.5)
+        reward(agent)
+        dataset = snapshot_ledger(by=by, agent=agent, name="outside")
+        rows = {row["id"]: row for row in rows_of(dataset)}
+        # Options that were not sent with the decision are those of the agent's version.
+        assert rows[str(told.id)]["options"] == ["finance", "travel", "health"]
+        assert (rows[str(told.id)]["propensity"], rows[str(known.id)]["propensity"]) == (None, 0.5)
+        assert len(read_rows(rows_file(dataset), Logged)) == dataset.rows == 3
+        counts = dataset.statistics
+        assert (counts["without_propensity"], counts["right"], counts["wrong"]) == (2, 2, 1)
+        assert counts["actions"] == {"finance": 1, "health": 1, "travel": 1}
+        base: Any = ModelVersionFactory(registered_model=agent.registered_model, workspace=agent.workspace)
+        settings = {"posterior": {"folds": 2}}
+        spec = check_plan(agent, RunPlan("posterior", dataset, base_version=base, settings=settings))
+        assert spec["posterior"] == {"folds": 2}
+        audited = AuditEntry.objects.count()
+        with pytest.raises(InvalidRun) as refused:
+            start_run(by=by, agent=agent, plan=RunPlan("reward_weighted", dataset, base_version=base))
+        assert [(fault.field, fault.reason) for fault in refused.value.faults] == [
+            ("dataset", "2 of its rows have no propensity")
+        ]
+        assert not TrainingRun.objects.exists() and not Job.objects.exists()
+        assert AuditEntry.objects.count() == audited
+        # Those that have one can be asked for alone.
+        only = snapshot_ledger(by=by, agent=agent, name="known", filters=Filters(with_propensity=True))
+        assert (only.rows, only.items.get().decision_id) == (1, known.id)
+        assert check_plan(agent, RunPlan("reward_weighted", only, base_version=base))
+
+    def test_a_dataset_of_one_outcome_says_so(
+        self, agent: Any, by: Any, store: Path, viewer: Any, page_client: Any
+    ) -> None:
+        decide(agent, "travel")
+        reward(agent)
+        dataset = snapshot_ledger(by=by, agent=agent, name="all right")
+        assert (dataset.statistics["right"], dataset.statistics["wrong"]) == (1, 0)
+        page = page_client(viewer).get(f"/w/{agent.workspace.slug}/datasets/{dataset.id}")
+        assert "All rows were right" in page.content.decode()
+
+
+class TestStructured:
+    def test_an_action_that_its_schema_enumerates_is_a_choice(self, filer: Any, by: Any) -> None:
+        state = {"item": {"title": "Water the plants"}}
+        first = decide(filer, WHERE | {"labels": ["garden"], "confidence": 0.7}, state=state, reasoning="green")
+        other = decide(filer, WHERE | {"swimlane": "HABIT"}, "corrected", state=state)
+        decide(filer, {"status": "TRASH"}, state=state)
+        reward(filer)
+        dataset = snapshot_ledger(by=by, agent=filer, name="filed")
+        rows = {row.id: row for row in read_rows(rows_file(dataset), Logged)}
+        assert {row.id: row.action for row in rows.values()} == {
+            str(first.id): HOME,
+            str(other.id): HOME.replace("HOME", "HABIT"),
+        }
+        assert all(len(row.options) == 48 for row in rows.values())
+        assert (rows[str(first.id)].right, rows[str(other.id)].reward) == (1.0, 0.0)
+        assert dataset.statistics["left_out"] == {"action": 1}
+        preview = preview_datasets([filer])[filer.id]
+        assert (preview.rows, dict(preview.actions)[HOME]) == (3, 1)
+
+    def test_a_correction_is_an_answer_among_the_same_options(self, filer: Any, by: Any) -> None:
+        decision: Any = DecisionFactory(agent=filer, action=WHERE, options=None, state={"item": {"title": "Tax"}})
+        right = WHERE | {"swimlane": "PROJECT", "labels": ["money"]}
+        LabelFactory(decision=decision, verdict="corrected", corrected_action=right)
+        same: Any = DecisionFactory(agent=filer, action=WHERE, options=None, state={"item": {"title": "Tea"}})
+        LabelFactory(decision=same, verdict="corrected", corrected_action=WHERE | {"labels": ["tea"]})
+        labelled = snapshot_labels(by=by, agent=filer, name="right", question=LabelQuestion("labelled"))
+        answers = {row.id: row.answer for row in read_rows(rows_file(labelled), Labelled)}
+        assert answers == {str(decision.id): HOME.replace("HOME", "PROJECT"), str(same.id): HOME}
+        assert labelled.has_answers
+        pairs = snapshot_labels(by=by, agent=filer, name="pairs", question=LabelQuestion("preferences"))
+        assert [(row["chosen"], row["rejected"]) for row in rows_of(pairs)] == [(HOME.replace("HOME", "PROJECT"), HOME)]
+        assert pairs.statistics["left_out"] == {"confirmed": 1}
+
+    def test_ids_that_the_state_offers_are_that_row_s_options(self, filer: Any, by: Any) -> None:
+        agent = Agent.objects.get(workspace=filer.workspace, kind="PRIORITIZER")
+        RewardSpecFactory(agent=agent, signal="verdict")
+        for names in (("a", "b"), ("c", "d", "e")):
+            action = {"recommended_item_id": names[-1], "alternatives": [{"item_id": names[0]}]}
+            decide(agent, action, state={"todoItems": [{"id": name} for name in names]})
+        reward(agent)
+        rows = rows_of(snapshot_ledger(by=by, agent=agent, name="next"))
+        assert [len(row["options"]) for row in rows] == [2, 3]
+        assert [row["action"] for row in rows] == ['{"recommended_item_id":"b"}', '{"recommended_item_id":"e"}']
+
+
+class TestRankings:
+    def test_a_ranking_asks_of_each_item_whether_it_is_the_first(self, workspace: Any, by: Any, store: Path) -> None:
+        agent: Any = AgentFactory(workspace=workspace, slug="ranker", kind="CUSTOM")
+        AgentVersionFactory(agent=agent, action_space="ranking", options=None, prompt_template="First? {{ list }}")
+        RewardSpecFactory(agent=agent)
+        state = {"list": [{"id": "a", "text": "a flood"}, {"id": "b", "text": "a drip"}, {"id": "c", "text": "dust"}]}
+        decision = decide(agent, ["b", "a"], state=state, options=["a", "b", "c"], propensity=0.2, unit="ann")
+        decide(agent, ["x"], state={"list": "x and y"}, options=["x", "y"])
+        reward(agent)
+        dataset = snapshot_ledger(by=by, agent=agent, name="ranked")
+        first, second, third = read_rows(rows_file(dataset), Logged)
+        assert (first.id, first.action, first.reward, first.group) == (str(decision.id), "yes", 1.0, "ann")
+        assert "a drip" in first.prompt and "a flood" not in first.prompt
+        assert (second.action, second.reward, "a flood" in second.prompt) == ("no", None, True)
+        slates = [row.slate for row in (first, second, third) if row.slate is not None]
+        assert [(one.id, one.item, one.place, one.propensity) for one in slates] == [
+            (str(decision.id), "b", 1, 0.2), (str(decision.id), "a", 2, 0.2), (str(decision.id), "c", None, 0.2),
+        ]  # fmt: skip
+        assert (dataset.rows, dataset.items.count()) == (3, 1)
+        assert dataset.statistics["left_out"] == {"item": 1}  # its prompt shows the items in one piece
+        # A corrected order says of two items whether they belong first.
+        LabelFactory(decision=decision, verdict="corrected", corrected_action=["c", "b", "a"])
+        labelled = snapshot_labels(by=by, agent=agent, name="right", question=LabelQuestion("labelled"))
+        answers = {row.prompt: row.answer for row in read_rows(rows_file(labelled), Labelled)}
+        assert answers == {third.prompt: "yes", first.prompt: "no"} and labelled.has_answers
+
+
+class TestTexts:
+    def test_texts_and_tool_calls_and_what_no_schema_enumerates(self, workspace: Any, filer: Any, by: Any) -> None:
+        agent = writing(workspace)
+        told = decide(agent, "Dear Ann", state={"text": "write"}, unit="ann", logprobs=[-0.5, -0.25])
+        other = decide(agent, "Dear Bob", "corrected", completion="dear bob", logprobs=[-1.0])
+        reward(agent)
+        dataset = snapshot_ledger(by=by, agent=agent, name="texts", kind="text")
+        rows = {row.id: row for row in read_rows(rows_file(dataset), Text)}
+        row = rows[str(told.id)]
+        assert (row.prompt, row.completion, row.reward, row.right, row.group) == ("write", "Dear Ann", 1.0, 1.0, "ann")
+        # The log-probability is of this wording only.
+        assert (row.log_p, rows[str(other.id)].log_p) == (-0.75, None)
+        assert (dataset.kind, dataset.reward_spec is not None, dataset.statistics["wrong"]) == ("text", True, 1)
+        with pytest.raises(EmptyDataset) as refused:
+            snapshot_ledger(by=by, agent=agent, name="choices")
+        assert "its actions are texts" in refused.value.faults[0].reason
+        preview = preview_datasets([agent, filer])
+        assert (preview[agent.id].rows, preview[agent.id].counts("shape")) == (0, 2)
+        assert preview_datasets([agent], kind="text")[agent.id].rows == 2
+
+    @pytest.mark.parametrize(
+        ("kind", "action", "completion"),
+        [
+            (
+                "tool_calls",
+                [{"name": "f", "arguments": {"b": 1.0, "a": 2}}],
+                '[{"arguments":{"a":2,"b":1},"name":"f"}]',
+            ),
+            ("structured", {"text": "é", "a": 1}, '{"a":1,"text":"é"}'),
+        ],
+    )
+    def test_a_completion_is_canonical(
+        self, kind: str, action: Any, completion: str, workspace: Any, by: Any, store: Path
+    ) -> None:
+        agent = writing(workspace, kind)
+        decide(agent, action)
+        reward(agent)
+        (row,) = rows_of(snapshot_ledger(by=by, agent=agent, name="texts", kind="text"))
+        assert row["completion"] == completion
+
+
+class TestFilters:
+    def test_they_narrow_preview_and_dataset_alike(self, agent: Any, by: Any, store: Path) -> None:
+        own = ModelVersionFactory(registered_model=agent.registered_model, workspace=agent.workspace)
+        made = [
+            decide(agent, "travel", unit="ann"),
+            decide(agent, "travel", "corrected", policy_name="rules-7"),
+            decide(agent, "travel", policy_name=None, model_version=own),
+        ]
+        reward(agent)
+        for filters, found in (
+            (Filters(unit="ann"), [0]),
+            (Filters(policy="rules-7"), [1]),
+            (Filters(policy=str(own)), [2]),
+            (Filters(min_reward=0.0), [0, 2]),
+            (Filters(until=made[1].recorded_at), [0]),
+            (Filters(since=made[1].recorded_at), [1, 2]),
+        ):
+            dataset = snapshot_ledger(by=by, agent=agent, name="some", filters=filters)
+            assert [row["id"] for row in rows_of(dataset)] == [str(made[place].id) for place in found], filters
+            preview = preview_datasets([agent], filters=filters)[agent.id]
+            assert (preview.rows, preview.counts("filtered")) == (len(found), 3 - len(found)), filters
+            assert Filters.from_plain(json.loads(json.dumps(dataset.query))) == filters
+
+    def test_the_same_question_has_the_same_hash(self, agent: Any, by: Any, store: Path) -> None:
+        for number in range(3):
+            decide(agent, "travel", state={"text": f"note {number}"})
+        reward(agent)
+        asked = {"by": by, "agent": agent, "filters": Filters(min_reward=0.0)}
+        first, second = (snapshot_ledger(name=name, **asked) for name in ("one", "two"))
+        assert first.id != second.id and first.artifact.digest == second.artifact.digest
+        manifest = json.loads((artifact_path(first.artifact.digest) / "MANIFEST.json").read_text())["meta"]
+        assert manifest["query"] == {"agent": "filer", "reward_spec": 1, "min_reward": 0.0}
+        assert (manifest["rows"], manifest["counts"]["right"]) == (3, 3)
+        assert manifest["reward_spec_hash"] == current_reward_spec(agent).spec_hash
+        decide(agent, "finance")
+        reward(agent)
+        assert snapshot_ledger(name="three", **asked).artifact.digest != first.artifact.digest
+
+    def test_bad_filters_are_refused_all_at_once(self, agent: Any, api: Any, admin: Any, page_client: Any) -> None:
+        asked = {"agent": "filer", "name": "n", "kind": "labelled", "min_reward": 0, "held_out": 0.9}
+        moments = {"since": "2026-11-02T00:00:00Z", "until": "2026-11-01T00:00:00Z"}
+        answer = api("admin").post("datasets", asked | moments)
+        assert answer.status_code == 400
+        assert [one["field"] for one in answer.json()["error"]["fields"]] == ["until", "min_reward", "held_out"]
+        path = f"/w/{agent.workspace.slug}/datasets/new"
+        assert page_client(admin).get(f"{path}?since=yesterday").status_code == 400
+        err = StringIO()
+        with pytest.raises(SystemExit) as code:
+            flags = ("--since", "2026-11-02", "--until", "2026-11-01", "--held-out", "2")
+            call_command("create_dataset", "--agent", "filer", "--name", "n", *flags, stderr=err)
+        assert code.value.code == 2 and err.getvalue().count("\n") == 2
+        assert not Job.objects.exists() and not DatasetSnapshot.objects.exists()
+
+
+class TestHoldingOut:
+    def test_a_part_is_held_out_by_the_same_job(
+        self, agent: Any, api: Any, store: Path, admin: Any, page_client: Any
+    ) -> None:
+        episode = EpisodeFactory(agent=agent)
+        near = "the plane to Oslo leaves on the third of May at noon from gate twelve"
+        for number in range(40):
+            decide(agent, "travel", unit=f"unit {number % 20}", state={"text": f"{number} word{number} other{number}"})
+        for number in range(4):
+            decide(agent, "travel", episode=episode, state={"text": f"step{number} of{number} many{number}"})
+        for text in (near, near.upper() + "!", near.replace("noon", "noon sharp")):
+            decide(agent, "travel", state={"text": text})
+        reward(agent)
+        asked = api("admin").post("datasets", {"agent": "filer", "name": "both", "held_out": 0.3}).json()
+        run_job(asked["id"])
+        told = api("admin").get(f"datasets/freezings/{asked['id']}").json()
+        assert told["state"] == "succeeded", told["error"]
+        kept, held = (DatasetSnapshot.objects.get(id=told[name]) for name in ("dataset", "held_out"))
+        assert kept.rows + held.rows == 47 and 5 <= held.rows <= 23
+        assert (held.name, kept.statistics["held_out"]) == ("both (held out)", str(held.id))
+        sides = [rows_of(kept), rows_of(held)]
+        assert not {row.get("group") for row in sides[0]} & {row.get("group") for row in sides[1]} - {None}
+        for words in ("gate", "many"):
+            assert sorted(sum(words in row["prompt"].lower() for row in side) > 0 for side in sides) == [False, True]
+        page = page_client(admin).get(f"/w/{agent.workspace.slug}/datasets/{kept.id}").content.decode()
+        assert held.name in page
+        # A second time, the same decisions stand on the same sides.
+        call_command("create_dataset", "--agent", "filer", "--name", "again", "--held-out", "0.3", stdout=StringIO())
+        again = list(DatasetSnapshot.objects.order_by("-id")[:2])
+        assert {one.artifact.digest for one in again} == {kept.artifact.digest, held.artifact.digest}
+
+    def test_what_hangs_together_cannot_be_parted(self, agent: Any, by: Any, store: Path) -> None:
+        for number in range(3):
+            decide(agent, "travel", unit="ann", state={"text": f"note {number}"})
+        reward(agent)
+        with pytest.raises(EmptyDataset, match="held out"):
+            snapshot_ledger(by=by, agent=agent, name="both", held_out=0.3)
+        assert not DatasetSnapshot.objects.exists()
+
+
+def test_texts_are_nearly_the_same_or_not() -> None:
+    long = " ".join(f"word{number}" for number in range(60))
+
+    def together(one: str, other: str) -> bool:
+        relations = Relations()
+        for text in (one, other):
+            relations.add(uuid7(), unit=None, episode=None, text=text)
+        return relations.hold_out(0.5)[0] == relations.hold_out(0.5)[1] and relations._find(0) == relations._find(1)
+
+    assert together(long, long.upper() + " …")
+    assert together(long, long + " more")
+    assert not together(long, " ".join(f"other{number}" for number in range(60)))
+    assert not together("", "")

@@ -1,0 +1,193 @@
+"""Writes the rows of a dataset to files, counts what they hold, and stores them: one part, or one to learn from and one
+that is held out."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from decisions.models import Agent, RewardSpec
+from models_registry.models import ArtifactKind
+from models_registry.services import store_artifact
+from training.errors import EmptyDataset
+from training.models import DatasetItem, DatasetSnapshot
+from training.splitting import Relations
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault
+from workspaces.services import record_audit
+
+ROWS_FILE = "rows.jsonl"
+SPOOL = "entries.jsonl"
+MOST_ACTIONS = 20
+HALF = 0.5
+BATCH = 5000
+HELD_OUT = " (held out)"
+
+
+class Entry(msgspec.Struct):
+    """A decision's rows. `unit`, `episode` and `text`, its state, say which decisions belong together."""
+
+    decision: uuid.UUID
+    rows: list[dict[str, Any]]
+    reward_version: int | None = None
+    unit: str | None = None
+    episode: uuid.UUID | None = None
+    text: str = ""
+
+
+class Tally:
+    """What the rows hold: by action, by right and wrong, by source and verdict."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.actions, self.sources, self.verdicts = Counter[str](), Counter[str](), Counter[str]()
+        self.rewards = self.sum = self.high = 0.0
+        self.right = self.wrong = self.without_propensity = self.without_options = 0
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.rows += 1
+        action = row.get("answer", row.get("action"))
+        if action is not None:
+            self.actions[action] += 1
+        if (reward := row.get("reward")) is not None:
+            self.rewards += 1
+            self.sum += reward
+            self.high += reward >= HALF
+            if row.get("right", reward) >= HALF:
+                self.right += 1
+            else:
+                self.wrong += 1
+        self.without_propensity += "propensity" in row and row["propensity"] is None
+        if "source" in row:
+            self.sources[row["source"]] += 1
+            if (verdict := row.get("verdict")) is not None:
+                self.verdicts[verdict] += 1
+            self.without_options += "options" not in row and "chosen" not in row
+
+    def as_plain(self) -> dict[str, Any]:
+        """Only what there is to tell, but for right and wrong: that there is none of one tells much."""
+        most = dict(sorted(self.actions.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_ACTIONS])
+        told: dict[str, Any] = {}
+        if most:
+            told |= {"actions": most, "other_actions": len(self.actions) - len(most)}
+        if self.rewards:
+            told |= {"mean_reward": self.sum / self.rewards, "confirmed_share": self.high / self.rewards}
+            told |= {"right": self.right, "wrong": self.wrong}
+        if self.without_propensity:
+            told["without_propensity"] = self.without_propensity
+        if self.sources:
+            told |= {"sources": dict(self.sources), "suggested": self.sources["suggestion"]}
+            told["verdicts"] = dict(self.verdicts)
+        if self.without_options:
+            told["without_options"] = self.without_options
+        return told
+
+
+class Part:
+    """One dataset in the making: its file in a folder of its own, and the decisions behind its rows."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.tally = Tally()
+        self.items: list[tuple[uuid.UUID, int | None]] = []
+        self._file = (folder / ROWS_FILE).open("w", encoding="utf-8")
+
+    def add(self, entry: Entry) -> None:
+        for row in entry.rows:
+            self.write(row)
+        self.items.append((entry.decision, entry.reward_version))
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        self.tally.add(row)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def write_parts(entries: Iterable[Entry], folder: Path, *, held_out: float | None) -> list[Part]:
+    """One part, or two: what to learn from, and a share of about `held_out` of the rows. Decisions that belong together
+    (`training.splitting`) stand in one part. Raises EmptyDataset where there is nothing, or nothing to part."""
+    if held_out is None:
+        parts = [Part(folder / "all")]
+        for entry in entries:
+            parts[0].add(entry)
+    else:
+        parts = [Part(folder / "kept"), Part(folder / "held")]
+        relations = Relations()
+        with (folder / SPOOL).open("wb") as spool:
+            for entry in entries:
+                relations.add(entry.decision, unit=entry.unit, episode=entry.episode, text=entry.text)
+                spool.write(msgspec.json.encode(entry) + b"\n")
+        for entry, held in zip(_read(folder / SPOOL), relations.hold_out(held_out), strict=True):
+            parts[held].add(entry)
+    for part in parts:
+        part.close()
+    if not any(part.items for part in parts):
+        raise EmptyDataset("There are no rows to train on yet.")
+    if not all(part.items for part in parts):
+        fault = FieldFault("held_out", "all rows would stand on one side: they belong together", "more rows, or none")
+        raise EmptyDataset("No rows can be held out.", faults=[fault])
+    return parts
+
+
+def _read(spool: Path) -> Iterator[Entry]:
+    decoder = msgspec.json.Decoder(Entry)
+    with spool.open("rb") as lines:
+        for line in lines:
+            yield decoder.decode(line)
+
+
+def save_parts(
+    parts: list[Part],
+    *,
+    by: Actor,
+    agent: Agent,
+    name: str,
+    kind: str,
+    query: Mapping[str, Any],
+    left_out: Mapping[str, int],
+    reward_spec: RewardSpec | None = None,
+) -> list[DatasetSnapshot]:
+    """The dataset, and the one that is held out where there is one. The manifest of the files says what was asked, by
+    which rewards, and what was found; the same rows for the same question have the same digest."""
+    made: list[DatasetSnapshot] = []
+    for number, part in enumerate(parts):
+        counts = part.tally.as_plain() | ({"left_out": dict(left_out)} if left_out else {})
+        meta = {
+            "kind": kind,
+            "agent": agent.slug,
+            "query": dict(query),
+            "part": ("train", "held_out")[number] if len(parts) > 1 else "all",
+            "rows": part.tally.rows,
+            "decisions": len(part.items),
+            "counts": counts,
+            **({"reward_spec_hash": reward_spec.spec_hash} if reward_spec is not None else {}),
+        }
+        artifact = store_artifact(workspace=by.workspace, folder=part.folder, kind=ArtifactKind.DATASET, meta=meta)
+        dataset = DatasetSnapshot.objects.create(
+            workspace=by.workspace,
+            agent=agent,
+            name=name if number == 0 else name[: 200 - len(HELD_OUT)] + HELD_OUT,
+            kind=kind,
+            reward_spec=reward_spec,
+            artifact=artifact,
+            rows=part.tally.rows,
+            query=dict(query),
+            statistics=counts | ({"held_out_of": str(made[0].id)} if made else {}),
+        )
+        items = [DatasetItem(dataset=dataset, decision_id=pk, reward_version=version) for pk, version in part.items]
+        DatasetItem.objects.bulk_create(items, batch_size=BATCH)
+        record_audit(by=by, action="dataset.created", target=f"dataset:{dataset.id}", details={"rows": dataset.rows})
+        made.append(dataset)
+    if len(made) > 1:
+        made[0].statistics["held_out"] = str(made[1].id)
+        made[0].save(update_fields=["statistics"])
+    return made

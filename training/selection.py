@@ -1,0 +1,199 @@
+"""Which decisions a dataset is made of, and reading them with their rewards: one statement for every shape of rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from django.db import connection
+
+from decisions.models import Agent, AgentVersion, RewardSpec
+from decisions.models.tombstones import NOT_ERASED
+from models_registry.models import ModelVersion
+from training.reward_scale import right_of, training_scale
+from training.run_states import RunState
+from workspaces.errors import FieldFault
+
+FETCH = 2000
+LONGEST = 200
+
+LEARNT_FROM = f"""EXISTS (
+    SELECT 1 FROM training_datasetitem i WHERE i.decision_id = d.id AND i.dataset_id IN (
+      SELECT unnest(ARRAY[t.dataset_id, t.replay_id, t.heldout_id]) FROM training_trainingrun t
+       WHERE t.state NOT IN ('{RunState.FAILED}', '{RunState.CANCELLED}') AND t.created_at < %(unused_at)s))"""  # noqa: S608 - our own names
+"""SQL: a run that was there before `unused_at`, and neither failed nor was cancelled, learns from the decision `d` or
+is measured on it."""
+
+MATCHES = """(%(since)s::timestamptz IS NULL OR d.recorded_at >= %(since)s::timestamptz)
+   AND (%(until)s::timestamptz IS NULL OR d.recorded_at < %(until)s::timestamptz)
+   AND (%(policy)s::text IS NULL OR d.policy_name = %(policy)s::text OR d.model_version_id = %(model_version)s::uuid)
+   AND (%(unit)s::text IS NULL OR d.unit = %(unit)s::text)"""
+"""SQL: what `Filters` asks of the decision `d`, but for its reward and its propensity."""
+
+# The newest version of the spec's reward, for decisions whose policy is known. Decisions without a value stay out:
+# nothing is known of them, or a component failed.
+_REWARDED = f"""
+SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.unit, d.episode_id, d.alternatives,
+       d.temperature, d.epsilon, d.completion, d.logprobs, r.raw, (r.components -> %(signal)s ->> 'value')::float8,
+       r.version
+  FROM decisions_decision d
+  JOIN LATERAL (
+    SELECT value, raw, components, version FROM decisions_reward
+     WHERE decision_id = d.id AND spec_id = %(spec)s ORDER BY version DESC LIMIT 1
+  ) r ON true
+ WHERE d.agent_id = %(agent)s AND d.agent_version_id = ANY(%(versions)s)
+   AND r.value IS NOT NULL AND (%(min_reward)s::float8 IS NULL OR r.raw >= %(min_reward)s::float8)
+   AND (NOT %(with_propensity)s OR d.propensity IS NOT NULL)
+   AND {MATCHES}
+   AND d.{NOT_ERASED} AND (%(unused_at)s::timestamptz IS NULL OR NOT {LEARNT_FROM})
+ ORDER BY d.id
+"""  # noqa: S608 - constants of ours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which decisions are asked for, of those that can make a row.
+
+    `since` ≤ recorded_at < `until`, by the server's clock. `policy`: a version of the agent's own model (filer:7) or
+    the name of an outside model. `min_reward`: the raw reward at least. `with_propensity`: only decisions that have
+    one.
+    """
+
+    since: dt.datetime | None = None
+    until: dt.datetime | None = None
+    policy: str | None = None
+    unit: str | None = None
+    min_reward: float | None = None
+    with_propensity: bool = False
+
+    def find_faults(self) -> list[FieldFault]:
+        faults = []
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            faults.append(FieldFault("until", "is not after since", "a later moment"))
+        if self.min_reward is not None and not math.isfinite(self.min_reward):
+            faults.append(FieldFault("min_reward", f"{self.min_reward} is no number", "a raw reward, such as -2"))
+        for name in ("policy", "unit"):
+            value = getattr(self, name)
+            if value is not None and (not 1 <= len(value) <= LONGEST or "\x00" in value):
+                faults.append(FieldFault(name, f"has {len(value)} characters", f"1 to {LONGEST}, and no NUL"))
+        return faults
+
+    def as_plain(self) -> dict[str, Any]:
+        """What is asked, and nothing else, as JSON."""
+        asked = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {name: value for name, value in asked.items() if value is not None and value is not False}
+        return {name: value.isoformat() if isinstance(value, dt.datetime) else value for name, value in plain.items()}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Filters:
+        """Other entries are left out."""
+        told = {field.name: plain[field.name] for field in fields(cls) if field.name in plain}
+        moments = {name: dt.datetime.fromisoformat(told[name]) for name in ("since", "until") if told.get(name)}
+        return cls(**{**told, **moments})
+
+    def parameters(self, agent: Agent) -> dict[str, Any]:
+        """Of MATCHES, and of what the statements ask of the reward and the propensity."""
+        own = _find_model_version(agent, self.policy) if self.policy is not None else None
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"model_version": own}
+
+
+ALL = Filters()
+
+
+def _find_model_version(agent: Agent, policy: str) -> uuid.UUID | None:
+    """The version of the agent's own model that is called so, such as filer:7."""
+    name, _, number = policy.rpartition(":")
+    if agent.registered_model is None or name != agent.registered_model.name or not _is_number(number):
+        return None
+    found = ModelVersion.objects.filter(registered_model=agent.registered_model, number=int(number))
+    return found.values_list("id", flat=True).first()
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 9
+
+
+@dataclass(frozen=True, slots=True)
+class Rewarded:
+    """A decision with its reward by one spec. `reward` in [0, 1] is on training's scale; `right` as of logged rows."""
+
+    id: uuid.UUID
+    version: AgentVersion
+    state: Mapping[str, Any]
+    options: Sequence[str] | None
+    action: Any
+    propensity: float | None
+    unit: str | None
+    episode: uuid.UUID | None
+    alternatives: Any
+    temperature: float | None
+    epsilon: float | None
+    completion: str | None
+    logprobs: Any
+    reward: float
+    raw: float
+    right: float | None
+    reward_version: int
+
+    @property
+    def earned(self) -> dict[str, Any]:
+        """The fields of its row that do not depend on the row's shape."""
+        return {
+            "reward": self.reward,
+            "raw": self.raw,
+            **({"right": self.right} if self.right is not None else {}),
+            **({"group": self.unit} if self.unit else {}),
+        }
+
+
+def read_rewarded(
+    agent: Agent,
+    spec: RewardSpec,
+    versions: Mapping[uuid.UUID, AgentVersion],
+    *,
+    filters: Filters = ALL,
+    unused_at: dt.datetime | None = None,
+) -> Iterator[Rewarded]:
+    """Every decision of these versions with a reward by the spec, oldest first. Streams, so that memory does not grow
+    with the ledger."""
+    asked = filters.parameters(agent) | {
+        "agent": agent.id,
+        "versions": list(versions),
+        "spec": spec.id,
+        "signal": spec.signal,
+        "unused_at": unused_at,
+    }
+    with connection.chunked_cursor() as cursor:
+        cursor.execute(_REWARDED, asked)
+        while chunk := cursor.fetchmany(FETCH):
+            for row, version, state, options, action, *rest, raw, signal, reward_version in chunk:
+                propensity, unit, episode, alternatives, temperature, epsilon, completion, logprobs = rest
+                yield Rewarded(
+                    id=row,
+                    version=versions[version],
+                    state=loaded(state),
+                    options=loaded(options),
+                    action=loaded(action),
+                    propensity=propensity,
+                    unit=unit,
+                    episode=episode,
+                    alternatives=loaded(alternatives),
+                    temperature=temperature,
+                    epsilon=epsilon,
+                    completion=completion,
+                    logprobs=loaded(logprobs),
+                    reward=training_scale(spec, raw),
+                    raw=raw,
+                    right=right_of(spec, signal),
+                    reward_version=reward_version,
+                )
+
+
+def loaded(field: Any) -> Any:
+    """Django's raw cursors leave jsonb as text."""
+    return json.loads(field) if isinstance(field, str) else field
