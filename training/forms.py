@@ -44,7 +44,7 @@ def _methods_of(kind: RowKind) -> str:
 
 
 def _online_methods() -> str:
-    return _listed(name for name, method in TRAINING.items() if method.settings is Online)
+    return _listed(name for name, method in TRAINING.items() if method.settings == "online")
 
 
 def _listed(names: Iterable[str]) -> str:

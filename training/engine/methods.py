@@ -1,7 +1,8 @@
-"""The table of training methods: what each learns from, what it needs, and where it stands. No torch, no Django.
+"""The table of training methods: what each learns from, what it needs, and where it stands.
 
-The engine reads it to check a run and to find the code that trains; forms, the API, docs and checks before a run read
-it too. A new method is a file with a function `train(attempt, loaded, data)`, and a row here.
+No torch, no Django, no pydantic: models of the database read it. The engine reads it to check a run and to find the
+code that trains; forms, the API, docs and checks before a run read it too. A new method is a file with a function
+`train(attempt, loaded, data)`, and a row here.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-
-from training.engine.settings import Online, Posterior, Pretrain, RewardWeighted, Strict
 
 
 class RowKind(StrEnum):
@@ -44,15 +43,15 @@ WHAT_LACKS: Mapping[Need, str] = {
 class Method:
     """`learns_from`: the kinds of rows of `data.train`, the usual one first, each with what it needs then; empty for a
     method that learns nothing. `entry` is "module:function" of `train(attempt, loaded, data) -> Outcome`, "" where
-    nothing is trained. `settings`: its own class in the run's spec, in the field of the same name in lower case.
-    `sentence` says for people what it does.
+    nothing is trained. `settings`: the field of the run's spec that holds its own settings. `sentence` says for people
+    what it does.
     """
 
     name: str
     sentence: str
     entry: str = ""
     learns_from: Mapping[RowKind, frozenset[Need]] = field(default_factory=dict)
-    settings: type[Strict] | None = None
+    settings: str = ""
     makes_model: bool = False
     """May start with a new tiny model, and trains every weight."""
     trains_adapter: bool = True
@@ -72,7 +71,7 @@ _TABLE = (
         "learn from labelled rows",
         "training.engine.sft:train",
         {RowKind.LABELLED: frozenset({Need.ANSWERS})},
-        Pretrain,
+        "pretrain",
         makes_model=True,
         trains_adapter=False,
     ),
@@ -81,28 +80,28 @@ _TABLE = (
         "learn from logged rewards",
         "training.engine.posterior:train",
         {RowKind.LOGGED: frozenset({Need.REWARDS})},
-        Posterior,
+        "posterior",
     ),
     Method(
         "reward_weighted",
         "imitate rewarded actions",
         "training.engine.reward_weighted:train",
         {RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY})},
-        RewardWeighted,
+        "reward_weighted",
     ),
     Method(
         "grpo",
         "learn from new decisions, in groups",
         "training.engine.grpo:train",
         {RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION})},
-        Online,
+        "online",
     ),
     Method(
         "ppo",
         "learn from new decisions, with a critic",
         "training.engine.ppo:train",
         {RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION})},
-        Online,
+        "online",
     ),
     Method("merge", "merge an adapter into its base", trains_adapter=False),
     Method("evaluate", "score a model on held-out rows", trains_adapter=False),
