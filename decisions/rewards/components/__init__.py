@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from decisions.rewards.components import everyone, filer, librarian, prioritizer, retriever, storer, traces
 from decisions.rewards.components.component import Component, Horizon, Parameter, Parameters, Scope
-from decisions.rewards.components.everyone import VERDICT_VALUES
+from decisions.rewards.components.everyone import VERDICT_VALUES, read_json
 from decisions.rewards.components.facts import ComponentError, Facts, Group, Trace
 from decisions.rewards.components.installed import Table
 
@@ -26,6 +26,7 @@ __all__ = [
     "Parameters",
     "Scope",
     "Trace",
+    "read_json",
 ]
 
 COMPONENTS = Table(

@@ -1,8 +1,11 @@
-"""Components for agents of any kind: the verdict, calibration, and equality with a known answer. PURE."""
+"""Components for agents of any kind: the verdict, calibration, and of fresh decisions equality with a known answer and
+the form of what was written. PURE."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
 from decisions.rewards.components.component import Component, Parameters
 from decisions.rewards.components.facts import ComponentError, Facts
@@ -43,6 +46,22 @@ def matches_answer(facts: Facts, parameters: Parameters) -> float | None:
     return float(parameters["right"] if facts.action == facts.answer else parameters["wrong"])
 
 
+def read_json(text: str) -> dict[str, Any] | list[Any] | None:
+    """The object or list that the text is; None for other texts, numbers and words among them."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict | list) else None
+
+
+def valid_json(facts: Facts, parameters: Parameters) -> float | None:
+    """`valid` when the text that was written is a JSON object or list, else `invalid`."""
+    if facts.completion is None:
+        raise ComponentError("no text was written")
+    return float(parameters["valid"] if read_json(facts.completion) is not None else parameters["invalid"])
+
+
 COMPONENTS = (
     Component(
         "verdict",
@@ -79,5 +98,16 @@ FRESH_ONLY = (
         binary=True,
         parameters={"right": 1.0, "wrong": 0.0},
     ),
+    Component(
+        "valid_json",
+        "immediate",
+        valid_json,
+        "whether a fresh text is JSON",
+        0.0,
+        1.0,
+        reads=frozenset({"content"}),
+        binary=True,
+        parameters={"valid": 1.0, "invalid": 0.0},
+    ),
 )
-"""Not for the ledger, which knows no answers."""
+"""Not for the ledger, which knows no answers and holds no text that a model has just written."""

@@ -43,6 +43,9 @@ class TestComponents:
             ("calibration", Facts(measures={"verdict": "corrected"}, confidence=0.7), pytest.approx(-0.7)),
             ("matches_answer", Facts(action="a", answer="a"), 1.0),
             ("matches_answer", Facts(action="b", answer="a"), 0.0),
+            ("valid_json", Facts(completion='{"a": 1}'), 1.0),
+            ("valid_json", Facts(completion="12"), 0.0),
+            ("valid_json", Facts(completion="[" * 100_000), 0.0),
         ],
     )
     def test_values(self, name, facts, value):
@@ -56,6 +59,7 @@ class TestComponents:
             ("calibration", Facts(measures={"verdict": "confirmed"}, confidence=1.2)),
             ("matches_answer", Facts(action="a")),
             ("matches_answer", Facts(answer="a")),
+            ("valid_json", Facts(action="a")),
         ],
     )
     def test_what_cannot_be_computed_is_an_error_and_not_a_number(self, name, facts):
