@@ -11,7 +11,7 @@ WORKERS ?= 2
 SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-servers check fix accept env install lock wheel clean browser bubblewrap
+.PHONY: help run test test-quick test-servers check fix accept env install text lock wheel clean browser bubblewrap
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,9 @@ wheel: $(VENV)/dev-$(TORCH).stamp ## Builds the wheel for `uv tool install` and 
 	@rm -rf build && ls -l dist
 
 install: $(VENV)/dev-$(TORCH).stamp ## The virtual environment with everything for development
+
+text: $(VENV)/bin/python ## Installs what training of free text needs besides (TRL)
+	@$(BIN)/python requirements/install.py --torch $(TORCH) --text
 
 clean: ## Removes the virtual environment; data in var/ stay
 	rm -rf $(VENV)

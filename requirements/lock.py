@@ -7,6 +7,7 @@ for all of them), so that an installation installs what the tests ran with. What
     uv.txt     the installer itself
     base.txt   what an instance and the documentation's programs need, but torch
     cuda.txt   torch as the package index has it for Linux, with NVIDIA's libraries
+    text.txt   what training of free text needs besides
     dev.txt    what development needs besides
     cpu.txt    torch without CUDA. Kept by hand: those builds are on PyTorch's own index. It says which torch is meant.
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-LAYERS = ("base", "cuda", "dev")
+LAYERS = ("base", "cuda", "text", "dev")
 OF_CUDA = re.compile(r"torch|triton|nvidia-.+|cuda-.+")
 NOTE = "# Written by `make lock` from pyproject.toml; see lock.py.\n"
 
@@ -68,14 +69,16 @@ def main() -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
         pins.write(f"{torch[0]}\n")
         pins.flush()
-        before = known["base"] | known["cuda"] | known["dev"]
+        before = {package: lines for name in LAYERS for package, lines in known[name].items()}
         everything = resolve(before, [*projects, "--all-extras", "--constraints", pins.name, *options])
         running = resolve(everything, [*projects, "--extra", "examples", "--constraints", pins.name])
+        texts = resolve(everything, [*projects, "--extra", "text", "--constraints", pins.name])
     write_layer("base", {name: everything[name] for name in running if not OF_CUDA.fullmatch(name)})
     cuda = {name: everything[name] for name in running if OF_CUDA.fullmatch(name)}
     # "==2.13.0" would take a 2.13.0+cpu from pip's find-links as well.
     write_layer("cuda", cuda | {"torch": cuda["torch"].replace("torch==", "torch===")})
-    write_layer("dev", {name: everything[name] for name in everything if name not in running})
+    write_layer("text", {name: everything[name] for name in texts if name not in running})
+    write_layer("dev", {name: everything[name] for name in everything if name not in running and name not in texts})
     with tempfile.NamedTemporaryFile("w", suffix=".in") as installer:
         installer.write("uv\n")
         installer.flush()

@@ -84,8 +84,8 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
 
 
 class DatasetRows(APIView):
-    """Streams a dataset's rows as JSON lines: as they were frozen; with prompt and completion, or prompt, chosen and
-    rejected; or the same as chats. TRL's types "prompt-completion" and "preference" are these."""
+    """Streams a dataset's rows as JSON lines: as they were frozen, or in a format that TRL's trainers take. A format
+    that the rows do not hold enough for is refused."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     content_negotiation_class = OneFormat

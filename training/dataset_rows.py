@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from models_registry.artifacts import artifact_path
+from training import trl_formats
 from training.dataset_parts import ROWS_FILE
 from training.models import DatasetSnapshot
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 
-Row = dict[str, Any]
-ROLES = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}
-
-
-def as_completion(row: Row) -> Row:
-    """With a `completion` beside the prompt: the right action of labelled rows, the action of logged ones. Preference
-    pairs have `chosen` and `rejected`, as they are."""
-    if "chosen" in row or "completion" in row:
-        return row
-    return row | {"completion": row["answer"] if "answer" in row else row["action"]}
-
-
-def as_chat(row: Row) -> Row:
-    """As `as_completion`, with each text as the messages of a chat: the prompt is the user's, the rest the model's."""
-    told = as_completion(row)
-    messages = {name: [{"role": role, "content": told[name]}] for name, role in ROLES.items() if name in told}
-    return told | messages
-
-
-FORMATS: Mapping[str, Callable[[Row], Row] | None] = {"rows": None, "completion": as_completion, "chat": as_chat}
+AS_FROZEN = "rows"
+FORMATS = (AS_FROZEN, *trl_formats.FORMATS)
 
 
 def stream_rows(dataset: DatasetSnapshot, format: str) -> Iterator[bytes]:
-    """JSON lines, each with its line break. Raises InvalidInput, and Conflict where the files are not there."""
+    """JSON lines, each with its line break. Raises InvalidInput for an unknown format and for one that the rows do not
+    hold enough for, and Conflict where the files are not there."""
     if format not in FORMATS:
         raise InvalidInput(
             "The format is unknown.", faults=[FieldFault("format", f"{format[:40]!r} is unknown", ", ".join(FORMATS))]
@@ -46,11 +30,23 @@ def stream_rows(dataset: DatasetSnapshot, format: str) -> Iterator[bytes]:
     path = artifact_path(dataset.artifact.digest) / ROWS_FILE
     if not path.is_file():
         raise Conflict("The dataset's files are not in the store of artifacts.")
-    return _stream(path, FORMATS[format])
+    if format == AS_FROZEN:
+        return _lines(path)
+    try:
+        rows = trl_formats.FORMATS[format](lambda: map(msgspec.json.decode, _lines(path)))
+    except trl_formats.CannotFormat as error:
+        raise InvalidInput(
+            "The rows cannot be given in this format.", faults=[FieldFault("format", str(error), "another format")]
+        ) from error
+    return _encoded(rows)
 
 
-def _stream(path: Path, shape: Callable[[Row], Row] | None) -> Iterator[bytes]:
-    encode = msgspec.json.Encoder().encode
+def _lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as lines:
-        for line in lines:
-            yield line if shape is None else encode(shape(msgspec.json.decode(line))) + b"\n"
+        yield from lines
+
+
+def _encoded(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    encode = msgspec.json.Encoder().encode
+    for row in rows:
+        yield encode(row) + b"\n"

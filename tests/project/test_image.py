@@ -55,7 +55,8 @@ def test_the_image_installs_what_is_pinned_runs_as_nobody_special_and_holds_no_s
     lines = dockerfile()
     text = "\n".join(" ".join(words) for words in lines)
     project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]
-    assert '--require-hashes -r requirements/base.txt -r "requirements/$TORCH.txt"' in text
+    files = ("requirements/base.txt", '"requirements/$TORCH.txt"', "requirements/text.txt")
+    assert f"--require-hashes {' '.join(f'-r {file}' for file in files)}" in text
     version = re.match(r"FROM python:3\.(\d+)-slim", text)
     assert version and int(version[1]) >= int(project["requires-python"].rsplit(".", 1)[1])
     assert [words[1:] for words in lines if words[0] == "USER"] == [["reckoner"]]

@@ -202,6 +202,9 @@ class TestRows:
         assert chat["prompt"] == [{"role": "user", "content": "note corrected"}]
         assert chat["chosen"] == [{"role": "assistant", "content": "finance"}]
         assert api("export:read").get(f"datasets/{pairs.id}/rows?format=xml").status_code == 400
+        assert {row["label"] for row in read(pairs, "kto")} == {True, False}
+        refused = api("export:read").get(f"datasets/{labels.id}/rows?format=kto")
+        assert refused.status_code == 400 and "all are right" in str(refused.json())
         bare = DatasetSnapshotFactory(agent=pairs.agent)
         assert api("export:read").get(f"datasets/{bare.id}/rows").status_code == 409
 

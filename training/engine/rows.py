@@ -157,6 +157,11 @@ def right_or_wrong(logged: Sequence[Logged]) -> list[tuple[Logged, float]]:
     return [(row, right) for row, right in told if right is not None]
 
 
+def normalise_prompt(prompt: str) -> str:
+    """Prompts that differ only in case and white space are the same question."""
+    return " ".join(prompt.casefold().split())
+
+
 class Row(Protocol):
     """What scoring needs of a row."""
 

@@ -1,0 +1,76 @@
+"""A dataset's rows in the formats of TRL's trainers: which row says what, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from training.trl_formats import FORMATS, CannotFormat
+
+LABELLED = {"id": "1", "prompt": "p", "options": ["a", "b"], "answer": "a"}
+LOGGED = {"id": "2", "prompt": "p", "options": ["a", "b"], "action": "b", "propensity": 0.5, "reward": 0.0}
+TEXT = {"id": "3", "prompt": "P ", "completion": "c", "reward": 0.6}
+PAIR = {"id": "4", "prompt": "q", "chosen": "a", "rejected": "b"}
+
+
+def formatted(name: str, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+    def read() -> Iterator[dict[str, Any]]:
+        return iter(rows)
+
+    return list(FORMATS[name](read))
+
+
+def test_each_row_in_each_format() -> None:
+    assert formatted("prompt", LABELLED, LOGGED) == [
+        {"id": "1", "prompt": "p", "answer": "a"},
+        {"id": "2", "prompt": "p"},
+    ]
+    assert [row["completion"] for row in formatted("completion", LABELLED, LOGGED, TEXT)] == ["a", "b", "c"]
+    assert formatted("messages", TEXT)[0]["messages"] == [
+        {"role": "user", "content": "P "},
+        {"role": "assistant", "content": "c"},
+    ]
+    assert formatted("chat", PAIR)[0]["rejected"] == [{"role": "assistant", "content": "b"}]
+    assert formatted("preference", PAIR | {"source": "label"}) == [PAIR]
+
+
+def test_kto_has_as_many_right_ones_as_wrong_ones() -> None:
+    judged = formatted("kto", LABELLED, LOGGED, TEXT, TEXT | {"reward": 0.59}, TEXT | {"reward": None}, PAIR)
+    assert sorted(row["label"] for row in judged) == [False, False, False, True, True, True]
+    many = [TEXT | {"id": str(n), "reward": 1.0} for n in range(9)]
+    judged = formatted("kto", *many, TEXT | {"right": 0.0})
+    assert [row["label"] for row in judged] == [True, False] == [row["label"] for row in formatted("kto", PAIR)]
+    # What a person said counts before the reward, and a person's own text is right.
+    said = [TEXT | {"right": 0.0}, TEXT | {"reward": None, "source": "label"}]
+    assert [row["label"] for row in formatted("kto", *said)] == [False, True]
+
+
+def test_groups_hold_the_rewarded_answers_to_one_question() -> None:
+    alone = {"id": "5", "prompt": "alone", "completion": "x", "reward": 1.0}
+    assert formatted("groups", LABELLED, LOGGED, alone, TEXT, TEXT | {"reward": None}) == [
+        {"id": "2", "prompt": "p", "texts": ["b", "c"], "rewards": [0.0, 0.6]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "why"),
+    [
+        ("kto", [TEXT, TEXT], "all are right"),
+        ("kto", [LOGGED], "all are wrong"),
+        ("kto", [TEXT | {"reward": None}], "nothing is known"),
+        ("groups", [TEXT], "no prompt has two"),
+        ("preference", [TEXT], "only preference pairs"),
+        ("completion", [PAIR | {"chosen": None}], None),
+        ("messages", [PAIR], "ask for preference"),
+    ],
+)
+def test_what_the_rows_do_not_hold_is_refused_before_the_first_row(
+    name: str, rows: list[dict[str, Any]], why: str | None
+) -> None:
+    if why is None:
+        assert formatted(name, *rows) == rows
+        return
+    with pytest.raises(CannotFormat, match=why):
+        FORMATS[name](lambda: iter(rows))
