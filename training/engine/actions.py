@@ -8,7 +8,6 @@ evaluated. Called by every training method and by the model server.
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from training.engine.adapters import adapters_by_row
+from training.engine.prompts import PromptEncoder
 
 NO_OPTION = -1e4
 """Log-probability in the columns beyond a row's own options: finite, so that 0 · it is 0, and exp(it) is 0."""
@@ -132,64 +132,6 @@ def pad_right(sequences: Sequence[Sequence[int]], pad: int, device: torch.device
     inside = torch.arange(ids.shape[1])[None] < lengths[:, None]
     ids[inside] = torch.tensor(list(chain.from_iterable(sequences)), dtype=torch.long)
     return ids.to(device), lengths.to(device)
-
-
-class PromptEncoder:
-    """Prompt text → token ids, the same in training, evaluation and serving.
-
-    The text is cut to its first `max_prompt_tokens` tokens and wrapped by the tokenizer's chat template as
-    the user's turn, up to where the answer begins. A control token spelled out in the text is broken up: a
-    prompt cannot end its own turn.
-    """
-
-    def __init__(self, tokenizer: Any, max_prompt_tokens: int) -> None:
-        self.tokenizer = tokenizer
-        self.max_prompt_tokens = max_prompt_tokens
-        control = sorted(
-            {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}, key=len, reverse=True
-        )
-        self._control = re.compile("|".join(re.escape(token) for token in control)) if control else None
-        probes = self.encode(["a", "0 b"])
-        self.head = _shared(probes[0], probes[1])
-        self.tail = _shared(probes[0][::-1], probes[1][::-1])
-
-    def encode(self, prompts: Sequence[str]) -> list[list[int]]:
-        if not prompts:
-            return []
-        texts = [self.harmless(prompt) for prompt in prompts]
-        spans = self.tokenizer(
-            texts,
-            add_special_tokens=False,
-            truncation=True,
-            max_length=self.max_prompt_tokens,
-            return_offsets_mapping=True,
-        )["offset_mapping"]
-        rendered = [
-            self.tokenizer.apply_chat_template(
-                [{"role": "user", "content": text[: span[-1][1]] if span else ""}],
-                add_generation_prompt=True,
-                tokenize=False,
-            )
-            for text, span in zip(texts, spans, strict=True)
-        ]
-        ids: list[list[int]] = self.tokenizer(rendered, add_special_tokens=False)["input_ids"]
-        return ids
-
-    def content(self, prompt_ids: Sequence[int]) -> Sequence[int]:
-        """The tokens of the prompt itself, without the template's."""
-        return prompt_ids[self.head : len(prompt_ids) - self.tail]
-
-    def harmless(self, text: str) -> str:
-        """The text with control tokens that it spells out broken up."""
-        return text if self._control is None else self._control.sub(lambda found: " ".join(found[0]), text)
-
-
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the common beginning."""
-    count = 0
-    while count < min(len(one), len(other)) and one[count] == other[count]:
-        count += 1
-    return count
 
 
 class ActionScorer:

@@ -19,6 +19,7 @@ from training.engine.attempt import Attempt
 from training.engine.checkpoints import write_synced
 from training.engine.hardware import autocast
 from training.engine.models import Loaded
+from training.engine.prompts import PromptEncoder
 from training.engine.rows import Labelled
 from training.engine.scoring import score_rows
 from training.engine.spec import Evaluate, ModelScore, Serving
@@ -34,6 +35,7 @@ def evaluate(
     scores: dict[Which, ModelScore] = {}
     for which, loaded in models.items():
         attempt.events.progress(len(scores), len(models), f"evaluating the {which} model")
+        warn_of_cuts(attempt, loaded, [row.prompt for row in rows], "held-out rows")
         predictions = list(_predictions(attempt, which, loaded, rows, settings))
         lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
         scores[which] = ModelScore(
@@ -44,6 +46,14 @@ def evaluate(
         )
     write_synced(attempt.folder / "predictions.jsonl", "\n".join(lines) + "\n")
     return scores
+
+
+def warn_of_cuts(attempt: Attempt, loaded: Loaded, prompts: Sequence[str], what: str) -> None:
+    """Says how many of the prompts are too long for the spec, so that their middle is cut."""
+    most = attempt.spec.max_prompt_tokens
+    cut = PromptEncoder(loaded.tokenizer, most).count_cut(prompts)
+    if cut:
+        attempt.events.warn(f"{cut} of {len(prompts)} {what} are longer than {most} tokens: their middle is cut")
 
 
 def serving_probabilities(log_p: Tensor, offered: Tensor, serving: Serving) -> Tensor:

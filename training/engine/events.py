@@ -33,7 +33,9 @@ class Events:
         self._seq += 1
 
     def warn(self, message: str) -> None:
-        """A warning event; it is repeated in the result."""
+        """A warning event, once however often it is given; it is repeated in the result."""
+        if message in self.warnings:
+            return
         self.warnings.append(message)
         self.write("warning", message=message)
 

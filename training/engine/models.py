@@ -25,6 +25,7 @@ from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
 from transformers.utils import logging as transformers_logging
 
 from training.engine.hardware import frozen_dtype
+from training.engine.prompts import plain_template
 from training.engine.settings import Lora
 from training.engine.spec import ModelSource, TinyShape
 
@@ -48,10 +49,14 @@ def silence_progress_bars() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model on its device with its tokenizer. `model` is a PeftModel when an adapter is in training."""
+    """A model on its device with its tokenizer. `model` is a PeftModel when an adapter is in training.
+
+    `plain_template`: its folder holds no chat template, so it got a plain one.
+    """
 
     model: Any
     tokenizer: Any
+    plain_template: bool = False
 
     @property
     def adapts(self) -> bool:
@@ -106,11 +111,22 @@ def build_tiny(shape: TinyShape, tokenizer: Any) -> Any:
 
 
 def load_tokenizer(path: str | Path) -> Any:
-    """Left-padding for generation; an end-of-sequence token doubles as padding where there is none."""
+    """Left-padding for generation; an end-of-sequence token doubles as padding where there is none, and a plain chat
+    template stands in for a missing one. Raises ValueError without an end-of-sequence token."""
+    return _load_tokenizer(path)[0]
+
+
+def _load_tokenizer(path: str | Path) -> tuple[Any, bool]:
+    """The tokenizer, and whether its chat template is the plain one because it had none."""
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    if tokenizer.eos_token_id is None:
+        raise ValueError(f"the tokenizer of {path} has no end-of-sequence token, so no answer could end")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
+    lacks_template = not tokenizer.chat_template
+    if lacks_template:
+        tokenizer.chat_template = plain_template(tokenizer)
+    return tokenizer, lacks_template
 
 
 def load_model(path: str | Path, device: torch.device, dtype: torch.dtype | None = None) -> Any:
@@ -143,7 +159,7 @@ def load_source(source: ModelSource, device: torch.device) -> Loaded:
     model = load_model(source.path, device)
     if source.adapter is not None:
         model = attach_adapter(model, source.adapter, ADAPTER)
-    return Loaded(model, load_tokenizer(source.path))
+    return Loaded(model, *_load_tokenizer(source.path))
 
 
 def load_for_training(source: ModelSource, lora: Lora | None, device: torch.device) -> Loaded:
@@ -154,16 +170,16 @@ def load_for_training(source: ModelSource, lora: Lora | None, device: torch.devi
     """
     if source.path is None:
         raise ValueError("a tiny shape has no weights to load")
-    tokenizer = load_tokenizer(source.path)
+    tokenizer, plain = _load_tokenizer(source.path)
     if lora is None:
         model = load_model(source.path, device, torch.float32)
         if source.adapter is not None:
             model = attach_adapter(model, source.adapter, ADAPTER).merge_and_unload()
             model.requires_grad_(True)
-        return Loaded(model, tokenizer)
+        return Loaded(model, tokenizer, plain)
     model = load_model(source.path, device)
     if source.adapter is not None:
-        return Loaded(_without_casts(attach_adapter(model, source.adapter, ADAPTER, trainable=True)), tokenizer)
+        return Loaded(_without_casts(attach_adapter(model, source.adapter, ADAPTER, trainable=True)), tokenizer, plain)
     config = LoraConfig(
         r=lora.r,
         lora_alpha=lora.alpha,
@@ -171,7 +187,7 @@ def load_for_training(source: ModelSource, lora: Lora | None, device: torch.devi
         target_modules="all-linear" if lora.targets == "all-linear" else list(ATTENTION),
         task_type="CAUSAL_LM",
     )
-    return Loaded(_without_casts(get_peft_model(model, config, adapter_name=ADAPTER).eval()), tokenizer)
+    return Loaded(_without_casts(get_peft_model(model, config, adapter_name=ADAPTER).eval()), tokenizer, plain)
 
 
 def _without_casts(model: PeftModel) -> PeftModel:

@@ -13,7 +13,7 @@ from typing import Any
 from training.engine.attempt import Attempt, Outcome
 from training.engine.checkpoints import newest_checkpoint, write_synced
 from training.engine.data import RunData
-from training.engine.evaluate import Which, evaluate
+from training.engine.evaluate import Which, evaluate, warn_of_cuts
 from training.engine.hardware import make_deterministic
 from training.engine.merge import merged
 from training.engine.models import (
@@ -33,6 +33,7 @@ from training.engine.models import (
 from training.engine.rows import Labelled
 from training.engine.spec import Evaluate, ModelScore, ModelSource, RunResult
 
+PLAIN_TEMPLATE = "the base has no chat template, so it gets a plain one, which is saved with its tokenizer"
 Train = Callable[[Attempt, Loaded, RunData], Outcome]
 """What a method's entry point is: trains the loaded model in place."""
 
@@ -88,9 +89,20 @@ def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
         loaded = load_for_training(spec.base, spec.lora, attempt.device)
         if spec.base.adapter is not None and spec.lora is not None:
             attempt.events.warn("base.adapter is trained further as it is: the spec's lora settings do not change it")
+    _warn_of(attempt, loaded)
+    prompts = [row.prompt for row in data.labelled] + [row.prompt for row in data.logged]
+    warn_of_cuts(attempt, loaded, prompts, "rows to learn from")
+    warn_of_cuts(attempt, loaded, [row.prompt for row in data.replay], "replayed rows")
     module, function = spec.trains_by.entry.split(":")
     train: Train = getattr(import_module(module), function)
     return loaded, train(attempt, loaded, data)
+
+
+def _warn_of(attempt: Attempt, loaded: Loaded) -> Loaded:
+    """What the run should say of a model that it has loaded; returns the model."""
+    if loaded.plain_template:
+        attempt.events.warn(PLAIN_TEMPLATE)
+    return loaded
 
 
 def _grown(attempt: Attempt, rows: list[Labelled]) -> Loaded:
@@ -136,9 +148,9 @@ class _Saved(Mapping[Which, Loaded]):
     def __getitem__(self, which: Which) -> Loaded:
         attempt, source = self._attempt, self._attempt.spec.base
         if which == "base":
-            return load_source(ModelSource(path=source.path), attempt.device)
+            return _warn_of(attempt, load_source(ModelSource(path=source.path), attempt.device))
         if self._output is None:
-            return load_source(source, attempt.device)
+            return _warn_of(attempt, load_source(source, attempt.device))
         folder = attempt.folder / self._output
         if self._output == "model":
             return Loaded(load_model(folder, attempt.device), load_tokenizer(folder))

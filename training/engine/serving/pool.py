@@ -17,9 +17,10 @@ import torch
 from peft import LoraConfig, PeftConfig, PeftModel
 from safetensors import safe_open
 
-from training.engine.actions import ActionScorer, PromptEncoder, causal_of
+from training.engine.actions import ActionScorer, causal_of
 from training.engine.adapters import BASE
 from training.engine.models import attach_adapter, load_model, load_tokenizer
+from training.engine.prompts import PromptEncoder
 from training.engine.serving.artifacts import Artifact, ArtifactStore
 from training.engine.serving.faults import Fault
 

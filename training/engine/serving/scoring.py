@@ -21,7 +21,7 @@ ROWS_PER_FORWARD = 64
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One decision to score. `model` is the digest of a base or an adapter; the prompt is cut to its first tokens."""
+    """One decision to score. `model` is the digest of a base or an adapter; of too long a prompt the middle is cut."""
 
     model: str
     prompt: str
