@@ -30,6 +30,10 @@ class OptionError(ValueError):
     """The options cannot be told apart, or there is none."""
 
 
+class UnknownAttention(ValueError):
+    """The model has layers through which options cannot be scored in one forward."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
     """`log_p` (B, K): log-probabilities, K the largest number of options; NO_OPTION beyond a row's own.
@@ -102,13 +106,15 @@ class Head:
     bias: Tensor | None
     scale: float
     softcap: float | None
+    temperature: float = 1.0
 
     @classmethod
-    def of(cls, causal: Any) -> Head:
-        """`scale` and `softcap` are what Cohere, Granite and Gemma do to their logits."""
+    def of(cls, causal: Any, temperature: float = 1.0) -> Head:
+        """`scale` and `softcap` are what Cohere, Granite and Gemma do to their logits; `temperature` divides them."""
         layer, config = causal.get_output_embeddings(), causal.config
         scale = float(getattr(config, "logit_scale", None) or 1.0) / float(getattr(config, "logits_scaling", 0) or 1.0)
-        return cls(layer.weight, getattr(layer, "bias", None), scale, getattr(config, "final_logit_softcapping", None))
+        softcap = getattr(config, "final_logit_softcapping", None)
+        return cls(layer.weight, getattr(layer, "bias", None), scale, softcap, temperature)
 
     def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
         """`hidden` (B, H), `tokens` (C,) or None for the whole vocabulary → (B, C) in float32."""
@@ -117,7 +123,9 @@ class Head:
         if self.bias is not None:
             logits = logits + self.bias[chosen].float()
         logits = logits * self.scale
-        return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
+        if self.softcap is not None:
+            logits = self.softcap * torch.tanh(logits / self.softcap)
+        return logits if self.temperature == 1.0 else logits / self.temperature
 
 
 def causal_of(model: nn.Module) -> Any:
@@ -207,11 +215,16 @@ class ActionScorer:
         with adapters_by_row(model, adapter_names):
             return self._slots(causal_of(model), ids, lengths, tries)
 
-    def read(self, model: nn.Module, states: Tensor, options: Sequence[Sequence[str]]) -> Tensor:
-        """The states' log-probabilities (B, K), in float32 even where the forward ran in bfloat16."""
+    def read(
+        self, model: nn.Module, states: Tensor, options: Sequence[Sequence[str]], temperature: float = 1.0
+    ) -> Tensor:
+        """The states' log-probabilities (B, K), in float32 even where the forward ran in bfloat16.
+
+        `temperature` divides the logits of every token.
+        """
         tries = [self.trie(row) for row in options]
         with torch.autocast(self.device.type, enabled=False):
-            return self._assemble(states, Head.of(causal_of(model)), tries, options)
+            return self._assemble(states, Head.of(causal_of(model), temperature), tries, options)
 
     def _slots(self, causal: Any, ids: Tensor, lengths: Tensor, tries: list[ActionTrie]) -> Tensor:
         """Hidden states (B, N + 1, H) of the last prompt token and of the trie's nodes."""
@@ -231,11 +244,11 @@ class ActionScorer:
         seen[:, :prompt, :prompt] = torch.ones(prompt, prompt, dtype=torch.bool, device=self.device).tril()
         seen[:, prompt:, :prompt] = (torch.arange(prompt, device=self.device)[None] < lengths[:, None])[:, None]
         seen[:, prompt:, prompt:] = ancestors
-        mask = torch.zeros(seen.shape, dtype=causal.dtype, device=self.device)
-        # Half of the least value: the least itself would round to minus infinity in a narrower type.
-        mask = mask.masked_fill_(~seen, torch.finfo(causal.dtype).min / 2)[:, None]
         hidden = backbone(
-            input_ids=torch.cat([ids, tokens], 1), attention_mask=mask, position_ids=positions, use_cache=False
+            input_ids=torch.cat([ids, tokens], 1),
+            attention_mask=_attention_masks(causal, seen, positions),
+            position_ids=positions,
+            use_cache=False,
         ).last_hidden_state
         return torch.cat([hidden[rows, lengths - 1][:, None], hidden[:, prompt:]], 1)
 
@@ -276,3 +289,32 @@ def _places(options: Sequence[str]) -> list[int]:
     """Where each option stands among the sorted ones."""
     rank = {option: place for place, option in enumerate(sorted(options))}
     return [rank[option] for option in options]
+
+
+def _attention_masks(causal: Any, seen: Tensor, positions: Tensor) -> Tensor | dict[str, Tensor]:
+    """`seen` (B, T, T), which tokens each may attend to, as additive masks (B, 1, T, T): one for all layers, or by the
+    kind of layer where some have a sliding window (Gemma 2 and 3, Qwen 2 and 3, …).
+
+    The windows count positions, not places: nodes of a trie stand side by side. Raises UnknownAttention.
+    """
+    config = causal.config.get_text_config()
+    window: int | None = getattr(config, "sliding_window", None)
+
+    def additive(allowed: Tensor) -> Tensor:
+        mask = torch.zeros(allowed.shape, dtype=causal.dtype, device=allowed.device)
+        # Half of the least value: the least itself would round to minus infinity in a narrower type.
+        return mask.masked_fill_(~allowed, torch.finfo(causal.dtype).min / 2)[:, None]
+
+    def sliding(window: int) -> Tensor:
+        return additive(seen & (positions[:, :, None] - positions[:, None, :] < window))
+
+    # transformers.masking_utils.create_masks_for_generate draws the same distinctions.
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if kinds - {"full_attention", "sliding_attention"} or getattr(config, "attention_chunk_size", None) is not None:
+        unknown = ", ".join(sorted(kinds - {"full_attention", "sliding_attention"})) or "chunked_attention"
+        raise UnknownAttention(f"options that begin alike cannot be scored through layers of {unknown}")
+    if window is None or kinds == {"full_attention"}:
+        return additive(seen)
+    if not kinds:
+        return sliding(window)
+    return {kind: sliding(window) if kind == "sliding_attention" else additive(seen) for kind in sorted(kinds)}

@@ -8,30 +8,27 @@ Loss for a row with prompt x and right option y (tokens y_1 … y_n, the last on
 so that free generation gives an option as well. Both come from one teacher-forced forward: π branches
 only where y itself passes.
 
-Calibration (Guo et al. 2017): a share of the rows, a fifth by default, is never trained on; the temperature that
-minimises their − log π is divided into the final norm's weight. The model is then calibrated by its weights alone.
+Calibration (training.engine.calibration): a share of the rows, a fifth by default, is never trained on; the temperature
+that minimises their − log π goes into the weights. The model is then calibrated by its weights alone.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from training.engine.actions import ActionScorer, causal_of
+from training.engine.actions import ActionScorer
 from training.engine.answers import answer_logits
 from training.engine.attempt import Attempt, Outcome
-from training.engine.data import Batches, RunData, by_length, drop_tokens
+from training.engine.calibration import calibrate
+from training.engine.data import Batches, RunData, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.hardware import autocast
 from training.engine.models import Loaded, trainable_parameters
 from training.engine.rows import Labelled
-
-TEMPERATURES = torch.logspace(-1, 1, 81).tolist()
-EXACT = 1e-3
 
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
@@ -90,42 +87,3 @@ def answer_losses(
     constrained = logits[at].masked_fill(~allowed, float("-inf"))
     choice = nn.functional.cross_entropy(constrained, targets[at], reduction="sum") / len(rows)
     return choice, text
-
-
-@torch.no_grad()
-def calibrate(attempt: Attempt, model: nn.Module, scorer: ActionScorer, held: Sequence[Labelled]) -> float:
-    """Divides the best temperature on `held` into the final norm's weight; returns it, or 1 where that is not exact."""
-    if not held:
-        attempt.events.warn("too few labelled rows to calibrate on")
-        return 1.0
-    prompts = scorer.encode([row.prompt for row in held])
-    losses = torch.zeros(len(TEMPERATURES), device=attempt.device)
-    for batch in by_length([len(ids) for ids in prompts], attempt.spec.optimiser.batch_size):
-        attempt.stop.check()
-        options = [held[i].options for i in batch]
-        right = torch.tensor([held[i].options.index(held[i].answer) for i in batch], device=attempt.device)
-        states = scorer.states(model, [prompts[i] for i in batch], options)
-        for index, temperature in enumerate(TEMPERATURES):
-            log_p = scorer.read(model, states / temperature, options)
-            losses[index] += nn.functional.nll_loss(log_p, right, reduction="sum")
-    best = float(TEMPERATURES[int(losses.argmin())])
-    sample = prompts[:8], [row.options for row in held[:8]]
-    wanted = scorer.read(model, scorer.states(model, *sample) / best, sample[1])
-    norm = _final_norm(model)
-    if norm is None:
-        attempt.events.warn("the model has no final norm to calibrate through")
-        return 1.0
-    before = norm.weight.clone()
-    norm.weight.div_(best)
-    # A norm that adds 1 to its weight, or a head with a bias, would not scale its logits by this.
-    if (scorer.log_probabilities(model, *sample) - wanted).abs().max() > EXACT:
-        norm.weight.copy_(before)
-        attempt.events.warn("the model's final norm does not scale its logits, it was left uncalibrated")
-        return 1.0
-    return best
-
-
-def _final_norm(model: nn.Module) -> Any:
-    causal = causal_of(model)
-    norm = getattr(getattr(causal, causal.base_model_prefix), "norm", None)
-    return norm if isinstance(getattr(norm, "weight", None), Tensor) else None

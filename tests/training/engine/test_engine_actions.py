@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM
+from families import WINDOW, make_model
 
-from training.engine.actions import NO_OPTION, ActionScorer, OptionError
+from training.engine.actions import NO_OPTION, ActionScorer, OptionError, UnknownAttention
 from training.engine.models import Loaded, attach_adapter, load_for_training, load_model, load_tokenizer, save
 from training.engine.settings import Lora
 from training.engine.spec import ModelSource
@@ -55,26 +55,21 @@ def test_scores_equal_one_forward_an_option(scorer: ActionScorer, base_folder: P
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("family", ["llama", "gemma2"])
-def test_scores_are_exact_for_other_architectures(scorer: ActionScorer, family: str) -> None:
-    """Gemma 2 caps its logits, scales its embeddings and slides its window on every other layer."""
-    torch.manual_seed(0)
-    shape: dict[str, Any] = {
-        "vocab_size": len(scorer.tokenizer),
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "initializer_range": 0.3,
-    }
-    model: Any
-    if family == "llama":
-        model = LlamaForCausalLM(LlamaConfig(**shape)).eval()
-    else:
-        model = Gemma2ForCausalLM(Gemma2Config(**shape, head_dim=8, final_logit_softcapping=2.0)).eval()
-    scored = scorer.log_probabilities(model, scorer.encode(PROMPTS), OPTIONS)
-    assert_exact(scorer, scored, [model] * 4)
+@pytest.mark.parametrize("family", ["qwen2", "llama", "mistral", "gemma2", "gemma3"])
+def test_scores_are_exact_for_every_family(scorer: ActionScorer, family: str) -> None:
+    """All but Llama slide a window that is shorter than the prompts, Qwen 2 and the Gemmas on one of their two layers;
+    Gemma 2 caps its logits, too."""
+    model = make_model(family, len(scorer.tokenizer))
+    prompts = scorer.encode(PROMPTS)
+    assert max(map(len, prompts)) > 3 * WINDOW
+    assert_exact(scorer, scorer.log_probabilities(model, prompts, OPTIONS), [model] * 4)
+
+
+def test_layers_of_an_unknown_kind_are_refused(scorer: ActionScorer) -> None:
+    model = make_model("qwen2", len(scorer.tokenizer))
+    model.config.layer_types = ["full_attention", "linear_attention"]
+    with pytest.raises(UnknownAttention, match="linear_attention"):
+        scorer.log_probabilities(model, scorer.encode(["a note"]), [FOLDERS])
 
 
 @pytest.fixture(scope="module")
