@@ -162,11 +162,14 @@ def load_source(source: ModelSource, device: torch.device) -> Loaded:
     return Loaded(model, *_load_tokenizer(source.path))
 
 
-def load_for_training(source: ModelSource, lora: Lora | None, device: torch.device) -> Loaded:
+def load_for_training(
+    source: ModelSource, lora: Lora | None, device: torch.device, *, freeze_embeddings: bool = False
+) -> Loaded:
     """The model a run trains, in eval mode, with gradients on what is to change.
 
     With `lora` an adapter is trained over frozen weights: the source's own adapter, continued, or a fresh
-    one. Without it every weight is trained in float32; an adapter is merged in first.
+    one. Without it every weight is trained in float32, but for the embeddings with `freeze_embeddings`; an adapter is
+    merged in first.
     """
     if source.path is None:
         raise ValueError("a tiny shape has no weights to load")
@@ -176,6 +179,8 @@ def load_for_training(source: ModelSource, lora: Lora | None, device: torch.devi
         if source.adapter is not None:
             model = attach_adapter(model, source.adapter, ADAPTER).merge_and_unload()
             model.requires_grad_(True)
+        if freeze_embeddings:
+            model.get_input_embeddings().weight.requires_grad_(False)
         return Loaded(model, tokenizer, plain)
     model = load_model(source.path, device)
     if source.adapter is not None:

@@ -86,7 +86,7 @@ def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     if spec.trains_by.makes_model:
         loaded = _grown(attempt, data.labelled)
     else:
-        loaded = load_for_training(spec.base, spec.lora, attempt.device)
+        loaded = _load(attempt)
         if spec.base.adapter is not None and spec.lora is not None:
             attempt.events.warn("base.adapter is trained further as it is: the spec's lora settings do not change it")
     _warn_of(attempt, loaded)
@@ -105,11 +105,16 @@ def _warn_of(attempt: Attempt, loaded: Loaded) -> Loaded:
     return loaded
 
 
+def _load(attempt: Attempt) -> Loaded:
+    spec = attempt.spec
+    return load_for_training(spec.base, spec.lora, attempt.device, freeze_embeddings=spec.freeze_embeddings)
+
+
 def _grown(attempt: Attempt, rows: list[Labelled]) -> Loaded:
     """The model that pretraining starts from: a fresh tiny one, or the one that the spec names."""
     shape = attempt.spec.base.tiny
     if shape is None:
-        return load_for_training(attempt.spec.base, None, attempt.device)
+        return _load(attempt)
     options = sorted({option for row in rows for option in row.options})
     tokenizer = build_tokenizer([row.prompt for row in rows], options, shape.vocabulary)
     return Loaded(build_tiny(shape, tokenizer).to(attempt.device).eval(), tokenizer)

@@ -137,6 +137,10 @@ class RunSpec(Strict):
     max_prompt_tokens: int = Field(default=64, ge=4, le=131_072)
     max_completion_tokens: int = Field(default=16, ge=1, le=32_768)
     lora: Lora | None = None
+    freeze_embeddings: bool = Field(
+        default=False,
+        description="without an adapter: the embeddings stay as they are, and so does an output layer tied to them",
+    )
     optimiser: Optimiser = Optimiser()
     pretrain: Pretrain = Pretrain()
     posterior: Posterior = Posterior()
@@ -200,6 +204,8 @@ class RunSpec(Strict):
             faults.append(f"reward: method {self.method} scores fresh decisions; name at least one component")
         if self.method == "merge" and self.base.adapter is None:
             faults.append("base.adapter: merge needs the adapter to merge")
+        if self.freeze_embeddings and tiny is not None:
+            faults.append("freeze_embeddings: those of a new tiny model have yet to be learnt")
         if self.lora is not None and not method.trains_adapter:
             faults.append(f"lora: method {self.method} trains no adapter")
         if len({component.name for component in self.reward}) < len(self.reward):

@@ -40,7 +40,8 @@ SEED_LABELS, HELDOUT = "seed labels", "held-out rows"
 class AgentLoop:
     """One agent, the examples it decides on (`stream`, in this order) and the person who answers.
 
-    `labels` are the options. `heldout` is only ever measured on. `seed_rows` are the labels that warm the base.
+    `labels` are the options. `heldout` is only ever measured on. `seed_rows` are the labels that warm the base, which
+    is `base_model`: `tiny`, a folder or a hub id.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class AgentLoop:
         stream: Sequence[Example],
         heldout: Sequence[Example],
         person: Person,
+        base_model: str = "",
     ) -> None:
         self.context = context
         self.by = by
@@ -65,6 +67,7 @@ class AgentLoop:
         self.seed_rows = seed_rows
         self.heldout = heldout
         self.person = person
+        self.base_model = base_model or settings.BASE_MODEL
         self.seed = person.seed
         self.label_of = {example.id: example.label for example in stream}
         self._place_of = {example.id: place for place, example in enumerate(stream)}
@@ -123,9 +126,9 @@ class AgentLoop:
         if found is not None:
             return found
         rows = self.labelled(SEED_LABELS, self.seed_rows)
-        recipe = recipe or recipes.base_settings(settings.BASE_MODEL, rows.rows)
+        recipe = recipe or recipes.base_settings(self.base_model, rows.rows)
         return self.start(
-            method="pretrain", dataset=rows, recipe=recipe, free_rows=free_rows, base_model=settings.BASE_MODEL
+            method="pretrain", dataset=rows, recipe=recipe, free_rows=free_rows, base_model=self.base_model
         )
 
     # Deciding, and what the person says of it.

@@ -1,6 +1,6 @@
 """Training settings of the loops, as fields of the engine's spec. PURE. Measured in docs/results.md.
 
-The tiny model is trained from scratch in full; a real base gets a gentler training and then an adapter.
+The tiny model is trained from scratch; a pretrained one gently, with its embeddings kept, or by an adapter.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ TINY = "tiny"
 SHORTEST_PROMPT, LONGEST_PROMPT = 40, 160
 TOKENS_PER_WORD = 1.6
 PASSES = 3
+REAL_PASSES = 2
 FREE_ROWS = 300
 
 
@@ -30,22 +31,25 @@ def base_settings(base_model: str, rows: int) -> Mapping[str, Any]:
     if base_model == TINY:
         passes = max(8, min(40, math.ceil(6000 / rows)))
         return {"optimiser": {"learning_rate": 3e-3, "epochs": passes}}
-    return {"optimiser": {"learning_rate": 2e-5, "epochs": 1, "batch_size": 16}}
+    return {"freeze_embeddings": True, "optimiser": {"learning_rate": 5e-5, "epochs": 3, "batch_size": 16}}
 
 
-def round_settings(base_model: str, rows: int) -> Mapping[str, Any]:
-    """Training on the log so far, from the base. Fewer rows are passed over more often."""
-    passes = PASSES * (4 if rows < 1500 else 2 if rows < 4000 else 1)
+def round_settings(base_model: str, rows: int, *, lora: bool = True) -> Mapping[str, Any]:
+    """Training on the log so far, from the base. The tiny one passes more often over fewer rows. Of a real base an
+    adapter is trained with `lora`, else every weight but the embeddings."""
     if base_model == TINY:
+        passes = PASSES * (4 if rows < 1500 else 2 if rows < 4000 else 1)
         return {"optimiser": {"learning_rate": 2e-3, "epochs": passes}}
-    lora = {"r": 16, "alpha": 32}
-    return {"lora": lora, "optimiser": {"learning_rate": 2e-4, "epochs": passes, "batch_size": 16}}
+    if lora:
+        adapter = {"r": 16, "alpha": 32}
+        return {"lora": adapter, "optimiser": {"learning_rate": 2e-4, "epochs": REAL_PASSES, "batch_size": 16}}
+    optimiser = {"learning_rate": 3e-5, "epochs": REAL_PASSES, "batch_size": 16}
+    return {"freeze_embeddings": True, "optimiser": optimiser}
 
 
 def ceiling_settings(base_model: str, rows: int) -> Mapping[str, Any]:
     """The last round's training with every label known: the same model, passes and losses, and all rows."""
-    same = dict(round_settings(base_model, rows))
-    same.pop("lora", None)  # labelled training is in full
+    same = round_settings(base_model, rows, lora=False)  # labelled training is in full
     return {**same, "pretrain": {"calibration_share": 0.0}, "text_weight": 0.3}
 
 

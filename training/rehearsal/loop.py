@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from django.conf import settings
-
 from decisions.agents.services import AgentSetup, create_agent_version
 from decisions.models import AgentVersion
 from jobs.context import JobContext
@@ -61,6 +59,7 @@ class SeedLoop(AgentLoop):
             stream=(*self.split.stream, *self.split.gate),
             heldout=self.split.heldout,
             person=Person(seed, missing=plan.missing, late=plan.late, noise=plan.noise),
+            base_model=plan.base,
         )
 
     def _setup(self, labels: tuple[str, ...], temperature: float, epsilon: float) -> AgentSetup:
@@ -111,7 +110,7 @@ class SeedLoop(AgentLoop):
         if found is not None:
             return found
         rows = self.labelled(EVERY_LABEL, (*self.split.stream, *self.split.seed_rows))
-        recipe = recipes.ceiling_settings(settings.BASE_MODEL, rows.rows)
+        recipe = recipes.ceiling_settings(self.base_model, rows.rows)
         return self.start(method="pretrain", dataset=rows, recipe=recipe, base_version=base)
 
     def _train_on_every_label(self, progress: Progress) -> None:
@@ -139,7 +138,7 @@ class SeedLoop(AgentLoop):
             dataset=dataset,
             replay=self.labelled(SEED_LABELS, self.seed_rows),
             base_version=self._produced(SEED_LABELS),
-            recipe=recipes.round_settings(settings.BASE_MODEL, dataset.rows + len(self.seed_rows)),
+            recipe=recipes.round_settings(self.base_model, dataset.rows + len(self.seed_rows), lora=self.plan.lora),
             free_rows=recipes.FREE_ROWS if number == self.plan.rounds else 0,
         )
 

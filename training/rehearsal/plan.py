@@ -24,7 +24,8 @@ class Plan:
     as many as the file allows up to 10,000. `rounds`: times of training, 1 to 20. `seeds`: how often all of it is done,
     with other splits, weights and draws. `noise`: chance that feedback says the opposite of the truth, in [0, 0.5).
     `late`: share of the feedback that arrives a round late; `missing`: share that never arrives.
-    `temperature` and `epsilon`: how the acting policy explores.
+    `temperature` and `epsilon`: how the acting policy explores. `base`: `tiny`, a folder or a hub id, "" for the
+    instance's own; with `lora` the rounds train an adapter on it.
     """
 
     seed_share: float = 0.05
@@ -36,13 +37,17 @@ class Plan:
     missing: float = 0.0
     temperature: float = 0.5
     epsilon: float = 0.05
+    base: str = ""
+    lora: bool = False
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
-        return cls(**{field.name: plain[field.name] for field in fields(cls)})
+        return cls(**{field.name: plain[field.name] for field in fields(cls) if field.name in plain})
 
     def as_plain(self) -> dict[str, Any]:
-        return asdict(self)
+        """Without a base that was not asked for: plans that are older than the choice stay the same plans."""
+        plain = asdict(self)
+        return {name: value for name, value in plain.items() if name not in ("base", "lora") or value}
 
 
 class PlanError(ValueError):

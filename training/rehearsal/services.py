@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from django.conf import settings
 from django.db import transaction
 from django.utils.text import slugify
 
@@ -23,11 +24,12 @@ from jobs.services import enqueue_job, request_cancel
 from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
 from models_registry.services import store_artifact
+from training.base_models import TINY, is_allowed_base
 from training.errors import RehearsalUnderWay, RunOver
 from training.loops.labelled import Example
 from training.models import Rehearsal, TrainingRun
 from training.rehearsal.loop import SeedLoop
-from training.rehearsal.plan import Plan, check_plan
+from training.rehearsal.plan import Plan, PlanError, check_plan
 from training.rehearsal.report import report_all, report_seed
 from training.rehearsal.source import Source
 from training.run_states import TERMINAL_STATES
@@ -51,16 +53,36 @@ def start_rehearsal(
     written.
     """
     check_plan(plan, source)
-    digest = _digest(source, plan, text_field, label_field)
+    if faults := find_base_faults(plan):
+        raise PlanError(faults)
+    named = (text_field, label_field)
     with transaction.atomic():
-        found = None if again else Rehearsal.objects.filter(digest=digest).order_by("-created_at").first()
-        rehearsal = found or _create(source, plan, (text_field, label_field), digest, requested_by)
+        found = None if again else find_rehearsal(source, plan, named)
+        rehearsal = found or _create(source, plan, named, requested_by)
         for owner in owners:
             Membership.objects.get_or_create(workspace=rehearsal.workspace, user=owner, defaults={"role": Role.ADMIN})
         if may_start(rehearsal):
             by = replace(system(rehearsal.workspace), name=requested_by)
             _enqueue(rehearsal, by=by, action="rehearsal.started")
     return rehearsal
+
+
+def find_rehearsal(source: Source, plan: Plan, named: tuple[str, str]) -> Rehearsal | None:
+    """The newest of the same rows and plan; `named` are the fields of text and label."""
+    return Rehearsal.objects.filter(digest=_digest(source, plan, *named)).order_by("-created_at").first()
+
+
+def find_base_faults(plan: Plan) -> list[str]:
+    """Why the plan's base cannot be used on this instance."""
+    base = plan.base or settings.BASE_MODEL
+    faults = []
+    if plan.base and not is_allowed_base(plan.base):
+        faults.append(f"base: {plan.base} is not allowed; add it to RECKONER_BASE_MODELS and start the instance again")
+    elif base.startswith("/") and not (Path(base) / "config.json").is_file():
+        faults.append(f"base: {base} holds no model (there is no config.json)")
+    if plan.lora and base == TINY:
+        faults.append("lora: the tiny base is trained whole; give a pretrained one with --base")
+    return faults
 
 
 def may_start(rehearsal: Rehearsal) -> bool:
@@ -91,7 +113,7 @@ def _digest(source: Source, plan: Plan, text_field: str, label_field: str) -> st
     return hashlib.sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
 
 
-def _create(source: Source, plan: Plan, named: tuple[str, str], digest: str, requested_by: str) -> Rehearsal:
+def _create(source: Source, plan: Plan, named: tuple[str, str], requested_by: str) -> Rehearsal:
     name = f"Rehearsal of {source.name}"[:NAME_LENGTH]
     workspace = create_workspace(slug=_free_slug(source.name), name=name)
     with tempfile.TemporaryDirectory(prefix="reckoner-rehearsal-") as folder:
@@ -110,7 +132,7 @@ def _create(source: Source, plan: Plan, named: tuple[str, str], digest: str, req
     return Rehearsal.objects.create(
         workspace=workspace,
         name=name,
-        digest=digest,
+        digest=_digest(source, plan, *named),
         source=artifact,
         plan=plan.as_plain(),
         about=about,

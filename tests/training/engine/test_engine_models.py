@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from engine_world import World, engine, logged, read_result, write_run
+from engine_world import World, engine, labelled, logged, read_result, write_run
 
+from training.engine import measure
 from training.engine.actions import ActionScorer
 from training.engine.models import (
     ADAPTER,
@@ -18,9 +20,11 @@ from training.engine.models import (
     attach_adapter,
     build_tiny,
     build_tokenizer,
+    load_for_training,
     load_model,
     load_tokenizer,
     save,
+    trainable_parameters,
     weights_sha256,
 )
 from training.engine.spec import ModelSource, TinyShape
@@ -53,6 +57,25 @@ def test_pickled_weights_are_not_loaded(base_folder: Path, tmp_path: Path) -> No
     torch.save({}, adapter / "adapter_model.bin")
     with pytest.raises(FileNotFoundError, match="holds no adapter_model"):
         attach_adapter(load_model(base_folder, CPU), adapter, ADAPTER)
+
+
+def test_frozen_embeddings_stay_and_the_rest_is_trained(base_folder: Path) -> None:
+    model = load_for_training(ModelSource(path=str(base_folder)), None, CPU, freeze_embeddings=True).model
+    trained, every = trainable_parameters(model), dict(model.named_parameters())
+    assert set(every) - set(trained) == {"model.embed_tokens.weight"}
+
+
+def test_the_rates_of_a_base_are_measured_on_its_texts(
+    base_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = {"run_id": "x", "method": "posterior", "base": {"path": str(base_folder)}, "data": {"train": "rows"}}
+    spec |= {"optimiser": {"batch_size": 4}, "threads": 1}
+    before = weights_sha256(base_folder)
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"spec": spec, "rows": labelled(12, 1)})))
+    assert measure.main() == 0
+    rates = json.loads(capsys.readouterr().out)
+    assert set(rates) == {"trained", "scored", "loading"} and min(rates.values()) > 0
+    assert weights_sha256(base_folder) == before
 
 
 @pytest.mark.parametrize("path", ["relative", "../up", "a/b/c", "owner/../x", ".hidden/x"])

@@ -14,6 +14,9 @@ def test_the_ceiling_is_trained_as_the_last_round_is() -> None:
     assert [base_settings("tiny", rows)["optimiser"]["epochs"] for rows in (50, 500, 1800)] == [40, 12, 8]
     assert "lora" in round_settings("a/real-model", 100)
     assert "lora" not in ceiling_settings("a/real-model", 100)
+    # Only a pretrained base has embeddings that are worth keeping; an adapter keeps them anyway.
+    assert round_settings("a/real-model", 100, lora=False)["freeze_embeddings"]
+    assert not any("freeze_embeddings" in make("tiny", 100) for make in (base_settings, round_settings))
 
 
 def test_prompts_get_room_for_nearly_all_texts() -> None:

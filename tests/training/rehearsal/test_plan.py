@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from training.loops.labelled import Example
+from training.rehearsal.estimate import Rates, estimate_seconds
 from training.rehearsal.plan import Plan, PlanError, check_plan, split_rows
 from training.rehearsal.source import Source
 
@@ -47,3 +48,19 @@ def test_every_fault_of_a_plan_is_told() -> None:
 def test_more_than_the_file_holds_is_refused(plan: Plan, told: str) -> None:
     with pytest.raises(PlanError, match=told):
         check_plan(plan, source())
+
+
+def test_a_plan_without_a_base_is_what_it_was_before_there_was_a_choice() -> None:
+    plain = Plan(rounds=2).as_plain()
+    assert not {"base", "lora"} & set(plain) and Plan.from_plain(plain) == Plan(rounds=2)
+    chosen = Plan(base="some/model", lora=True)
+    assert Plan.from_plain(chosen.as_plain()) == chosen
+
+
+def test_the_estimate_adds_up_all_runs_and_decisions() -> None:
+    """1,000 rows: 50 seed labels, 700 decisions, 100 of the gate, 150 held out, which each run scores twice."""
+    plan = Plan(base="some/model", rounds=2, seeds=3, missing=0.1)
+    trained = 3 * 0.8 * 50 + 2 * (50 + 0.9 * 350) + 2 * (50 + 0.9 * 700) + 2 * 750
+    scored = 4 * 2 * 150 + (50 + 0.9 * 350) + (50 + 0.9 * 700) + 700 + 100
+    found = estimate_seconds(plan, source(), Rates(trained=2, scored=10, loading=5))
+    assert found == pytest.approx(3 * (trained / 2 + scored / 10 + 5 * 2 * 5))

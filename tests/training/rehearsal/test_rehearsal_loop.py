@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -58,7 +59,7 @@ def served(settings: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A model server, and passes that are short enough for a test."""
 
     def passes(count: int) -> Callable[..., dict[str, Any]]:
-        return lambda *_: {"optimiser": {"learning_rate": 3e-3, "epochs": count, "batch_size": 32}, "threads": 1}
+        return lambda *_, **__: {"optimiser": {"learning_rate": 3e-3, "epochs": count, "batch_size": 32}, "threads": 1}
 
     monkeypatch.setattr(recipes, "base_settings", passes(8))
     monkeypatch.setattr(recipes, "round_settings", passes(5))
@@ -194,6 +195,8 @@ class TestCommand:
             (["--text-field", "body", "--label-field", "folder", "--rounds", "0"], "rounds: 0"),
             (["--text-field", "body", "--label-field", "folder", "--decisions", "9999"], "decisions: 9999"),
             (["--text-field", "body", "--label-field", "folder", "--owner", "x@y.org"], "owner: there is no user"),
+            ([*ASKED, "--base", "/a/model"], "base: /a/model is not allowed"),
+            ([*ASKED, "--lora"], "lora: the tiny base is trained whole"),
         ],
     )
     def test_what_cannot_be_rehearsed_writes_nothing(
@@ -204,6 +207,23 @@ class TestCommand:
         assert code == 2 and told in err
         assert any(told in fault for fault in json.loads(out)["faults"])
         assert (Workspace.objects.count(), Rehearsal.objects.count()) == (before, 0)
+
+    def test_a_pretrained_base_is_measured_before_anything_starts(
+        self, served: str, capsys: Any, notes: Path, tiny_run: Path, tmp_path: Path, settings: Any, owner: Any
+    ) -> None:
+        base = tmp_path / "some-base"
+        shutil.copytree(tiny_run / "attempts/1/model", base)
+        settings.BASE_MODELS = [str(base)]
+        call_command("rehearse", str(notes), *ASKED, "--base", str(base), "--lora", "--detach", "--json")
+        told = capsys.readouterr().err
+        assert f"{base}, by LoRA" in told and "minutes:" in told and "rows a second in training" in told
+        rehearsal = Rehearsal.objects.get()
+        run_job(rehearsal.job.id)
+        assert TrainingRun.objects.get().base_model == rehearsal.plan["base"] == str(base)
+        # What is no model is refused before that.
+        (base / "config.json").unlink()
+        code, _, err = run_command(capsys, str(notes), *ASKED, "--base", str(base), "--seeds", "2")
+        assert code == 2 and "holds no model" in err and Rehearsal.objects.count() == 1
 
     def test_without_an_instance_it_says_what_to_start(self, capsys: Any, notes: Path, settings: Any) -> None:
         settings.MODEL_SERVER_URL = "http://127.0.0.1:9"

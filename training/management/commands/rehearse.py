@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from django.conf import settings
 from django.core.management.base import CommandParser
 from rich.console import Console
 
 from jobs.errors import AlreadyFinished
 from jobs.following import EXIT_INTERRUPTED, follow_job, result_console
 from models_registry.backends.model_server import is_reachable
+from training.base_models import TINY
 from training.models import Rehearsal
+from training.rehearsal.estimate import EstimateError, estimate_seconds, measure_rates
 from training.rehearsal.plan import Plan, PlanError, check_plan
-from training.rehearsal.services import cancel_rehearsal, start_rehearsal
+from training.rehearsal.services import cancel_rehearsal, find_base_faults, find_rehearsal, start_rehearsal
 from training.rehearsal.source import Source, SourceError, read_source
 from training.rehearsal.text import print_report, print_split
 from workspaces.actors import system
@@ -30,6 +34,7 @@ class Command(UncheckedCommand):
         "Rehearses the loop on labelled texts: a base taught from a few labels decides, learns from feedback on its "
         "own decisions alone, and is compared with a model that saw every label. Runs in a separate workspace. "
         "Needs a running instance (make run). The same file with the same settings resumes where it stopped. "
+        "With a pretrained base it first measures a few batches and says how long everything will take. "
         "Exit codes: 0 better with every seed, 1 not shown to be better, 2 the file or the settings are invalid "
         "(every fault is named, nothing is written), 3 it did not end with a result, 130 interrupted and cancelled."
     )
@@ -54,6 +59,15 @@ class Command(UncheckedCommand):
         parser.add_argument("--temperature", type=float, default=0.5, help="temperature of the acting policy (0.5)")
         parser.add_argument("--epsilon", type=float, default=0.05, help="share of uniform exploration (0.05)")
         parser.add_argument(
+            "--base",
+            default="",
+            metavar="PATH_OR_HUB_ID",
+            help="pretrained base that RECKONER_BASE_MODELS allows; by default the instance's own",
+        )
+        parser.add_argument(
+            "--lora", action="store_true", help="the rounds train an adapter; by default every weight but embeddings"
+        )
+        parser.add_argument(
             "--owner", action="append", default=[], metavar="EMAIL", help="who may see it; by default every admin"
         )
         parser.add_argument("--again", action="store_true", help="run it again even if it was done before")
@@ -65,6 +79,8 @@ class Command(UncheckedCommand):
         errors = Console(stderr=True, highlight=False)
         if not is_reachable():
             self._end(options, "The model server does not answer. Start the instance first (make run).", EXIT_NO_RESULT)
+        if options["again"] or not find_rehearsal(source, plan, (options["text_field"], options["label_field"])):
+            self._tell_time(options, errors, source, plan)
         rehearsal = start_rehearsal(
             source=source,
             plan=plan,
@@ -92,13 +108,32 @@ class Command(UncheckedCommand):
             self._end(options, f"The rehearsal is {rehearsal.job.state}: {reason}", EXIT_NO_RESULT)
         self._report(rehearsal, as_json=options["json"])
 
+    def _tell_time(self, options: dict[str, Any], console: Console, source: Source, plan: Plan) -> None:
+        """Of a pretrained base; the tiny one takes minutes."""
+        base = plan.base or settings.BASE_MODEL
+        if base == TINY:
+            return
+        console.print(f"Base         {base}{', by LoRA' if plan.lora else ''}", soft_wrap=True)
+        asked = replace(plan, base=base)
+        try:
+            rates = measure_rates(asked, source)
+        except EstimateError as error:
+            self._end(options, str(error), EXIT_NO_RESULT)
+        console.print(
+            f"Time         about {max(1, round(estimate_seconds(asked, source, rates) / 60)):,} minutes: "
+            f"{rates.trained:.1f} rows a second in training, {rates.scored:.1f} in scoring, measured on a few batches",
+            soft_wrap=True,
+        )
+
     def _read(self, options: dict[str, Any]) -> tuple[Source, Plan, list[User]]:
         """Everything that is asked, checked whole before anything is written."""
         faults: list[str] = []
         plan = Plan(
             **{name: options[name] for name in ("seed_share", "decisions", "rounds", "seeds", "noise", "late")},
-            **{name: options[name] for name in ("missing", "temperature", "epsilon")},
+            **{name: options[name] for name in ("missing", "temperature", "epsilon", "lora")},
+            base=_absolute(options["base"]),
         )
+        faults += find_base_faults(plan)
         source = None
         try:
             source = read_source(options["file"], text_field=options["text_field"], label_field=options["label_field"])
@@ -137,12 +172,17 @@ class Command(UncheckedCommand):
             console.print(f"Took         {seconds:.0f} s; kept in workspace {rehearsal.workspace.slug}")
         sys.exit(0 if report["better"] else EXIT_NOT_BETTER)
 
-    def _end(self, options: dict[str, Any], reason: str, code: int) -> None:
+    def _end(self, options: dict[str, Any], reason: str, code: int) -> NoReturn:
         if options["json"]:
             self.stdout.write(json.dumps({"error": reason}))
         else:
             self.stderr.write(reason)
         sys.exit(code)
+
+
+def _absolute(base: str) -> str:
+    """A folder by its whole path, which means the same to the worker; a hub id as it is."""
+    return str(Path(base).resolve()) if base and Path(base).is_dir() else base
 
 
 def _find(rehearsal: Rehearsal) -> Rehearsal:

@@ -1,0 +1,92 @@
+"""Measures how fast this machine trains and scores with a base, on a few batches of the texts that are to be used.
+
+    python -m training.engine.measure < QUESTION
+
+QUESTION is one JSON object: `spec` (fields of a run's spec: `base`, `lora`, `optimiser`, `max_prompt_tokens`, …) and
+`rows` (labelled). Prints one JSON object. `manage.py rehearse` asks before it starts with a pretrained base.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import msgspec
+import torch
+
+from training.engine.actions import ActionScorer
+from training.engine.data import Batches
+from training.engine.fit import Updates
+from training.engine.hardware import autocast, choose_device, set_threads
+from training.engine.models import load_for_training, silence_progress_bars, trainable_parameters
+from training.engine.rows import Labelled
+from training.engine.sft import answer_losses
+from training.engine.spec import RunSpec
+
+BATCHES = 3
+"""The first warms up and is not counted."""
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """Rows a second in training and in scoring, and the seconds that loading the base takes."""
+
+    trained: float
+    scored: float
+    loading: float
+
+
+def measure(spec: RunSpec, rows: Sequence[Labelled]) -> Rates:
+    """Trains what the spec says would be trained, and keeps nothing of it."""
+    device = choose_device()
+    set_threads(spec.threads)
+    began = time.monotonic()
+    loaded = load_for_training(spec.base, spec.lora, device, freeze_embeddings=spec.freeze_embeddings)
+    loading = time.monotonic() - began
+    scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, device)
+    prompts = scorer.encode([row.prompt for row in rows])
+    size = spec.optimiser.batch_size
+    batches = Batches([len(ids) for ids in prompts], size, spec.seed)
+    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, batches.per_epoch)
+
+    def train(batch: list[int]) -> None:
+        with autocast(device):
+            choice, text = answer_losses(loaded.model, scorer, [prompts[i] for i in batch], [rows[i] for i in batch])
+        updates.apply(choice + spec.weight_of_text * text)
+
+    @torch.no_grad()
+    def score(batch: list[int]) -> None:
+        with autocast(device):
+            log_p = scorer.log_probabilities(
+                loaded.model, [prompts[i] for i in batch], [rows[i].options for i in batch]
+            )
+        log_p.sum().item()  # waits for the device
+
+    order = [batches.at(step) for step in range(min(BATCHES, batches.per_epoch))]
+    scored = _rate(score, order)
+    return Rates(trained=_rate(train, order), scored=scored, loading=loading)
+
+
+def _rate(work: Callable[[list[int]], None], order: Sequence[list[int]]) -> float:
+    """Rows a second, without the first batch where there are others."""
+    times = [time.monotonic()]
+    for batch in order:
+        work(batch)
+        times.append(time.monotonic())
+    first = min(1, len(order) - 1)
+    seconds = sum(after - before for before, after in list(pairwise(times))[first:])
+    return sum(len(batch) for batch in order[first:]) / max(seconds, 1e-9)
+
+
+def main() -> int:
+    question = json.load(sys.stdin)
+    rows = msgspec.convert(question["rows"], list[Labelled])
+    silence_progress_bars()
+    sys.stdout.write(msgspec.json.encode(measure(RunSpec.model_validate(question["spec"]), rows)).decode() + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
