@@ -65,8 +65,11 @@ def canonical(manifest: Mapping[str, Any]) -> bytes:
     return json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def put_folder(source: Path, *, kind: str, meta: Mapping[str, Any] | None = None) -> StoredArtifact:
-    """Copies a folder into the store and returns its digest. Putting the same content twice is one artifact."""
+def put_folder(
+    source: Path, *, kind: str, meta: Mapping[str, Any] | None = None, texts: Mapping[str, str] | None = None
+) -> StoredArtifact:
+    """Copies a folder into the store, with the files `texts` (by name) in it or over it, and returns its digest.
+    Putting the same content twice is one artifact."""
     temporary = safe_join(store_root(), f"incoming/{uuid7()}")
     temporary.mkdir(parents=True)
     try:
@@ -80,10 +83,13 @@ def put_folder(source: Path, *, kind: str, meta: Mapping[str, Any] | None = None
             target = safe_join(temporary, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-            _sync(target)
-            files[name] = {"sha256": file_sha256(target), "size": target.stat().st_size}
+            files[name] = _described(target)
         if not files:
             raise ValueError(f"{source} holds no files")
+        for name, text in (texts or {}).items():
+            target = safe_join(temporary, name)
+            target.write_text(text, encoding="utf-8")
+            files[name] = _described(target)
         manifest = {"schema": 1, "kind": kind, "files": files, "meta": dict(meta or {})}
         digest = hashlib.sha256(canonical(manifest)).hexdigest()
         (temporary / MANIFEST).write_bytes(canonical(manifest))
@@ -92,6 +98,12 @@ def put_folder(source: Path, *, kind: str, meta: Mapping[str, Any] | None = None
         return StoredArtifact(digest, sum(entry["size"] for entry in files.values()))
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _described(file: Path) -> dict[str, Any]:
+    """The manifest's entry of a file that was just written."""
+    _sync(file)
+    return {"sha256": file_sha256(file), "size": file.stat().st_size}
 
 
 def _publish(temporary: Path, final: Path) -> None:

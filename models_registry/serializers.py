@@ -17,6 +17,9 @@ class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
     model = serializers.CharField(source="registered_model.name")
     digest = serializers.CharField(source="artifact.digest")
     kind = serializers.CharField(source="artifact.kind")
+    base_model = serializers.CharField(
+        read_only=True, help_text="What its first ancestor was made from: tiny, a hub id or a folder's name"
+    )
     aliases = serializers.SerializerMethodField()
 
     class Meta:
@@ -29,6 +32,7 @@ class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "state",
             "kind",
             "digest",
+            "base_model",
             "base",
             "parent",
             "method",

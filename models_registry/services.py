@@ -18,9 +18,17 @@ from workspaces.models import Workspace
 from workspaces.services import record_audit
 
 
-def store_artifact(*, workspace: Workspace, folder: Path, kind: str, meta: Mapping[str, Any] | None = None) -> Artifact:
-    """Copies a folder into the store, then makes (or finds) its row: the row never precedes the files."""
-    stored = artifacts.put_folder(folder, kind=kind, meta=meta)
+def store_artifact(
+    *,
+    workspace: Workspace,
+    folder: Path,
+    kind: str,
+    meta: Mapping[str, Any] | None = None,
+    texts: Mapping[str, str] | None = None,
+) -> Artifact:
+    """Copies a folder into the store, then makes (or finds) its row: the row never precedes the files. `texts` are
+    further files, by name, such as a card."""
+    stored = artifacts.put_folder(folder, kind=kind, meta=meta, texts=texts)
     artifact, _ = Artifact.objects.get_or_create(
         workspace=workspace,
         digest=stored.digest,

@@ -15,6 +15,7 @@ from jobs.services import enqueue_job
 from models_registry.artifacts import artifact_path, verify_artifact
 from models_registry.models import Artifact, ArtifactKind, ModelVersion
 from models_registry.services import store_artifact
+from training.cards import card_of_export
 from training.launcher import run_engine, write_atomically
 from training.models import ExportJob
 from training.models.export import ExportFormat, ExportState
@@ -76,11 +77,13 @@ def _merge(context: JobContext, export: ExportJob) -> Artifact:
             context.progress(fractions[-1], "merging")
 
     finished = run_engine(context, run_dir, sink=sink)
+    meta = {"export_of": str(version), "weights_sha256": finished.result.weights_sha256}
     return store_artifact(
         workspace=export.workspace,
         folder=finished.folder / "model",
         kind=ArtifactKind.MODEL,
-        meta={"export_of": str(version), "weights_sha256": finished.result.weights_sha256},
+        meta={**meta, "base_model": version.base_model},
+        texts=card_of_export(version),
     )
 
 

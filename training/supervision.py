@@ -19,6 +19,7 @@ from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
 from models_registry.services import NewVersion, register_version, store_artifact
 from training.base_models import is_allowed_base
+from training.cards import card_of_run, find_base_name
 from training.dataset_parts import ROWS_FILE
 from training.engine.spec import RunSpec
 from training.evaluation import Scored, gate_version, score_predictions
@@ -123,15 +124,17 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished) -> None:
     result = finished.result
     is_adapter = result.output == "adapter"
     base = run.base_version
-    meta = {"run": str(run.id), "weights_sha256": result.weights_sha256}
+    kind = ArtifactKind.ADAPTER if is_adapter else ArtifactKind.MODEL
+    meta = {"run": str(run.id), "weights_sha256": result.weights_sha256, "base_model": find_base_name(run)}
     if is_adapter and base is not None:
         meta["base"] = base.artifact.digest
     assert result.output is not None
     artifact = store_artifact(
         workspace=run.workspace,
         folder=finished.folder / result.output,
-        kind=ArtifactKind.ADAPTER if is_adapter else ArtifactKind.MODEL,
+        kind=kind,
         meta=meta,
+        texts=card_of_run(run, kind=kind),
     )
     scored = _score(run, finished)
     actor = system(run.workspace)

@@ -60,7 +60,7 @@ def _runs(request: PageRequest) -> QuerySet[TrainingRun]:
 
 def get_run(request: PageRequest, pk: uuid.UUID) -> TrainingRun:
     """Of the page's workspace. Raises Http404."""
-    run = _runs(request).filter(pk=pk).first()
+    run = _runs(request).select_related("base_version__artifact").filter(pk=pk).first()
     if run is None:
         raise Http404("Run not found.")
     return run

@@ -64,6 +64,11 @@ class ModelVersion(WorkspaceOwned):
     def __str__(self) -> str:
         return f"{self.registered_model.name}:{self.number}"
 
+    @property
+    def base_model(self) -> str:
+        """What its first ancestor was made from: `tiny`, a hub id or a folder's name; "" where nobody noted it."""
+        return str(self.artifact.meta.get("base_model", ""))
+
 
 class Alias(WorkspaceOwned):
     """A movable name. The unique constraint is the promise: exactly one champion at any instant."""

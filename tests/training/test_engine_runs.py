@@ -23,7 +23,7 @@ from jobs.errors import StaleFence
 from jobs.models import Job, JobState
 from jobs.runner import claim_job, run_job
 from models_registry import artifacts
-from models_registry.models import GateVerdict, ModelVersion
+from models_registry.models import Artifact, GateVerdict, ModelVersion
 from models_registry.services import get_champion
 from tests.engine_task import TINY, labelled
 from tests.warm import stand_in
@@ -121,7 +121,8 @@ def test_a_pretraining_run_ends_as_the_champion(agent, by, datasets, settings):
     assert get_champion(agent.registered_model) == version
     assert (version.artifact.kind, version.base, version.parent) == ("model", None, None)
     manifest = artifacts.verify_artifact(version.artifact.digest)
-    assert any(name.endswith(".safetensors") for name in manifest["files"])
+    assert any(name.endswith(".safetensors") for name in manifest["files"]) and "README.md" in manifest["files"]
+    assert version.base_model == "tiny"
     assert not any(name.endswith((".bin", ".pt", ".pkl")) for name in manifest["files"])
 
     evaluation = Evaluation.objects.get(run=run)
@@ -340,6 +341,7 @@ class TestPublishing:
         run, context = claimed
         TrainingRun.objects.filter(id=run.id).update(base_version=base_version, base_model="")
         run = TrainingRun.objects.get(id=run.id)
+        Artifact.objects.filter(id=base_version.artifact_id).update(meta={"base_model": "some/model"})
         folder = finished(tiny_run).folder
         (folder / "adapter").mkdir(exist_ok=True)
         (folder / "adapter" / "adapter_config.json").write_text("{}")
@@ -347,4 +349,8 @@ class TestPublishing:
         publish(context, run, replace(finished(tiny_run), result=result))
         version = ModelVersion.objects.get(number=2)
         assert (version.base, version.artifact.kind) == (base_version, "adapter")
+        # The base's own name goes on, though the run names a version only: in the version and in its card.
+        assert version.base_model == "some/model"
+        card = (artifacts.artifact_path(version.artifact.digest) / "README.md").read_text()
+        assert 'base_model: "some/model"' in card and "library_name: peft" in card and str(base_version) in card
         assert version.created_at <= timezone.now()

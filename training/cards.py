@@ -1,0 +1,70 @@
+"""Model cards: README.md in the folder of every trained or exported version, in the form that model hubs read.
+
+It names the base that the version's first ancestor came from, whose terms apply, and the command that loads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from models_registry.models import ArtifactKind, ModelVersion
+from training.base_models import TINY
+from training.models import TrainingRun
+
+CARD = "README.md"
+
+
+def name_base(base_model: str) -> str:
+    """A hub id as it is; of a folder its name, for its place means nothing elsewhere."""
+    return Path(base_model).name if base_model.startswith("/") else base_model
+
+
+def find_base_name(run: TrainingRun) -> str:
+    """The model that the first of the run's ancestors was made from: `tiny`, a hub id or a folder's name; "" for a
+    version that was imported."""
+    if run.base_version is None:
+        return name_base(run.base_model)
+    if run.base_version.base_model:
+        return run.base_version.base_model
+    # A version that is older than its note of the base.
+    earlier = TrainingRun.objects.filter(produced_version=run.base_version)
+    made_by = earlier.select_related("base_version__artifact").first()
+    return find_base_name(made_by) if made_by is not None else ""
+
+
+def card_of_run(run: TrainingRun, *, kind: ArtifactKind) -> Mapping[str, str]:
+    """Of what a run has made: the card's text by its file's name."""
+    facts = [("Trained by", run.method), ("on", f"{run.dataset} ({run.dataset.rows:,} rows)")]
+    if run.base_version is not None:
+        facts.append(("Starts from", f"{run.base_version}, {run.base_version.artifact.digest}"))
+    return {CARD: _write(f"{run.agent.slug}: {run.method} on {run.dataset}", find_base_name(run), facts, kind)}
+
+
+def card_of_export(version: ModelVersion) -> Mapping[str, str]:
+    """Of a version whose adapter was merged into its base: the card's text by its file's name."""
+    return {CARD: _write(str(version), version.base_model, [("Exported from", str(version))], ArtifactKind.MODEL)}
+
+
+def _write(title: str, base: str, facts: Sequence[tuple[str, str]], kind: ArtifactKind) -> str:
+    is_adapter = kind is ArtifactKind.ADAPTER
+    head = ["tags: [reckoner]", f"library_name: {'peft' if is_adapter else 'transformers'}"]
+    if base and base != TINY:
+        head.append(f"base_model: {json.dumps(base, ensure_ascii=False)}")
+        facts = [("Base model", f"{base}; its terms apply"), *facts]
+    elif base:
+        facts = [("Base model", "a new tiny model"), *facts]
+    load = ["from transformers import AutoModelForCausalLM, AutoTokenizer", ""]
+    if is_adapter:
+        load = [
+            "from peft import PeftModel",
+            *load,
+            'model = AutoModelForCausalLM.from_pretrained("FOLDER OF THE VERSION THAT IT STARTS FROM")',
+            'model = PeftModel.from_pretrained(model, "THIS FOLDER")',
+        ]
+    else:
+        load.append('model = AutoModelForCausalLM.from_pretrained("THIS FOLDER")')
+    load.append('tokenizer = AutoTokenizer.from_pretrained("THIS FOLDER")')
+    lines = ["---", *head, "---", "", f"# {title}", "", *(f"- {name}: {value}" for name, value in facts), ""]
+    return "\n".join([*lines, "```python", *load, "```", ""])
