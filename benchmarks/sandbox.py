@@ -10,7 +10,6 @@ rates are the same the second time; 2 without the sandbox or the data.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -25,6 +24,7 @@ from sandbox.errors import SandboxMissing
 from sandbox.limits import Limits
 from sandbox.run import run_code
 from tools import humaneval
+from tools.report import Report
 
 PROBLEMS, SAMPLES = 20, 20
 SHORT = Limits(seconds=1, processes=1)  # a sleeping program is ended soon; none of these is meant to pass
@@ -39,13 +39,12 @@ class Work:
             return list(pool.map(use, over))
 
 
-def measure_calls(count: int) -> dict[str, float]:
-    """Milliseconds of one call after another: an empty program of each language."""
+def measure_calls(count: int) -> dict[str, tuple[float, float]]:
+    """Milliseconds of one call after another, median and slowest: an empty program of each language."""
     found = {}
     for language, code in (("python", "pass"), ("shell", ":")):
         seconds = [run_code(code, language).seconds for _ in range(count)]
-        found[f"{language}_ms_p50"] = round(1000 * statistics.median(seconds), 1)
-        found[f"{language}_ms_max"] = round(1000 * max(seconds), 1)
+        found[language] = 1000 * statistics.median(seconds), 1000 * max(seconds)
     return found
 
 
@@ -90,35 +89,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.quick:
         problems = problems[::11][:16]
 
+    report = Report("sandbox")
     calls = measure_calls(20 if options.quick else 100)
-    print("one call:", ", ".join(f"{name} {value}" for name, value in calls.items()))
+    told = "; ".join(f"{language} {calls[language][0]:.1f}, {calls[language][1]:.1f}" for language in calls)
+    report.add("an empty program, ms: median, slowest", bound="", figure=told, passed=True)
     passed, seconds = timed(lambda: check_all(work, problems))
     for name, count in passed.items():
-        print(f"{name:20} {count:4} of {len(problems)} pass")
-    print(f"{len(passed)} programs for each of {len(problems)} problems: {seconds} s")
+        wanted = len(problems) if name == "canonical" else 0
+        figure = f"{count} of {len(problems)}"
+        report.add(f"HumanEval, {name}: pass", bound=str(wanted), figure=figure, passed=count == wanted)
+    report.add(f"{len(passed)} programs for each problem, s", bound="", figure=seconds, passed=True)
     first, first_seconds = timed(lambda: check_samples(work, few, samples))
     second, second_seconds = timed(lambda: check_samples(work, few, samples))
     rates = [sum(row) / SAMPLES for row in first]
-    print(f"pass rates of {len(few)} problems, {SAMPLES} samples each: {' '.join(f'{rate:.2f}' for rate in rates)}")
-    print(f"mean {statistics.mean(rates):.4f}; {first_seconds} s, again {second_seconds} s")
-    good = {
-        "canonical": passed["canonical"] == len(problems),
-        "cheats": all(count == 0 for name, count in passed.items() if name != "canonical"),
-        "samples_twice_equal": first == second,
-    }
-    result = {
-        "problems": len(problems),
-        "passed": passed,
-        "seconds": seconds,
-        "samples": len(few) * SAMPLES,
-        "samples_passed": [sum(map(sum, rows)) for rows in (first, second)],
-        "pass_rates": rates,
-        "samples_seconds": [first_seconds, second_seconds],
-        "calls": calls,
-        "good": good,
-    }
-    print(json.dumps(result))
-    return 0 if all(good.values()) else 1
+    report.add(
+        f"a model's {SAMPLES} samples of each of {len(few)} problems, twice: verdicts that differ",
+        bound="0",
+        figure=sum(a != b for one, two in zip(first, second, strict=True) for a, b in zip(one, two, strict=True)),
+        passed=first == second,
+    )
+    figure = f"{statistics.mean(rates):.4f}; {first_seconds} s, again {second_seconds} s"
+    report.add("their mean pass rate", bound="", figure=figure, passed=True)
+    return report.finish()
 
 
 if __name__ == "__main__":

@@ -56,5 +56,5 @@ def _read_rows(text: str) -> list[Row]:
     lines = text.splitlines()
     if lines and lines[-1].startswith('{"part"'):
         return [Row(**row) for row in json.loads(lines[-1])["rows"]]
-    told = [(line[:4] == "pass", *line[6:].partition("  ")[::2]) for line in lines if line[:4] in ("pass", "FAIL")]
+    told = [(line[:4] == "pass", *line[6:].partition("  ")[::2]) for line in lines if line[:6] in ("pass  ", "FAIL  ")]
     return [Row(what, "", rest.strip(), passed) for passed, what, rest in told]
