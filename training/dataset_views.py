@@ -20,7 +20,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from decisions.models import Agent, AgentVersion
 from jobs.models import Job, JobState
 from training.dataset_filters import read_filters
-from training.dataset_preview import preview_datasets, show_examples, tell_left_out, tell_sources
+from training.dataset_preview import by_count, preview_datasets, show_examples, tell_left_out, tell_sources
 from training.defaults import find_defaults
 from training.freezing import KIND, MOST_HELD_OUT, REWARDED, start_freezing
 from training.label_preview import preview_labels
@@ -91,6 +91,7 @@ def dataset_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "sources": tell_sources(dataset.statistics.get("sources", {}).items()),
         "left_out": tell_left_out(dataset.statistics.get("left_out", {}).items()),
         "filters": _tell_filters(dataset),
+        "actions": by_count(dataset.statistics.get("actions", {}).items()),
         "one_sided": _tell_one_sided(dataset),
         "other_part": _find_other_part(dataset),
         "unused_at": dt.datetime.fromisoformat(dataset.query["unused_at"]) if "unused_at" in dataset.query else None,
