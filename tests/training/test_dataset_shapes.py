@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import itertools
 import json
 from io import StringIO
 from pathlib import Path
@@ -38,7 +40,7 @@ from training.models import DatasetSnapshot, TrainingRun
 from training.runs import RunPlan, check_plan, start_run
 from training.selection import Filters
 from training.splitting import Relations
-from workspaces.ids import uuid7
+from workspaces.ids import uuid7, uuid7_of
 from workspaces.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -297,13 +299,20 @@ class TestHoldingOut:
         self, agent: Any, api: Any, store: Path, admin: Any, page_client: Any
     ) -> None:
         episode = EpisodeFactory(agent=agent)
-        near = "the plane to Oslo leaves on the third of May at noon from gate twelve"
+        near = " ".join(["the gate of the plane to Oslo", *(f"detail{number}" for number in range(40))])
+        moment, count = dt.datetime(2026, 1, 1, tzinfo=dt.UTC), itertools.count()
+
+        def decide_as(text: str, **fields: Any) -> None:
+            """By ids that lie on the same sides in every test."""
+            place = next(count)
+            decide(agent, "travel", id=uuid7_of(moment, b"%d" % place), state={"text": text}, **fields)
+
         for number in range(40):
-            decide(agent, "travel", unit=f"unit {number % 20}", state={"text": f"{number} word{number} other{number}"})
+            decide_as(f"{number} word{number} other{number}", unit=f"unit {number % 20}")
         for number in range(4):
-            decide(agent, "travel", episode=episode, state={"text": f"step{number} of{number} many{number}"})
-        for text in (near, near.upper() + "!", near.replace("noon", "noon sharp")):
-            decide(agent, "travel", state={"text": text})
+            decide_as(f"step{number} of{number} many{number}", episode=episode)
+        for text in (near, near.upper() + "!", f"{near} more"):
+            decide_as(text)
         reward(agent)
         asked = api("admin").post("datasets", {"agent": "filer", "name": "both", "held_out": 0.3}).json()
         run_job(asked["id"])
