@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Prefetch
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
@@ -12,7 +13,7 @@ from rest_framework.response import Response
 
 from models_registry.experiments import ExperimentPlan, start_experiment
 from models_registry.guardrails import GuardrailPlan
-from models_registry.models import Experiment, ModelVersion, RegisteredModel
+from models_registry.models import Experiment, GateVerdict, ModelVersion, RegisteredModel
 from models_registry.promotion import promote_version, stop_experiment
 from models_registry.serializers import (
     ExperimentSerializer,
@@ -41,7 +42,10 @@ class VersionQuery(generics.GenericAPIView[ModelVersion]):
         return (
             ModelVersion.objects.for_workspace(acting(self.request).workspace)
             .select_related("registered_model", "artifact")
-            .prefetch_related("aliases")
+            .prefetch_related(
+                "aliases",
+                Prefetch("gate_verdicts", queryset=GateVerdict.objects.select_related("against__registered_model")),
+            )
         )
 
 

@@ -12,7 +12,7 @@ class ExperimentRunning(Conflict):
 
 
 class GateNotPassed(Conflict):
-    """The version's newest gate verdict does not show that it is better."""
+    """The version's gates could answer, and do not show that it is better."""
 
     code = "gate_not_passed"
 

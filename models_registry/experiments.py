@@ -17,6 +17,7 @@ from django.utils import timezone
 from models_registry import routing
 from models_registry.errors import ExperimentRunning, GateNotPassed, NoExperiment
 from models_registry.evidence import UNIT_COLUMNS, RewardedUnit, run_tests
+from models_registry.gates import read_gate
 from models_registry.guardrails import (
     DEFAULT_GUARDRAILS,
     GuardrailPlan,
@@ -32,7 +33,6 @@ from models_registry.models import (
     Experiment,
     ExperimentState,
     Exposure,
-    GateVerdict,
     MissingPolicy,
     ModelVersion,
     Observation,
@@ -119,8 +119,8 @@ def check_plan(plan: ExperimentPlan) -> None:
 def start_experiment(*, by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str = "") -> Experiment:
     """Champion against `treatment` from now on.
 
-    A version that no gate has checked may be tried; one that its newest gate verdict refuses may not, and neither may
-    one that the model server cannot serve.
+    A version that no gate could judge may be tried; one that its gates block (`models_registry.gates`) may not, and
+    neither may one that the model server cannot serve.
     Raises InvalidInput, ExperimentRunning, NoChampion, GateNotPassed, BackendRefused.
     """
     check_plan(plan)
@@ -139,11 +139,11 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str) 
             "A version cannot be compared with itself.",
             faults=[FieldFault("treatment", f"{treatment} is the champion", "another version of the same model")],
         )
-    gate = GateVerdict.objects.filter(version=treatment).order_by("-created_at").first()
-    if gate is not None and not gate.passed:
+    gate = read_gate(treatment)
+    if gate.blocks and (verdict := gate.deciding) is not None:
         raise GateNotPassed(
-            f"{treatment} did not pass its gate: it is not shown to be better than {gate.against} on held-out rows"
-            f" ({points(gate.estimate)} points [{points(gate.low)}, {points(gate.high)}])."
+            f"{treatment} did not pass its gate: it is not shown to be better than {verdict.better_than}"
+            f" ({points(verdict.estimate)} points [{points(verdict.low)}, {points(verdict.high)}])."
         )
     bounds = {
         bound: getattr(plan, bound)

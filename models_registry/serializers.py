@@ -7,9 +7,31 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from models_registry.gates import read_gate
 from models_registry.guardrails import list_guardrails
-from models_registry.models import Experiment, GuardrailMeasure, ModelVersion, RegisteredModel
+from models_registry.models import Experiment, GateVerdict, GuardrailMeasure, ModelVersion, RegisteredModel
 from workspaces.serializers import StrictBody
+
+
+class GateVerdictSerializer(serializers.ModelSerializer[GateVerdict]):
+    """What one gate says. Without `refusals` it could answer, and the interval is of the difference."""
+
+    against = serializers.SerializerMethodField(help_text="The version compared with; null: what acted in the log")
+
+    class Meta:
+        model = GateVerdict
+        fields = ["kind", "passed", "refusals", "against", "estimate", "low", "high", "details", "created_at"]
+
+    def get_against(self, verdict: GateVerdict) -> str | None:
+        return str(verdict.against) if verdict.against else None
+
+
+class GateSerializer(serializers.Serializer[Any]):
+    """What the gates say together: `blocks` where they could answer and the version did not pass."""
+
+    passed = serializers.BooleanField()
+    blocks = serializers.BooleanField()
+    verdicts = GateVerdictSerializer(many=True)
 
 
 class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
@@ -21,6 +43,7 @@ class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
         read_only=True, help_text="What its first ancestor was made from: tiny, a hub id or a folder's name"
     )
     aliases = serializers.SerializerMethodField()
+    gate = serializers.SerializerMethodField()
 
     class Meta:
         model = ModelVersion
@@ -39,9 +62,14 @@ class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "description",
             "metrics",
             "aliases",
+            "gate",
             "created_at",
             "marked_at",
         ]
+
+    @extend_schema_field(GateSerializer)
+    def get_gate(self, version: ModelVersion) -> Any:
+        return GateSerializer(read_gate(version)).data
 
     def get_aliases(self, version: ModelVersion) -> list[str]:
         return sorted(alias.name for alias in version.aliases.all())

@@ -30,6 +30,8 @@ FROM_LOGS, FROM_LABELS = "posterior", "pretrain"
 """The methods of choice (docs/learning.md)."""
 MOST = 200
 """The newest so many datasets, runs and versions are looked at."""
+ENOUGH_TO_HOLD_BACK, HELD_BACK = 5_000, 0.1
+"""From so many logged rows on, this share is kept for the gate by the log, which needs an effective 200."""
 FOR_MEASURING = re.compile(r"(?<![a-z])(held.?out|test|eval|evaluation|validation)(?![a-z])", re.IGNORECASE)
 """Names that people give to rows that are to be measured on."""
 
@@ -74,6 +76,8 @@ def choose_settings(method: str, *, root: str, rows: int, agent_version: AgentVe
     """Fields of the engine's spec: the measured recipe for so many rows, and the agent's own prompt and exploration."""
     make = recipes.round_settings if RowKind.LOGGED in METHODS[method].learns_from else recipes.base_settings
     told = dict(make(root, max(1, rows)))
+    if RowKind.LOGGED in METHODS[method].learns_from and rows >= ENOUGH_TO_HOLD_BACK:
+        told["held_back"] = HELD_BACK
     if agent_version is not None:
         tokens = agent_version.max_prompt_tokens
         if root == TINY:  # its positions hold the template and the answer, too

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from decisions.models import RewardSpec
-from models_registry.models import GateVerdict, ModelVersion
+from models_registry.models import GateKind, GateVerdict, ModelVersion
 from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference, wilson_interval
 from training.engine.spec import RunResult
 from training.reward_scale import reward_if
@@ -85,7 +85,7 @@ def gate_version(*, version: ModelVersion, against: ModelVersion, scored: Scored
         workspace_id=version.workspace_id,
         version=version,
         against=against,
-        kind="held_out",
+        kind=GateKind.HELD_OUT,
         passed=difference["low"] > 0,
         estimate=difference["mean"],
         low=difference["low"],

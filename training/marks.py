@@ -17,6 +17,7 @@ from jobs.errors import Permanent
 from models_registry.erasure import mark_versions, remove_artifact
 from models_registry.models import ModelVersion
 from training.errors import RunOver
+from training.log_gate import remove_log
 from training.models import DatasetSnapshot, TrainingRun
 from training.run_states import TERMINAL_STATES
 from training.runs import cancel_run
@@ -95,6 +96,8 @@ def remove_marked_files(workspace: Workspace) -> int:
     still_there = marked.filter(artifact__removed_at=None).count()
     for dataset in marked.select_related("artifact"):
         remove_artifact(artifact=dataset.artifact)
+    for run_id in TrainingRun.objects.for_workspace(workspace).values_list("id", flat=True):
+        remove_log(run_id)  # of a killed attempt: its decisions stand in no dataset
     for role, name in HANDED.items():
         runs = TrainingRun.objects.for_workspace(workspace).filter(**{f"{role}__in": marked})
         for run_id in runs.values_list("id", flat=True):

@@ -9,6 +9,8 @@ from typing import Any
 
 from django.db.models import Q
 
+from models_registry.gates import Gate
+from models_registry.models import GateVerdict
 from training.models import Evaluation
 
 MEASURES = (
@@ -16,6 +18,14 @@ MEASURES = (
     ("reward", "Held-out reward", "number"),
     ("valid_share", "Valid actions", "share"),
 )
+ESTIMATES = (
+    ("logged", "Mean reward of the log"),
+    ("doubly_robust", "Doubly robust"),
+    ("snips", "SNIPS"),
+    ("ips", "IPS"),
+    ("direct", "Direct method"),
+)
+"""Of an off-policy verdict's details, in the order in which they are shown."""
 MARGIN = 1.15
 """An axis ends this much beyond the furthest end that stands on it."""
 
@@ -54,6 +64,31 @@ def measure_evaluation(evaluation: Evaluation) -> list[Measured]:
         reach = find_reach(difference)
         lines.append(Measured(name, title, kind, base, trained, difference, reach, tone_of(difference)))
     return lines
+
+
+@dataclass(frozen=True, slots=True)
+class ShownVerdict:
+    """A gate's verdict, with an axis of its own around 0 and the estimates that it rests on, if from a log."""
+
+    verdict: GateVerdict
+    reach: float
+    tone: str
+    estimates: list[tuple[str, Mapping[str, float]]]
+
+    @property
+    def left(self) -> float:
+        return -self.reach
+
+
+def draw_verdicts(gate: Gate) -> list[ShownVerdict]:
+    shown = []
+    for one in gate.verdicts:
+        known = one.estimate is not None and not one.refusals
+        interval = {"low": one.low, "high": one.high} if known else None
+        told = one.details.get("estimates", {})
+        estimates = [(title, told[name]) for name, title in ESTIMATES if name in told]
+        shown.append(ShownVerdict(one, find_reach(interval), tone_of(interval), estimates))
+    return shown
 
 
 def find_reach(*intervals: Mapping[str, float] | None) -> float:

@@ -161,6 +161,7 @@ class EnginePaths:
     train: str
     heldout: str | None = None
     replay: str | None = None
+    log: str | None = None
 
 
 def _paths_to_check(plan: RunPlan) -> EnginePaths:
@@ -181,7 +182,13 @@ def engine_spec(
         **spec,
         "run_id": run_id,
         "base": {"tiny": spec.get("base", {}).get("tiny") or {}} if tiny else {"path": paths.base},
-        "data": {"train": paths.train, "rows": source.dataset.kind, "heldout": paths.heldout, "replay": paths.replay},
+        "data": {
+            "train": paths.train,
+            "rows": source.dataset.kind,
+            "heldout": paths.heldout,
+            "replay": paths.replay,
+            "log": paths.log,
+        },
     }
     if paths.heldout is not None:
         full.setdefault("evaluate", {})

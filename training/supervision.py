@@ -24,6 +24,7 @@ from training.dataset_parts import ROWS_FILE
 from training.engine.spec import RunSpec
 from training.evaluation import Scored, gate_version, score_predictions
 from training.launcher import Finished, run_engine, write_atomically
+from training.log_gate import LOG_FILE, LoggedDecision, judge_by_log, remove_log, write_log
 from training.marks import mark_new_version, refuse_marked
 from training.models import DatasetSnapshot, Evaluation, RunEvent, RunMetric, TrainingRun
 from training.run_states import RunState
@@ -37,9 +38,9 @@ def supervise_run(context: JobContext) -> dict[str, Any] | None:
     Raises Permanent for a dataset of which rows were erased since the run was queued, and for a base model that is not
     allowed any more.
     """
-    run = TrainingRun.objects.select_related("agent__registered_model", "base_version__artifact", "workspace").get(
-        id=context.payload["run_id"]
-    )
+    run = TrainingRun.objects.select_related(
+        "agent__registered_model", "base_version__artifact", "dataset__artifact", "workspace"
+    ).get(id=context.payload["run_id"])
     if run.is_terminal:
         return {"state": run.state}
     refuse_marked(run)
@@ -49,12 +50,16 @@ def supervise_run(context: JobContext) -> dict[str, Any] | None:
     prepare_folder(run, run_dir)
     with context.fenced():
         move_run(run, RunState.RUNNING)
+    log = write_log(run, run_dir)
 
     def sink(events: Sequence[Mapping[str, Any]]) -> None:
         store_events(run, context, events)
 
-    finished = run_engine(context, run_dir, sink=sink)
-    publish(context, run, finished)
+    try:
+        finished = run_engine(context, run_dir, sink=sink)
+    finally:
+        remove_log(run.id)
+    publish(context, run, finished, log)
     return None
 
 
@@ -68,6 +73,7 @@ def prepare_folder(run: TrainingRun, run_dir: Path) -> None:
         train=_place(run.dataset, run_dir, "train") or "",
         heldout=_place(run.heldout, run_dir, "heldout"),
         replay=_place(run.replay, run_dir, "replay"),
+        log=LOG_FILE,
     )
     spec = engine_spec(run.spec, run, run_id=str(run.id), paths=paths)
     write_atomically(run_dir / "spec.json", json.dumps(spec, indent=2))
@@ -119,8 +125,11 @@ def store_events(run: TrainingRun, context: JobContext, events: Sequence[Mapping
         context.progress(fraction, message)
 
 
-def publish(context: JobContext, run: TrainingRun, finished: Finished) -> None:
-    """Files first, then version, evaluation, gate and the run's end in one fenced transaction."""
+def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequence[LoggedDecision] = ()) -> None:
+    """Files first, then version, evaluation, gates and the run's end in one fenced transaction.
+
+    `log`: the decisions that the engine was given to ask the new version about.
+    """
     result = finished.result
     is_adapter = result.output == "adapter"
     base = run.base_version
@@ -137,6 +146,7 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished) -> None:
         texts=card_of_run(run, kind=kind),
     )
     scored = _score(run, finished)
+    by_log = judge_by_log(run, log, finished.folder / result.log if result.log is not None else None)
     actor = system(run.workspace)
     with context.fenced():
         assert run.agent.registered_model is not None
@@ -165,6 +175,8 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished) -> None:
             )
             if base is not None:
                 gate_version(version=version, against=base, scored=scored)
+        by_log.version = version
+        by_log.save()
         metrics = {**result.metrics, "seconds": result.seconds, "steps": result.steps, "rows": result.rows}
         mark_new_version(run, version)
         move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=metrics, message=str(version))

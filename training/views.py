@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.models import Agent
-from models_registry.models import AliasName, Experiment, ExperimentState, ModelVersion
+from models_registry.gates import read_gate
+from models_registry.models import AliasName, Experiment, ExperimentState, GateVerdict, ModelVersion
 from training.comparison import FEWEST, MOST, compare_scores, find_differences, overlay_curves
 from training.curves import estimate_left, read_curves, read_sparklines
 from training.engine.methods import TRAINING
-from training.measures import find_reach, measure_evaluation, tone_of
+from training.measures import draw_verdicts, find_reach, measure_evaluation, tone_of
 from training.models import RunEvent, RunMetric, TrainingRun
 from training.predictions import draw_reliability, read_predictions
 from training.run_states import RunState
@@ -175,16 +176,19 @@ def _progress(run: TrainingRun) -> dict[str, Any]:
 
 
 def _prospects(version: ModelVersion) -> dict[str, Any]:
-    """What the gate says of the version that a run made, where it is tried or serves, and whether it may be tried."""
+    """What its gates say of the version that a run made, where it is tried or serves, and whether it may be tried."""
     experiments = list(Experiment.objects.filter(variants__version=version, variants__arm="treatment"))
-    gate = version.gate_verdicts.select_related("against__registered_model").order_by("-created_at").first()
+    verdicts = GateVerdict.objects.select_related("against__registered_model")
+    prefetch_related_objects([version], Prefetch("gate_verdicts", queryset=verdicts))
+    gate = read_gate(version)
     serves = version.aliases.filter(name=AliasName.CHAMPION).exists()
     running = any(experiment.state == ExperimentState.RUNNING for experiment in experiments)
     return {
         "experiments": experiments,
         "gate": gate,
+        "verdicts": draw_verdicts(gate),
         "serves": serves,
-        "may_try": not serves and not running and (gate is None or gate.passed),
+        "may_try": not serves and not running and not gate.blocks,
     }
 
 

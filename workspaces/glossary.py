@@ -98,8 +98,8 @@ ENTRIES = (
     Entry(
         "gate",
         ("GateVerdict",),
-        "The check before an experiment: the held-out difference between version and base must be above 0 with its "
-        "whole interval.",
+        "The check before an experiment: the version must be better on held-out rows or by logged decisions, and "
+        "shown to be worse by neither.",
     ),
     Entry(
         "calibration error",

@@ -13,7 +13,15 @@ from models_registry.models.experiment import (
     Phase,
     Variant,
 )
-from models_registry.models.version import Alias, AliasName, GateVerdict, ModelVersion, RegisteredModel, VersionState
+from models_registry.models.version import (
+    Alias,
+    AliasName,
+    GateKind,
+    GateVerdict,
+    ModelVersion,
+    RegisteredModel,
+    VersionState,
+)
 
 __all__ = [
     "Alias",
@@ -25,6 +33,7 @@ __all__ = [
     "ExperimentState",
     "Exposure",
     "FailedRequest",
+    "GateKind",
     "GateVerdict",
     "GuardrailMeasure",
     "MissingPolicy",

@@ -90,26 +90,53 @@ class Alias(WorkspaceOwned):
         return f"{self.registered_model.name}@{self.name}"
 
 
+class GateKind(models.TextChoices):
+    HELD_OUT = "held_out", "Paired difference on held-out inputs"
+    OFF_POLICY = "off_policy", "Estimate from logged decisions"
+
+
 class GateVerdict(WorkspaceOwned):
-    """May this version be tried on live traffic? Written by the training floor, read by this one."""
+    """What one gate says of a version. Written by the training floor, read by this one (`models_registry.gates`).
+
+    `refusals` are the reasons why the gate could not answer, a sentence each; empty where it did. The interval is of
+    the difference to `against`, or of an estimate from the log to what acted there, which is one version or many:
+    then `against` is null. It is null where nothing is known.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     version = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, related_name="gate_verdicts")
-    against = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, related_name="+")
-    kind = models.CharField(max_length=32, choices=[("held_out", "Paired difference on held-out inputs")])
+    against = models.ForeignKey(ModelVersion, on_delete=models.CASCADE, null=True, related_name="+")
+    kind = models.CharField(max_length=32, choices=GateKind.choices)
     passed = models.BooleanField()
-    estimate = models.FloatField()
-    low = models.FloatField()
-    high = models.FloatField()
+    refusals = models.JSONField(default=list)
+    estimate = models.FloatField(null=True)
+    low = models.FloatField(null=True)
+    high = models.FloatField(null=True)
     details = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=Q(low__lte=F("estimate"), estimate__lte=F("high")), name="gate_interval_holds_estimate"
-            )
+                condition=Q(low__lte=F("estimate"), estimate__lte=F("high"))
+                | Q(estimate__isnull=True, low__isnull=True, high__isnull=True, passed=False),
+                name="gate_interval_holds_estimate",
+            ),
+            models.CheckConstraint(condition=Q(passed=False) | Q(refusals=[]), name="gate_refuses_or_passes"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.version} against {self.against}: {'passed' if self.passed else 'not passed'}"
+        said = "refused" if self.refusals else "passed" if self.passed else "not passed"
+        return f"{self.version} against {self.against or 'the log'}: {said}"
+
+    @property
+    def shows_harm(self) -> bool:
+        """It could answer, and the whole interval lies below 0."""
+        return not self.refusals and self.high is not None and self.high < 0
+
+    @property
+    def better_than(self) -> str:
+        """For people, what the estimate is compared with, and where."""
+        if self.kind == GateKind.OFF_POLICY:
+            return f"{self.against or 'what acted'} by logged decisions"
+        return f"{self.against} on held-out rows"

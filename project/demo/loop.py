@@ -16,8 +16,9 @@ from jobs.context import JobContext
 from jobs.errors import Permanent
 from jobs.services import enqueue_job
 from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.gates import read_gate
 from models_registry.guardrails import GuardrailPlan
-from models_registry.models import Experiment, ExperimentState, GateVerdict, GuardrailMeasure, ModelVersion
+from models_registry.models import Experiment, ExperimentState, GuardrailMeasure, ModelVersion
 from models_registry.promotion import stop_experiment
 from project.demo.passages import Passage
 from project.demo.report import build_report
@@ -155,8 +156,7 @@ class DemoLoop(AgentLoop):
 
     def _try_on_traffic(self, progress: Progress) -> None:
         trained = self._trained()
-        gate = GateVerdict.objects.filter(version=trained).first()
-        if gate is None or not gate.passed:
+        if not read_gate(trained).passed:
             return  # no evidence of improvement: the report says so, and live traffic is left alone
         experiment = Experiment.objects.filter(registered_model=trained.registered_model).order_by("id").first()
         if experiment is None:

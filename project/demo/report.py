@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from decisions.models import Agent, Decision, Feedback, Reward
-from models_registry.models import Experiment, ExperimentState, GateVerdict
+from models_registry.gates import read_gate
+from models_registry.models import Experiment, ExperimentState
 from models_registry.services import get_champion
 from training.models import Evaluation, ExportJob, TrainingRun
 from workspaces.templatetags import show
@@ -25,7 +26,6 @@ def build_report(agent: Agent) -> dict[str, Any]:
     evaluation: Evaluation = run.evaluation
     version = run.produced_version
     assert version is not None and agent.registered_model is not None
-    gate = GateVerdict.objects.filter(version=version).first()
     experiment = Experiment.objects.filter(registered_model=agent.registered_model).order_by("id").first()
     export = ExportJob.objects.select_related("artifact").filter(version=version).first()
     report = {
@@ -40,7 +40,7 @@ def build_report(agent: Agent) -> dict[str, Any]:
         "rewards": Reward.objects.filter(spec__agent=agent).count(),
         "training_rows": run.dataset.rows,
         "training_seconds": run.metrics.get("seconds"),
-        "gate_passed": gate.passed if gate else None,
+        "gate_passed": read_gate(version).passed,
         "experiment": _experiment(experiment),
         "champion": str(get_champion(agent.registered_model)),
         "export": export.artifact.digest if export is not None and export.artifact is not None else None,

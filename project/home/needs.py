@@ -6,7 +6,8 @@ import datetime as dt
 
 from django.db.models import Q
 
-from models_registry.models import ExperimentState
+from models_registry.gates import read_gate
+from models_registry.models import ExperimentState, GateKind
 from project.home.counts import LedgerCounts
 from project.home.items import Item, page_url
 from project.home.rows import Rows
@@ -51,9 +52,14 @@ def find_needs(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.d
 def _gates_passed(workspace: Workspace, rows: Rows) -> list[Item]:
     found = []
     for version in rows.untried:
-        why = f"{points(version.gained)} points of accuracy on held-out rows; the whole interval is above 0."
+        verdict = read_gate(version).deciding
+        assert verdict is not None, "a gate that passed has a verdict that did"
+        if verdict.kind == GateKind.HELD_OUT:
+            why = f"{points(verdict.estimate)} points of accuracy on held-out rows; the whole interval is above 0."
+        else:
+            why = f"{points(verdict.estimate)} points of reward by logged decisions; the lower bound is above 0."
         what, url = f"{version} passed its gate", page_url(workspace, "version-try", version.pk)
-        found.append(Item("register", what, why, version.gated_at, "Start an experiment", url, Role.ADMIN))
+        found.append(Item("register", what, why, verdict.created_at, "Start an experiment", url, Role.ADMIN))
     return found
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from models_registry.evidence import UNIT_COLUMNS, RewardedUnit, run_tests
 from models_registry.experiments import check_plan, count_exposures, start_experiment
+from models_registry.gates import read_gate
 from models_registry.guardrails import list_guardrails
 from models_registry.models import (
     Alias,
@@ -87,13 +88,13 @@ def experiment_list(request: PageRequest) -> HttpResponse:
     passed = ModelVersion.objects.for_workspace(request.workspace).filter(
         gate_verdicts__passed=True, aliases__isnull=True
     )
+    candidates = passed.select_related("registered_model").prefetch_related("gate_verdicts").order_by("-id").distinct()
     context = {
         "lines": lines,
         "reach": reach,
         "left": -reach,
         "most": EXPERIMENTS,
-        # Asked only where the list is empty.
-        "candidates": passed.select_related("registered_model").order_by("-id").distinct()[:LOOKED_BACK],
+        "candidates": [] if lines else [one for one in candidates[:LOOKED_BACK] if read_gate(one).passed],
     }
     return render(request, "registry/experiments.html", context)
 
@@ -263,7 +264,6 @@ def _as_e(log_e: NDArray[np.float64]) -> NDArray[np.float64]:
 def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """GET shows a preset and its bounds, POST starts the experiment against the champion."""
     version = get_version(request, pk)
-    verdict = version.gate_verdicts.order_by("-created_at").first()
     status = 200
     preset = find_preset(request.GET.get("preset", "")) if request.method != "POST" else None
     form = ExperimentForm(initial=dict(preset.values)) if preset is not None else ExperimentForm(request.POST)
@@ -288,7 +288,7 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "preset": preset,
         "presets": PRESETS,
         "version": version,
-        "verdict": verdict,
+        "gate": read_gate(version),
         "champion": champion.version if champion is not None else None,
         "running": Experiment.objects.filter(
             registered_model=version.registered_model_id, state=ExperimentState.RUNNING

@@ -15,10 +15,11 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from decisions.models import Agent
 from models_registry.errors import BackendRefused
+from models_registry.gates import read_gate
 from models_registry.models import Arm, Experiment, ExperimentState, GateVerdict, ModelVersion, RegisteredModel
 from models_registry.promotion import promote_version
 from training.exports import start_export
-from training.measures import find_reach, find_scores, measure_evaluation, tone_of
+from training.measures import draw_verdicts, find_reach, find_scores, measure_evaluation, tone_of
 from training.models import Evaluation, ExportJob, TrainingRun
 from training.models.export import ExportState
 from workspaces.models import Role
@@ -38,7 +39,7 @@ def model_list(request: PageRequest) -> HttpResponse:
         ModelVersion.objects.select_related("registered_model", "artifact")
         .prefetch_related(
             "aliases",
-            Prefetch("gate_verdicts", queryset=GateVerdict.objects.order_by("-created_at")),
+            "gate_verdicts",
             Prefetch(
                 "evaluations",
                 queryset=Evaluation.objects.select_related("dataset").order_by("-id"),
@@ -79,7 +80,7 @@ def _sheet(model: Any, found: Mapping[uuid.UUID, Mapping[str, Any]]) -> dict[str
         lines.append(
             {
                 "version": version,
-                "verdict": next(iter(version.gate_verdicts.all()), None),
+                "gate": read_gate(version),
                 "evaluation": evaluation,
                 "score": scores.get("accuracy"),
                 "reward": scores.get("reward"),
@@ -146,7 +147,7 @@ def get_version(request: PageRequest, pk: uuid.UUID) -> ModelVersion:
             "aliases",
             Prefetch(
                 "gate_verdicts",
-                queryset=GateVerdict.objects.select_related("against__registered_model").order_by("-created_at"),
+                queryset=GateVerdict.objects.select_related("against__registered_model"),
             ),
         )
         .filter(pk=pk)
@@ -178,9 +179,8 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         .order_by("-id")
         .distinct()[:RELATED]
     )
-    verdicts = list(version.gate_verdicts.all())
+    gate = read_gate(version)
     aliases = [alias.name for alias in version.aliases.all()]
-    reach = find_reach(*({"low": one.low, "high": one.high} for one in verdicts))
     context = {
         **_exports(version),
         "evaluation": evaluation,
@@ -195,10 +195,8 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "agents": list(Agent.objects.filter(registered_model=version.registered_model_id).order_by("name")),
         "serving": _find_traffic(version, aliases, experiments),
         "experiments": experiments,
-        "verdicts": [(one, tone_of({"low": one.low, "high": one.high})) for one in verdicts],
-        "gate_passed": bool(verdicts) and verdicts[0].passed,
-        "reach": reach,
-        "left": -reach,
+        "gate": gate,
+        "verdicts": draw_verdicts(gate),
     }
     return render(request, "registry/version.html", context)
 

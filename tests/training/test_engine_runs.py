@@ -27,7 +27,7 @@ from models_registry.models import Artifact, GateVerdict, ModelVersion
 from models_registry.services import get_champion
 from tests.engine_task import TINY, labelled
 from tests.warm import stand_in
-from tools.factories import OPTIONS, AgentVersionFactory, DecisionFactory, FeedbackFactory
+from tools.factories import OPTIONS, AgentVersionFactory, DecisionFactory, FeedbackFactory, RewardFactory
 from training.datasets import import_labelled, snapshot_ledger
 from training.engine.spec import RunResult
 from training.exports import start_export
@@ -125,6 +125,9 @@ def test_a_pretraining_run_ends_as_the_champion(agent, by, datasets, settings):
     assert version.base_model == "tiny"
     assert not any(name.endswith((".bin", ".pt", ".pkl")) for name in manifest["files"])
 
+    (verdict,) = version.gate_verdicts.all()
+    assert (verdict.kind, verdict.passed, verdict.against, verdict.details["rows"]) == ("off_policy", False, None, 0)
+
     evaluation = Evaluation.objects.get(run=run)
     trained = evaluation.scores["trained"]
     assert evaluation.rows == trained["accuracy"]["n"] == 60
@@ -149,7 +152,7 @@ def test_a_pretraining_run_ends_as_the_champion(agent, by, datasets, settings):
     assert run_job(run.job_id) is None
 
 
-def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, datasets, tmp_path):
+def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, datasets, tmp_path, settings):
     """Logged decisions → snapshot → adapter → gate → merged weights that transformers loads by itself."""
     rows = labelled(150, 3)
     AgentVersionFactory(agent=agent)
@@ -164,6 +167,13 @@ def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, d
     assert (Decision.objects.count(), Feedback.objects.count()) == (150, 150)
     assert calculate_rewards(current_reward_spec(agent)).processed == 150
     dataset = snapshot_ledger(by=by, agent=agent, name="logs")
+    for row in labelled(20, 4):  # made after the snapshot: the run does not learn from these
+        RewardFactory(
+            decision=DecisionFactory(
+                agent=agent, agent_version=newest, state={"text": row["prompt"]}, propensity=1 / 3, epsilon=1.0,
+                policy_name=None, model_version=base_version,
+            )
+        )  # fmt: skip
     train, heldout = datasets
     plan = RunPlan(
         "posterior", dataset, base_version=base_version, heldout=heldout, replay=train,
@@ -183,8 +193,13 @@ def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, d
     gain = evaluation.differences["accuracy"]
     difference = evaluation.scores["trained"]["accuracy"]["mean"] - evaluation.scores["base"]["accuracy"]["mean"]
     assert gain["mean"] == pytest.approx(difference)
-    verdict = GateVerdict.objects.get(version=version, against=base_version)
+    verdict = GateVerdict.objects.get(version=version, against=base_version, kind="held_out")
     assert (verdict.passed, verdict.estimate) == (gain["low"] > 0, gain["mean"])
+    by_log = GateVerdict.objects.get(version=version, against=base_version, kind="off_policy")
+    assert (by_log.passed, by_log.details["rows"]) == (False, 20)
+    assert "The 20 decisions are worth" in by_log.refusals[0]
+    assert by_log.low < by_log.estimate < by_log.high
+    assert not (settings.RUNS / str(run.id) / "data" / "log.jsonl").exists()
 
     export = start_export(by=by, version=version)
     assert run_job(export.job_id) is JobState.SUCCEEDED

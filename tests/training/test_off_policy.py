@@ -10,7 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.off_policy import Log, check_off_policy_gate, cross_fit_rewards, estimate_value
+from training.off_policy import (
+    Log,
+    check_off_policy_gate,
+    cross_fit_by_probability,
+    cross_fit_rewards,
+    estimate_value,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -235,6 +241,24 @@ def test_finds_a_linear_reward_and_falls_back_to_the_mean():
     assert np.abs(q[:, :2] - truth).max() < 0.1
     assert q[:, 2] == pytest.approx(np.full(6_000, reward.mean()), abs=0.02)  # never taken
     assert cross_fit_rewards(np.empty((6_000, 0)), a, reward, 2).std(axis=0).max() < 0.05
+
+
+def test_a_model_s_probabilities_guess_rewards_of_options_that_differ():
+    rng = np.random.default_rng(14)
+    thoughts = [rng.dirichlet(np.ones(2 + i % 3)) for i in range(4_000)]
+    a = np.array([rng.integers(row.size) for row in thoughts])
+    chance = [0.1 + 0.8 * row for row in thoughts]
+    reward = np.array([float(rng.random() < row[place]) for row, place in zip(chance, a, strict=True)])
+    logged, target = cross_fit_by_probability(thoughts, thoughts, a, reward)
+    truth = np.array([row[place] for row, place in zip(chance, a, strict=True)])
+    assert np.abs(logged - truth).mean() < 0.05
+    values = np.array([row @ right for row, right in zip(thoughts, chance, strict=True)])
+    assert np.abs(target - values).mean() < 0.05
+    changed = reward.copy()
+    changed[0] = 1 - changed[0]
+    assert cross_fit_by_probability(thoughts, thoughts, a, changed)[0][0] == logged[0]  # not in its own guess
+    with pytest.raises(ValueError, match="two groups"):
+        cross_fit_by_probability(thoughts, thoughts, a, reward, ["g"] * 4_000)
 
 
 def test_cross_fitting_names_every_fault():

@@ -262,7 +262,7 @@ class TestRun:
             return (page_client(who) if who else client).get(at("run-status", run)).content.decode()
 
         AliasFactory(version=champion)
-        assert "No gate has checked it" in look() and start in look()
+        assert "No gate could judge it" in look() and start in look()
         verdict = GateVerdictFactory(version=version, against=champion, estimate=0.1, low=0.05, high=0.15)
         assert f"The gate passed: +10.0 points [+5.0, +15.0] better than {champion}" in look() and start in look()
         assert "The gate passed" in look(viewer) and start not in look(viewer)

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from training.engine.methods import WHAT_LACKS, Need, RowKind
-from training.engine.rows import Labelled, Logged, Preference, Text
+from training.engine.rows import Labelled, Logged, Preference, Text, is_held_back
 from training.engine.spec import RunSpec
 
 FAULTS_SHOWN = 20
@@ -40,6 +40,7 @@ class RunData(msgspec.Struct, frozen=True):
     preferences: list[Preference] = []
     replay: list[Labelled] = []
     heldout: list[Labelled] = []
+    log: list[Logged] = []
 
     def has(self, need: Need) -> bool:
         """Whether the rows to learn from have it."""
@@ -89,8 +90,8 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
     """Reads every file that the spec names. Raises DataError with the faults of all files."""
     faults: list[str] = []
 
-    def read(path: str | None, kind: type[R]) -> list[R]:
-        if path is None:
+    def read(path: str | None, kind: type[R], *, may_be_empty: bool = False) -> list[R]:
+        if path is None or (may_be_empty and not _has_content(run_dir / path)):
             return []
         try:
             return read_rows(run_dir / path, kind)
@@ -98,13 +99,17 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
             faults.extend(error.faults)
             return []
 
+    logged = read(spec.data.train, Logged) if spec.train_rows is RowKind.LOGGED else []
+    if spec.held_back:
+        logged = [row for row in logged if not is_held_back(row, spec.held_back)]
     data = RunData(
         labelled=read(spec.data.train, Labelled) if spec.train_rows is RowKind.LABELLED else [],
-        logged=read(spec.data.train, Logged) if spec.train_rows is RowKind.LOGGED else [],
+        logged=logged,
         texts=read(spec.data.train, Text) if spec.train_rows is RowKind.TEXT else [],
         preferences=read(spec.data.train, Preference) if spec.train_rows is RowKind.PREFERENCES else [],
         replay=read(spec.data.replay, Labelled),
         heldout=read(spec.data.heldout, Labelled),
+        log=read(spec.data.log, Logged, may_be_empty=True),
     )
     if not faults and spec.train_rows is not None:
         has = {need for need in Need if data.has(need)} | {Need.REWARD_FUNCTION}  # the spec's own check knows better
@@ -113,6 +118,10 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
     if faults:
         raise DataError(faults)
     return data
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
 class Batches:

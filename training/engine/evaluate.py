@@ -1,7 +1,8 @@
 """Evaluates base and trained model on the same held-out rows. Also the whole of method `evaluate`.
 
 `predictions.jsonl` has a line for each row and model, for intervals by cluster and paired comparisons; the result holds
-the means. Models are scored as they were saved.
+the means. `log.jsonl` has what the trained model thinks of each decision of `data.log`. Models are scored as they were
+saved.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -17,35 +19,61 @@ from torch import Tensor
 from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
 from training.engine.checkpoints import write_synced
+from training.engine.data import RunData
 from training.engine.hardware import autocast
 from training.engine.models import Loaded
 from training.engine.prompts import PromptEncoder
-from training.engine.rows import Labelled
+from training.engine.rows import Labelled, Logged, Row
 from training.engine.scoring import score_rows
 from training.engine.spec import Evaluate, ModelScore, Serving
 
 Which = Literal["base", "trained"]
+PROBABILITY_DIGITS = 7
 
 
-def evaluate(
-    attempt: Attempt, models: Mapping[Which, Loaded], rows: Sequence[Labelled], settings: Evaluate
-) -> dict[Which, ModelScore]:
-    """Scores each model on every row and writes `predictions.jsonl` into the attempt's folder."""
+@dataclass(slots=True)
+class Evaluated:
+    """`scores` on the held-out rows, and the files that were written into the attempt's folder."""
+
+    scores: dict[Which, ModelScore] = field(default_factory=dict)
+    predictions: str | None = None
+    log: str | None = None
+
+
+def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, settings: Evaluate) -> Evaluated:
+    """Scores each model on every held-out row, and the last one on the log. Loads no model that is not needed."""
+    found = Evaluated()
     lines: list[str] = []
-    scores: dict[Which, ModelScore] = {}
-    for which, loaded in models.items():
-        attempt.events.progress(len(scores), len(models), f"evaluating the {which} model")
-        warn_of_cuts(attempt, loaded, [row.prompt for row in rows], "held-out rows")
-        predictions = list(_predictions(attempt, which, loaded, rows, settings))
-        lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
-        scores[which] = ModelScore(
-            rows=len(rows),
-            accuracy=sum(prediction["correct"] for prediction in predictions) / len(rows),
-            probability_of_right=sum(prediction["expected_right"] for prediction in predictions) / len(rows),
-            valid_share=valid_share(attempt, loaded, rows, settings),
-        )
-    write_synced(attempt.folder / "predictions.jsonl", "\n".join(lines) + "\n")
-    return scores
+    newest = list(models)[-1]
+    for number, which in enumerate(models):
+        if not data.heldout and which != newest:
+            continue
+        attempt.events.progress(number, len(models), f"evaluating the {which} model")
+        loaded = models[which]
+        if data.heldout:
+            warn_of_cuts(attempt, loaded, [row.prompt for row in data.heldout], "held-out rows")
+            predictions = list(_predictions(attempt, which, loaded, data.heldout, settings))
+            lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
+            found.scores[which] = _score(predictions, valid_share(attempt, loaded, data.heldout, settings))
+        if data.log and which == newest:
+            found.log = _write(attempt, "log.jsonl", list(_thoughts(attempt, loaded, data.log, settings)))
+    if lines:
+        found.predictions = _write(attempt, "predictions.jsonl", lines)
+    return found
+
+
+def _write(attempt: Attempt, name: str, lines: Sequence[str]) -> str:
+    write_synced(attempt.folder / name, "\n".join(lines) + "\n")
+    return name
+
+
+def _score(predictions: Sequence[Mapping[str, Any]], valid: float | None) -> ModelScore:
+    return ModelScore(
+        rows=len(predictions),
+        accuracy=sum(prediction["correct"] for prediction in predictions) / len(predictions),
+        probability_of_right=sum(prediction["expected_right"] for prediction in predictions) / len(predictions),
+        valid_share=valid,
+    )
 
 
 def warn_of_cuts(attempt: Attempt, loaded: Loaded, prompts: Sequence[str], what: str) -> None:
@@ -66,14 +94,27 @@ def serving_probabilities(log_p: Tensor, offered: Tensor, serving: Serving) -> T
     return (1 - serving.epsilon) * sharpened + serving.epsilon * inside / offered[:, None]
 
 
-def _predictions(
-    attempt: Attempt, which: Which, loaded: Loaded, rows: Sequence[Labelled], settings: Evaluate
-) -> Iterator[dict[str, Any]]:
+def _log_probabilities(attempt: Attempt, loaded: Loaded, rows: Sequence[Row], settings: Evaluate) -> Tensor:
+    """(n, K) of the model itself, float64 on the CPU; columns beyond a row's own options are NO_OPTION."""
     scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
     prompts = scorer.encode([row.prompt for row in rows])
     options = [row.options for row in rows]
-    log_p = score_rows(attempt, loaded.model, scorer, prompts, options, settings.batch_size).cpu().double()
-    acting = serving_probabilities(log_p, torch.tensor([len(row) for row in options]), attempt.spec.serving).tolist()
+    return score_rows(attempt, loaded.model, scorer, prompts, options, settings.batch_size).cpu().double()
+
+
+def _thoughts(attempt: Attempt, loaded: Loaded, rows: Sequence[Logged], settings: Evaluate) -> Iterator[str]:
+    """Only ids and probabilities: the line says nothing of what a person wrote."""
+    log_p = _log_probabilities(attempt, loaded, rows, settings)
+    for row, p in zip(rows, log_p.exp().tolist(), strict=True):
+        yield json.dumps({"id": row.id, "p": [round(value, PROBABILITY_DIGITS) for value in p[: len(row.options)]]})
+
+
+def _predictions(
+    attempt: Attempt, which: Which, loaded: Loaded, rows: Sequence[Labelled], settings: Evaluate
+) -> Iterator[dict[str, Any]]:
+    log_p = _log_probabilities(attempt, loaded, rows, settings)
+    offered = torch.tensor([len(row.options) for row in rows])
+    acting = serving_probabilities(log_p, offered, attempt.spec.serving).tolist()
     for row, row_p, row_acting in zip(rows, log_p.exp().tolist(), acting, strict=True):
         p = row_p[: len(row.options)]
         chosen = max(range(len(p)), key=p.__getitem__)
@@ -86,7 +127,7 @@ def _predictions(
             "p_action": p[chosen],
             "p_answer": p[right],
             "correct": chosen == right,
-            "p": [round(value, 7) for value in p],
+            "p": [round(value, PROBABILITY_DIGITS) for value in p],
             "expected_right": row_acting[right],
         }
 

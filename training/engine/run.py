@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
+import msgspec
+
 from training.engine.attempt import Attempt, Outcome
 from training.engine.checkpoints import newest_checkpoint, write_synced
 from training.engine.data import RunData
-from training.engine.evaluate import Which, evaluate, warn_of_cuts
+from training.engine.evaluate import Evaluated, Which, evaluate, warn_of_cuts
 from training.engine.hardware import make_deterministic
 from training.engine.merge import merged
 from training.engine.models import (
@@ -31,7 +33,7 @@ from training.engine.models import (
     weights_sha256,
 )
 from training.engine.rows import Labelled
-from training.engine.spec import Evaluate, ModelScore, ModelSource, RunResult
+from training.engine.spec import Evaluate, ModelSource, RunResult
 
 PLAIN_TEMPLATE = "the base has no chat template, so it gets a plain one, which is saved with its tokenizer"
 Train = Callable[[Attempt, Loaded, RunData], Outcome]
@@ -59,9 +61,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult:
         attempt.stop.check(outcome.steps)
         facts = _save(attempt, loaded)
         del loaded
-    scores: dict[Which, ModelScore] = {}
-    if data.heldout and (spec.evaluate is not None or spec.method == "evaluate"):
-        scores = _evaluate(attempt, data.heldout, facts.get("output"))
+    found = _evaluate(attempt, data, facts.get("output"))
     result = RunResult(
         run_id=spec.run_id,
         method=spec.method,
@@ -70,8 +70,9 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult:
         rows=outcome.rows or len(data.heldout),
         seconds=round(time.monotonic() - began, 3),
         metrics=outcome.metrics,
-        scores=scores,
-        predictions="predictions.jsonl" if scores else None,
+        scores=found.scores,
+        predictions=found.predictions,
+        log=found.log,
         warnings=attempt.events.warnings,
         **facts,
     )
@@ -134,9 +135,14 @@ def _save(attempt: Attempt, loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _evaluate(attempt: Attempt, rows: list[Labelled], output: str | None) -> dict[Which, ModelScore]:
+def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
     """base.path alone as "base"; what this attempt saved, or base.adapter over it, as "trained"."""
-    return evaluate(attempt, _Saved(attempt, output), rows, attempt.spec.evaluate or Evaluate())
+    spec = attempt.spec
+    if spec.evaluate is None and spec.method != "evaluate":
+        data = msgspec.structs.replace(data, heldout=[])
+    if not (data.heldout or data.log):
+        return Evaluated()
+    return evaluate(attempt, _Saved(attempt, output), data, spec.evaluate or Evaluate())
 
 
 class _Saved(Mapping[Which, Loaded]):

@@ -102,13 +102,15 @@ class RewardComponent(Strict):
 class Data(Strict):
     """Paths relative to the run's folder, JSON lines each. docs/engine.md describes the rows.
 
-    `rows` is the kind of those in `train`, by default the first that the method learns from.
+    `rows` is the kind of those in `train`, by default the first that the method learns from. `log` holds logged rows
+    that the trained model is only asked about, for an estimate from the log; it may be empty or missing.
     """
 
     train: str | None = None
     rows: RowKind | None = None
     replay: str | None = None
     heldout: str | None = None
+    log: str | None = None
 
 
 class Serving(Strict):
@@ -154,6 +156,13 @@ class RunSpec(Strict):
     )
     reward: Annotated[list[RewardComponent], Field(max_length=64)] = []
     data: Data = Data()
+    held_back: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.5,
+        description="share of the logged rows, by group, that the run does not learn from: an estimate from the log "
+        "may use them. The same groups in every run",
+    )
     serving: Serving = Serving()
     evaluate: Evaluate | None = None
     checkpoint_every_seconds: float = Field(default=30.0, gt=0, le=300)
@@ -263,6 +272,7 @@ class RunResult(Strict):
     metrics: dict[str, float] = {}
     scores: dict[Literal["base", "trained"], ModelScore] = {}
     predictions: str | None = Field(default=None, description="JSON lines, one per held-out row and model")
+    log: str | None = Field(default=None, description="JSON lines, {id, p} of each row of `data.log`")
     warnings: list[str] = []
 
 

@@ -92,6 +92,6 @@ def test_a_model_that_is_not_shown_to_be_better_meets_no_traffic(world, workspac
     assert job.state == JobState.SUCCEEDED, job.error
     assert not job.result["better"] and job.result["experiment"] is None
     assert "promotes no version without evidence" in job.result["summary"]
-    assert not GateVerdict.objects.get().passed
+    assert not GateVerdict.objects.get(kind="held_out").passed
     assert job.result["champion"] == job.result["base"]
     assert not Experiment.objects.exists()

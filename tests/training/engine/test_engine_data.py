@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from training.engine.data import Batches, DataError, by_length, drop_tokens, read_rows
+from training.engine.data import Batches, DataError, by_length, drop_tokens, read_data, read_rows
 from training.engine.rows import Labelled, Logged
+from training.engine.spec import RunSpec
 
 LOGGED = {"id": "1", "prompt": "p", "options": ["a", "b"], "action": "a", "propensity": 0.5, "reward": 1.0}
 
@@ -50,6 +51,22 @@ def test_a_fault_names_its_line_and_field(tmp_path: Path, change: dict[str, Any]
         read_rows(path, Logged)
     assert refused.value.faults[0].startswith("rows.jsonl:2: ")
     assert fault in refused.value.faults[0]
+
+
+def test_the_same_groups_are_held_back_and_an_empty_log_is_no_fault(tmp_path: Path) -> None:
+    rows = [LOGGED | {"id": str(n), "group": f"g{n // 2}"} for n in range(400)]
+    written(tmp_path / "train.jsonl", rows)
+    written(tmp_path / "log.jsonl", [])
+    spec = {
+        "run_id": "x", "method": "posterior", "base": {"path": "/x"}, "held_back": 0.25,
+        "data": {"train": "train.jsonl", "log": "log.jsonl"},
+    }  # fmt: skip
+    data = read_data(RunSpec.model_validate(spec), tmp_path)
+    learnt = {row.group for row in data.logged}
+    assert 0.15 < 1 - len(data.logged) / 400 < 0.35 and data.log == []
+    assert not learnt & {row["group"] for row in rows if row["id"] not in {one.id for one in data.logged}}
+    smaller = read_data(RunSpec.model_validate(spec | {"held_back": 0.1}), tmp_path)
+    assert learnt < {row.group for row in smaller.logged}
 
 
 def test_all_faults_are_named_at_once_up_to_a_limit(tmp_path: Path) -> None:

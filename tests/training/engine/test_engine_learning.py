@@ -105,7 +105,8 @@ def test_predictions_and_result_agree(tmp_path: Path, world: World) -> None:
         "serving": {"temperature": 0.5, "epsilon": 0.12},
         "evaluate": {"free_rows": 0},
     }
-    run = write_run(tmp_path / "run", spec, heldout=world.heldout[:50])
+    log = logged(world.heldout[:50], [[1 / len(OPTIONS)] * len(OPTIONS)] * 50, 1)
+    run = write_run(tmp_path / "run", spec, heldout=world.heldout[:50], log=log)
     assert engine(run) == 0
     predictions = [json.loads(line) for line in (run / "attempts/1/predictions.jsonl").read_text().splitlines()]
     score = read_result(run)["scores"]["base"]
@@ -117,6 +118,8 @@ def test_predictions_and_result_agree(tmp_path: Path, world: World) -> None:
         assert row["expected_right"] == pytest.approx(acting, abs=1e-4)
         assert (row["id"], row["group"]) == (held["id"], held["group"])
         assert row["correct"] == (row["action"] == held["answer"])
+    thoughts = [json.loads(line) for line in (run / "attempts/1/log.jsonl").read_text().splitlines()]
+    assert thoughts == [{"id": row["id"], "p": row["p"]} for row in predictions]
 
 
 def test_events_tell_the_whole_story(world: World) -> None:
