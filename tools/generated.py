@@ -68,6 +68,8 @@ def make_known(agent: Any) -> dict[str, str]:
         "decisions": decision,
         "episodes": episode,
         "datasets": dataset,
+        "suites": (suite := made.EvaluationSuiteFactory(agent=agent, dataset=dataset)),
+        "scorings": made.JobFactory(workspace=workspace, kind="training.score_suite"),
         "freezings": made.JobFactory(
             workspace=workspace, kind="training.freeze_dataset", payload={"agent": agent.slug, "name": "n"}
         ),
@@ -83,6 +85,7 @@ def make_known(agent: Any) -> dict[str, str]:
         "invitations": made.InvitationFactory(workspace=workspace),
         "status-changes": made.StatusChangeFactory(item=made.ItemFactory(workspace=workspace)),
     }
+    made.SuiteScoreFactory(suite=suite, version=version)
     there["reward-drafts"] = made.RewardDraftFactory(base=agent.reward_specs.get(number=1))
     queue = made.LabelQueueFactory(workspace=workspace)
     made.ReservationFactory(item=made.QueueItemFactory(queue=queue, decision=decision))

@@ -53,6 +53,7 @@ PAGES: Mapping[str, Page] = {
     "imports": Page("Imports", ("imports",), "[importing.md](../importing.md#over-page-and-api)"),
     "runs": Page("Runs", ("runs",), "[runs.md](../runs.md)"),
     "models": Page("Models, versions, exports", ("models", "versions", "exports"), "[runs.md](../runs.md)"),
+    "suites": Page("Evaluation suites", ("suites",), "[learning.md](../learning.md#evaluation-suites)"),
     "experiments": Page("Experiments", ("experiments",), "[experiments.md](../experiments.md)"),
     "erasures": Page("Erasures", ("erasures",), "[erasure.md](../erasure.md)"),
     "notes-app": Page("The notes app's paths", ("notes app",), "[notes-app.md](../notes-app.md)"),

@@ -117,6 +117,7 @@ def _runs(agent: Any, base: Any, trained: Any) -> tuple[Any, Any]:
         differences={"accuracy": _interval(0.219), "reward": _interval(0.197)},
     )
     factories.GateVerdictFactory(version=trained, against=base, estimate=0.219, low=0.198, high=0.24)
+    factories.GateVerdictFactory(version=trained, against=base, kind="off_policy", **_short_log(base))
     running = factories.TrainingRunFactory(
         **common, state="running", progress=0.37, message="round 2 of 4", started_at=now - dt.timedelta(seconds=41)
     )
@@ -136,6 +137,28 @@ def _runs(agent: Any, base: Any, trained: Any) -> tuple[Any, Any]:
             for step in range(1, steps)
         )
     return running, finished
+
+
+def _short_log(base: Any) -> dict[str, Any]:
+    """What the gate by the log says of too few decisions."""
+    names = ("logged", "doubly_robust", "snips", "ips", "direct")
+    return {
+        "passed": False,
+        "refusals": ["The 312 decisions are worth 148 of the new policy's own; at least 200 are needed."],
+        "estimate": 0.17,
+        "low": 0.08,
+        "high": 0.26,
+        "details": {
+            "measure": "reward",
+            "rows": 312,
+            "acted": {str(base): 312},
+            "lower": 0.094,
+            "effective_sample_size": 148.2,
+            "largest_weight_share": 0.02,
+            "mean_weight": 1.01,
+            "estimates": {name: _interval(0.56 + 0.04 * n, 0.05) for n, name in enumerate(names)},
+        },
+    }
 
 
 def _interval(mean: float, half: float = 0.02) -> dict[str, float]:

@@ -7,7 +7,7 @@ class TrainingConfig(AppConfig):
     def ready(self) -> None:
         # Registers the reader that tells the floor below which runs used a decision.
         from training import lineage  # noqa: F401
-        from training.models import DatasetSnapshot, Erasure, ExportJob, Rehearsal, TrainingRun
+        from training.models import DatasetSnapshot, Erasure, EvaluationSuite, ExportJob, Rehearsal, TrainingRun
         from workspaces.audit.targets import name_targets
 
         name_targets("dataset", DatasetSnapshot, name=lambda dataset: str(dataset.name))
@@ -15,3 +15,4 @@ class TrainingConfig(AppConfig):
         name_targets("export", ExportJob, "version__registered_model")
         name_targets("rehearsal", Rehearsal)
         name_targets("run", TrainingRun, "agent")
+        name_targets("suite", EvaluationSuite)

@@ -7,6 +7,7 @@ the difference is paired: both models answered the same rows (docs/learning.md).
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +31,12 @@ class Scored:
     differences: dict[str, Any]
 
 
-def as_plain(interval: Interval) -> dict[str, Any]:
+def as_plain(interval: Interval, least: float = -math.inf, most: float = math.inf) -> dict[str, Any]:
+    """With bounds between the least and the most that the values can be: one cluster alone says nothing more."""
     return {
         "mean": interval.mean,
-        "low": interval.low,
-        "high": interval.high,
+        "low": max(least, interval.low),
+        "high": min(most, interval.high),
         "n": interval.n,
         "clusters": interval.clusters,
     }
@@ -59,8 +61,9 @@ def score_predictions(path: Path, result: RunResult, *, spec: RewardSpec, free_r
         }
         for model, rows in by_model.items()
     }
+    ends = {"accuracy": (0.0, 1.0), "reward": (min(right, wrong), max(right, wrong))}
     scores: dict[str, dict[str, Any]] = {
-        model: {name: as_plain(clustered_mean(values, groups)) for name, values in found.items()}
+        model: {name: as_plain(clustered_mean(values, groups), *ends[name]) for name, values in found.items()}
         for model, found in measures.items()
     }
     for model, given in result.scores.items():
@@ -70,8 +73,10 @@ def score_predictions(path: Path, result: RunResult, *, spec: RewardSpec, free_r
     differences = {}
     if {"base", "trained"} <= measures.keys():
         differences = {
-            name: as_plain(paired_difference(measures["trained"][name], measures["base"][name], groups))
-            for name in ("accuracy", "reward")
+            name: as_plain(
+                paired_difference(measures["trained"][name], measures["base"][name], groups), low - high, high - low
+            )
+            for name, (low, high) in ends.items()
         }
     return Scored(len(ids), scores, differences)
 

@@ -20,6 +20,10 @@ ERASURE = "01a1f9e1-2184-7d00-b308-14c10b11ad28"
 IMPORT = "01a1f9b2-7a31-7d4e-b0c2-5e8f17a6c904"
 FREEZING = "01a1f9b3-4e22-7c08-8f51-93a6e0b7d2c4"
 
+SUITE = "01a1f9b3-6b10-7e31-9d27-4c5f0a81e2d7"
+SUITE_SCORE = "01a1f9b3-7c44-7a90-b1de-2f6380c95a1b"
+SCORING = "01a1f9b3-8d52-7b6f-a0c3-7e19d4f28b60"
+
 A_FREEZING = {
     "id": FREEZING,
     "agent": "filer",
@@ -112,6 +116,49 @@ A_RUN = {
 _BASE = {"mean": 0.74, "low": 0.7, "high": 0.78, "n": 400, "clusters": 400}
 _TRAINED = {"mean": 0.81, "low": 0.77, "high": 0.85, "n": 400, "clusters": 400}
 _GAIN = {"mean": 0.07, "low": 0.04, "high": 0.1, "n": 400, "clusters": 400}
+A_SUITE = {
+    "id": SUITE,
+    "name": "tickets of March",
+    "agent": "filer",
+    "dataset": HELD_OUT,
+    "rows": 400,
+    "slice_by": "",
+    "scorer": {"right": 0.75, "wrong": 0.375},
+    "created_at": MOMENT,
+}
+A_SUITE_SCORE = {
+    "id": SUITE_SCORE,
+    "suite": SUITE,
+    "suite_name": "tickets of March",
+    "version": "filer:2",
+    "run": RUN,
+    "rows": 400,
+    "learnt": False,
+    "scores": {
+        "accuracy": _TRAINED,
+        "error_rate": {"mean": 0.19, "low": 0.15, "high": 0.23, "n": 400, "clusters": 400},
+        "reward": {"mean": 0.68, "low": 0.66, "high": 0.69, "n": 400, "clusters": 400},
+        "valid_share": {"mean": 0.99, "low": 0.95, "high": 1.0, "n": 100, "clusters": 100},
+        "calibration_error": 0.03,
+        "bins": [{"confidence": 0.84, "accuracy": 0.81, "low": 0.77, "high": 0.85, "rows": 400}],
+        "labels": [{"label": "travel", "rows": 130, "accuracy": _TRAINED, "chosen": 120, "precision": 0.86}],
+        "slices": [],
+        "errors": [{"id": "17", "answer": "travel", "action": "finance", "p": 0.93}],
+    },
+    "against": "filer:1",
+    "differences": {"accuracy": _GAIN, "labels": {"travel": _GAIN}},
+    "created_at": MOMENT,
+}
+A_SCORING = {
+    "id": SCORING,
+    "state": "queued",
+    "progress": 0.0,
+    "message": "",
+    "error": "",
+    "score": None,
+    "created_at": MOMENT,
+    "finished_at": None,
+}
 FINISHED = {
     "state": "succeeded",
     "produced_version": "filer:2",
@@ -244,6 +291,26 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "runs_retrieve": [Example(A_RUN | FINISHED, path={"id": RUN})],
     "runs_events_list": [Example(page(AN_EVENT), path={"id": RUN})],
     "cancel_run": [Example(A_RUN | {"state": "cancelled", "finished_at": MOMENT}, path={"id": RUN})],
+    "suites_list": [Example(page(A_SUITE))],
+    "create_suite": [
+        Example(A_SUITE, 201, {"agent": "filer", "name": "tickets of March", "dataset": HELD_OUT}),
+        Example(
+            A_SUITE | {"name": "graded tickets", "scorer": {"components": [{"name": "matches_answer"}]}},
+            201,
+            {
+                "agent": "filer",
+                "name": "graded tickets",
+                "dataset": HELD_OUT,
+                "reward": [{"name": "matches_answer"}],
+            },
+            name="with a reward function",
+        ),
+    ],
+    "suites_retrieve": [Example(A_SUITE, path={"id": SUITE})],
+    "suites_scores_list": [Example(page(A_SUITE_SCORE), path={"id": SUITE})],
+    "score_version": [Example(A_SCORING, 202, {"version": CHAMPION}, path={"id": SUITE})],
+    "suites_scorings_retrieve": [Example(A_SCORING, path={"id": SCORING})],
+    "versions_scores_list": [Example(page(A_SUITE_SCORE), path={"id": VERSION})],
     "export_version": [Example(AN_EXPORT, 201, path={"id": VERSION})],
     "exports_retrieve": [
         Example(AN_EXPORT | {"state": "ready", "digest": DIGEST, "finished_at": MOMENT}, path={"id": EXPORT})

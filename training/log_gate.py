@@ -10,26 +10,23 @@ import json
 import math
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from django.conf import settings
 from django.db import connection
 
-from decisions.agents.prompts import PromptError, render_prompt
 from decisions.gateway.exploration import acting_policy
-from decisions.models import AgentVersion
 from decisions.models.tombstones import NOT_ERASED
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts import artifact_path
 from models_registry.models import GateKind, GateVerdict, ModelVersion
 from models_registry.statistics.intervals import Interval
-from training.datasets import FETCH, ROWS_FILE, loaded, training_scale
-from training.engine.rows import Logged, is_held_back
+from training.dataset_parts import ROWS_FILE
+from training.engine.spec import is_held_back
 from training.models import DatasetKind, TrainingRun
 from training.off_policy import (
     MIN_EXPLORATION,
@@ -38,6 +35,9 @@ from training.off_policy import (
     check_off_policy_gate,
     cross_fit_by_probability,
 )
+from training.reward_scale import training_scale
+from training.rows_of.shapes import CHOICE, find_versions
+from training.selection import FETCH, Rewarded, loaded
 
 ROWS = 5_000
 """The newest so many decisions are judged by: older ones are of other times, and each costs a forward pass."""
@@ -49,16 +49,16 @@ NO_DECISIONS = (
 
 # Decisions in `whole` datasets were learnt from; of those in `partly` the rows that were held back were not.
 _ROWS = f"""
-SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.epsilon,
-       coalesce(d.unit, d.episode_id::text, d.id::text), d.model_version_id, d.policy_name, r.raw,
+SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.unit, d.episode_id, d.epsilon,
+       d.model_version_id, d.policy_name, r.raw, r.version,
        EXISTS (SELECT 1 FROM training_datasetitem i WHERE i.decision_id = d.id AND i.dataset_id = ANY(%(partly)s))
   FROM decisions_decision d
   JOIN LATERAL (
-    SELECT value, raw FROM decisions_reward
+    SELECT value, raw, version FROM decisions_reward
      WHERE decision_id = d.id AND spec_id = %(spec)s ORDER BY version DESC LIMIT 1
   ) r ON true
- WHERE d.agent_id = %(agent)s AND r.value IS NOT NULL AND d.propensity IS NOT NULL AND d.options IS NOT NULL
-   AND d.epsilon >= %(epsilon)s AND d.{NOT_ERASED}
+ WHERE d.agent_id = %(agent)s AND d.agent_version_id = ANY(%(versions)s)
+   AND r.value IS NOT NULL AND d.propensity IS NOT NULL AND d.epsilon >= %(epsilon)s AND d.{NOT_ERASED}
    AND NOT EXISTS (SELECT 1 FROM training_datasetitem i WHERE i.decision_id = d.id AND i.dataset_id = ANY(%(whole)s))
  ORDER BY d.id DESC
 """  # noqa: S608 - constants of ours
@@ -99,34 +99,69 @@ def remove_log(run_id: uuid.UUID) -> None:
     (settings.RUNS / str(run_id) / LOG_FILE).unlink(missing_ok=True)
 
 
-def _read(run: TrainingRun) -> Any:
-    """Decisions with their prompts, newest first."""
+def _read(run: TrainingRun) -> Iterator[tuple[LoggedDecision, str]]:
+    """Choices with their prompts, newest first; a ranking's propensity is of the whole, and no item has one."""
     spec = current_reward_spec(run.agent)
-    templates = dict(AgentVersion.objects.filter(agent=run.agent).values_list("id", "prompt_template"))
-    whole, partly = _find_learnt(run)
+    found, shapes = find_versions(run.agent, DatasetKind.LOGGED)
+    versions = {pk: version for pk, version in found.items() if shapes[pk] == CHOICE}
+    whole, partly = find_learnt(run)
     held_back = _find_held_back(run)
-    asked = {"agent": run.agent_id, "spec": spec.id, "epsilon": MIN_EXPLORATION, "whole": whole, "partly": partly}
+    asked: dict[str, Any] = {
+        "agent": run.agent_id,
+        "versions": list(versions),
+        "spec": spec.id,
+        "epsilon": MIN_EXPLORATION,
+        "whole": whole,
+        "partly": partly,
+    }
     with connection.chunked_cursor() as cursor:
         cursor.execute(_ROWS, asked)
         while chunk := cursor.fetchmany(FETCH):
-            for pk, setup, state, options, action, propensity, epsilon, group, version, policy, raw, learnt in chunk:
+            for (
+                pk,
+                setup,
+                state,
+                options,
+                action,
+                propensity,
+                *of_it,
+                epsilon,
+                acted,
+                policy,
+                raw,
+                number,
+                learnt,
+            ) in chunk:
                 if learnt and str(pk) not in held_back:
                     continue
-                state, options, action = (loaded(field) for field in (state, options, action))
-                try:
-                    prompt = render_prompt(templates[setup], state, options)
-                except PromptError:
+                unit, episode = of_it
+                rewarded = Rewarded(
+                    id=pk, version=versions[setup], state=loaded(state), options=loaded(options),
+                    action=loaded(action), propensity=propensity, unit=unit, episode=episode, alternatives=None,
+                    temperature=None, epsilon=epsilon, completion=None, logprobs=None,
+                    reward=training_scale(spec, raw), raw=raw, right=None, reward_version=number,
+                )  # fmt: skip
+                rows = CHOICE.write_rows(rewarded)
+                if isinstance(rows, str):
                     continue
-                reward = training_scale(spec, raw)
+                (row,) = rows
                 yield (
                     LoggedDecision(
-                        str(pk), group, tuple(options), action, propensity, epsilon, reward, version, policy
+                        id=str(pk),
+                        group=str(unit or episode or pk),
+                        options=tuple(row["options"]),
+                        action=row["action"],
+                        propensity=propensity,
+                        epsilon=epsilon,
+                        reward=rewarded.reward,
+                        version=acted,
+                        policy=policy,
                     ),
-                    prompt,
+                    row["prompt"],
                 )
 
 
-def _find_learnt(run: TrainingRun) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
+def find_learnt(run: TrainingRun) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
     """Datasets that the run and the runs of its base's ancestry learnt from: wholly, and but for what was held back."""
     share = run.spec.get("held_back", 0.0)
     whole: list[uuid.UUID] = []
@@ -152,9 +187,9 @@ def _find_held_back(run: TrainingRun) -> frozenset[str]:
     share = run.spec.get("held_back", 0.0)
     if not share or run.dataset.kind != DatasetKind.LOGGED:
         return frozenset()
-    decode = msgspec.json.Decoder(Logged).decode
-    with (artifact_path(run.dataset.artifact.digest) / ROWS_FILE).open("rb") as lines:
-        return frozenset(row.id for row in map(decode, lines) if is_held_back(row, share))
+    with (artifact_path(run.dataset.artifact.digest) / ROWS_FILE).open(encoding="utf-8") as lines:
+        rows = ((row["id"], row.get("group")) for row in map(json.loads, lines))
+        return frozenset(pk for pk, group in rows if is_held_back(pk, group, share))
 
 
 def judge_by_log(run: TrainingRun, log: Sequence[LoggedDecision], path: Path | None) -> GateVerdict:

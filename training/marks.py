@@ -18,7 +18,7 @@ from models_registry.erasure import mark_versions, remove_artifact
 from models_registry.models import ModelVersion
 from training.errors import RunOver
 from training.log_gate import remove_log
-from training.models import DatasetSnapshot, TrainingRun
+from training.models import DatasetSnapshot, EvaluationSuite, TrainingRun
 from training.run_states import TERMINAL_STATES
 from training.runs import cancel_run
 from workspaces.actors import system
@@ -96,6 +96,12 @@ def remove_marked_files(workspace: Workspace) -> int:
     still_there = marked.filter(artifact__removed_at=None).count()
     for dataset in marked.select_related("artifact"):
         remove_artifact(artifact=dataset.artifact)
+    for suite in EvaluationSuite.objects.filter(dataset__in=marked):
+        for score in suite.scores.select_related("answers"):
+            remove_artifact(artifact=score.answers)  # it names the right answers
+        for run_id in TrainingRun.objects.filter(agent=suite.agent_id).values_list("id", flat=True):
+            for path in (settings.RUNS / str(run_id)).glob(f"**/suite-{suite.id}.jsonl"):
+                path.unlink(missing_ok=True)
     for run_id in TrainingRun.objects.for_workspace(workspace).values_list("id", flat=True):
         remove_log(run_id)  # of a killed attempt: its decisions stand in no dataset
     for role, name in HANDED.items():

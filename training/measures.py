@@ -83,8 +83,9 @@ class ShownVerdict:
 def draw_verdicts(gate: Gate) -> list[ShownVerdict]:
     shown = []
     for one in gate.verdicts:
-        known = one.estimate is not None and not one.refusals
-        interval = {"low": one.low, "high": one.high} if known else None
+        interval = None
+        if one.low is not None and one.high is not None and not one.refusals:
+            interval = {"low": one.low, "high": one.high}
         told = one.details.get("estimates", {})
         estimates = [(title, told[name]) for name, title in ESTIMATES if name in told]
         shown.append(ShownVerdict(one, find_reach(interval), tone_of(interval), estimates))

@@ -39,7 +39,7 @@ class Log:
     target: π(a|x) in [0, 1], the probability of the same action under the policy in question.
     q_logged: q(x, a), a model's guess of the expected reward of the logged action, finite.
     q_target: Σ_a π(a|x) q(x, a), finite. Neither guess may come from a model that was fitted to these very rewards;
-        `cross_fit_rewards` makes such guesses from the log itself.
+        `cross_fit_by_probability` makes such guesses from the log itself.
     epsilon: the log's exploration share in [0, 1], spread evenly over the options; the smallest one where decisions
         differ; None where unknown.
     least: the smallest μ(a'|x) over the actions with π(a'|x) > 0, in [0, 1]; None where unknown.
@@ -145,69 +145,6 @@ def check_off_policy_gate(log: Log, groups: Sequence[object] | None = None) -> O
     return OffPolicyGate(not refusals and lower > 0.0, clustered_mean(z, labels), lower, refusals, estimates)
 
 
-def cross_fit_rewards(
-    features: ArrayLike,
-    actions: ArrayLike,
-    rewards: ArrayLike,
-    options: int,
-    groups: Sequence[object] | None = None,
-    *,
-    ridge: float = 1.0,
-    seed: int = 0,
-) -> Floats:
-    """q(x, a) of shape (n, options), in [0, 1], where no model's guess is given: ridge regression, cross-fitted in two.
-
-    features: (n, d) finite, d may be 0. actions: (n,) integers in [0, options). rewards: (n,) in [0, 1].
-    Half of the groups guess for the other half, so no decision's own reward is in its guess. For each action a, on
-    features standardised over the fitting half, with m the mean reward of that half:
-
-        β_a = (Z'Z + ridge I)^-1 Z'(r - m)  over the rows with action a, Z = [1, x],    q(x, a) = clip(m + Z β_a, 0, 1)
-
-    so an action never seen there is worth m. With P of shape (n, options) = π(a|x), `Log.q_logged` is
-    q[arange(n), actions] and `Log.q_target` is (P * q).sum(axis=1).
-
-    Chernozhukov et al., "Double/debiased machine learning", Econometrics Journal 2018, definition 3.1 (cross-fitting).
-    Raises ValueError that names every shape and range at fault, and for fewer than two groups.
-    """
-    x, action, reward = np.asarray(features, np.float64), np.asarray(actions), np.asarray(rewards, np.float64)
-    n = reward.size
-    faults = []
-    if reward.ndim != 1 or n == 0:
-        raise ValueError(f"rewards must have the shape (n,) with n at least 1, got {reward.shape}")
-    if not ((reward >= 0.0) & (reward <= 1.0)).all():
-        faults.append("rewards must lie in [0, 1]")
-    if x.ndim != 2 or x.shape[0] != n or not np.isfinite(x).all():
-        faults.append(f"features must be finite and have the shape ({n}, d), got {x.shape}")
-    if action.shape != (n,) or not np.issubdtype(action.dtype, np.integer):
-        faults.append(f"actions must be integers of the shape ({n},), got {action.dtype} {action.shape}")
-    elif not ((action >= 0) & (action < options)).all():
-        faults.append(f"actions must lie in [0, {options})")
-    if not (math.isfinite(ridge) and ridge > 0.0):
-        faults.append(f"ridge must be finite and positive, got {ridge!r}")
-    if groups is not None and len(groups) != n:
-        faults.append(f"groups must have one label a decision, got {len(groups)} for {n}")
-    if faults:
-        raise ValueError("; ".join(faults))
-    labels = _label(groups, n)
-    count = int(labels.max()) + 1
-    if count < 2:
-        raise ValueError("cross-fitting needs at least two groups")
-
-    # Drawn, not taken in turns: neighbours in a log are often of alternating kinds.
-    half = np.random.default_rng(seed).permutation(count) < count // 2
-    guesses = np.empty((n, options))
-    for fitted in (half[labels], ~half[labels]):
-        mean, spread = x[fitted].mean(axis=0), x[fitted].std(axis=0)
-        z = np.column_stack([np.ones(n), (x - mean) / np.where(spread > 0.0, spread, 1.0)])
-        base = float(reward[fitted].mean())
-        for a in range(options):
-            rows = fitted & (action == a)
-            gram = z[rows].T @ z[rows] + ridge * np.eye(z.shape[1])
-            beta = np.linalg.solve(gram, z[rows].T @ (reward[rows] - base))
-            guesses[~fitted, a] = np.clip(base + z[~fitted] @ beta, 0.0, 1.0)
-    return guesses
-
-
 def cross_fit_by_probability(
     thoughts: Sequence[ArrayLike],
     policies: Sequence[ArrayLike],
@@ -221,12 +158,15 @@ def cross_fit_by_probability(
     """`Log.q_logged` and `Log.q_target`, each (n,), where options are many or differ: one regression for all of them.
 
     thoughts: n rows (k_i,) in [0, 1], what a model that has not learnt these rewards thinks of each option. policies:
-    n rows (k_i,), π(a|x). actions: (n,) places of the logged ones. rewards: (n,) in [0, 1]. Cross-fitted in two halves
-    as `cross_fit_rewards`, but with one ridge regression on
+    n rows (k_i,), π(a|x). actions: (n,) places of the logged ones. rewards: (n,) in [0, 1]. Half of the groups guess
+    for the other half, so no decision's own reward is in its guess. With m the mean reward of the half that is fitted,
 
-        z(x, a) = [1, p(a|x), max(log p(a|x), log 10⁻⁶), max_b p(b|x)]      q = clip(m + z β, 0, 1)
+        z(x, a) = [1, p(a|x), max(log p(a|x), log 10⁻⁶), max_b p(b|x)]
+        β = (Z'Z + ridge I)^-1 Z'(r - m)                  q(x, a) = clip(m + z(x, a) β, 0, 1)
 
     since an action is the likelier right the surer the model is of it. What z misses costs precision, never bias.
+
+    Chernozhukov et al., "Double/debiased machine learning", Econometrics Journal 2018, definition 3.1 (cross-fitting).
     Raises ValueError for fewer than two groups.
     """
     action, reward = np.asarray(actions), np.asarray(rewards, np.float64)

@@ -5,6 +5,7 @@ from django.urls import path
 from training import dataset_views, erasure_views, start_views, views
 from training.imports import views as imports
 from training.rehearsal import views as rehearsals
+from training.suites import views as suites
 
 urlpatterns = [
     path("runs/", views.run_list, name="runs"),
@@ -27,6 +28,11 @@ urlpatterns = [
     path("imports/<uuid:pk>", imports.import_detail, name="import"),
     path("imports/<uuid:pk>/status", imports.import_status, name="import-status"),
     path("imports/<uuid:pk>/cancel", imports.import_cancel, name="import-cancel"),
+    path("suites/", suites.suite_list, name="suites"),
+    path("suites/new", suites.suite_new, name="suite-new"),
+    path("suites/<uuid:pk>", suites.suite_detail, name="suite"),
+    path("suites/<uuid:pk>/score", suites.suite_score_ask, name="suite-score-ask"),
+    path("suites/scores/<uuid:pk>", suites.suite_score, name="suite-score"),
     path("rehearsals/", rehearsals.rehearsal_list, name="rehearsals"),
     path("rehearsals/new", rehearsals.rehearsal_start, name="rehearsal-start"),
     path("rehearsals/<uuid:pk>/", rehearsals.rehearsal_detail, name="rehearsal"),

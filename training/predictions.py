@@ -85,7 +85,7 @@ def read_predictions(run: TrainingRun) -> Seen | None:
     return Seen(
         rows=max((len(rows) for rows in by_model.values()), default=0),
         reliability=reliability,
-        error={model: _calibration_error(bins) for model, bins in reliability.items()},
+        error={model: calibration_error(bins) for model, bins in reliability.items()},
         options=options,
         confusion=confusion,
     )
@@ -122,7 +122,8 @@ def calculate_reliability(rows: list[dict[str, Any]]) -> list[Bin]:
     return bins
 
 
-def _calibration_error(bins: list[Bin]) -> float:
+def calibration_error(bins: list[Bin]) -> float:
+    """The mean of |confidence - accuracy| over the rows, by bin; 0 without rows."""
     rows = sum(one.rows for one in bins)
     return sum(one.rows * abs(one.confidence - one.accuracy) for one in bins) / rows if rows else 0.0
 

@@ -162,6 +162,7 @@ class EnginePaths:
     heldout: str | None = None
     replay: str | None = None
     log: str | None = None
+    suites: Mapping[str, str] = field(default_factory=dict)
 
 
 def _paths_to_check(plan: RunPlan) -> EnginePaths:
@@ -188,6 +189,7 @@ def engine_spec(
             "heldout": paths.heldout,
             "replay": paths.replay,
             "log": paths.log,
+            "suites": dict(paths.suites),
         },
     }
     if paths.heldout is not None:

@@ -29,6 +29,7 @@ from training.marks import mark_new_version, refuse_marked
 from training.models import DatasetSnapshot, Evaluation, RunEvent, RunMetric, TrainingRun
 from training.run_states import RunState
 from training.runs import EnginePaths, engine_spec, move_run
+from training.suites.services import find_suites, make_score, save_score
 from workspaces.actors import system
 
 
@@ -74,6 +75,11 @@ def prepare_folder(run: TrainingRun, run_dir: Path) -> None:
         heldout=_place(run.heldout, run_dir, "heldout"),
         replay=_place(run.replay, run_dir, "replay"),
         log=LOG_FILE,
+        suites={
+            str(suite.id): placed
+            for suite in find_suites(run.agent)
+            if (placed := _place(suite.dataset, run_dir, f"suite-{suite.id}")) is not None
+        },
     )
     spec = engine_spec(run.spec, run, run_id=str(run.id), paths=paths)
     write_atomically(run_dir / "spec.json", json.dumps(spec, indent=2))
@@ -147,6 +153,11 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
     )
     scored = _score(run, finished)
     by_log = judge_by_log(run, log, finished.folder / result.log if result.log is not None else None)
+    suites = [
+        make_score(suite, finished.folder, result.suites[str(suite.id)])
+        for suite in find_suites(run.agent)
+        if str(suite.id) in result.suites
+    ]
     actor = system(run.workspace)
     with context.fenced():
         assert run.agent.registered_model is not None
@@ -177,6 +188,8 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
                 gate_version(version=version, against=base, scored=scored)
         by_log.version = version
         by_log.save()
+        for score in suites:
+            save_score(score, version, run)
         metrics = {**result.metrics, "seconds": result.seconds, "steps": result.steps, "rows": result.rows}
         mark_new_version(run, version)
         move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=metrics, message=str(version))

@@ -6,9 +6,11 @@ from jobs.registry import job_kind
 from training import erasure, exports, freezing, runs, supervision
 from training.imports import services as imports
 from training.rehearsal import services as rehearsals
+from training.suites import services as suites
 
 job_kind(runs.SUPERVISE, queue="training", on_end=runs.end_with_job)(supervision.supervise_run)
 job_kind(exports.EXPORT, queue="training", on_end=exports.end_with_job)(exports.export_version)
+job_kind(suites.SCORE, queue="training")(suites.score_version)
 job_kind(freezing.KIND)(freezing.freeze_dataset)
 job_kind(imports.KIND)(imports.run_import)
 job_kind(erasure.KIND)(erasure.erase_person)

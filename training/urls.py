@@ -4,6 +4,7 @@ from django.urls import path
 
 from training import api, erasure_api
 from training.imports import api as imports
+from training.suites import api as suites
 
 urlpatterns = [
     path("datasets", api.DatasetList.as_view(), name="api-datasets"),
@@ -20,6 +21,11 @@ urlpatterns = [
     path("runs/<uuid:pk>", api.RunDetail.as_view(), name="api-run"),
     path("runs/<uuid:pk>/events", api.RunEvents.as_view(), name="api-run-events"),
     path("runs/<uuid:pk>/cancel", api.RunCancel.as_view(), name="api-run-cancel"),
+    path("suites", suites.SuiteList.as_view(), name="api-suites"),
+    path("suites/scorings/<uuid:pk>", suites.SuiteScoring.as_view(), name="api-suite-scoring"),
+    path("suites/<uuid:pk>", suites.SuiteDetail.as_view(), name="api-suite"),
+    path("suites/<uuid:pk>/scores", suites.SuiteScores.as_view(), name="api-suite-scores"),
+    path("versions/<uuid:pk>/scores", suites.VersionScores.as_view(), name="api-version-scores"),
     path("versions/<uuid:pk>/export", api.VersionExport.as_view(), name="api-version-export"),
     path("exports/<uuid:pk>", api.ExportDetail.as_view(), name="api-export"),
     path("exports/<uuid:pk>/download", api.ExportDownload.as_view(), name="api-export-download"),

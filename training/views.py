@@ -24,6 +24,7 @@ from training.models import RunEvent, RunMetric, TrainingRun
 from training.predictions import draw_reliability, read_predictions
 from training.run_states import RunState
 from training.runs import cancel_run
+from training.suites.shown import list_suites
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
@@ -187,6 +188,7 @@ def _prospects(version: ModelVersion) -> dict[str, Any]:
         "experiments": experiments,
         "gate": gate,
         "verdicts": draw_verdicts(gate),
+        "suites": list_suites(version),
         "serves": serves,
         "may_try": not serves and not running and not gate.blocks,
     }

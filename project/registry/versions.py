@@ -22,6 +22,7 @@ from training.exports import start_export
 from training.measures import draw_verdicts, find_reach, find_scores, measure_evaluation, tone_of
 from training.models import Evaluation, ExportJob, TrainingRun
 from training.models.export import ExportState
+from training.suites.shown import list_suites
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
 
@@ -197,6 +198,7 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "experiments": experiments,
         "gate": gate,
         "verdicts": draw_verdicts(gate),
+        "suites": list_suites(version),
     }
     return render(request, "registry/version.html", context)
 

@@ -22,6 +22,7 @@ from tools.factories import (
     DecisionFactory,
     EpisodeFactory,
     ErasureFactory,
+    EvaluationSuiteFactory,
     ExperimentFactory,
     ExportJobFactory,
     InvitationFactory,
@@ -36,6 +37,7 @@ from tools.factories import (
     RewardSpecFactory,
     StatusChangeFactory,
     StepFactory,
+    SuiteScoreFactory,
     TrainingRunFactory,
     VariantFactory,
     put_files,
@@ -131,6 +133,9 @@ def build(workspace: Any, slug: str) -> World:
             "bulk": BulkLabelFactory(workspace=workspace),
             "draft": RewardDraftFactory(agent=agent, base=spec),
             "import": JobFactory(workspace=workspace, kind="training.import", payload=IMPORT_PAYLOAD),
+            "suite": (suite := EvaluationSuiteFactory(agent=agent, dataset=dataset)),
+            "score": SuiteScoreFactory(suite=suite, version=version),
+            "scoring": JobFactory(workspace=workspace, kind="training.score_suite"),
             "freezing": JobFactory(
                 workspace=workspace, kind="training.freeze_dataset", payload={"agent": slug, "name": "n"}
             ),
@@ -169,6 +174,10 @@ def traces_body(world: World) -> Any:
 
 def feedback_body(world: World) -> Any:
     return {"metric": "verdict", "value": "confirmed", "decision_id": str(world.decision.id)}
+
+
+def suite_body(world: World) -> Any:
+    return {"agent": world.agent.slug, "name": "tickets", "dataset": str(world.dataset.id)}
 
 
 def agent_body(world: World) -> Any:
@@ -356,6 +365,17 @@ CALLS: dict[str, list[Call]] = {
         Call("GET", "datasets", READ),
         Call("POST", "datasets", ADMIN, lambda w: {"agent": w.agent.slug, "name": "n"}, 202, foreign=(404,)),
     ],
+    "api-suites": [
+        Call("GET", "suites", READ),
+        Call("POST", "suites", ADMIN, suite_body, 201, foreign=(404,)),
+    ],
+    "api-suite": [Call("GET", "suites/{suite}", READ, foreign=(404,))],
+    "api-suite-scores": [
+        Call("GET", "suites/{suite}/scores", READ, foreign=(404,)),
+        Call("POST", "suites/{suite}/scores", ADMIN, lambda w: {"version": str(w.champion.id)}, 202, foreign=(404,)),
+    ],
+    "api-suite-scoring": [Call("GET", "suites/scorings/{scoring}", READ, foreign=(404,))],
+    "api-version-scores": [Call("GET", "versions/{version}/scores", READ, foreign=(404,))],
     "api-dataset-freezing": [Call("GET", "datasets/freezings/{freezing}", READ, foreign=(404,))],
     "api-dataset-rows": [Call("GET", "datasets/{dataset}/rows", READ, foreign=(404,), lines=True)],
     # The dataset was imported: who may ask hears that it cannot be rebuilt.

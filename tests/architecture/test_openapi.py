@@ -32,6 +32,7 @@ from tools.factories import (
     DecisionFactory,
     EpisodeFactory,
     ErasureFactory,
+    EvaluationSuiteFactory,
     ExperimentFactory,
     ExportJobFactory,
     FeedbackFactory,
@@ -51,9 +52,11 @@ from tools.factories import (
     RunEventFactory,
     StatusChangeFactory,
     StepFactory,
+    SuiteScoreFactory,
     TrainingRunFactory,
     VariantFactory,
     put_files,
+    put_rows,
     uuid7,
 )
 from tools.openapi import document_faults, example_faults, missing_examples, operations, schema_faults, shown
@@ -225,7 +228,11 @@ def make_ledger(by, agent):
     for place, said in ((1, "confirmed"), (2, "corrected")):
         label = LabelFactory(decision=decision, verdict=said, reviewer__name=said)
         ReservationFactory(item=disputed, place=place, holder=said, label=label)
-    held_out = DatasetSnapshotFactory(agent=agent)
+    answered = put_rows([{"id": "17", "prompt": "x", "options": ["finance", "travel"], "answer": "travel"}])
+    held_out = DatasetSnapshotFactory(
+        agent=agent, artifact=ArtifactFactory(workspace=workspace, kind="dataset", digest=answered.digest)
+    )
+    suite = EvaluationSuiteFactory(agent=agent, dataset=held_out)
     files = ArtifactFactory(workspace=workspace, digest=put_files({"config.json": "{}"}).digest)
     run = TrainingRunFactory(
         agent=agent, dataset=held_out, job=JobFactory(workspace=workspace, kind="training.supervise_run")
@@ -255,6 +262,9 @@ def make_ledger(by, agent):
         queue_examples.BEFORE: LAST,
         queue_examples.DIGEST: Selection(read_filters({"agent": "filer"}), before=LAST).digest,
         training.HELD_OUT: held_out.id,
+        training.SUITE: suite.id,
+        training.SUITE_SCORE: SuiteScoreFactory(suite=suite, version=version).id,
+        training.SCORING: JobFactory(workspace=workspace, kind="training.score_suite").id,
         training.RUN: run.id,
         training.EVENT: RunEventFactory(run=run).id,
         training.EXPORT: ExportJobFactory(version=exported, state="ready", artifact=files).id,

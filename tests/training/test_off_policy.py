@@ -14,7 +14,6 @@ from training.off_policy import (
     Log,
     check_off_policy_gate,
     cross_fit_by_probability,
-    cross_fit_rewards,
     estimate_value,
 )
 
@@ -50,13 +49,12 @@ class World:
         )
 
     def draw_cross_fitted(self, policy, n, rng):
-        """As `draw`, with guesses fitted to the log itself by features that do not tell the contexts fully apart."""
+        """As `draw`, with guesses fitted to the log itself by the policy's probabilities, which do not tell rewards."""
         x = rng.integers(CONTEXTS, size=n)
         a = (self.mu[x].cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
         reward = (rng.random(n) < self.rewards[x, a]).astype(float)
-        features = np.column_stack([x % 3 == 0, x % 3 == 1, x / CONTEXTS])
-        q = cross_fit_rewards(features, a, reward, OPTIONS)
-        return Log(reward, self.mu[x, a], policy[x, a], q[np.arange(n), a], (policy[x] * q).sum(axis=1), self.epsilon)
+        guesses = cross_fit_by_probability(policy[x], policy[x], a, reward)
+        return Log(reward, self.mu[x, a], policy[x, a], *guesses, self.epsilon)
 
 
 def softmax(scores):
@@ -219,30 +217,6 @@ def test_every_fault_is_named(log):
 # -- cross-fitting
 
 
-def test_no_decision_is_in_its_own_guess():
-    rng = np.random.default_rng(12)
-    x, a = rng.normal(size=(200, 2)), rng.integers(3, size=200)
-    reward = rng.random(200)
-    groups = np.arange(200) // 5
-    before = cross_fit_rewards(x, a, reward, 3, groups.tolist())
-    reward[groups == 7] = 1 - reward[groups == 7]
-    after = cross_fit_rewards(x, a, reward, 3, groups.tolist())
-    changed = (before != after).any(axis=1)
-    assert not changed[groups == 7].any() and changed.sum() == 100
-
-
-def test_finds_a_linear_reward_and_falls_back_to_the_mean():
-    rng = np.random.default_rng(13)
-    x = np.column_stack([rng.uniform(-1, 1, 6_000), np.ones(6_000)])
-    a = rng.integers(2, size=6_000)
-    truth = np.column_stack([0.5 + 0.3 * x[:, 0], 0.5 - 0.3 * x[:, 0]])
-    reward = (rng.random(6_000) < truth[np.arange(6_000), a]).astype(float)
-    q = cross_fit_rewards(x, a, reward, 3)
-    assert np.abs(q[:, :2] - truth).max() < 0.1
-    assert q[:, 2] == pytest.approx(np.full(6_000, reward.mean()), abs=0.02)  # never taken
-    assert cross_fit_rewards(np.empty((6_000, 0)), a, reward, 2).std(axis=0).max() < 0.05
-
-
 def test_a_model_s_probabilities_guess_rewards_of_options_that_differ():
     rng = np.random.default_rng(14)
     thoughts = [rng.dirichlet(np.ones(2 + i % 3)) for i in range(4_000)]
@@ -259,17 +233,6 @@ def test_a_model_s_probabilities_guess_rewards_of_options_that_differ():
     assert cross_fit_by_probability(thoughts, thoughts, a, changed)[0][0] == logged[0]  # not in its own guess
     with pytest.raises(ValueError, match="two groups"):
         cross_fit_by_probability(thoughts, thoughts, a, reward, ["g"] * 4_000)
-
-
-def test_cross_fitting_names_every_fault():
-    with pytest.raises(ValueError) as raised:
-        cross_fit_rewards([[1.0], [math.nan]], [0, 2], [0.5, 2.0], 2, ["a"], ridge=0)
-    for fault in ("features", "actions must lie in [0, 2)", "rewards", "ridge", "groups"):
-        assert fault in str(raised.value)
-    with pytest.raises(ValueError, match="actions must be integers"):
-        cross_fit_rewards([[1.0], [2.0]], [0.0, 1.0], [0.5, 1.0], 2)
-    with pytest.raises(ValueError, match="at least two groups"):
-        cross_fit_rewards([[1.0], [2.0]], [0, 1], [0.5, 1.0], 2, ["a", "a"])
 
 
 # -- the gate
@@ -425,13 +388,13 @@ def test_a_real_log_predicts_the_other_policy_s_clicks(logged, other):
     item, position, click, propensity = read_shop(logged)
     truth = read_shop(other)[2]
     policy = share_of_items("bts") if other == "bts" else np.full((3, 34), 1 / 34)
-    q = cross_fit_rewards(np.eye(3)[position], item, click, 34)
+    q_logged, q_target = cross_fit_by_probability(policy[position], policy[position], item, click)
     log = Log(
         reward=click,
         propensity=propensity,
         target=policy[position, item],
-        q_logged=q[np.arange(item.size), item],
-        q_target=(policy[position] * q).sum(axis=1),
+        q_logged=q_logged,
+        q_target=q_target,
         epsilon=1.0 if logged == "random" else None,
     )
     gate = check_off_policy_gate(log)

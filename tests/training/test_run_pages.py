@@ -247,7 +247,7 @@ class TestRun:
             RunEventFactory(run=run, kind="checkpoint", sequence=sequence, details={"step": sequence})
             RunMetricFactory(run=run, step=sequence)
         client = page_client(viewer)
-        with django_assert_max_num_queries(10):
+        with django_assert_max_num_queries(11):
             client.get(at("run", run))
         with django_assert_max_num_queries(6):
             client.get(at("run-curves", run))

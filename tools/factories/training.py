@@ -24,10 +24,12 @@ from training.models import (
     DatasetSnapshot,
     Erasure,
     Evaluation,
+    EvaluationSuite,
     ExportJob,
     Rehearsal,
     RunEvent,
     RunMetric,
+    SuiteScore,
     TrainingRun,
 )
 from training.rehearsal.plan import Plan
@@ -131,6 +133,53 @@ class EvaluationFactory(DjangoModelFactory[Evaluation]):
         lambda: {name: {"accuracy": INTERVAL, "reward": INTERVAL} for name in ("base", "trained")}
     )
     differences = factory.LazyFunction(lambda: {"accuracy": INTERVAL, "reward": INTERVAL})
+
+
+class EvaluationSuiteFactory(DjangoModelFactory[EvaluationSuite]):
+    """Of a dataset without files; `create_suite` makes the whole."""
+
+    class Meta:
+        model = EvaluationSuite
+
+    agent = factory.SubFactory(AgentFactory)
+    workspace = factory.SelfAttribute("agent.workspace")
+    name = factory.Sequence(lambda n: f"suite {n}")
+    dataset = factory.SubFactory(DatasetSnapshotFactory, agent=factory.SelfAttribute("..agent"))
+    scorer = factory.LazyFunction(lambda: {"right": 1.0, "wrong": 0.0})
+
+
+SUITE_LABEL = {"label": "travel", "rows": 10, "accuracy": INTERVAL, "chosen": 8, "precision": 0.75}
+SUITE_BIN = {"confidence": 0.7, "accuracy": 0.5, "low": 0.4, "high": 0.6, "rows": 10}
+
+
+class SuiteScoreFactory(DjangoModelFactory[SuiteScore]):
+    """Measures without the answers' file."""
+
+    class Meta:
+        model = SuiteScore
+
+    suite = factory.SubFactory(EvaluationSuiteFactory)
+    workspace = factory.SelfAttribute("suite.workspace")
+    version = factory.SubFactory(
+        ModelVersionFactory, registered_model=factory.SelfAttribute("..suite.agent.registered_model")
+    )
+    answers = factory.SubFactory(
+        ArtifactFactory, kind=ArtifactKind.DATASET, workspace=factory.SelfAttribute("..workspace")
+    )
+    rows = 10
+    scores = factory.LazyFunction(
+        lambda: {
+            "accuracy": INTERVAL,
+            "error_rate": INTERVAL,
+            "reward": INTERVAL,
+            "valid_share": INTERVAL,
+            "calibration_error": 0.2,
+            "bins": [SUITE_BIN],
+            "labels": [SUITE_LABEL],
+            "slices": [],
+            "errors": [{"id": "1", "answer": "travel", "action": "finance", "p": 0.9}],
+        }
+    )
 
 
 class ExportJobFactory(DjangoModelFactory[ExportJob]):

@@ -14,8 +14,8 @@ from typing import TypeVar
 import msgspec
 
 from training.engine.methods import WHAT_LACKS, Need, RowKind
-from training.engine.rows import Labelled, Logged, Preference, Text, is_held_back
-from training.engine.spec import RunSpec
+from training.engine.rows import Labelled, Logged, Preference, Text
+from training.engine.spec import RunSpec, is_held_back
 
 FAULTS_SHOWN = 20
 
@@ -41,6 +41,7 @@ class RunData(msgspec.Struct, frozen=True):
     replay: list[Labelled] = []
     heldout: list[Labelled] = []
     log: list[Logged] = []
+    suites: dict[str, list[Labelled]] = {}
 
     def has(self, need: Need) -> bool:
         """Whether the rows to learn from have it."""
@@ -101,7 +102,7 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
 
     logged = read(spec.data.train, Logged) if spec.train_rows is RowKind.LOGGED else []
     if spec.held_back:
-        logged = [row for row in logged if not is_held_back(row, spec.held_back)]
+        logged = [row for row in logged if not is_held_back(row.id, row.group, spec.held_back)]
     data = RunData(
         labelled=read(spec.data.train, Labelled) if spec.train_rows is RowKind.LABELLED else [],
         logged=logged,
@@ -110,6 +111,10 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         replay=read(spec.data.replay, Labelled),
         heldout=read(spec.data.heldout, Labelled),
         log=read(spec.data.log, Logged, may_be_empty=True),
+        # Those whose rows were erased before a second attempt are left out.
+        suites={
+            name: rows for name, path in spec.data.suites.items() if (rows := read(path, Labelled, may_be_empty=True))
+        },
     )
     if not faults and spec.train_rows is not None:
         has = {need for need in Need if data.has(need)} | {Need.REWARD_FUNCTION}  # the spec's own check knows better

@@ -25,10 +25,12 @@ from training.engine.models import Loaded
 from training.engine.prompts import PromptEncoder
 from training.engine.rows import Labelled, Logged, Row
 from training.engine.scoring import score_rows
-from training.engine.spec import Evaluate, ModelScore, Serving
+from training.engine.spec import Evaluate, ModelScore, Serving, SuiteAnswers
 
 Which = Literal["base", "trained"]
 PROBABILITY_DIGITS = 7
+SUITE_FREE_ROWS = 100
+"""At most so many rows of a suite are also answered by free generation, which is slow."""
 
 
 @dataclass(slots=True)
@@ -38,10 +40,11 @@ class Evaluated:
     scores: dict[Which, ModelScore] = field(default_factory=dict)
     predictions: str | None = None
     log: str | None = None
+    suites: dict[str, SuiteAnswers] = field(default_factory=dict)
 
 
 def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, settings: Evaluate) -> Evaluated:
-    """Scores each model on every held-out row, and the last one on the log. Loads no model that is not needed."""
+    """Scores each model on every held-out row, and the last one on the log and the suites. Loads no model in vain."""
     found = Evaluated()
     lines: list[str] = []
     newest = list(models)[-1]
@@ -55,8 +58,19 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
             predictions = list(_predictions(attempt, which, loaded, data.heldout, settings))
             lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
             found.scores[which] = _score(predictions, valid_share(attempt, loaded, data.heldout, settings))
-        if data.log and which == newest:
-            found.log = _write(attempt, "log.jsonl", list(_thoughts(attempt, loaded, data.log, settings)))
+        if which == newest:
+            if data.log:
+                found.log = _write(attempt, "log.jsonl", list(_thoughts(attempt, loaded, data.log, settings)))
+            for name, rows in data.suites.items():
+                attempt.events.progress(number, len(models), "answering the suites")
+                predictions = list(_predictions(attempt, which, loaded, rows, settings))
+                asked = settings.model_copy(update={"free_rows": min(settings.free_rows, len(rows), SUITE_FREE_ROWS)})
+                lines_of = [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
+                found.suites[name] = SuiteAnswers(
+                    predictions=_write(attempt, f"suite-{name}.jsonl", lines_of),
+                    valid_share=valid_share(attempt, loaded, rows, asked),
+                    free_rows=asked.free_rows,
+                )
     if lines:
         found.predictions = _write(attempt, "predictions.jsonl", lines)
     return found

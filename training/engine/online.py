@@ -6,16 +6,13 @@ probabilities would not be those of the policy that is updated.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from decisions.rewards.components import ComponentError, Facts
-from decisions.rewards.components.rules import component_of
-from decisions.rewards.valuing import total
+from decisions.rewards.components import Facts
 from training.engine.actions import NO_OPTION, ActionScorer, Scores
 from training.engine.answers import text_loss
 from training.engine.attempt import Attempt
@@ -23,9 +20,9 @@ from training.engine.data import Batches
 from training.engine.fit import Updates
 from training.engine.hardware import autocast
 from training.engine.models import fingerprint
+from training.engine.reward_function import RewardFunction
 from training.engine.rows import Labelled
 from training.engine.scoring import score_rows
-from training.engine.spec import RewardComponent
 
 
 class ForeignTrajectories(ValueError):
@@ -45,32 +42,6 @@ class Trajectories:
     log_p: Tensor
     rewards: Tensor
     weights_hash: str
-
-
-class RewardFunction:
-    """The spec's reward: the weighted sum of its components on a fresh decision."""
-
-    def __init__(self, components: Sequence[RewardComponent]) -> None:
-        """Raises KeyError for a component that is not installed, InvalidRule; `find_reward_faults` looked before."""
-        self._lines = []
-        for component in components:
-            known = component_of(component.model_dump())
-            self._lines.append((component.name, known.function, {**known.parameters, **component.parameters}))
-        self._weights = {component.name: component.weight for component in components}
-
-    def __call__(self, facts: Facts) -> float:
-        """Raises ComponentError where a component fails or none has a value: a failure is never 0."""
-        values: dict[str, float] = {}
-        for name, function, parameters in self._lines:
-            value = function(facts, parameters)
-            if value is None:
-                continue
-            if not math.isfinite(value):
-                raise ComponentError(f"{name} gave {value}, which is not a number to learn from")
-            values[name] = value
-        if not values:
-            raise ComponentError(f"none of {', '.join(self._weights)} has a value for a decision that was just made")
-        return total(values, self._weights)
 
 
 class Actor:

@@ -6,7 +6,6 @@ pairs have no options: a language model writes what they hold.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
@@ -148,13 +147,6 @@ ROW_TYPES: Mapping[RowKind, type[Labelled] | type[Logged] | type[Text] | type[Pr
     RowKind.TEXT: Text,
     RowKind.PREFERENCES: Preference,
 }
-
-
-def is_held_back(row: Logged, share: float) -> bool:
-    """Whether the row belongs to the share in [0, 1] of groups that a run with `held_back` does not learn from: always
-    the same ones, and of a larger share also those of a smaller."""
-    digest = hashlib.sha256((row.group or row.id).encode(errors="surrogatepass")).digest()
-    return int.from_bytes(digest[:8], "big") < share * 2**64
 
 
 def right_or_wrong(logged: Sequence[Logged]) -> list[tuple[Logged, float]]:

@@ -67,12 +67,13 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult:
         method=spec.method,
         attempt=attempt.number,
         steps=outcome.steps,
-        rows=outcome.rows or len(data.heldout),
+        rows=outcome.rows or len(data.heldout) or sum(map(len, data.suites.values())),
         seconds=round(time.monotonic() - began, 3),
         metrics=outcome.metrics,
         scores=found.scores,
         predictions=found.predictions,
         log=found.log,
+        suites=found.suites,
         warnings=attempt.events.warnings,
         **facts,
     )
@@ -140,7 +141,7 @@ def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
     spec = attempt.spec
     if spec.evaluate is None and spec.method != "evaluate":
         data = msgspec.structs.replace(data, heldout=[])
-    if not (data.heldout or data.log):
+    if not (data.heldout or data.log or data.suites):
         return Evaluated()
     return evaluate(attempt, _Saved(attempt, output), data, spec.evaluate or Evaluate())
 

@@ -6,6 +6,7 @@ neither.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -103,7 +104,8 @@ class Data(Strict):
     """Paths relative to the run's folder, JSON lines each. docs/engine.md describes the rows.
 
     `rows` is the kind of those in `train`, by default the first that the method learns from. `log` holds logged rows
-    that the trained model is only asked about, for an estimate from the log; it may be empty or missing.
+    that the trained model is only asked about, for an estimate from the log; it may be empty or missing. `suites` are
+    labelled rows by the name of their suite, which the trained model answers.
     """
 
     train: str | None = None
@@ -111,6 +113,7 @@ class Data(Strict):
     replay: str | None = None
     heldout: str | None = None
     log: str | None = None
+    suites: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=64)], str] = {}
 
 
 class Serving(Strict):
@@ -205,9 +208,9 @@ class RunSpec(Strict):
         tiny = self.base.tiny
         if tiny is not None and self.max_prompt_tokens + self.max_completion_tokens + 16 > tiny.max_positions:
             faults.append("max_prompt_tokens: prompt, template and answer do not fit into base.tiny.max_positions")
-        if self.method == "evaluate" and self.data.heldout is None:
-            faults.append("data.heldout: evaluate needs held-out rows")
-        if self.evaluate is not None and self.data.heldout is None:
+        if self.method == "evaluate" and self.data.heldout is None and not self.data.suites:
+            faults.append("data.heldout: evaluate needs held-out rows, or suites")
+        if self.evaluate is not None and self.data.heldout is None and not self.data.suites:
             faults.append("data.heldout: the evaluation after training needs held-out rows")
         if self.rewards_fresh_decisions and not self.reward:
             faults.append(f"reward: method {self.method} scores fresh decisions; name at least one component")
@@ -222,6 +225,13 @@ class RunSpec(Strict):
         if faults:
             raise ValueError("\n".join(faults))
         return self
+
+
+def is_held_back(row: str, group: str | None, share: float) -> bool:
+    """Whether the row with this id and group belongs to the share in [0, 1] of groups that a run with `held_back` does
+    not learn from: always the same ones, and those of a smaller share are among those of a larger."""
+    digest = hashlib.sha256((group or row).encode(errors="surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64
 
 
 def find_reward_faults(spec: RunSpec) -> list[str]:
@@ -255,6 +265,14 @@ class ModelScore(Strict):
     )
 
 
+class SuiteAnswers(Strict):
+    """How the newest model answered a suite: a line of `predictions` per row, in their order."""
+
+    predictions: str
+    valid_share: float | None = None
+    free_rows: int = Field(default=0, description="rows that were also answered by free generation")
+
+
 class RunResult(Strict):
     """`result.json`, written last and by rename: its presence means the attempt is complete."""
 
@@ -273,6 +291,7 @@ class RunResult(Strict):
     scores: dict[Literal["base", "trained"], ModelScore] = {}
     predictions: str | None = Field(default=None, description="JSON lines, one per held-out row and model")
     log: str | None = Field(default=None, description="JSON lines, {id, p} of each row of `data.log`")
+    suites: dict[str, SuiteAnswers] = {}
     warnings: list[str] = []
 
 

@@ -1,4 +1,4 @@
-"""Tables of datasets, runs, evaluations, exports, erasures and rehearsals."""
+"""Tables of datasets, runs, evaluations, suites, exports, erasures and rehearsals."""
 
 from training.models.dataset import DatasetItem, DatasetKind, DatasetSnapshot
 from training.models.erasure import Erasure
@@ -6,6 +6,7 @@ from training.models.evaluation import Evaluation
 from training.models.export import ExportFormat, ExportJob
 from training.models.rehearsal import Rehearsal
 from training.models.run import RunEvent, RunMetric, TrainingRun
+from training.models.suite import EvaluationSuite, SuiteScore
 
 __all__ = [
     "DatasetItem",
@@ -13,10 +14,12 @@ __all__ = [
     "DatasetSnapshot",
     "Erasure",
     "Evaluation",
+    "EvaluationSuite",
     "ExportFormat",
     "ExportJob",
     "Rehearsal",
     "RunEvent",
     "RunMetric",
+    "SuiteScore",
     "TrainingRun",
 ]

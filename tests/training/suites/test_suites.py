@@ -1,0 +1,229 @@
+"""Suites in service: who may make one, what a version is scored on, pages, comparison, erasure; and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.urls import reverse
+
+from jobs.models import Job, JobState
+from jobs.runner import run_job
+from models_registry.artifacts import artifact_path
+from models_registry.models import Artifact, ModelVersion
+from tests.engine_task import TINY, labelled
+from tools.factories import (
+    AgentFactory,
+    ArtifactFactory,
+    DatasetSnapshotFactory,
+    EvaluationSuiteFactory,
+    ModelVersionFactory,
+    SuiteScoreFactory,
+    TrainingRunFactory,
+)
+from tools.factories.models_registry import put_files
+from training.datasets import import_labelled
+from training.marks import remove_marked_files
+from training.models import EvaluationSuite, SuiteScore
+from training.runs import RunPlan, start_run
+from training.suites.scoring import Answer
+from training.suites.services import ANSWERS_FILE, SuitePlan, compare_scores, create_suite, load_answers, save_score
+from workspaces.errors import Conflict, InvalidInput
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def rows(agent: Any, by: Any, store: Path) -> Any:
+    return import_labelled(by=by, agent=agent, name="tickets", rows=labelled(24, 5))
+
+
+def answers_of(workspace: Any, right: list[bool]) -> Any:
+    """An artifact with one answer a row."""
+    lines = [
+        {"id": str(n), "group": f"g{n}", "slice": "", "answer": "a", "action": "a" if hit else "b", "p": 0.9,
+         "reward": float(hit)}
+        for n, hit in enumerate(right)
+    ]  # fmt: skip
+    stored = put_files({ANSWERS_FILE: "".join(json.dumps(line) + "\n" for line in lines)}, kind="dataset")
+    known = Artifact.objects.filter(workspace=workspace, digest=stored.digest).first()
+    return known or ArtifactFactory(workspace=workspace, kind="dataset", digest=stored.digest)
+
+
+class TestMaking:
+    def test_the_scorer_is_frozen_and_the_champion_is_scored(
+        self, agent: Any, by: Any, rows: Any, base_version: ModelVersion
+    ) -> None:
+        suite = create_suite(by=by, agent=agent, plan=SuitePlan("tickets", rows, "group"))
+        assert suite.scorer == {"right": 0.75, "wrong": 0.375}
+        job = Job.objects.get(kind="training.score_suite")
+        assert job.payload == {"suite": str(suite.id), "version": str(base_version.id)}
+
+    @pytest.mark.parametrize(
+        ("plan", "field"),
+        [
+            ({"name": ""}, "name"),
+            ({"slice_by": "colour"}, "slice_by"),
+            ({"slice_by": "id"}, None),
+            ({"reward": [{"name": "nothing.known"}]}, "reward"),
+            ({"reward": [{"name": "verdict"}]}, "reward"),
+        ],
+    )
+    def test_a_bad_plan_is_refused(self, agent: Any, by: Any, rows: Any, plan: Any, field: str | None) -> None:
+        asked = SuitePlan(**{"name": "tickets", "dataset": rows, **plan})
+        if field is None:  # 24 ids are few enough for slices
+            create_suite(by=by, agent=agent, plan=asked)
+            return
+        with pytest.raises(InvalidInput) as refused:
+            create_suite(by=by, agent=agent, plan=asked)
+        assert [fault.field for fault in refused.value.faults] == [field]
+        assert not EvaluationSuite.objects.exists()
+
+    def test_rows_of_others_and_logged_rows_are_refused_and_a_name_is_taken_once(
+        self, agent: Any, by: Any, rows: Any
+    ) -> None:
+        other = DatasetSnapshotFactory(
+            agent=AgentFactory(workspace=agent.workspace), kind="logged", reward_spec=agent.reward_specs.first()
+        )
+        with pytest.raises(InvalidInput) as refused:
+            create_suite(by=by, agent=agent, plan=SuitePlan("x", other))
+        assert {fault.reason for fault in refused.value.faults} == {"is another agent's", "has logged rows"}
+        create_suite(by=by, agent=agent, plan=SuitePlan("tickets", rows))
+        with pytest.raises(InvalidInput, match="cannot be made"):
+            create_suite(by=by, agent=agent, plan=SuitePlan("tickets", rows))
+        assert EvaluationSuite.objects.count() == 1
+
+
+class TestScores:
+    @pytest.fixture
+    def suite(self, agent: Any, rows: Any) -> Any:
+        return EvaluationSuiteFactory(agent=agent, dataset=rows)
+
+    def score(self, suite: Any, version: Any, right: list[bool], **more: Any) -> SuiteScore:
+        made = SuiteScoreFactory.build(suite=suite, workspace=suite.workspace, version=None, answers=None)
+        made.answers = answers_of(suite.workspace, right)
+        return save_score(made, version, **more)
+
+    def test_a_child_is_compared_with_its_parent_and_forgetting_shows(
+        self, suite: Any, viewer: Any, page_client: Any
+    ) -> None:
+        parent = ModelVersionFactory(registered_model=suite.agent.registered_model)
+        child = ModelVersionFactory(registered_model=suite.agent.registered_model, parent=parent)
+        self.score(suite, parent, [True] * 40)
+        found = self.score(suite, child, [True, False] * 20)
+        assert found.against == parent and found.differences["accuracy"]["mean"] == -0.5
+        assert self.score(suite, child, [True] * 40) == found  # one score a version
+        assert compare_scores(SuiteScore.objects.get(version=parent), found)["accuracy"]["mean"] == 0.5
+        shown = page_client(viewer).get(reverse("pages:version", args=[suite.workspace.slug, child.id]))
+        assert "forgot" in shown.content.decode()
+
+    def test_what_learnt_from_the_rows_is_marked(self, suite: Any) -> None:
+        learner, clean = (ModelVersionFactory(registered_model=suite.agent.registered_model) for _ in range(2))
+        for version, dataset in ((learner, suite.dataset), (clean, DatasetSnapshotFactory(agent=suite.agent))):
+            run = TrainingRunFactory(agent=suite.agent, dataset=dataset)
+            type(run).objects.filter(id=run.id).update(
+                state="succeeded", produced_version=version, finished_at=run.created_at
+            )
+        grandchild = ModelVersionFactory(registered_model=suite.agent.registered_model, parent=learner)
+        later = TrainingRunFactory(agent=suite.agent, base_version=learner, base_model="")
+        assert self.score(suite, learner, [True]).learnt
+        assert not self.score(suite, clean, [True]).learnt
+        assert self.score(suite, grandchild, [True], run=later).learnt
+
+    def test_an_erasure_removes_the_answers_and_ends_the_suite(self, suite: Any, agent: Any, by: Any, api: Any) -> None:
+        version = ModelVersionFactory(registered_model=agent.registered_model)
+        score = self.score(suite, version, [True])
+        type(suite.dataset).objects.filter(id=suite.dataset_id).update(erased_rows=1, marked_at=suite.created_at)
+        remove_marked_files(agent.workspace)
+        assert not artifact_path(score.answers.digest).exists()
+        with pytest.raises(Conflict):
+            load_answers(score)
+        answer = api("admin").post(f"/api/v1/suites/{suite.id}/scores", {"version": str(version.id)})
+        assert answer.status_code == 409 and not Job.objects.filter(kind="training.score_suite").exists()
+
+    def test_pages_and_api_show_the_evaluation(
+        self, suite: Any, viewer: Any, admin: Any, page_client: Any, api: Any
+    ) -> None:
+        one, other = (ModelVersionFactory(registered_model=suite.agent.registered_model) for _ in range(2))
+        scores = [SuiteScoreFactory(suite=suite, version=version) for version in (one, other)]
+        for score, right in zip(scores, ([True] * 30 + [False] * 10, [True] * 40), strict=True):
+            score.answers = answers_of(suite.workspace, right)
+            score.save()
+        slug = suite.workspace.slug
+        page = page_client(viewer).get(reverse("pages:suite-score", args=[slug, scores[0].id]) + f"?against={other.id}")
+        text = page.content.decode()
+        for word in ("Difference, paired", "−25.0 pts", "Calibration", "Sample errors", "travel"):
+            assert word in text, word
+        ModelVersionFactory(registered_model=suite.agent.registered_model)
+        client, path = page_client(admin), reverse("pages:suite", args=[slug, suite.id])
+        assert "Score this version" in client.get(path).content.decode()
+        assert "Score this version" not in page_client(viewer).get(path).content.decode()
+        assert str(suite) in client.get(reverse("pages:suites", args=[slug])).content.decode()
+        found = api("admin").get(f"/api/v1/versions/{one.id}/scores?against={other.id}").json()["results"]
+        assert (found[0]["against"], found[0]["differences"]["accuracy"]["mean"]) == (str(other), -0.25)
+        assert api("admin").get(f"/api/v1/versions/{one.id}/scores?against=x").status_code == 400
+
+    def test_a_suite_is_made_by_the_form(self, agent: Any, rows: Any, admin: Any, page_client: Any) -> None:
+        client, path = page_client(admin), reverse("pages:suite-new", args=[agent.workspace.slug])
+        refused = client.post(path, {"dataset": str(rows.id), "name": "t", "slice_by": "colour"})
+        assert refused.status_code == 400 and "&#x27;colour&#x27; has 1 value" in refused.content.decode()
+        assert not EvaluationSuite.objects.exists()
+        made = client.post(path, {"dataset": str(rows.id), "name": "t", "slice_by": "group"})
+        assert made.status_code == 302 and EvaluationSuite.objects.get().slice_by == "group"
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_a_new_version_is_scored_on_every_suite_by_its_run_and_an_old_one_by_a_job(
+    agent: Any, by: Any, rows: Any, base_version: ModelVersion, settings: Any
+) -> None:
+    suite = create_suite(by=by, agent=agent, plan=SuitePlan("tickets", rows, "group", [{"name": "matches_answer"}]))
+    assert run_job(Job.objects.get(kind="training.score_suite").id) is JobState.SUCCEEDED
+    of_base = SuiteScore.objects.get(suite=suite, version=base_version)
+    assert of_base.rows == 24 and 0.2 < of_base.scores["accuracy"]["mean"] <= 1
+    assert of_base.scores["reward"]["mean"] == of_base.scores["accuracy"]["mean"]
+    assert len(of_base.scores["slices"]) == 15
+    assert not list(settings.RUNS.glob("suite-*"))
+
+    train = import_labelled(by=by, agent=agent, name="train", rows=labelled(48, 1))
+    shape = {name: value for name, value in TINY.items() if name != "base"}
+    plan = RunPlan("pretrain", train, base_version=base_version, settings=shape)
+    run = start_run(by=by, agent=agent, plan=plan)
+    assert run_job(run.job_id) is JobState.SUCCEEDED
+    run.refresh_from_db()
+    score = SuiteScore.objects.get(suite=suite, version=run.produced_version)
+    assert (score.run, score.against, score.learnt) == (run, base_version, False)
+    gain = score.scores["accuracy"]["mean"] - of_base.scores["accuracy"]["mean"]
+    assert score.differences["accuracy"]["mean"] == pytest.approx(gain)
+    assert all(isinstance(one, Answer) for one in load_answers(score))
+
+
+@pytest.mark.slow
+def test_the_command_scores_a_version_or_a_folder(
+    agent: Any, base_version: ModelVersion, tmp_path: Path, capsys: Any
+) -> None:
+    data, output = tmp_path / "rows.jsonl", tmp_path / "out.json"
+    data.write_text("".join(json.dumps(row) + "\n" for row in labelled(24, 5)))
+    asked = ["--test-data", str(data), "--agent-type", "FILER", "--free-rows", "4"]
+    call_command("evaluate", "--model", str(base_version), "--output", str(output), *asked)
+    told = json.loads(output.read_text())
+    assert (told["model"], told["rows"], told["base_model"]) == ("filer:1", 24, None)
+    assert told["error_rate"] == pytest.approx(1 - told["accuracy"])
+    assert told["average_reward"] == pytest.approx(0.375 + 0.375 * told["accuracy"])
+    assert told["scores"]["valid_share"]["n"] == 4
+    assert all({"prompt", "answer", "action"} <= set(one) for one in told["sample_errors"])
+    call_command("evaluate", "--model", str(artifact_path(base_version.artifact.digest)), *asked)
+    assert json.loads(capsys.readouterr().out)["accuracy"] == told["accuracy"]
+
+
+def test_the_command_names_every_fault(agent: Any, tmp_path: Path, capsys: Any) -> None:
+    data = tmp_path / "rows.jsonl"
+    data.write_text('{"id": "1"}\n')
+    with pytest.raises(SystemExit) as ended:
+        call_command("evaluate", "--model", "filer:9", "--test-data", str(data), "--agent-type", "nobody")
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "--agent-type: 0 agents" in said and "--model: 'filer:9'" in said and "1:" in said

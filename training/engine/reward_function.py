@@ -1,0 +1,40 @@
+"""The reward of an action that a model has just chosen, by components of a reward spec. No torch.
+
+Methods that make fresh decisions use it in the engine, and evaluation suites outside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from decisions.rewards.components import ComponentError, Facts
+from decisions.rewards.components.rules import component_of
+from decisions.rewards.valuing import total
+from training.engine.spec import RewardComponent
+
+
+class RewardFunction:
+    """The spec's reward: the weighted sum of its components on a fresh decision."""
+
+    def __init__(self, components: Sequence[RewardComponent]) -> None:
+        """Raises KeyError for a component that is not installed, InvalidRule; `find_reward_faults` looked before."""
+        self._lines = []
+        for component in components:
+            known = component_of(component.model_dump())
+            self._lines.append((component.name, known.function, {**known.parameters, **component.parameters}))
+        self._weights = {component.name: component.weight for component in components}
+
+    def __call__(self, facts: Facts) -> float:
+        """Raises ComponentError where a component fails or none has a value: a failure is never 0."""
+        values: dict[str, float] = {}
+        for name, function, parameters in self._lines:
+            value = function(facts, parameters)
+            if value is None:
+                continue
+            if not math.isfinite(value):
+                raise ComponentError(f"{name} gave {value}, which is not a number to learn from")
+            values[name] = value
+        if not values:
+            raise ComponentError(f"none of {', '.join(self._weights)} has a value for a decision that was just made")
+        return total(values, self._weights)

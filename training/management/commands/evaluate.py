@@ -1,0 +1,164 @@
+"""`manage.py evaluate`: scores a model on a file of labelled rows, outside the registry or in it, as JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.core.management.base import CommandParser
+
+from decisions.models import Agent
+from decisions.rewards.specs import current_reward_spec
+from models_registry.artifacts import artifact_path
+from models_registry.models import ModelVersion
+from training.engine.spec import RunResult
+from training.imports.labelled import LabelledRow, read_rows
+from training.launcher import ENGINE, LAST_WORDS, engine_environment
+from training.reward_scale import reward_if
+from training.suites.scoring import make_value, read_answers, summarise
+from workspaces.commands import UncheckedCommand
+
+EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+SHOWN = 20
+ADAPTER_CONFIG = "adapter_config.json"
+ATTEMPT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What the engine loads: a folder or a hub id, with an adapter over it if wanted. `name` and `base`, the model that
+    all began with where that is known, are for people."""
+
+    name: str
+    path: str
+    adapter: str | None = None
+    base: str | None = None
+
+    @property
+    def source(self) -> dict[str, str]:
+        return {"path": self.path} | ({"adapter": self.adapter} if self.adapter else {})
+
+
+class Command(UncheckedCommand):
+    help = (
+        "Scores a model on labelled rows: accuracy, average reward of its own actions, error rate, validity, "
+        "calibration, labels and sample errors, as JSON. Exit codes: 0 scored, 1 the model could not answer, 2 an "
+        "argument or the file is invalid (every fault is named)."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--model", required=True, help="a version such as filer:2, or a folder of weights or LoRA")
+        parser.add_argument("--test-data", required=True, type=Path, help="JSON lines {id, prompt, options, answer}")
+        parser.add_argument("--agent-type", required=True, help="slug of the agent whose rewards and prompt limit hold")
+        parser.add_argument("--base-model", default="", help="folder or hub id under a LoRA folder; else as it says")
+        parser.add_argument("--output", type=Path, help="where the JSON goes; by default to standard output")
+        parser.add_argument("--free-rows", type=int, default=100, help="rows that are also answered by free generation")
+        parser.add_argument("--no-quantization", action="store_true", help="accepted; weights are never quantised here")
+        parser.add_argument("--workspace", help="slug; may be left out where one agent only has this slug")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        agents = Agent.objects.filter(slug=options["agent_type"].lower()).select_related("workspace")
+        if options["workspace"]:
+            agents = agents.filter(workspace__slug=options["workspace"])
+        found = list(agents[:2])
+        faults = []
+        if len(found) != 1:
+            faults.append(f"--agent-type: {len(found)} agents are called {options['agent_type']!r}; name one")
+        rows, row_faults = read_rows(options["test_data"])
+        faults += row_faults
+        model = find_model(options["model"], options["base_model"], found[0] if found else None, faults)
+        if faults or model is None:
+            self.stderr.write("\n".join(faults[:SHOWN]))
+            if len(faults) > SHOWN:
+                self.stderr.write(f"and {len(faults) - SHOWN} more")
+            sys.exit(EXIT_BAD_INPUT)
+        told = self._score(found[0], model, rows, max(0, options["free_rows"]))
+        text = json.dumps(told, ensure_ascii=False, indent=2)
+        if options["output"] is not None:
+            options["output"].write_text(text + "\n", encoding="utf-8")
+        else:
+            self.stdout.write(text)
+
+    def _score(self, agent: Agent, model: Model, rows: list[LabelledRow], free_rows: int) -> dict[str, Any]:
+        spec, setup = current_reward_spec(agent), agent.versions.first()
+        value = make_value({"right": reward_if(spec, "confirmed"), "wrong": reward_if(spec, "corrected")})
+        plain = [msgspec.to_builtins(row) for row in rows]
+        with tempfile.TemporaryDirectory(prefix="reckoner-evaluate-") as place:
+            folder = Path(place)
+            (folder / "rows.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+            run = {
+                "run_id": "evaluate",
+                "method": "evaluate",
+                "base": model.source,
+                "data": {"suites": {"file": "rows.jsonl"}},
+                "evaluate": {"free_rows": free_rows},
+                **({"max_prompt_tokens": setup.max_prompt_tokens} if setup is not None else {}),
+            }
+            (folder / "spec.json").write_text(json.dumps(run))
+            ended = subprocess.run(  # noqa: S603 - our own interpreter and module, no shell
+                [*ENGINE, place, "--attempt", str(ATTEMPT)],
+                env=engine_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if ended.returncode != 0:
+                self.stderr.write(ended.stderr[-LAST_WORDS:].strip() or f"the engine ended with {ended.returncode}")
+                sys.exit(EXIT_FAILED)
+            attempt = folder / "attempts" / str(ATTEMPT)
+            result = RunResult.model_validate_json((attempt / "result.json").read_text())
+            told = result.suites["file"]
+            with (attempt / told.predictions).open(encoding="utf-8") as lines:
+                answers = read_answers(map(json.loads, lines), plain, slice_by="group", value=value)
+        scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows)
+        prompts = {row.id: row.prompt for row in rows}
+        errors = [one | {"prompt": prompts[one["id"]]} for one in scores.pop("errors")]
+        return {
+            "model": model.name,
+            "base_model": model.base,
+            "agent": agent.slug,
+            "rows": len(rows),
+            "accuracy": scores["accuracy"]["mean"],
+            "average_reward": scores["reward"]["mean"],
+            "error_rate": scores["error_rate"]["mean"],
+            "scores": scores,
+            "sample_errors": errors,
+        }
+
+
+def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) -> Model | None:
+    """A folder, or a version by its name; an adapter's base is the one that is given, or that its folder names."""
+    folder = Path(given)
+    if folder.is_dir():
+        folder = folder.resolve()
+        config = folder / ADAPTER_CONFIG
+        if not config.is_file():
+            return Model(given, str(folder), base=base or None)
+        under = base or json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path") or ""
+        if not under:
+            faults.append("--base-model: the LoRA folder does not name its base; give it")
+            return None
+        return Model(given, str(Path(under).resolve()) if Path(under).is_dir() else under, str(folder), under)
+    name, _, number = given.rpartition(":")
+    version = (
+        ModelVersion.objects.select_related("artifact", "base__artifact")
+        .filter(workspace=agent.workspace, registered_model__name=name, number=int(number))
+        .first()
+        if agent is not None and number.isdecimal() and len(number) < 9
+        else None
+    )
+    if version is None:
+        faults.append(f"--model: {given!r} is neither a folder nor a version such as filer:2")
+        return None
+    artifact = str(artifact_path(version.artifact.digest))
+    root = version.base_model or None
+    if version.base is None:
+        return Model(given, artifact, base=root)
+    return Model(given, str(artifact_path(version.base.artifact.digest)), artifact, root)

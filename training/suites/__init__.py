@@ -1,0 +1,1 @@
+"""Evaluation suites: made from labelled rows, answered by every new version, read and compared."""

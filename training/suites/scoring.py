@@ -1,0 +1,200 @@
+"""From a version's answers to a suite: measures with intervals, and the paired difference of two versions. No database.
+
+The reward is of the model's own likeliest action, by the suite's scorer; what was logged plays no part.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from decisions.rewards.components import ComponentError, Facts
+from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference, wilson_interval
+from training.engine.reward_function import RewardFunction
+from training.engine.spec import RewardComponent
+from training.evaluation import as_plain
+from training.predictions import calculate_reliability, calibration_error
+
+ERRORS = 25
+"""So many wrong answers are kept as samples, the surest first."""
+SLICES = 50
+"""A field with more values than this makes no slices."""
+
+Value = Callable[[str, str, float], float | None]
+"""(action, right answer, confidence) → what it is worth; None where the scorer has no value for it."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One row of a suite as a version answered it. `p` is the model's own probability of its action."""
+
+    id: str
+    group: str
+    slice: str
+    answer: str
+    action: str
+    p: float
+    reward: float | None
+
+    @property
+    def correct(self) -> bool:
+        return self.action == self.answer
+
+
+def make_value(scorer: Mapping[str, Any]) -> Value:
+    """Of a suite's `scorer`."""
+    if "components" not in scorer:
+        right, wrong = float(scorer["right"]), float(scorer["wrong"])
+        return lambda action, answer, confidence: right if action == answer else wrong
+    reward = RewardFunction([RewardComponent.model_validate(one) for one in scorer["components"]])
+
+    def value(action: str, answer: str, confidence: float) -> float | None:
+        try:
+            return reward(Facts(action=action, answer=answer, confidence=min(confidence, 1.0)))
+        except ComponentError:
+            return None
+
+    return value
+
+
+def read_answers(
+    predictions: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]], *, slice_by: str, value: Value
+) -> list[Answer]:
+    """`predictions` of one model, in the order of the suite's `rows`. Raises ValueError where they are not of them."""
+    found = []
+    for told, row in zip(predictions, rows, strict=True):
+        if str(told["id"]) != str(row["id"]):
+            raise ValueError(f"a prediction is of row {told['id']!r}, where the suite has {row['id']!r}")
+        found.append(
+            Answer(
+                id=str(row["id"]),
+                group=str(row.get("group") or row["id"]),
+                slice=str(row.get(slice_by) or "") if slice_by else "",
+                answer=row["answer"],
+                action=told["action"],
+                p=told["p_action"],
+                reward=value(told["action"], row["answer"], told["p_action"]),
+            )
+        )
+    return found
+
+
+def summarise(answers: Sequence[Answer], *, valid_share: float | None, free_rows: int) -> dict[str, Any]:
+    """Every measure as {mean, low, high, n, clusters}; `reward` and `valid_share` only where they are known.
+
+    error_rate is 1 - accuracy. calibration_error: the mean of |confidence - accuracy| over the rows, by `bins`.
+    labels: by right answer, with the share of its rows that were right (recall) and of the rows so answered that were
+    (precision). slices: by the suite's field. errors: wrong answers, the surest first.
+    """
+    groups = [one.group for one in answers]
+    accuracy = share([one.correct for one in answers], groups)
+    bins = calculate_reliability([{"p_action": one.p, "correct": one.correct} for one in answers])
+    found: dict[str, Any] = {
+        "accuracy": accuracy,
+        "error_rate": {
+            **accuracy,
+            "mean": 1 - accuracy["mean"],
+            "low": 1 - accuracy["high"],
+            "high": 1 - accuracy["low"],
+        },
+        "calibration_error": calibration_error(bins),
+        "bins": [
+            {"confidence": one.confidence, "accuracy": one.accuracy, "low": one.low, "high": one.high, "rows": one.rows}
+            for one in bins
+        ],
+        "labels": _by_label(answers),
+        "slices": _by_slice(answers),
+        "errors": [
+            {"id": one.id, "answer": one.answer, "action": one.action, "p": one.p}
+            for one in sorted((one for one in answers if not one.correct), key=lambda one: -one.p)[:ERRORS]
+        ],
+    }
+    rewards = _rewards(answers)
+    if rewards is not None:
+        found["reward"] = _mean(rewards, groups)
+    if valid_share is not None and free_rows:
+        found["valid_share"] = as_plain(wilson_interval(round(valid_share * free_rows), free_rows))
+    return found
+
+
+def compare(these: Sequence[Answer], others: Sequence[Answer]) -> dict[str, Any]:
+    """These minus the others on the same rows, paired and clustered by group: accuracy, reward where both have it,
+    calibration_error (a number), and accuracy by label and slice. Raises ValueError for answers to other rows."""
+    if [one.id for one in these] != [one.id for one in others]:
+        raise ValueError("the answers are to different rows")
+    groups = [one.group for one in these]
+    hits, other_hits = (np.array([one.correct for one in rows], dtype=float) for rows in (these, others))
+    found: dict[str, Any] = {"accuracy": as_plain(paired_difference(hits, other_hits, groups), -1.0, 1.0)}
+    rewards, other_rewards = _rewards(these), _rewards(others)
+    if rewards is not None and other_rewards is not None:
+        reach = max(np.ptp(rewards), np.ptp(other_rewards), abs(rewards - other_rewards).max())
+        found["reward"] = as_plain(paired_difference(rewards, other_rewards, groups), -float(reach), float(reach))
+    for name, key in (("labels", lambda one: one.answer), ("slices", lambda one: one.slice)):
+        places: dict[str, list[int]] = defaultdict(list)
+        for place, one in enumerate(these):
+            places[key(one)].append(place)
+        if name == "slices" and len(places) < 2:
+            continue
+        found[name] = {
+            label: as_plain(paired_difference(hits[at], other_hits[at], [groups[place] for place in at]), -1.0, 1.0)
+            for label, at in sorted(places.items())
+        }
+    return found
+
+
+def share(hits: Sequence[bool], groups: Sequence[str]) -> dict[str, Any]:
+    """A share with its interval inside [0, 1]: clustered; Wilson's where every row is a cluster, and over the clusters
+    where all hits are alike, whose spread would be 0."""
+    clusters = len(set(groups))
+    if clusters == len(hits):
+        return as_plain(wilson_interval(sum(hits), len(hits)))
+    found = clustered_mean([float(hit) for hit in hits], groups)
+    if found.low == found.high:
+        alike = wilson_interval(round(found.mean) * clusters, clusters)
+        found = Interval(found.mean, alike.low, alike.high, found.n, clusters)
+    return as_plain(found, 0.0, 1.0)
+
+
+def _mean(values: np.ndarray, groups: Sequence[str]) -> dict[str, Any]:
+    return as_plain(clustered_mean(values, groups), float(values.min()), float(values.max()))
+
+
+def _rewards(answers: Sequence[Answer]) -> np.ndarray | None:
+    """(n,), or None where the scorer had no value for some row: a failure is never 0."""
+    values = [one.reward for one in answers if one.reward is not None]
+    return np.array(values) if len(values) == len(answers) else None
+
+
+def _by_label(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    of_label: dict[str, list[Answer]] = defaultdict(list)
+    chosen: dict[str, list[bool]] = defaultdict(list)
+    for one in answers:
+        of_label[one.answer].append(one)
+        chosen[one.action].append(one.correct)
+    return [
+        {
+            "label": label,
+            "rows": len(rows),
+            "accuracy": share([one.correct for one in rows], [one.group for one in rows]),
+            "chosen": len(chosen[label]),
+            "precision": sum(chosen[label]) / len(chosen[label]) if chosen[label] else None,
+        }
+        for label, rows in sorted(of_label.items())
+    ]
+
+
+def _by_slice(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    of_slice: dict[str, list[Answer]] = defaultdict(list)
+    for one in answers:
+        of_slice[one.slice].append(one)
+    if not 2 <= len(of_slice) <= SLICES:
+        return []
+    found = []
+    for name, rows in sorted(of_slice.items()):
+        groups, rewards = [one.group for one in rows], _rewards(rows)
+        told = {"name": name, "rows": len(rows), "accuracy": share([one.correct for one in rows], groups)}
+        found.append(told | ({"reward": _mean(rewards, groups)} if rewards is not None else {}))
+    return found
