@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -33,3 +33,7 @@ class Outcome:
     steps: int
     rows: int
     metrics: dict[str, float] = field(default_factory=dict)
+
+    def also(self, **metrics: float) -> Outcome:
+        """The same, with what the method has measured besides."""
+        return replace(self, metrics=self.metrics | metrics)

@@ -90,6 +90,13 @@ _TABLE = (
         "reward_weighted",
     ),
     Method(
+        "all_action",
+        "climb the estimated reward of all options",
+        "training.engine.all_action:train",
+        {RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY})},
+        "all_action",
+    ),
+    Method(
         "grpo",
         "learn from new decisions, in groups",
         "training.engine.grpo:train",

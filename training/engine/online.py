@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from decisions.rewards.components import Facts
-from training.engine.actions import NO_OPTION, ActionScorer, Scores
+from training.engine.actions import ActionScorer, Scores
 from training.engine.answers import text_loss
 from training.engine.attempt import Attempt
 from training.engine.data import Batches
@@ -22,7 +22,7 @@ from training.engine.hardware import autocast
 from training.engine.models import fingerprint
 from training.engine.reward_function import RewardFunction
 from training.engine.rows import Labelled
-from training.engine.scoring import score_rows
+from training.engine.scoring import divergence, score_rows
 
 
 class ForeignTrajectories(ValueError):
@@ -127,10 +127,8 @@ class Start:
         )
 
     def kl(self, rows: Sequence[int], log_p: Tensor) -> Tensor:
-        """KL(π ‖ π_start) = Σ_a π(a) log(π(a) / π_start(a)), mean over the rows; `log_p` (B, K) of π."""
-        start = self._log_p[[self._place[row] for row in rows], : log_p.shape[1]]
-        known = log_p > NO_OPTION
-        return (log_p.exp() * (log_p - start) * known).sum(1).mean()
+        """KL(π ‖ π_start), mean over the rows; `log_p` (B, K) of π."""
+        return divergence(log_p, self._log_p[[self._place[row] for row in rows]]).mean()
 
 
 def clipped_surrogate(log_p: Tensor, old_log_p: Tensor, advantage: Tensor, clip: float) -> Tensor:

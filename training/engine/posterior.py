@@ -13,24 +13,18 @@ and a soft reward mixes the two: P(r | ·) = r · P(1 | ·) + (1 − r) · P(0 |
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from training.engine.actions import ActionScorer
-from training.engine.answers import text_loss
+from training.engine.actions import Scores
 from training.engine.attempt import Attempt, Outcome
-from training.engine.data import Batches, RunData, drop_tokens
-from training.engine.fit import Metrics, Updates, fit, kept_from
-from training.engine.hardware import autocast
-from training.engine.models import Loaded, trainable_parameters
-from training.engine.reward_model import MAX_COLUMNS, Feedback, bag_features, cross_fit, option_columns
-from training.engine.rows import Logged, right_or_wrong
-from training.engine.scoring import score_rows
+from training.engine.data import RunData
+from training.engine.fit import Metrics, kept_from
+from training.engine.models import Loaded
+from training.engine.offline import Decisions
+from training.engine.reward_model import guess_right
+from training.engine.rows import right_or_wrong
 
-LOGGED_FLOOR = 1e-6
 FLOOR = 1e-4
 """Least probability q gives to an offered option: feedback must be able to overrule it."""
 
@@ -45,68 +39,22 @@ def posterior_targets(q: Tensor, offered: Tensor, action: Tensor, reward: Tensor
     return weighted / weighted.sum(1, keepdim=True)
 
 
-def take_logged_probabilities(log_p: Tensor, rows: Sequence[Logged]) -> None:
-    """Writes what the deciding model thought over the base's guess (n, K): often better, and it had not seen the row.
-
-    `rows` are the first of the n; K is at least the number of their options. Rows without it keep the base's guess.
-    """
-    for place, row in enumerate(rows):
-        if row.probabilities is not None:
-            log_p[place, : len(row.probabilities)] = torch.tensor(row.probabilities).clamp(min=LOGGED_FLOOR).log()
-
-
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains `loaded` in place on logged rows that say what was right, and on replayed labelled rows."""
-    spec, replay = attempt.spec, data.replay
-    told = right_or_wrong(data.logged)
-    rows = [row for row, _ in told]
-    options = [row.options for row in rows] + [row.options for row in replay]
-    chosen = [row.options.index(row.action) for row in rows] + [row.options.index(row.answer) for row in replay]
-    rewards = [right for _, right in told] + [1.0] * len(replay)
-    scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
-    prompts = scorer.encode([row.prompt for row in rows] + [row.prompt for row in replay])
+    settings, told = attempt.spec.posterior, right_or_wrong(data.logged)
+    decisions = Decisions(attempt, loaded, [row for row, _ in told], data.replay)
     targets = kept_from(attempt, "targets")
     if targets is None:
-        attempt.events.progress(0, 1, "fitting the reward model")
-        base_log_p = score_rows(attempt, loaded.model, scorer, prompts, options).cpu()
-        take_logged_probabilities(base_log_p, rows)
-        columns, offered, width = option_columns(options, base_log_p.shape[1])
-        feedback = Feedback(columns, offered, torch.tensor(chosen), torch.tensor(rewards), base_log_p)
-        if width > MAX_COLUMNS:
-            attempt.events.warn(f"over {MAX_COLUMNS} distinct options: the rare ones share the reward model's weights")
-        q = cross_fit(
-            bag_features([scorer.prompts.content(ids) for ids in prompts]),
-            feedback,
-            width,
-            noise=spec.posterior.feedback_noise,
-            folds=spec.posterior.folds,
-            epochs=spec.posterior.epochs,
-            seed=spec.seed,
-            stop=attempt.stop,
-        )
-        targets = posterior_targets(q, offered, feedback.action, feedback.reward, spec.posterior.feedback_noise)
-        answers = torch.tensor(chosen[len(rows) :], dtype=torch.long)
-        targets[len(rows) :] = torch.nn.functional.one_hot(answers, targets.shape[1]).float()
-    batches = Batches([len(ids) for ids in prompts], spec.optimiser.batch_size, spec.seed)
-    total = batches.per_epoch * spec.optimiser.epochs
-    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total)
+        right = torch.tensor([value for _, value in told] + [1.0] * len(data.replay))
+        q, actions = guess_right(decisions, right, decisions.score(), settings), decisions.actions.cpu()
+        targets = posterior_targets(q, decisions.offered, actions, right, settings.feedback_noise)
+        targets[len(told) :] = nn.functional.one_hot(actions[len(told) :], targets.shape[1]).float()
     on_device = targets.to(attempt.device)
-    likeliest = targets.argmax(1)
-    head, tail = scorer.prompts.head, scorer.prompts.tail
 
-    def take_step(step: int) -> Metrics:
-        batch = batches.at(step)
-        rng = random.Random(f"{spec.seed}/drop/{step}")  # noqa: S311 - augmentation, not a secret
-        ids = [drop_tokens(prompts[i], head, tail, spec.optimiser.token_dropout, rng) for i in batch]
-        with autocast(attempt.device):
-            log_p = scorer.log_probabilities(loaded.model, ids, [options[i] for i in batch])
-            text = text_loss(loaded.model, scorer, ids, [options[i] for i in batch], likeliest[batch].tolist())
-        loss = -(on_device[batch, : log_p.shape[1]] * log_p).sum(1).mean()
-        updates.apply(loss + spec.weight_of_text * text)
-        return {"loss": loss.detach(), "text_loss": text.detach()}
+    def loss_of(batch: list[int], scores: Scores) -> Metrics:
+        return {"loss": -(on_device[batch, : scores.log_p.shape[1]] * scores.log_p).sum(1).mean()}
 
-    loaded.model.train()
-    metrics = fit(attempt, updates, total, take_step, "learning from the posterior", {"targets": targets})
-    loaded.model.eval()
-    sure = float(targets.max(1).values.mean())
-    return Outcome(total, len(prompts), metrics | {"target_certainty": sure})
+    outcome = decisions.learn(
+        loss_of, "learning from the posterior", read_as_text=targets.argmax(1), kept={"targets": targets}
+    )
+    return outcome.also(target_certainty=float(targets.max(1).values.mean()))

@@ -6,7 +6,7 @@ A softmax over the row's options with scores
 
 is fitted by the likelihood of the feedback: the action was right with probability q(a), and feedback says the opposite
 of the truth with chance η. It is cross-fitted: each row is predicted by a fit that never saw it. The prediction is the
-mean of a fit with and one without the base's log-probabilities. Called by training.engine.posterior.
+mean of a fit with and one without the base's log-probabilities. Called by the methods posterior and all_action.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from training.engine.actions import NO_OPTION
+from training.engine.offline import Decisions
+from training.engine.rows import Logged
+from training.engine.settings import RewardModel
 from training.engine.stop import StopFlag
 
 LEARNING_RATE = 0.05
@@ -31,6 +34,10 @@ MAX_COLUMNS = 512
 """Distinct options that get weights of their own; rarer ones share a column and lean on the base's offset."""
 SEEN_IN = 2
 """Rows in which a feature must occur: one seen once cannot carry anything from a fit to a row outside of it."""
+
+
+LOGGED_FLOOR = 1e-6
+"""Least probability that a deciding model is taken to have given to an option."""
 
 
 class Feedback(NamedTuple):
@@ -152,6 +159,41 @@ def cross_fit(
             mine = (fold[batch][None] == left_out[:, None]).float()[..., None]
             predicted[batch] = (p * mine).sum(0) / 2
     return predicted
+
+
+def guess_right(decisions: Decisions, rewards: Tensor, start: Tensor, settings: RewardModel) -> Tensor:
+    """(n, K): q(a | x), the chance that an option is right; 0 for what was not offered. On the CPU.
+
+    `rewards` (n,) in [0, 1], what was said of each decision; `start` (n, K) log-probabilities of the starting policy.
+    """
+    attempt = decisions.attempt
+    attempt.events.progress(0, 1, "fitting the reward model")
+    base_log_p = start.to("cpu", copy=True)
+    take_logged_probabilities(base_log_p, decisions.rows)
+    columns, offered, width = option_columns(decisions.options, base_log_p.shape[1])
+    if width > MAX_COLUMNS:
+        attempt.events.warn(f"over {MAX_COLUMNS} distinct options: the rare ones share the reward model's weights")
+    q = cross_fit(
+        bag_features([decisions.scorer.prompts.content(ids) for ids in decisions.prompts]),
+        Feedback(columns, offered, decisions.actions.cpu(), rewards, base_log_p),
+        width,
+        noise=settings.feedback_noise,
+        folds=settings.folds,
+        epochs=settings.epochs,
+        seed=attempt.spec.seed,
+        stop=attempt.stop,
+    )
+    return q * offered
+
+
+def take_logged_probabilities(log_p: Tensor, rows: Sequence[Logged]) -> None:
+    """Writes what the deciding model thought over the base's guess (n, K): often better, and it had not seen the row.
+
+    `rows` are the first of the n; K is at least the number of their options. Rows without it keep the base's guess.
+    """
+    for place, row in enumerate(rows):
+        if row.probabilities is not None:
+            log_p[place, : len(row.probabilities)] = torch.tensor(row.probabilities).clamp(min=LOGGED_FLOOR).log()
 
 
 def _part(feedback: Feedback, rows: Tensor) -> Feedback:

@@ -149,6 +149,11 @@ ROW_TYPES: Mapping[RowKind, type[Labelled] | type[Logged] | type[Text] | type[Pr
 }
 
 
+def as_decision(row: Labelled) -> Logged:
+    """A replayed row: a decision for its answer, taken for certain, that was right."""
+    return Logged(row.id, row.prompt, row.options, row.answer, 1.0, 1.0, row.group, right=1.0)
+
+
 def right_or_wrong(logged: Sequence[Logged]) -> list[tuple[Logged, float]]:
     """The rows that say whether their action was right, each with how right, in [0, 1]. Where no row declares it, the
     reward says so."""

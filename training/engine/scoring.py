@@ -1,4 +1,5 @@
-"""Scoring many rows without gradients: shared by the evaluation and by methods that need the starting policy."""
+"""Scoring many rows without gradients, and the distance from such scores: shared by the evaluation and by methods that
+stay near the starting policy."""
 
 from __future__ import annotations
 
@@ -37,3 +38,12 @@ def score_rows(
             part = scorer.log_probabilities(model, [prompts[i] for i in batch], [options[i] for i in batch])
         log_p[torch.tensor(batch, device=attempt.device), : part.shape[1]] = part
     return log_p
+
+
+def divergence(log_p: Tensor, start: Tensor) -> Tensor:
+    """KL(π ‖ π_start) = Σ_a π(a) log(π(a) / π_start(a)) of each row, exactly.
+
+    (B, K) and (B, ≥ K) log-probabilities → (B,).
+    """
+    known = log_p > NO_OPTION
+    return (log_p.exp() * (log_p - start[:, : log_p.shape[1]]) * known).sum(1)

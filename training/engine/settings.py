@@ -43,15 +43,24 @@ class Pretrain(Strict):
     calibration_share: float = Field(default=0.2, ge=0, le=0.5)
 
 
-class Posterior(Strict):
-    """Targets are the posterior over the right option given what was tried (docs/learning.md).
-
-    `feedback_noise` is η, the chance that feedback says the opposite of the truth.
-    """
+class RewardModel(Strict):
+    """The cross-fitted guess of what was right. `feedback_noise` is η, the chance that feedback says the opposite of
+    the truth."""
 
     feedback_noise: float = Field(default=0.05, ge=0, lt=0.5)
     folds: int = Field(default=3, ge=2, le=20)
     epochs: int = Field(default=6, ge=1, le=100)
+
+
+class Posterior(RewardModel):
+    """Targets are the posterior over the right option given what was tried (docs/learning.md)."""
+
+
+class AllAction(RewardModel):
+    """The expected reward over all options, on a doubly robust estimate of what each would have earned."""
+
+    weight_cap: float = Field(default=10.0, ge=1, description="largest 1 / propensity")
+    kl: float = Field(default=0.01, ge=0, description="weight of the exact KL to the starting policy")
 
 
 class RewardWeighted(Strict):

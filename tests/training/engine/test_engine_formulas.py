@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from decisions.rewards.components import ComponentError, Facts
-from training.engine.actions import ActionScorer
+from training.engine.actions import NO_OPTION, ActionScorer
+from training.engine.all_action import doubly_robust
 from training.engine.attempt import Attempt
 from training.engine.evaluate import serving_probabilities
 from training.engine.events import Events
@@ -18,10 +19,17 @@ from training.engine.fit import Diverged, Updates, fit, pause_for
 from training.engine.grpo import group_advantages
 from training.engine.models import load_model, load_tokenizer, trainable_parameters
 from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
-from training.engine.posterior import posterior_targets, take_logged_probabilities
+from training.engine.posterior import posterior_targets
 from training.engine.ppo import generalised_advantages
-from training.engine.reward_model import Feedback, bag_features, cross_fit, option_columns
+from training.engine.reward_model import (
+    Feedback,
+    bag_features,
+    cross_fit,
+    option_columns,
+    take_logged_probabilities,
+)
 from training.engine.rows import Labelled, Logged
+from training.engine.scoring import divergence
 from training.engine.settings import Optimiser
 from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, Serving, TinyShape
 from training.engine.stop import StopFlag
@@ -56,6 +64,37 @@ def test_what_the_deciding_model_thought_takes_the_place_of_the_base_s_guess() -
     take_logged_probabilities(guess, [plain, told])
     assert guess[1].tolist() == pytest.approx([np.log(0.9), np.log(0.1), -5.0])
     assert (guess[[0, 2]] == -5.0).all()
+
+
+@pytest.mark.parametrize(
+    ("reward", "propensity", "noise", "expected"),
+    [
+        (1.0, 0.5, 0.0, [0.2, 0.7 + 2 * 0.3, 0.1]),  # more than was expected, tried every other time
+        (0.0, 0.05, 0.0, [0.2, 0.7 - 10 * 0.7, 0.1]),  # its weight of 20 is capped
+        (1.0, 1.0, 0.1, [0.26, 1.0, 0.18]),  # of a certain action the log knows best
+    ],
+)
+def test_an_estimate_is_corrected_where_the_log_knows_better(
+    reward: float, propensity: float, noise: float, expected: list[float]
+) -> None:
+    q = torch.tensor([[0.2, 0.7, 0.1]])
+    rewards = doubly_robust(q, torch.tensor([1]), torch.tensor([reward]), torch.tensor([propensity]), noise, 10.0)
+    assert rewards[0].tolist() == pytest.approx(expected)
+
+
+def test_a_doubly_robust_estimate_is_unbiased_whatever_is_guessed() -> None:
+    """Over every action that might have been taken, weighted by the chance that it was."""
+    truth, propensity = torch.tensor([0.9, 0.2, 0.4]), torch.tensor([0.6, 0.3, 0.1])
+    guess = torch.tensor([[0.1, 0.8, 0.5]]).expand(3, -1)
+    estimates = doubly_robust(guess, torch.arange(3), truth, propensity, 0.0, 100.0)
+    assert (propensity[:, None] * estimates).sum(0).tolist() == pytest.approx(truth.tolist())
+
+
+def test_the_divergence_is_exact_and_leaves_out_what_was_not_offered() -> None:
+    log_p = torch.tensor([[0.5, 0.5], [1.0, 0.0]]).log().clamp(min=NO_OPTION)
+    start = torch.tensor([[0.9, 0.1, 0.0], [1.0, 0.0, 0.0]]).log().clamp(min=NO_OPTION)
+    expected = 0.5 * np.log(0.5 / 0.9) + 0.5 * np.log(0.5 / 0.1)
+    assert divergence(log_p, start).tolist() == pytest.approx([expected, 0.0])
 
 
 def test_generalised_advantages_stop_where_an_episode_ends() -> None:

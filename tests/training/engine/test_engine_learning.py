@@ -48,9 +48,10 @@ def test_posterior_learns_from_what_was_tried(tmp_path: Path, world: World) -> N
     assert scores["trained"]["accuracy"] > scores["base"]["accuracy"] + 0.15
 
 
-def test_reward_weighted_learns_from_what_was_tried(tmp_path: Path, world: World) -> None:
+@pytest.mark.parametrize("method", ["reward_weighted", "all_action"])
+def test_logged_rewards_teach(tmp_path: Path, world: World, method: str) -> None:
     log = logged(world.stream, world.probabilities, 1)
-    spec = {"method": "reward_weighted", "seed": 1, "optimiser": LEARNED_FROM_LOGS}
+    spec = {"method": method, "seed": 1, "optimiser": LEARNED_FROM_LOGS}
     scores = trained(tmp_path, world, spec, train=log, replay=world.taught)["scores"]
     assert scores["trained"]["accuracy"] > scores["base"]["accuracy"] + 0.12
 

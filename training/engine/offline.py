@@ -1,0 +1,98 @@
+"""Learning from decisions as they were logged, batch by batch: what the methods on logged rows share.
+
+The counterpart of training.engine.online, where the weights in training act afresh. A method says what a batch costs;
+here rows are read and scored, and the steps are taken.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from training.engine.actions import ActionScorer, Scores
+from training.engine.answers import text_loss
+from training.engine.attempt import Attempt, Outcome
+from training.engine.data import Batches, drop_tokens
+from training.engine.fit import Metrics, Updates, fit
+from training.engine.hardware import autocast
+from training.engine.models import Loaded, trainable_parameters
+from training.engine.rows import Labelled, Logged, as_decision
+from training.engine.scoring import score_rows
+
+LossOf = Callable[[list[int], Scores], Metrics]
+"""(numbers of the batch's rows, their scores under the weights in training) → 0-d tensors to report; "loss" is what is
+to become smaller."""
+
+
+class Decisions:
+    """n logged decisions, then the labelled rows to replay: decisions for the right answer, taken for certain.
+
+    `actions` (n,) places of the actions among each row's options, on the device.
+    """
+
+    def __init__(
+        self, attempt: Attempt, loaded: Loaded, logged: Sequence[Logged], replay: Sequence[Labelled] = ()
+    ) -> None:
+        self.attempt = attempt
+        self.model: nn.Module = loaded.model
+        self.rows = [*logged, *map(as_decision, replay)]
+        self.logged = len(logged)
+        self.scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
+        self.prompts = self.scorer.encode([row.prompt for row in self.rows])
+        self.options = [row.options for row in self.rows]
+        self.actions = torch.tensor([row.options.index(row.action) for row in self.rows], device=attempt.device)
+
+    @property
+    def offered(self) -> Tensor:
+        """(n, K) on the CPU: whether the row has an option at this place."""
+        counts = torch.tensor([len(options) for options in self.options])
+        return torch.arange(int(counts.max())) < counts[:, None]
+
+    def score(self) -> Tensor:
+        """(n, K) log-probabilities under the weights as they are: the starting policy's, before `learn`."""
+        return score_rows(self.attempt, self.model, self.scorer, self.prompts, self.options)
+
+    def learn(
+        self,
+        loss_of: LossOf,
+        message: str,
+        *,
+        read_as_text: Tensor | None = None,
+        head: Mapping[str, nn.Parameter] | None = None,
+        kept: Mapping[str, Tensor] | None = None,
+    ) -> Outcome:
+        """Passes over all rows, and trains the model in place, with the parameters of a method's own `head`.
+
+        `read_as_text` (n,): the option of each row that keeps free generation valid (training.engine.answers); by
+        default one that the weights in training draw, so that no action is learnt by it. `kept` as of `fit`.
+        """
+        spec, device = self.attempt.spec, self.attempt.device
+        batches = Batches([len(ids) for ids in self.prompts], spec.optimiser.batch_size, spec.seed)
+        total = batches.per_epoch * spec.optimiser.epochs
+        updates = Updates({**trainable_parameters(self.model), **(head or {})}, spec.optimiser, total)
+        begin, end = self.scorer.prompts.head, self.scorer.prompts.tail
+
+        def take_step(step: int) -> Metrics:
+            batch = batches.at(step)
+            rng = random.Random(f"{spec.seed}/drop/{step}")  # noqa: S311 - augmentation, not a secret
+            ids = [drop_tokens(self.prompts[i], begin, end, spec.optimiser.token_dropout, rng) for i in batch]
+            options = [self.options[i] for i in batch]
+            with autocast(device):
+                scores = self.scorer.score(self.model, ids, options)
+            if read_as_text is None:
+                places = torch.multinomial(scores.log_p.detach().exp(), 1)[:, 0]
+            else:
+                places = read_as_text[batch]
+            with autocast(device):
+                text = text_loss(self.model, self.scorer, ids, options, places.tolist())
+            metrics = loss_of(batch, scores)
+            updates.apply(metrics["loss"] + spec.weight_of_text * text)
+            return {name: value.detach() for name, value in metrics.items()} | {"text_loss": text.detach()}
+
+        self.model.train()
+        metrics = fit(self.attempt, updates, total, take_step, message, kept)
+        self.model.eval()
+        return Outcome(total, len(self.rows), metrics)
