@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from training.engine.methods import WHAT_LACKS, Need, RowKind
-from training.engine.rows import Labelled, Logged, Preference, Text
+from training.engine.rows import Labelled, Logged, Preference, Text, groups_of_prompts
 from training.engine.spec import RunSpec, is_held_back
 
 FAULTS_SHOWN = 20
@@ -53,6 +53,8 @@ class RunData(msgspec.Struct, frozen=True):
             )
         if need is Need.PROPENSITY:
             return bool(self.logged) and all(row.propensity is not None for row in self.logged)
+        if need is Need.GROUPS:
+            return bool(groups_of_prompts(self.logged))
         return False
 
 

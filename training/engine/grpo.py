@@ -1,24 +1,33 @@
-"""Group relative policy optimisation (Shao et al. 2024, DeepSeekMath, eq. 3) on fresh decisions. Method `grpo`.
+"""Group relative policy optimisation (Shao et al. 2024, DeepSeekMath, eq. 3). Method `grpo`.
 
-For each prompt G actions are drawn from π and rewarded. An action's advantage is relative to its group:
+An action's advantage is relative to the G actions of its group, all of the same prompt:
 
     A_g = (r_g − mean(r)) / (std(r) + 10⁻⁴)
-    loss = − mean min(ρ_g A_g, clip(ρ_g, 1 − ε, 1 + ε) A_g) + β KL(π ‖ π_start)
+    loss = − mean min(ρ_g A_g, clip(ρ_g, 1 − ε, 1 + ε) A_g) + β KL(π ‖ π_start),      ρ_g = π(a_g | x) / π_old(a_g | x)
 
-with one update a batch, so that ρ = 1 and the update is on-policy. The divergence is exact, over all options,
-where the paper samples it.
+The deviation is the sample's, with divisor G − 1, as in TRL; the population's, with divisor G, would make every
+advantage √(G / (G − 1)) times larger. The divergence is exact, over all options, where the paper samples it.
+
+Labelled rows: for each prompt G actions are drawn from π and rewarded, with one update a batch, so that ρ = 1 and the
+update is on-policy. Logged rows: the stored decisions of one prompt are a group, and their rewards count as they were
+stored. π_old is the logged propensity, or the starting policy where an outside policy did not tell it.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from training.engine.actions import ActionScorer
+from training.engine.actions import ActionScorer, Scores
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, RunData
 from training.engine.fit import Metrics, Updates, fit
+from training.engine.methods import RowKind
 from training.engine.models import Loaded, trainable_parameters
+from training.engine.offline import Decisions
 from training.engine.online import Actor, Start, clipped_surrogate
+from training.engine.rows import as_decision, groups_of_prompts
+from training.engine.scoring import divergence
 
 
 def group_advantages(rewards: Tensor) -> Tensor:
@@ -27,7 +36,35 @@ def group_advantages(rewards: Tensor) -> Tensor:
 
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
-    """Trains `loaded` in place on the prompts of labelled rows, without dropout: what acts is what is trained."""
+    """Trains `loaded` in place, on stored or on fresh decisions as its rows are logged or labelled."""
+    learn = learn_from_log if attempt.spec.train_rows is RowKind.LOGGED else act_and_learn
+    return learn(attempt, loaded, data)
+
+
+def learn_from_log(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """A replayed row is one more decision of its prompt's group."""
+    settings = attempt.spec.online
+    groups = groups_of_prompts([*data.logged, *map(as_decision, data.replay)])
+    decisions = Decisions(attempt, loaded, [row for group in groups for row in group])
+    if (alone := len(data.logged) + len(data.replay) - len(decisions.rows)) > 0:
+        attempt.events.warn(f"{alone} decisions teach nothing: none of the same prompt has another reward")
+    rewards = [torch.tensor([[row.reward or 0.0 for row in group]]) for group in groups]
+    advantage = torch.cat([group_advantages(group)[0] for group in rewards]).to(attempt.device)
+    start = decisions.score()
+    told = torch.tensor([row.propensity or 0.0 for row in decisions.rows], device=attempt.device)
+    old = torch.where(told > 0, told.log(), start.gather(1, decisions.actions[:, None])[:, 0])
+
+    def loss_of(batch: list[int], scores: Scores) -> Metrics:
+        taken = scores.log_p.gather(1, decisions.actions[batch, None])[:, 0]
+        kl = divergence(scores.log_p, start[batch]).mean()
+        loss = clipped_surrogate(taken, old[batch], advantage[batch], settings.clip) + settings.kl * kl
+        return {"loss": loss, "kl": kl}
+
+    return decisions.learn(loss_of, "learning from groups of decisions (GRPO)")
+
+
+def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """On the prompts of labelled rows, without dropout: what acts is what is trained."""
     spec, settings, rows = attempt.spec, attempt.spec.online, data.labelled
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     actor = Actor(attempt, loaded.model, scorer, rows)

@@ -27,6 +27,7 @@ class Need(StrEnum):
     ANSWERS = "answers"
     REWARDS = "rewards"
     PROPENSITY = "propensity"
+    GROUPS = "groups"
     REWARD_FUNCTION = "reward_function"
 
 
@@ -34,6 +35,7 @@ WHAT_LACKS: Mapping[Need, str] = {
     Need.ANSWERS: "rows that choose among options, each with the right one",
     Need.REWARDS: "rows with a reward",
     Need.PROPENSITY: "rows with the probability of their action",
+    Need.GROUPS: "decisions of the same prompt with different rewards",
     Need.REWARD_FUNCTION: "a reward for fresh decisions, in the run's settings",
 }
 """For people: what a method that needs it wants."""
@@ -98,16 +100,22 @@ _TABLE = (
     ),
     Method(
         "grpo",
-        "learn from new decisions, in groups",
+        "prefer what earned more than the rest of its group",
         "training.engine.grpo:train",
-        {RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION})},
+        {
+            RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION}),
+            RowKind.LOGGED: frozenset({Need.REWARDS, Need.GROUPS}),
+        },
         "online",
     ),
     Method(
         "ppo",
-        "learn from new decisions, with a critic",
+        "prefer what earned more than a critic expected",
         "training.engine.ppo:train",
-        {RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION})},
+        {
+            RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION}),
+            RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY}),
+        },
         "online",
     ),
     Method("merge", "merge an adapter into its base", trains_adapter=False),

@@ -1,4 +1,4 @@
-"""Fresh decisions by the weights in training, and their rewards: what `grpo` and `ppo` share.
+"""Fresh decisions by the weights in training, and their rewards: what `grpo` and `ppo` share on labelled rows.
 
 A trajectory carries the hash of the weights that made it. Trajectories of other weights are refused, because their
 probabilities would not be those of the policy that is updated.

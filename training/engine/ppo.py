@@ -1,13 +1,15 @@
-"""Proximal policy optimisation (Schulman et al. 2017) on fresh decisions. Method `ppo`.
-
-One step: draw one action for each prompt of a batch, reward it, estimate advantages with the value head, then
-make `inner_epochs` passes over the batch in minibatches:
+"""Proximal policy optimisation (Schulman et al. 2017). Method `ppo`.
 
     loss = − mean min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) + β KL(π ‖ π_start) + ½ (V(x) − return)²
     ρ = π(a | x) / π_old(a | x)
 
 A comes from generalised advantage estimation (Schulman et al. 2016) and is normalised over the batch. The value
 head reads the last prompt token's state without sending gradients into it, and the divergence is exact.
+
+Labelled rows, one step: draw one action for each prompt of a batch, reward it, estimate advantages, then make
+`inner_epochs` passes over the batch in minibatches. Logged rows: the stored decisions are the batches, π_old is the
+logged propensity, and A = r − V(x), as each decision is an episode of one step. The clip keeps π near the policy that
+acted, so one log teaches less than fresh decisions do.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ import math
 import torch
 from torch import Tensor, nn
 
-from training.engine.actions import ActionScorer
+from training.engine.actions import ActionScorer, Scores
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, RunData
 from training.engine.fit import Metrics, Updates, fit
+from training.engine.methods import RowKind
 from training.engine.models import Loaded, trainable_parameters
+from training.engine.offline import Decisions
 from training.engine.online import Actor, Start, clipped_surrogate
+from training.engine.scoring import divergence
 
 
 def generalised_advantages(
@@ -42,6 +47,13 @@ def generalised_advantages(
     return advantages, advantages + values
 
 
+def normalise(advantages: Tensor) -> Tensor:
+    """(B,) with mean 0 and deviation 1; a single one stays as it is."""
+    if len(advantages) == 1:
+        return advantages
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-6)
+
+
 class ValueHead(nn.Module):
     """V(x) from the last prompt token's state; starts at 0 everywhere."""
 
@@ -56,12 +68,41 @@ class ValueHead(nn.Module):
         value: Tensor = self.linear(nn.functional.layer_norm(hidden, hidden.shape[-1:]))[:, 0]
         return value
 
+    def named(self) -> dict[str, nn.Parameter]:
+        """Its parameters, under names that no model's have."""
+        return {f"value.{name}": parameter for name, parameter in self.named_parameters()}
+
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
-    """Trains `loaded` in place on the prompts of labelled rows; the value head is thrown away afterwards.
+    """Trains `loaded` in place, on stored or on fresh decisions as its rows are logged or labelled. The value head is
+    thrown away afterwards."""
+    learn = learn_from_log if attempt.spec.train_rows is RowKind.LOGGED else act_and_learn
+    return learn(attempt, loaded, data)
 
-    There is no dropout: what acts is what is trained.
-    """
+
+def learn_from_log(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """On logged rows with a reward, and on replayed rows as decisions that were certain and right."""
+    settings = attempt.spec.online
+    decisions = Decisions(attempt, loaded, [row for row in data.logged if row.reward is not None], data.replay)
+    start = decisions.score()
+    rewards = torch.tensor([row.reward or 0.0 for row in decisions.rows], device=attempt.device)
+    old = torch.tensor([row.propensity or 1.0 for row in decisions.rows], device=attempt.device).log()
+    value = ValueHead(loaded.model.config.hidden_size).to(attempt.device)
+
+    def loss_of(batch: list[int], scores: Scores) -> Metrics:
+        values = value(scores.hidden.detach())
+        advantage = normalise(rewards[batch] - values.detach())
+        taken = scores.log_p.gather(1, decisions.actions[batch, None])[:, 0]
+        surrogate = clipped_surrogate(taken, old[batch], advantage, settings.clip)
+        kl = divergence(scores.log_p, start[batch]).mean()
+        value_loss = nn.functional.mse_loss(values, rewards[batch])
+        return {"loss": surrogate + settings.kl * kl + 0.5 * value_loss, "kl": kl, "value_loss": value_loss}
+
+    return decisions.learn(loss_of, "learning from logged decisions (PPO)", head=value.named())
+
+
+def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """On the prompts of labelled rows. There is no dropout: what acts is what is trained."""
     spec, settings, rows = attempt.spec, attempt.spec.online, data.labelled
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     actor = Actor(attempt, loaded.model, scorer, rows)
@@ -70,9 +111,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     value = ValueHead(loaded.model.config.hidden_size).to(attempt.device)
     minibatch = min(spec.optimiser.batch_size, settings.prompts_per_step)
     passes = settings.inner_epochs * math.ceil(settings.prompts_per_step / minibatch)
-    policy = trainable_parameters(loaded.model)
-    head = {f"value.{name}": parameter for name, parameter in value.named_parameters()}
-    updates = Updates(policy | head, spec.optimiser, settings.steps * passes)
+    updates = Updates(trainable_parameters(loaded.model) | value.named(), spec.optimiser, settings.steps * passes)
     actor.follow(updates)
 
     def take_step(step: int) -> Metrics:
@@ -88,9 +127,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         advantages, returns = generalised_advantages(
             rewards.cpu(), values.cpu(), ends, settings.gamma, settings.gae_lambda
         )
-        if len(batch) > 1:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-6)
-        advantages, returns = advantages.to(attempt.device), returns.to(attempt.device)
+        advantages, returns = normalise(advantages).to(attempt.device), returns.to(attempt.device)
         metrics: dict[str, Tensor] = {"reward": rewards.mean()}
         for _ in range(settings.inner_epochs):
             for part in torch.randperm(len(batch)).split(minibatch):  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ pairs have no options: a language model writes what they hold.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -165,6 +165,16 @@ def right_or_wrong(logged: Sequence[Logged]) -> list[tuple[Logged, float]]:
 def normalise_prompt(prompt: str) -> str:
     """Prompts that differ only in case and white space are the same question."""
     return " ".join(prompt.casefold().split())
+
+
+def groups_of_prompts(logged: Iterable[Logged]) -> list[list[Logged]]:
+    """Rewarded decisions of the same prompt, apart from its case and white space. Only groups whose rewards differ: the
+    others prefer no action."""
+    groups: dict[str, list[Logged]] = {}
+    for row in logged:
+        if row.reward is not None:
+            groups.setdefault(normalise_prompt(row.prompt), []).append(row)
+    return [group for group in groups.values() if len({row.reward for row in group}) > 1]
 
 
 class Row(Protocol):

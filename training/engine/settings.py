@@ -70,7 +70,8 @@ class RewardWeighted(Strict):
 
 
 class Online(Strict):
-    """GRPO (Shao et al. 2024) and PPO (Schulman et al. 2017) on decisions made fresh by the weights in training."""
+    """GRPO (Shao et al. 2024) and PPO (Schulman et al. 2017). On logged rows `clip` and `kl` count alone: a run passes
+    over them as its optimiser says."""
 
     steps: int = Field(default=60, ge=1, le=100_000)
     prompts_per_step: int = Field(default=32, ge=1, le=4096)

@@ -76,9 +76,9 @@ class DatasetSnapshot(WorkspaceOwned):
     def has(self) -> frozenset[Need]:
         """What its rows have for a method."""
         if self.kind == DatasetKind.LOGGED:
-            return frozenset(
-                {Need.REWARDS} if self.statistics.get("without_propensity") else {Need.REWARDS, Need.PROPENSITY}
-            )
+            # Whether decisions of a prompt have different rewards, the engine sees when it reads them.
+            found = {Need.REWARDS, Need.PROPENSITY, Need.GROUPS}
+            return frozenset(found - {Need.PROPENSITY} if self.statistics.get("without_propensity") else found)
         if self.kind == DatasetKind.TEXT:
             return frozenset({Need.REWARDS})
         return frozenset({Need.ANSWERS} if self.has_answers else ())

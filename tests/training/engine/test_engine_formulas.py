@@ -20,7 +20,7 @@ from training.engine.grpo import group_advantages
 from training.engine.models import load_model, load_tokenizer, trainable_parameters
 from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
 from training.engine.posterior import posterior_targets
-from training.engine.ppo import generalised_advantages
+from training.engine.ppo import generalised_advantages, normalise
 from training.engine.reward_model import (
     Feedback,
     bag_features,
@@ -28,7 +28,7 @@ from training.engine.reward_model import (
     option_columns,
     take_logged_probabilities,
 )
-from training.engine.rows import Labelled, Logged
+from training.engine.rows import Labelled, Logged, groups_of_prompts
 from training.engine.scoring import divergence
 from training.engine.settings import Optimiser
 from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, Serving, TinyShape
@@ -110,6 +110,26 @@ def test_group_advantages_are_zero_where_a_group_agrees() -> None:
     advantages = group_advantages(torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 3.0]]))
     assert advantages[0].tolist() == [0.0, 0.0, 0.0]
     assert advantages[1].tolist() == pytest.approx([-0.5773, -0.5773, 1.1546], abs=1e-3)
+
+
+def test_group_advantages_take_the_sample_s_deviation() -> None:
+    """As TRL does; by the population's, with divisor G, they would be √(G / (G − 1)) times larger."""
+    rewards = torch.tensor([[0.0, 1.0, 1.0, 0.5, 0.0]], dtype=torch.float64)
+    by_sample = (rewards - 0.5) / (0.5 + 1e-4)
+    by_population = (rewards - 0.5) / (rewards.std(1, correction=0, keepdim=True) + 1e-4)
+    assert group_advantages(rewards)[0].tolist() == pytest.approx(by_sample[0].tolist())
+    assert by_population[0].tolist() == pytest.approx((by_sample * (5 / 4) ** 0.5)[0].tolist(), rel=1e-3)
+
+
+def test_decisions_of_one_prompt_whose_rewards_differ_are_a_group() -> None:
+    rewards = [("A note", 1.0), ("other", 1.0), ("a  NOTE ", 0.0), ("other", 1.0), ("a note", None), ("alone", 0.0)]
+    rows = [Logged(str(i), text, ("x", "y"), "x", reward=reward) for i, (text, reward) in enumerate(rewards)]
+    assert [[row.id for row in group] for group in groups_of_prompts(rows)] == [["0", "2"]]
+
+
+def test_advantages_are_normalised_over_a_batch() -> None:
+    assert normalise(torch.tensor([1.0, 2.0, 3.0])).tolist() == pytest.approx([-1.0, 0.0, 1.0], abs=1e-5)
+    assert normalise(torch.tensor([0.7])).tolist() == pytest.approx([0.7])
 
 
 def test_the_surrogate_has_no_slope_beyond_the_clip() -> None:

@@ -63,6 +63,16 @@ def test_fresh_decisions_teach(tmp_path: Path, world: World, method: str) -> Non
     assert result["metrics"]["kl"] > 0
 
 
+@pytest.mark.parametrize("method", ["grpo", "ppo"])
+def test_stored_decisions_teach(tmp_path: Path, world: World, method: str) -> None:
+    """250 prompts, each decided four times."""
+    log = [row for seed in range(4) for row in logged(world.stream[:250], world.probabilities[:250], seed)]
+    spec = {"method": method, "seed": 1, "optimiser": LEARNED_FROM_LOGS, "data": {"rows": "logged"}}
+    result = trained(tmp_path, world, spec, train=log)
+    assert result["scores"]["trained"]["accuracy"] > result["scores"]["base"]["accuracy"] + 0.05
+    assert result["metrics"]["kl"] > 0
+
+
 @pytest.mark.parametrize("targets", ["all-linear", "attention"])
 def test_an_adapter_learns_and_leaves_the_base_alone(tmp_path: Path, world: World, targets: str) -> None:
     log = logged(world.stream, world.probabilities, 1)

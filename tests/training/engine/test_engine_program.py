@@ -13,10 +13,13 @@ import pytest
 from engine_world import World, engine, labelled, read_events, write_run
 
 from tests.warm import stand_in
+from training.engine.methods import WHAT_LACKS, Need
 
 ROOT = Path(__file__).resolve().parents[3]
 BASE: dict[str, Any] = {"method": "pretrain", "base": {"tiny": {}}}
 ONLINE: dict[str, Any] = {"method": "grpo", "base": {"path": "/nowhere/at/all"}}
+LOGGED = [{"id": str(i), "prompt": f"note {i}", "options": ["a", "b"], "action": "a"} for i in range(3)]
+REWARDED = [row | {"reward": 1.0} for row in LOGGED]
 
 
 def faults_of(capsys: pytest.CaptureFixture[str], run: Path) -> list[str]:
@@ -61,6 +64,23 @@ def test_every_fault_of_the_surroundings_is_told(tmp_path: Path, capsys: pytest.
     faults = faults_of(capsys, run)
     assert [fault.split(":")[0] for fault in faults] == ["base.path", "reward", "train.jsonl", "heldout.jsonl"]
     assert faults[2].startswith("train.jsonl:2: answer:")
+
+
+@pytest.mark.parametrize(
+    ("method", "rows", "lacks"),
+    [
+        ("all_action", LOGGED, {Need.PROPENSITY, Need.REWARDS}),
+        ("ppo", REWARDED, {Need.PROPENSITY}),
+        ("grpo", LOGGED, {Need.GROUPS, Need.REWARDS}),
+        ("grpo", REWARDED, {Need.GROUPS}),
+    ],
+)
+def test_what_the_rows_lack_is_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, rows: list[dict[str, Any]], lacks: set[Need]
+) -> None:
+    spec = {"method": method, "base": {"path": str(tmp_path)}, "data": {"rows": "logged"}}
+    faults = faults_of(capsys, write_run(tmp_path / "run", spec, train=rows))
+    assert {fault.partition(" needs ")[2] for fault in faults} == {WHAT_LACKS[lack] for lack in lacks}
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])

@@ -78,9 +78,10 @@ def test_a_stopped_run_goes_on_bit_for_bit(ppo_run: Path, tmp_path: Path, launch
     assert read_result(run, 7)["weights_sha256"] == read_result(ppo_run)["weights_sha256"]
 
 
-def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: Launcher) -> None:
+@pytest.mark.parametrize("method", ["posterior", "all_action"])
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: Launcher, method: str) -> None:
     spec = {
-        "method": "posterior",
+        "method": method,
         "base": {"path": str(world.base)},
         "optimiser": LONG | {"token_dropout": 0.1},
         "checkpoint_every_seconds": 0.2,
