@@ -216,6 +216,18 @@ class TestStarting:
             check_plan(agent, plan(**fields))
         assert field in {fault.field for fault in refused.value.faults}
 
+    @pytest.mark.parametrize("method", ["kto", "grpo"])
+    def test_rewards_that_are_all_the_same_are_refused_where_they_teach_nothing(self, agent, plan, by, method):
+        spec = RewardSpecFactory(agent=agent)
+        logs = DatasetSnapshotFactory(agent=agent, kind="logged", reward_spec=spec, statistics={"mean_reward": 1.0})
+        version = ModelVersionFactory(registered_model=agent.registered_model)
+        with pytest.raises(InvalidRun) as refused:
+            start_run(by=by, agent=agent, plan=plan(method=method, dataset=logs, base_model="", base_version=version))
+        assert [(fault.field, fault.reason) for fault in refused.value.faults] == [("dataset", "all its rewards are 1")]
+        assert not TrainingRun.objects.exists() and not Job.objects.exists()
+        logs.statistics = {"mean_reward": 0.5}
+        assert check_plan(agent, plan(method=method, dataset=logs, base_model="", base_version=version))
+
     def test_only_allowed_models_are_begun_with(self, agent, plan, settings, tmp_path, by):
         root, link = tmp_path / "models", tmp_path / "models" / "link"
         for folder in (root / "small", tmp_path / "modelsx", settings.VAR / "models", Path(settings.ARTIFACTS)):

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from training.engine.methods import WHAT_LACKS, Need, RowKind
-from training.engine.rows import Labelled, Logged, Preference, Text, groups_of_prompts
+from training.engine.rows import Labelled, Logged, Preference, Text, groups_of_prompts, right_or_wrong
 from training.engine.spec import RunSpec, is_held_back
 
 FAULTS_SHOWN = 20
@@ -43,7 +43,7 @@ class RunData(msgspec.Struct, frozen=True):
     log: list[Logged] = []
     suites: dict[str, list[Labelled]] = {}
 
-    def has(self, need: Need) -> bool:
+    def has(self, need: Need, spec: RunSpec) -> bool:
         """Whether the rows to learn from have it."""
         if need is Need.ANSWERS:
             return bool(self.labelled)
@@ -53,6 +53,8 @@ class RunData(msgspec.Struct, frozen=True):
             )
         if need is Need.PROPENSITY:
             return bool(self.logged) and all(row.propensity is not None for row in self.logged)
+        if need is Need.RIGHT_AND_WRONG:
+            return len({value >= spec.kto.right_from for _, value in right_or_wrong(self.logged)}) == 2
         if need is Need.GROUPS:
             return bool(groups_of_prompts(self.logged))
         return False
@@ -119,7 +121,8 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         },
     )
     if not faults and spec.train_rows is not None:
-        has = {need for need in Need if data.has(need)} | {Need.REWARD_FUNCTION}  # the spec's own check knows better
+        has = {need for need in Need if data.has(need, spec)}
+        has.add(Need.REWARD_FUNCTION)  # the spec's own check knows better
         for lack in spec.trains_by.find_lacks(spec.train_rows, has):
             faults.append(f"{spec.data.train}: method {spec.method} needs {WHAT_LACKS[lack]}")
     if faults:

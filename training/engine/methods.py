@@ -27,6 +27,7 @@ class Need(StrEnum):
     ANSWERS = "answers"
     REWARDS = "rewards"
     PROPENSITY = "propensity"
+    RIGHT_AND_WRONG = "right_and_wrong"
     GROUPS = "groups"
     REWARD_FUNCTION = "reward_function"
 
@@ -35,6 +36,7 @@ WHAT_LACKS: Mapping[Need, str] = {
     Need.ANSWERS: "rows that choose among options, each with the right one",
     Need.REWARDS: "rows with a reward",
     Need.PROPENSITY: "rows with the probability of their action",
+    Need.RIGHT_AND_WRONG: "rows that were right and rows that were wrong",
     Need.GROUPS: "decisions of the same prompt with different rewards",
     Need.REWARD_FUNCTION: "a reward for fresh decisions, in the run's settings",
 }
@@ -97,6 +99,13 @@ _TABLE = (
         "training.engine.all_action:train",
         {RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY})},
         "all_action",
+    ),
+    Method(
+        "kto",
+        "tell right actions from wrong ones",
+        "training.engine.kto:train",
+        {RowKind.LOGGED: frozenset({Need.REWARDS, Need.RIGHT_AND_WRONG})},
+        "kto",
     ),
     Method(
         "grpo",

@@ -69,6 +69,13 @@ class RewardWeighted(Strict):
     weight_cap: float = Field(default=10.0, ge=1)
 
 
+class Kto(Strict):
+    """What was right against what was wrong, by their distance from the starting policy."""
+
+    beta: float = Field(default=0.1, gt=0, le=10)
+    right_from: float = Field(default=0.6, gt=0, le=1, description="a decision was right from here on, in [0, 1]")
+
+
 class Online(Strict):
     """GRPO (Shao et al. 2024) and PPO (Schulman et al. 2017). On logged rows `clip` and `kl` count alone: a run passes
     over them as its optimiser says."""

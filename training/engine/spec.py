@@ -17,7 +17,17 @@ from pydantic import AfterValidator, Field, model_validator
 from decisions.rewards.components import COMPONENTS
 from decisions.rewards.components.rules import InvalidRule, component_of
 from training.engine.methods import METHODS, Method, Need, RowKind
-from training.engine.settings import AllAction, Lora, Online, Optimiser, Posterior, Pretrain, RewardWeighted, Strict
+from training.engine.settings import (
+    AllAction,
+    Kto,
+    Lora,
+    Online,
+    Optimiser,
+    Posterior,
+    Pretrain,
+    RewardWeighted,
+    Strict,
+)
 
 SCHEMA_VERSION = 1
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
@@ -151,6 +161,7 @@ class RunSpec(Strict):
     posterior: Posterior = Posterior()
     reward_weighted: RewardWeighted = RewardWeighted()
     all_action: AllAction = AllAction()
+    kto: Kto = Kto()
     online: Online = Online()
     text_weight: float | None = Field(
         default=None,

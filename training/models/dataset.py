@@ -76,9 +76,12 @@ class DatasetSnapshot(WorkspaceOwned):
     def has(self) -> frozenset[Need]:
         """What its rows have for a method."""
         if self.kind == DatasetKind.LOGGED:
-            # Whether decisions of a prompt have different rewards, the engine sees when it reads them.
-            found = {Need.REWARDS, Need.PROPENSITY, Need.GROUPS}
-            return frozenset(found - {Need.PROPENSITY} if self.statistics.get("without_propensity") else found)
+            # Whether decisions of one prompt have different rewards, the engine sees when it reads them, and which
+            # reward is right says the run: here only what cannot be otherwise is known.
+            lacks = {Need.PROPENSITY} if self.statistics.get("without_propensity") else set()
+            if self.statistics.get("mean_reward") in (0.0, 1.0):
+                lacks |= {Need.RIGHT_AND_WRONG, Need.GROUPS}
+            return frozenset({Need.REWARDS, Need.PROPENSITY, Need.RIGHT_AND_WRONG, Need.GROUPS} - lacks)
         if self.kind == DatasetKind.TEXT:
             return frozenset({Need.REWARDS})
         return frozenset({Need.ANSWERS} if self.has_answers else ())
@@ -89,6 +92,8 @@ class DatasetSnapshot(WorkspaceOwned):
             return f"{count} of its rows choose among no options"
         if need is Need.PROPENSITY:
             return f"{self.statistics['without_propensity']} of its rows have no propensity"
+        if need in (Need.RIGHT_AND_WRONG, Need.GROUPS) and self.kind == DatasetKind.LOGGED:
+            return f"all its rewards are {self.statistics['mean_reward']:g}"
         return f"its rows have no {need}"
 
     @property

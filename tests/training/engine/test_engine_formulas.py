@@ -17,6 +17,7 @@ from training.engine.evaluate import serving_probabilities
 from training.engine.events import Events
 from training.engine.fit import Diverged, Updates, fit, pause_for
 from training.engine.grpo import group_advantages
+from training.engine.kto import class_weights, kto_loss
 from training.engine.models import load_model, load_tokenizer, trainable_parameters
 from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
 from training.engine.posterior import posterior_targets
@@ -88,6 +89,29 @@ def test_a_doubly_robust_estimate_is_unbiased_whatever_is_guessed() -> None:
     guess = torch.tensor([[0.1, 0.8, 0.5]]).expand(3, -1)
     estimates = doubly_robust(guess, torch.arange(3), truth, propensity, 0.0, 100.0)
     assert (propensity[:, None] * estimates).sum(0).tolist() == pytest.approx(truth.tolist())
+
+
+@pytest.mark.parametrize(
+    ("log_ratio", "usual", "right", "expected"),
+    [
+        ([0.0, 0.0], 0.0, [True, False], 0.5),  # the start itself
+        ([2.0, -2.0], 0.0, [True, False], 1 - 1 / (1 + np.exp(-1.0))),  # both have gone where they should
+        ([1.0, 1.0], 1.0, [True, False], 0.5),  # as far as is usual
+        ([3.0, 0.0], 1.0, [True, True], 1 - (1 / (1 + np.exp(-1.0)) + 1 / (1 + np.exp(0.5))) / 2),
+    ],
+)
+def test_kto_values_actions_by_their_distance_from_what_is_usual(
+    log_ratio: list[float], usual: float, right: list[bool], expected: float
+) -> None:
+    loss = kto_loss(torch.tensor(log_ratio), torch.tensor(usual), torch.tensor(right), torch.ones(2), 0.5)
+    assert loss.item() == pytest.approx(expected)
+
+
+def test_right_and_wrong_weigh_equally() -> None:
+    weights = class_weights(torch.tensor([True, False, False, False]))
+    assert weights.tolist() == pytest.approx([2.0, 2 / 3, 2 / 3, 2 / 3])
+    loss = kto_loss(torch.zeros(4), torch.tensor(0.0), torch.tensor([True, False, False, False]), weights, 0.1)
+    assert loss.item() == pytest.approx(0.5)
 
 
 def test_the_divergence_is_exact_and_leaves_out_what_was_not_offered() -> None:

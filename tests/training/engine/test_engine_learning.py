@@ -48,7 +48,7 @@ def test_posterior_learns_from_what_was_tried(tmp_path: Path, world: World) -> N
     assert scores["trained"]["accuracy"] > scores["base"]["accuracy"] + 0.15
 
 
-@pytest.mark.parametrize("method", ["reward_weighted", "all_action"])
+@pytest.mark.parametrize("method", ["reward_weighted", "all_action", "kto"])
 def test_logged_rewards_teach(tmp_path: Path, world: World, method: str) -> None:
     log = logged(world.stream, world.probabilities, 1)
     spec = {"method": method, "seed": 1, "optimiser": LEARNED_FROM_LOGS}

@@ -73,6 +73,8 @@ def test_every_fault_of_the_surroundings_is_told(tmp_path: Path, capsys: pytest.
         ("ppo", REWARDED, {Need.PROPENSITY}),
         ("grpo", LOGGED, {Need.GROUPS, Need.REWARDS}),
         ("grpo", REWARDED, {Need.GROUPS}),
+        ("kto", LOGGED, {Need.RIGHT_AND_WRONG, Need.REWARDS}),
+        ("kto", REWARDED, {Need.RIGHT_AND_WRONG}),
     ],
 )
 def test_what_the_rows_lack_is_told_at_once(
