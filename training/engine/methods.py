@@ -72,12 +72,18 @@ class Method:
 _TABLE = (
     Method(
         "pretrain",
-        "learn from labelled rows",
-        "training.engine.sft:train",
+        "make or train a model on labelled rows",
+        "training.engine.sft:pretrain",
         {RowKind.LABELLED: frozenset({Need.ANSWERS})},
         "pretrain",
         makes_model=True,
         trains_adapter=False,
+    ),
+    Method(
+        "sft",
+        "imitate the answers of labelled rows",
+        "training.engine.sft:train",
+        {RowKind.LABELLED: frozenset({Need.ANSWERS})},
     ),
     Method(
         "posterior",

@@ -1,21 +1,24 @@
-"""Pretraining: a model learns the task from labelled rows, then learns how sure it may be. Method `pretrain`.
+"""Supervised fine-tuning: a model learns the task from labelled rows. Methods `sft` and `pretrain`.
 
 Loss for a row with prompt x and right option y (tokens y_1 … y_n, the last one end of sequence):
 
-    − log π(y | x)  −  w · 1/n Σ_t log p(y_t | x, y_<t),      w: the spec's text_weight, 1 by default
+    − log π(y | x)  −  w · 1/n Σ_t log p(y_t | x, y_<t),      w: the spec's text_weight
 
 π is constrained to the options (training.engine.actions) and is what decides; p is the plain language model,
 so that free generation gives an option as well. Both come from one teacher-forced forward: π branches
 only where y itself passes.
 
-Calibration (training.engine.calibration): a share of the rows, a fifth by default, is never trained on; the temperature
-that minimises their − log π goes into the weights. The model is then calibrated by its weights alone.
+`sft` does this, with an adapter (Ouyang et al. 2022 begin with it) or all weights. `pretrain` makes a model or trains
+one whole, and then calibrates it (training.engine.calibration): a share of the rows, a fifth by default, is never
+trained on; the temperature that minimises their − log π goes into the weights. The model is then calibrated by its
+weights alone, which an adapter could not be.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -32,13 +35,26 @@ from training.engine.rows import Labelled
 
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """Trains the adapter, or every weight, of `loaded` in place on all rows."""
+    return learn_answers(attempt, loaded, data.labelled)
+
+
+def pretrain(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains every weight of `loaded` in place on most of the rows and calibrates on those it kept back."""
     spec, rows = attempt.spec, data.labelled
-    scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     shuffled = random.Random(f"{spec.seed}/held").sample(rows, len(rows))  # noqa: S311 - a split, not a secret
     kept_back = int(len(rows) * spec.pretrain.calibration_share)
-    held, learned = shuffled[:kept_back], shuffled[kept_back:]
-    prompts = scorer.encode([row.prompt for row in learned])
+    outcome = learn_answers(attempt, loaded, shuffled[kept_back:])
+    if spec.pretrain.calibration_share > 0:
+        scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
+        outcome = outcome.also(temperature=calibrate(attempt, loaded.model, scorer, shuffled[:kept_back]))
+    return replace(outcome, rows=len(rows))
+
+
+def learn_answers(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled]) -> Outcome:
+    spec = attempt.spec
+    scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
+    prompts = scorer.encode([row.prompt for row in rows])
     batches = Batches([len(ids) for ids in prompts], spec.optimiser.batch_size, spec.seed)
     total = batches.per_epoch * spec.optimiser.epochs
     updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total)
@@ -46,10 +62,10 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 
     def take_step(step: int) -> Metrics:
         chosen = batches.at(step)
-        rng = random.Random(f"{spec.seed}/drop/{step}")  # noqa: S311
+        rng = random.Random(f"{spec.seed}/drop/{step}")  # noqa: S311 - augmentation, not a secret
         ids = [drop_tokens(prompts[i], head, tail, spec.optimiser.token_dropout, rng) for i in chosen]
         with autocast(attempt.device):
-            choice, text = answer_losses(loaded.model, scorer, ids, [learned[i] for i in chosen])
+            choice, text = answer_losses(loaded.model, scorer, ids, [rows[i] for i in chosen])
         loss = choice + spec.weight_of_text * text
         updates.apply(loss)
         return {"loss": loss.detach(), "choice_loss": choice.detach(), "text_loss": text.detach()}
@@ -57,8 +73,6 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     loaded.model.train()
     metrics = fit(attempt, updates, total, take_step, "learning from labelled rows")
     loaded.model.eval()
-    if spec.pretrain.calibration_share > 0:
-        metrics = metrics | {"temperature": calibrate(attempt, loaded.model, scorer, held)}
     return Outcome(total, len(rows), metrics)
 
 

@@ -167,7 +167,7 @@ class RunSpec(Strict):
         default=None,
         ge=0,
         description="weight of the loss that makes free generation valid (training.engine.answers); "
-        "by default 1 for pretrain, which teaches it, and 0.3 for the others, which keep it",
+        "by default 1 for pretrain and sft, which teach it, and 0.3 for the others, which keep it",
     )
     reward: Annotated[list[RewardComponent], Field(max_length=64)] = []
     data: Data = Data()
@@ -198,7 +198,8 @@ class RunSpec(Strict):
         """`text_weight`, or what holds for this method without one."""
         if self.text_weight is not None:
             return self.text_weight
-        return 1.0 if self.trains_by.makes_model else 0.3
+        teaches = Need.ANSWERS in self.trains_by.needs(self.train_rows) and not self.rewards_fresh_decisions
+        return 1.0 if teaches else 0.3
 
     @property
     def rewards_fresh_decisions(self) -> bool:

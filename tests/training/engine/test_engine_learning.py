@@ -87,6 +87,13 @@ def test_an_adapter_learns_and_leaves_the_base_alone(tmp_path: Path, world: Worl
     assert result["scores"]["trained"]["accuracy"] > result["scores"]["base"]["accuracy"] + 0.1
 
 
+def test_an_adapter_learns_answers(tmp_path: Path, world: World) -> None:
+    spec = {"method": "sft", "lora": {"r": 8}, "optimiser": LEARNED_FROM_LOGS | {"learning_rate": 5e-3}}
+    result = trained(tmp_path, world, spec, train=world.stream[:400])
+    assert (result["output"], result["rows"]) == ("adapter", 400)
+    assert result["scores"]["trained"]["accuracy"] > result["scores"]["base"]["accuracy"] + 0.1
+
+
 def test_rows_may_offer_different_options(tmp_path: Path, world: World) -> None:
     """Two, three or all options, in any order: the union is learned, and nothing else is offered."""
     log = []
