@@ -18,7 +18,7 @@ from decisions.models import Agent, AgentVersion
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.models.version import VersionState
 from training.base_models import TINY, is_allowed_base
-from training.engine.methods import METHODS, RowKind
+from training.engine.methods import METHODS
 from training.engine.spec import RunSpec, TinyShape
 from training.loops import recipes
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
@@ -26,7 +26,7 @@ from training.run_states import RunState
 from training.runs import RunPlan
 from workspaces.models import Workspace
 
-FROM_LOGS, FROM_LABELS = "posterior", "pretrain"
+FROM_LOGS, FROM_LABELS, FROM_PAIRS = "posterior", "pretrain", "dpo"
 """The methods of choice (docs/learning.md)."""
 MOST = 200
 """The newest so many datasets, runs and versions are looked at."""
@@ -59,7 +59,7 @@ class Defaults:
     def plan(self, dataset: DatasetSnapshot | None = None) -> RunPlan | None:
         """Learning from this dataset, or from the one of choice; None where something is missing for it."""
         chosen = dataset or (self.logged if self.base is not None and self.logged is not None else self.labelled)
-        if chosen is None or (chosen.kind == DatasetKind.LOGGED and self.base is None):
+        if chosen is None or (chosen.kind != DatasetKind.LABELLED and self.base is None):
             return None
         heldout = self.heldout if self.heldout != chosen else None
         if chosen.kind == DatasetKind.LOGGED:
@@ -67,6 +67,9 @@ class Defaults:
             rows = chosen.rows + (replay.rows if replay is not None else 0)
             told = choose_settings(FROM_LOGS, root=self.root, rows=rows, agent_version=self.agent_version)
             return RunPlan(FROM_LOGS, chosen, base_version=self.base, heldout=heldout, replay=replay, settings=told)
+        if chosen.kind == DatasetKind.PREFERENCES:
+            told = choose_settings(FROM_PAIRS, root=self.root, rows=chosen.rows, agent_version=self.agent_version)
+            return RunPlan(FROM_PAIRS, chosen, base_version=self.base, heldout=heldout, settings=told)
         root = self.root if self.root and is_allowed_base(self.root) else TINY
         told = choose_settings(FROM_LABELS, root=root, rows=chosen.rows, agent_version=self.agent_version)
         return RunPlan(FROM_LABELS, chosen, base_model=root, heldout=heldout, settings=told)
@@ -74,7 +77,7 @@ class Defaults:
 
 def choose_settings(method: str, *, root: str, rows: int, agent_version: AgentVersion | None) -> Mapping[str, Any]:
     """Fields of the engine's spec: the measured recipe for so many rows, and the agent's own prompt and exploration."""
-    make = recipes.round_settings if RowKind.LOGGED in METHODS[method].learns_from else recipes.base_settings
+    make = recipes.base_settings if METHODS[method].makes_model else recipes.round_settings
     told = dict(make(root, max(1, rows)))
     if RowKind.LOGGED in METHODS[method].learns_from and rows >= ENOUGH_TO_HOLD_BACK:
         told["held_back"] = HELD_BACK

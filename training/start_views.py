@@ -121,6 +121,9 @@ def _find_steps(request: PageRequest, defaults: Sequence[Defaults], dataset: Dat
             " them under the name “held-out rows”. Runs are evaluated on those and never trained on them."
         )
         yield Step("Import labelled rows", why, "Import a file", at("import-new"))
+    elif dataset is not None and not any(one.base is not None for one in defaults):
+        why = "The first model learns from labelled rows. Later ones learn from decisions and corrections."
+        yield Step("Train a first model", why, "Start a run", at("run-start"))
     elif not any(one.logged is not None for one in defaults):
         why = "A run learns from rewarded decisions."
         yield Step("Create a dataset", why, "Create a dataset", at("dataset-make"))

@@ -33,7 +33,7 @@ from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tests.warm import MANAGE, stand_in
 from tools.model_server import running_model_server
 from training import launcher
-from training.engine.rows import Labelled, Logged
+from training.engine.rows import Labelled, Logged, Preference
 from training.engine.spec import RunSpec
 
 # Why a block may go without being run. A new reason is added here, where a reviewer sees it.
@@ -115,6 +115,7 @@ def is_row(kind: type[Any]) -> Callable[[Any], None]:
 JSON_CHECKS: dict[str, Callable[[Any], Any]] = {
     "the labelled row": is_row(Labelled),
     "the logged row": is_row(Logged),
+    "the preference row": is_row(Preference),
     "the run spec": RunSpec.model_validate,
 }
 CHECKS: dict[str, Callable[[Block], None]] = {

@@ -128,6 +128,9 @@ class TestRows:
         with pytest.raises(InvalidRun) as refused:
             check_plan(dataset.agent, RunPlan(method="pretrain", dataset=dataset, base_model="tiny"))
         assert [fault.field for fault in refused.value.faults] == ["dataset"]
+        base = ModelVersionFactory(registered_model=dataset.agent.registered_model)
+        assert dataset.can_teach
+        assert check_plan(dataset.agent, RunPlan(method="dpo", dataset=dataset, base_version=base))["method"] == "dpo"
 
     def test_suggestions_make_rows_only_where_they_are_asked_for_and_nobody_judged(
         self, judged: dict[str, Any], api: Any

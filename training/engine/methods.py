@@ -114,6 +114,13 @@ _TABLE = (
         "kto",
     ),
     Method(
+        "dpo",
+        "prefer the better text of a pair",
+        "training.engine.dpo:train",
+        {RowKind.PREFERENCES: frozenset()},
+        "dpo",
+    ),
+    Method(
         "grpo",
         "prefer what earned more than the rest of its group",
         "training.engine.grpo:train",

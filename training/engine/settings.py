@@ -76,6 +76,12 @@ class Kto(Strict):
     right_from: float = Field(default=0.6, gt=0, le=1, description="a decision was right from here on, in [0, 1]")
 
 
+class Dpo(Strict):
+    """Better against worse texts; `beta` is how dearly distance from the starting model is paid for."""
+
+    beta: float = Field(default=0.1, gt=0, le=10)
+
+
 class Online(Strict):
     """GRPO (Shao et al. 2024) and PPO (Schulman et al. 2017). On logged rows `clip` and `kl` count alone: a run passes
     over them as its optimiser says."""

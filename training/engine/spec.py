@@ -19,6 +19,7 @@ from decisions.rewards.components.rules import InvalidRule, component_of
 from training.engine.methods import METHODS, Method, Need, RowKind
 from training.engine.settings import (
     AllAction,
+    Dpo,
     Kto,
     Lora,
     Online,
@@ -162,6 +163,7 @@ class RunSpec(Strict):
     reward_weighted: RewardWeighted = RewardWeighted()
     all_action: AllAction = AllAction()
     kto: Kto = Kto()
+    dpo: Dpo = Dpo()
     online: Online = Online()
     text_weight: float | None = Field(
         default=None,

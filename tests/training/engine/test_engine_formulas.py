@@ -13,12 +13,14 @@ from decisions.rewards.components import ComponentError, Facts
 from training.engine.actions import NO_OPTION, ActionScorer
 from training.engine.all_action import doubly_robust
 from training.engine.attempt import Attempt
+from training.engine.data import RunData
+from training.engine.dpo import Pairs, dpo_loss
 from training.engine.evaluate import serving_probabilities
 from training.engine.events import Events
 from training.engine.fit import Diverged, Updates, fit, pause_for
 from training.engine.grpo import group_advantages
 from training.engine.kto import class_weights, kto_loss
-from training.engine.models import load_model, load_tokenizer, trainable_parameters
+from training.engine.models import Loaded, load_model, load_tokenizer, trainable_parameters
 from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
 from training.engine.posterior import posterior_targets
 from training.engine.ppo import generalised_advantages, normalise
@@ -29,7 +31,7 @@ from training.engine.reward_model import (
     option_columns,
     take_logged_probabilities,
 )
-from training.engine.rows import Labelled, Logged, groups_of_prompts
+from training.engine.rows import Labelled, Logged, Preference, groups_of_prompts
 from training.engine.scoring import divergence
 from training.engine.settings import Optimiser
 from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, Serving, TinyShape
@@ -112,6 +114,45 @@ def test_right_and_wrong_weigh_equally() -> None:
     assert weights.tolist() == pytest.approx([2.0, 2 / 3, 2 / 3, 2 / 3])
     loss = kto_loss(torch.zeros(4), torch.tensor(0.0), torch.tensor([True, False, False, False]), weights, 0.1)
     assert loss.item() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("log_p", "start", "expected"),
+    [
+        ([[-3.0, -1.0]], [[-3.0, -1.0]], np.log(2)),  # the start itself, whichever text is likelier
+        ([[-1.0, -2.0]], [[-3.0, -1.0]], np.log(1 + np.exp(-0.5 * 3.0))),
+        ([[-4.0, -4.0], [-1.0, -1.0]], [[-3.0, -3.0], [-1.0, -3.0]], (np.log(2) + np.log(1 + np.exp(1.0))) / 2),
+    ],
+)
+def test_dpo_prefers_by_how_far_each_text_has_moved(
+    log_p: list[list[float]], start: list[list[float]], expected: float
+) -> None:
+    assert dpo_loss(torch.tensor(log_p), torch.tensor(start), 0.5).item() == pytest.approx(expected)
+
+
+def test_a_text_s_log_probability_is_the_sum_over_its_tokens(base_folder: Path, tmp_path: Path) -> None:
+    spec = RunSpec(run_id="x", method="dpo", base=ModelSource(path=str(base_folder)), data=Data(train="rows"))
+    events = Events(tmp_path / "events.jsonl")
+    attempt = Attempt(spec, 1, tmp_path, torch.device("cpu"), events, StopFlag())
+    model = load_model(base_folder, attempt.device)
+    rows = [
+        Preference("1", "an invoice", "finance", "a text that is no option"),
+        Preference("2", "a flight", "x y z", "work"),
+    ]
+    pairs = Pairs(attempt, Loaded(model, load_tokenizer(base_folder)), RunData(preferences=rows))
+
+    def one_by_one(prompt: list[int], text: list[int]) -> float:
+        log_p = model(torch.tensor([prompt + text])).logits[0].log_softmax(-1)
+        return sum(log_p[len(prompt) - 1 + place, token].item() for place, token in enumerate(text))
+
+    expected = [
+        [one_by_one(prompt, better), one_by_one(prompt, worse)]
+        for prompt, better, worse in zip(pairs.prompts, pairs.better, pairs.worse, strict=True)
+    ]
+    assert pairs.score().numpy() == pytest.approx(np.array(expected), abs=1e-3)
+    tokens = sum(len(text) for text in pairs.better)
+    assert pairs.log_p([0, 1])[1].item() == pytest.approx(-sum(better for better, _ in expected) / tokens, abs=1e-4)
+    events.close()
 
 
 def test_the_divergence_is_exact_and_leaves_out_what_was_not_offered() -> None:

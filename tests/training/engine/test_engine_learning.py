@@ -87,6 +87,21 @@ def test_an_adapter_learns_and_leaves_the_base_alone(tmp_path: Path, world: Worl
     assert result["scores"]["trained"]["accuracy"] > result["scores"]["base"]["accuracy"] + 0.1
 
 
+def test_corrections_teach_as_preferences(tmp_path: Path, world: World) -> None:
+    """Of each decision that was wrong, the right option is better than the one that was taken."""
+    log = zip(world.stream, logged(world.stream, world.probabilities, 1), strict=True)
+    pairs = [
+        {"id": row["id"], "prompt": row["prompt"], "chosen": row["answer"], "rejected": decision["action"]}
+        for row, decision in log
+        if decision["action"] != row["answer"]
+    ]
+    spec = {"method": "dpo", "seed": 1, "optimiser": LEARNED_FROM_LOGS | {"learning_rate": 1e-3}}
+    result = trained(tmp_path, world, spec | {"evaluate": {"free_rows": 100}}, train=pairs)
+    assert result["scores"]["trained"]["accuracy"] > result["scores"]["base"]["accuracy"] + 0.1
+    assert result["scores"]["trained"]["valid_share"] > 0.8
+    assert result["metrics"]["preferred_share"] > 0.5
+
+
 def test_an_adapter_learns_answers(tmp_path: Path, world: World) -> None:
     spec = {"method": "sft", "lora": {"r": 8}, "optimiser": LEARNED_FROM_LOGS | {"learning_rate": 5e-3}}
     result = trained(tmp_path, world, spec, train=world.stream[:400])

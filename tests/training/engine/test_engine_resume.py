@@ -78,7 +78,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(ppo_run: Path, tmp_path: Path, launch
     assert read_result(run, 7)["weights_sha256"] == read_result(ppo_run)["weights_sha256"]
 
 
-@pytest.mark.parametrize("method", ["posterior", "all_action"])
+@pytest.mark.parametrize("method", ["posterior", "all_action", "dpo"])
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: Launcher, method: str) -> None:
     spec = {
         "method": method,
@@ -87,6 +87,9 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: 
         "checkpoint_every_seconds": 0.2,
     }
     log = logged(world.stream[:400], world.probabilities[:400], 1)
+    if method == "dpo":
+        pair = {"chosen": "travel", "rejected": "work"}
+        log = [{"id": row["id"], "prompt": row["prompt"], **pair} for row in log]
     whole = write_run(tmp_path / "whole", spec, train=log, replay=world.taught)
     run = interrupted_copy(whole, tmp_path / "killed")
     process = launch(str(run))

@@ -15,7 +15,8 @@ ENGINE_DOCS = Path(__file__).parents[3] / "docs" / "engine.md"
 
 
 def line_of(method: Method) -> str:
-    rows = "; ".join(f"{kind}: {', '.join(sorted(needs))}" for kind, needs in method.learns_from.items())
+    kinds = ((kind, ", ".join(sorted(needs))) for kind, needs in method.learns_from.items())
+    rows = "; ".join(f"{kind}: {needs}" if needs else kind for kind, needs in kinds)
     return f"| `{method.name}` | {method.sentence} | {rows or 'none'} |"
 
 

@@ -1,0 +1,91 @@
+"""Direct preference optimisation (Rafailov et al. 2023). Method `dpo`.
+
+For a prompt x with a better text w and a worse one l:
+
+    h = [log p(w | x) − log p_start(w | x)] − [log p(l | x) − log p_start(l | x)]
+    loss = − log σ(β h)  +  v · − 1/n Σ_t log p(w_t | x, w_<t)
+
+p is the plain language model: log p(y | x) is the sum over the n tokens of y, the last one end of sequence, so the
+texts may be anything, options or not. The constrained policy moves with it, as it reads the same logits at every
+branching (training.engine.actions). The second term, with v the spec's text_weight, keeps the better text likely, where
+the first alone may lower both (Pang et al. 2024).
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+
+from training.engine.actions import ActionScorer
+from training.engine.answers import answer_logits
+from training.engine.attempt import Attempt, Outcome
+from training.engine.data import Batches, RunData, by_length
+from training.engine.fit import Metrics, Updates, fit
+from training.engine.hardware import autocast
+from training.engine.models import Loaded, trainable_parameters
+from training.engine.scoring import BATCH
+
+
+def dpo_loss(log_p: Tensor, start: Tensor, beta: float) -> Tensor:
+    """(B, 2) log-probabilities of the better and the worse text, now and at the start → 0-d."""
+    better, worse = (log_p - start).unbind(1)
+    return -nn.functional.logsigmoid(beta * (better - worse)).mean()
+
+
+class Pairs:
+    """n prompts, each with a better and a worse text, as tokens."""
+
+    def __init__(self, attempt: Attempt, loaded: Loaded, data: RunData) -> None:
+        self.attempt, self.model = attempt, loaded.model
+        self.scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
+        self.prompts = self.scorer.encode([row.prompt for row in data.preferences])
+        self.better = self.scorer.answer_ids([row.chosen for row in data.preferences])
+        self.worse = self.scorer.answer_ids([row.rejected for row in data.preferences])
+        lengths = zip(self.prompts, self.better, self.worse, strict=True)
+        self.lengths = [len(prompt) + max(len(better), len(worse)) for prompt, better, worse in lengths]
+
+    def log_p(self, batch: list[int]) -> tuple[Tensor, Tensor]:
+        """(B, 2) log p of the better and the worse text; the better one's cross-entropy, mean over tokens."""
+        texts = [*(self.better[i] for i in batch), *(self.worse[i] for i in batch)]
+        with autocast(self.attempt.device):
+            logits, tokens = answer_logits(self.model, self.scorer, [self.prompts[i] for i in batch * 2], texts)
+        losses = nn.functional.cross_entropy(logits, tokens, reduction="none")
+        counts = [len(text) for text in texts]
+        of = torch.tensor(list(chain.from_iterable([row] * count for row, count in enumerate(counts))))
+        sums = losses.new_zeros(len(texts)).index_add(0, of.to(losses.device), losses)
+        return -sums.view(2, -1).T, losses[: sum(counts[: len(batch)])].mean()
+
+    @torch.no_grad()
+    def score(self) -> Tensor:
+        """(n, 2) log p under the weights as they are."""
+        self.model.eval()
+        found = torch.zeros(len(self.prompts), 2, device=self.attempt.device)
+        for batch in by_length(self.lengths, BATCH):
+            self.attempt.stop.check()
+            found[batch] = self.log_p(batch)[0]
+        return found
+
+
+def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """Trains `loaded` in place on preference rows."""
+    spec, pairs = attempt.spec, Pairs(attempt, loaded, data)
+    start = pairs.score()
+    batches = Batches(pairs.lengths, spec.optimiser.batch_size, spec.seed)
+    total = batches.per_epoch * spec.optimiser.epochs
+    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total)
+
+    def take_step(step: int) -> Metrics:
+        batch = batches.at(step)
+        log_p, text = pairs.log_p(batch)
+        loss = dpo_loss(log_p, start[batch], spec.dpo.beta)
+        updates.apply(loss + spec.weight_of_text * text)
+        gain = (log_p - start[batch]).detach()
+        preferred = (gain[:, 0] > gain[:, 1]).float().mean()
+        return {"loss": loss.detach(), "text_loss": text.detach(), "preferred_share": preferred}
+
+    loaded.model.train()
+    metrics = fit(attempt, updates, total, take_step, "learning from preferences")
+    loaded.model.eval()
+    return Outcome(total, len(pairs.prompts), metrics)
