@@ -60,7 +60,7 @@ class RunForm(forms.Form):
     method = forms.ChoiceField(choices=[(name, f"{name}: {method.sentence}") for name, method in TRAINING.items()])
     dataset = forms.ChoiceField(
         label="Training data",
-        help_text=" ".join(f"{_methods_of(kind)} learn from {kind} rows." for kind in RowKind if _methods_of(kind)),
+        help_text=" ".join(f"For {kind} rows: {_methods_of(kind)}." for kind in RowKind if _methods_of(kind)),
     )
     base = forms.ChoiceField(label="Base model", help_text="A version with full weights or a new small model.")
     heldout = forms.ChoiceField(
@@ -75,7 +75,9 @@ class RunForm(forms.Form):
     epochs = forms.IntegerField(required=False, help_text=f"Passes over the rows. Default: {_optimiser.epochs}.")
     batch_size = forms.IntegerField(required=False, help_text=f"Rows per step. Default: {_optimiser.batch_size}.")
     steps = forms.IntegerField(
-        label="Online steps", required=False, help_text=f"For {_online_methods()}. Default: {_online.steps}."
+        label="Online steps",
+        required=False,
+        help_text=f"For {_online_methods()} on labelled rows. Default: {_online.steps}.",
     )
     lora_r = forms.IntegerField(
         label="LoRA rank", required=False, help_text=f"Leave empty to train all weights. Usual: {_lora.r}."

@@ -100,6 +100,10 @@ class TestTheUntouchedForm:
         assert run.spec["optimiser"] == round_settings("tiny", 1000)["optimiser"] and "lora" not in run.spec
         client.post(path, shown_values(client.get(f"{path}?dataset={new.id}")))
         assert TrainingRun.objects.latest("id").dataset == new
+        pairs = DatasetSnapshotFactory(agent=agent, kind="preferences")
+        client.post(path, shown_values(client.get(f"{path}?dataset={pairs.id}")))
+        run = TrainingRun.objects.latest("id")
+        assert (run.method, run.dataset, run.base_version, run.heldout) == ("dpo", pairs, champion, heldout)
 
     def test_the_base_has_full_weights_and_was_not_made_from_what_was_erased(
         self, agent: Any, champion: Any, workspace: Any
@@ -129,6 +133,8 @@ class TestTheUntouchedForm:
         assert "Import labelled rows" in text and "<form" not in text.split("<main")[1].split("</main>")[0]
         logged = DatasetSnapshotFactory(agent=agent, kind="logged", reward_spec=spec)
         assert "Import labelled rows" in client.get(f"{path}?dataset={logged.id}").content.decode()
+        DatasetSnapshotFactory(agent=agent)
+        assert "Train a first model" in client.get(f"{path}?dataset={logged.id}").content.decode()
         ModelVersionFactory(registered_model=agent.registered_model)
         DatasetSnapshot.objects.all().delete()
         assert at("dataset-make", workspace) in client.get(path).content.decode()

@@ -13,8 +13,6 @@ the first alone may lower both (Pang et al. 2024).
 
 from __future__ import annotations
 
-from itertools import chain
-
 import torch
 from torch import Tensor, nn
 
@@ -53,8 +51,8 @@ class Pairs:
             logits, tokens = answer_logits(self.model, self.scorer, [self.prompts[i] for i in batch * 2], texts)
         losses = nn.functional.cross_entropy(logits, tokens, reduction="none")
         counts = [len(text) for text in texts]
-        of = torch.tensor(list(chain.from_iterable([row] * count for row, count in enumerate(counts))))
-        sums = losses.new_zeros(len(texts)).index_add(0, of.to(losses.device), losses)
+        of_text = torch.arange(len(texts)).repeat_interleave(torch.tensor(counts)).to(losses.device)
+        sums = losses.new_zeros(len(texts)).index_add(0, of_text, losses)
         return -sums.view(2, -1).T, losses[: sum(counts[: len(batch)])].mean()
 
     @torch.no_grad()
