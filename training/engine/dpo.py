@@ -23,7 +23,6 @@ from training.engine.data import Batches, RunData, by_length
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.hardware import autocast
 from training.engine.models import Loaded, trainable_parameters
-from training.engine.scoring import BATCH
 
 
 def dpo_loss(log_p: Tensor, start: Tensor, beta: float) -> Tensor:
@@ -60,7 +59,7 @@ class Pairs:
         """(n, 2) log p under the weights as they are."""
         self.model.eval()
         found = torch.zeros(len(self.prompts), 2, device=self.attempt.device)
-        for batch in by_length(self.lengths, BATCH):
+        for batch in by_length(self.lengths, self.attempt.spec.optimiser.batch_size):
             self.attempt.stop.check()
             found[batch] = self.log_p(batch)[0]
         return found
