@@ -1,8 +1,12 @@
 """A loss over answers as plain text, which keeps free generation valid while the constrained policy learns.
 
 The other losses see π over the options only, so the probability that unconstrained generation starts and ends an option
-could drift. `text_loss` on some answers of each batch prevents that. For answers drawn from π its expected pull on π is
-zero, since E[∇ log π(a)] = 0; it only raises the mass that the language model gives to the options.
+could drift. Along the tokens of an answer, `text_loss` raises the mass that p gives to what may follow there: to the
+next token, or where the answer parts from other options, to all tokens that go on with one of them,
+
+    − mean over tokens of log Σ_c p(c | x, y_<t),      c: the tokens that continue some option
+
+with a gradient that is the same for each of them. So it says nothing about which option is right, and has no pull on π.
 """
 
 from __future__ import annotations
@@ -37,6 +41,27 @@ def answer_logits(
     return logits, ids[row_of, place_of + 1]
 
 
+def branchings(
+    scorer: ActionScorer,
+    options: Sequence[Sequence[str]],
+    texts: Sequence[str],
+    answers: Sequence[Sequence[int]],
+    vocabulary: int,
+) -> tuple[Tensor, Tensor]:
+    """Of all answer positions, row by row, those (N,) where other options part from the row's text; and the tokens that
+    are allowed there, (N, V) of bool."""
+    position, children, start = [], [], 0
+    for row, text, answer in zip(options, texts, answers, strict=True):
+        for depth, tokens in scorer.trie(row).branchings[sorted(row).index(text)]:
+            position.append(start + depth)
+            children.append(tokens)
+        start += len(answer)
+    allowed = torch.zeros(len(position), vocabulary, dtype=torch.bool, device=scorer.device)
+    which = torch.tensor([i for i, tokens in enumerate(children) for _ in tokens], dtype=torch.long)
+    allowed[which, torch.tensor([token for tokens in children for token in tokens], dtype=torch.long)] = True
+    return torch.tensor(position, dtype=torch.long, device=scorer.device), allowed
+
+
 def text_loss(
     model: nn.Module,
     scorer: ActionScorer,
@@ -44,8 +69,24 @@ def text_loss(
     options: Sequence[Sequence[str]],
     places: Sequence[int],
 ) -> Tensor:
-    """Mean cross-entropy per token of every eighth row's answer, the option at its place, without constraint."""
+    """Of every eighth row, along its option at `places`: − log of the mass on what may follow, mean over tokens."""
     chosen = range(0, len(prompts), EVERY)
-    answers = scorer.answer_ids([options[row][places[row]] for row in chosen])
+    offered = [options[row] for row in chosen]
+    texts = [options[row][places[row]] for row in chosen]
+    answers = scorer.answer_ids(texts)
     logits, tokens = answer_logits(model, scorer, [prompts[row] for row in chosen], answers)
-    return nn.functional.cross_entropy(logits, tokens)
+    at, allowed = branchings(scorer, offered, texts, answers, logits.shape[1])
+    own = nn.functional.one_hot(tokens, logits.shape[1]).bool().index_copy(0, at, allowed)
+    return mass_loss(logits, own).mean()
+
+
+def mass_loss(logits: Tensor, allowed: Tensor) -> Tensor:
+    """− log of the mass on the allowed tokens: (P, V), (P, V) of bool, at least one in a row → (P,).
+
+    Its gradient is the same for each allowed token, so that it shifts them together, against all others. That of the
+    plain mass would be larger for the likelier ones: it would have the policy believe more in what it believes.
+    """
+    within = logits.masked_fill(~allowed, float("-inf")).logsumexp(1)
+    mean = (logits * allowed).sum(1) / allowed.sum(1)
+    shifted = mean + (within - mean).detach()
+    return torch.logaddexp(shifted, logits.masked_fill(allowed, float("-inf")).logsumexp(1)) - shifted

@@ -4,10 +4,12 @@ each by how far it is from what is usual. Method `kto`.
 For a logged action a that was right or wrong, with z₀ the divergence that the whole batch has from the start:
 
     h = log π(a | x) − log π_start(a | x)        z₀ = KL(π ‖ π_start), mean over the batch, without gradient
-    loss = 1/n Σ_i λ_i (1 − σ(β (h_i − z₀)))  of right actions,        λ_i (1 − σ(β (z₀ − h_i)))  of wrong ones
+    loss = 1/βn Σ_i λ_i (1 − σ(β (h_i − z₀)))  of right actions,        λ_i (1 − σ(β (z₀ − h_i)))  of wrong ones
 
-The scorer has π and π_start of all options, so both are exact where the paper samples them. The classes weigh equally,
-λ = n / (2 n_class). Right is what `right`, or the reward where no row has that, puts at `right_from` or above.
+Divided by β, where the paper does not, the loss has the same slope for every β while π is near the start, and so the
+same weight against the loss of texts (training.engine.answers). The scorer has π and π_start of all options, so both
+are exact where the paper samples them. The classes weigh equally, λ = n / (2 n_class). Right is what `right`, or the
+reward where no row has that, puts at `right_from` or above.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def class_weights(right: Tensor) -> Tensor:
 def kto_loss(log_ratio: Tensor, usual: Tensor, right: Tensor, weight: Tensor, beta: float) -> Tensor:
     """h (B,), z₀ 0-d, right (B,) of bool, λ (B,) → 0-d."""
     gain = torch.where(right, log_ratio - usual, usual - log_ratio)
-    return (weight * (1 - torch.sigmoid(beta * gain))).mean()
+    return (weight * (1 - torch.sigmoid(beta * gain))).mean() / beta
 
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:

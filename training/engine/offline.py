@@ -60,14 +60,13 @@ class Decisions:
         loss_of: LossOf,
         message: str,
         *,
-        read_as_text: Tensor | None = None,
         head: Mapping[str, nn.Parameter] | None = None,
         kept: Mapping[str, Tensor] | None = None,
     ) -> Outcome:
         """Passes over all rows, and trains the model in place, with the parameters of a method's own `head`.
 
-        `read_as_text` (n,): the option of each row that keeps free generation valid (training.engine.answers); by
-        default one that the weights in training draw, so that no action is learnt by it. `kept` as of `fit`.
+        Options that the weights in training draw keep free generation valid (training.engine.answers). `kept` as of
+        `fit`.
         """
         spec, device = self.attempt.spec, self.attempt.device
         batches = Batches([len(ids) for ids in self.prompts], spec.optimiser.batch_size, spec.seed)
@@ -82,12 +81,9 @@ class Decisions:
             options = [self.options[i] for i in batch]
             with autocast(device):
                 scores = self.scorer.score(self.model, ids, options)
-            if read_as_text is None:
-                places = torch.multinomial(scores.log_p.detach().exp(), 1)[:, 0]
-            else:
-                places = read_as_text[batch]
+            drawn = torch.multinomial(scores.log_p.detach().exp(), 1)[:, 0].tolist()
             with autocast(device):
-                text = text_loss(self.model, self.scorer, ids, options, places.tolist())
+                text = text_loss(self.model, self.scorer, ids, options, drawn)
             metrics = loss_of(batch, scores)
             updates.apply(metrics["loss"] + spec.weight_of_text * text)
             return {name: value.detach() for name, value in metrics.items()} | {"text_loss": text.detach()}

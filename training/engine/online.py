@@ -79,7 +79,7 @@ class Actor:
             return self.scorer.score(self.model, [self.prompts[i] for i in rows], [self.rows[i].options for i in rows])
 
     def text_loss(self, rows: Sequence[int], places: Sequence[int]) -> Tensor:
-        """Cross-entropy of drawn actions as plain text; `places` (B,) are the options drawn for `rows`."""
+        """Keeps free generation valid along drawn actions; `places` (B,) are the options drawn for `rows`."""
         with autocast(self.attempt.device):
             options = [self.rows[i].options for i in rows]
             return text_loss(self.model, self.scorer, [self.prompts[i] for i in rows], options, places)

@@ -54,7 +54,5 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     def loss_of(batch: list[int], scores: Scores) -> Metrics:
         return {"loss": -(on_device[batch, : scores.log_p.shape[1]] * scores.log_p).sum(1).mean()}
 
-    outcome = decisions.learn(
-        loss_of, "learning from the posterior", read_as_text=targets.argmax(1), kept={"targets": targets}
-    )
+    outcome = decisions.learn(loss_of, "learning from the posterior", kept={"targets": targets})
     return outcome.also(target_certainty=float(targets.max(1).values.mean()))

@@ -33,5 +33,5 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         taken = scores.log_p.gather(1, decisions.actions[batch, None])[:, 0]
         return {"loss": -(weights[batch] * taken).mean()}
 
-    outcome = decisions.learn(loss_of, "learning from rewarded actions", read_as_text=decisions.actions)
+    outcome = decisions.learn(loss_of, "learning from rewarded actions")
     return outcome.also(effective_sample_size=float(weights.sum() ** 2 / (weights**2).sum()))

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from training.engine.actions import ActionScorer
-from training.engine.answers import answer_logits
+from training.engine.answers import answer_logits, branchings
 from training.engine.attempt import Attempt, Outcome
 from training.engine.calibration import calibrate
 from training.engine.data import Batches, RunData, drop_tokens
@@ -80,24 +80,13 @@ def answer_losses(
     model: nn.Module, scorer: ActionScorer, prompts: Sequence[Sequence[int]], rows: Sequence[Labelled]
 ) -> tuple[Tensor, Tensor]:
     """(− log π of the answers, mean over rows; cross-entropy of their tokens, mean over tokens)."""
-    device = scorer.device
     answers = scorer.answer_ids([row.answer for row in rows])
     logits, targets = answer_logits(model, scorer, prompts, answers)
     text = nn.functional.cross_entropy(logits, targets)
-    # Of all answer positions, those where other options part from this answer, with the tokens allowed there.
-    position, children, start = [], [], 0
-    for row, answer in zip(rows, answers, strict=True):
-        trie = scorer.trie(row.options)
-        for depth, tokens in trie.branchings[sorted(row.options).index(row.answer)]:
-            position.append(start + depth)
-            children.append(tokens)
-        start += len(answer)
-    if not position:  # every row offered a single option
+    options, texts = [row.options for row in rows], [row.answer for row in rows]
+    at, allowed = branchings(scorer, options, texts, answers, logits.shape[1])
+    if len(at) == 0:  # every row offered a single option
         return 0.0 * text, text
-    at = torch.tensor(position, device=device)
-    allowed = torch.zeros(len(position), logits.shape[1], dtype=torch.bool, device=device)
-    which = torch.tensor([i for i, tokens in enumerate(children) for _ in tokens], device=device)
-    allowed[which, torch.tensor([token for tokens in children for token in tokens], device=device)] = True
     constrained = logits[at].masked_fill(~allowed, float("-inf"))
     choice = nn.functional.cross_entropy(constrained, targets[at], reduction="sum") / len(rows)
     return choice, text

@@ -12,6 +12,7 @@ from torch import nn
 from decisions.rewards.components import ComponentError, Facts
 from training.engine.actions import NO_OPTION, ActionScorer
 from training.engine.all_action import doubly_robust
+from training.engine.answers import mass_loss
 from training.engine.attempt import Attempt
 from training.engine.data import RunData
 from training.engine.dpo import Pairs, dpo_loss
@@ -106,14 +107,26 @@ def test_kto_values_actions_by_their_distance_from_what_is_usual(
     log_ratio: list[float], usual: float, right: list[bool], expected: float
 ) -> None:
     loss = kto_loss(torch.tensor(log_ratio), torch.tensor(usual), torch.tensor(right), torch.ones(2), 0.5)
-    assert loss.item() == pytest.approx(expected)
+    assert loss.item() == pytest.approx(expected / 0.5)
 
 
 def test_right_and_wrong_weigh_equally() -> None:
     weights = class_weights(torch.tensor([True, False, False, False]))
     assert weights.tolist() == pytest.approx([2.0, 2 / 3, 2 / 3, 2 / 3])
     loss = kto_loss(torch.zeros(4), torch.tensor(0.0), torch.tensor([True, False, False, False]), weights, 0.1)
-    assert loss.item() == pytest.approx(0.5)
+    assert loss.item() == pytest.approx(0.5 / 0.1)
+
+
+def test_free_generation_is_kept_valid_without_a_pull_on_the_choice() -> None:
+    logits = torch.tensor([[0.6, 0.1, 0.3], [0.5, 0.25, 0.25]]).log().requires_grad_()
+    losses = mass_loss(logits, torch.tensor([[True, True, False], [True, False, False]]))
+    assert losses.tolist() == pytest.approx([-np.log(0.7), -np.log(0.5)])
+    losses.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad[0].tolist() == pytest.approx(
+        [-0.15, -0.15, 0.3]
+    )  # the likelier option gains nothing on the other
+    assert logits.grad[1].tolist() == pytest.approx([-0.5, 0.25, 0.25])
 
 
 @pytest.mark.parametrize(
