@@ -20,7 +20,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
 from torch import Tensor, nn
 
 from training.engine.actions import ActionScorer
