@@ -18,7 +18,7 @@ from decisions.models import Agent, AgentVersion
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.models.version import VersionState
 from training.base_models import TINY, is_allowed_base
-from training.engine.methods import METHODS
+from training.engine.methods import METHODS, RowKind
 from training.engine.spec import RunSpec, TinyShape
 from training.loops import recipes
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
