@@ -16,11 +16,13 @@ import random
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 from msgspec import UNSET
 
+from decisions.agents.choices import action_of, choices_of, option_of
 from decisions.agents.current import CurrentAgent, get_current_agent
 from decisions.agents.prompts import PromptError, render_prompt
 from decisions.errors import Erased, IdConflict, IdNotUsable
@@ -32,7 +34,7 @@ from decisions.ingest.decisions import DECISION_TABLE
 from decisions.ingest.item_ends import mark_late_decisions
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of, write_within
-from decisions.models import ActionSpaceKind, Decision
+from decisions.models import ActionSpaceKind, AgentVersion, Decision
 from decisions.models.tombstones import ERASED_HASH
 from models_registry.errors import BackendUnavailable
 from models_registry.experiments import Router
@@ -49,11 +51,12 @@ _RNG = random.SystemRandom()
 class Answer:
     """What the caller gets, and what was recorded under `decision_id`.
 
-    `probabilities` are those of the acting policy, one per option; `propensity` is the one of `action`.
+    `probabilities` are those of the acting policy, one per option; `propensity` is the one of `action`. The options of
+    a structured action are canonical JSON (`decisions.agents.choices`).
     """
 
     decision_id: uuid.UUID
-    action: str
+    action: Any
     options: tuple[str, ...]
     probabilities: tuple[float, ...]
     propensity: float
@@ -123,19 +126,16 @@ def _ask(
     current: CurrentAgent, router: Router, asked: Mapping[uuid.UUID, tuple[str, DecideItem]], now: dt.datetime
 ) -> list[Question]:
     """Gathers the faults of every item before anything is asked. Raises InvalidInput."""
-    if current.version.action_space != ActionSpaceKind.CHOICE:
-        raise InvalidInput(f"This agent's action space is {current.version.action_space}; the gateway decides choices.")
+    if (anywhere := choices_of(current.version, None)).options is None:
+        raise InvalidInput(f"The gateway decides choices, and this agent's action {anywhere.reason}.")
     faults: list[FieldFault] = []
     questions = []
     for decision_id, (path, item) in asked.items():
         if item.id is not UNSET:
             faults += [replace(fault, field=path + fault.field) for fault in check_id(item.id, now)]
-        options = item.options if item.options is not None else current.version.options
+        options = _find_options(current.version, item, path, faults)
         if options is None:
-            faults.append(FieldFault(f"{path}options", "is missing", "options, because the agent's version has none"))
             continue
-        if current.version.options is not None and item.options not in (None, current.version.options):
-            faults.append(FieldFault(f"{path}options", "differ from those of the agent's version", "the same, or none"))
         if (schema := current.space.state) is not None:
             faults += [replace(fault, field=path + fault.field) for fault in schema.faults(item.state)]
         if len(set(options)) != len(options):
@@ -148,10 +148,29 @@ def _ask(
         # Without a unit, the decision is its own unit.
         unit = item.unit or str(decision_id)
         route = router.route(unit)
-        questions.append(Question(decision_id, path, item, unit, tuple(options), prompt, route, route.version))
+        questions.append(Question(decision_id, path, item, unit, options, prompt, route, route.version))
     if faults:
         raise InvalidInput("The agent cannot answer this request.", faults=faults)
     return questions
+
+
+def _find_options(
+    version: AgentVersion, item: DecideItem, path: str, faults: list[FieldFault]
+) -> tuple[str, ...] | None:
+    """What is chosen from; None, with its fault added, where nothing can be."""
+    if version.action_space != ActionSpaceKind.CHOICE:
+        if item.options is not None:
+            faults.append(FieldFault(f"{path}options", "given for a structured action", "none: its schema says them"))
+    elif version.options is not None and item.options not in (None, version.options):
+        faults.append(FieldFault(f"{path}options", "differ from those of the agent's version", "the same, or none"))
+    choices = choices_of(version, item.state, item.options)
+    if choices.options is not None:
+        return choices.options
+    if version.action_space == ActionSpaceKind.CHOICE:
+        faults.append(FieldFault(f"{path}options", "is missing", "options, because the agent's version has none"))
+    else:
+        faults.append(FieldFault(f"{path}state", f"leaves nothing to choose: the action {choices.reason}"))
+    return None
 
 
 def _record(
@@ -171,14 +190,14 @@ def _record(
             assert one.probabilities is not None
             policy = _policy(current, one.probabilities)
             draw = draw_action(policy, rng)
-            action = question.options[draw.index]
+            action = action_of(current.version, question.options[draw.index])
             rows.append(
                 _decision_row(by, current, question, now)
                 | {
                     "action": action,
                     "confidence": min(1.0, one.probabilities[draw.index]),
                     "alternatives": [
-                        {"action": option, "probability": probability}
+                        {"action": action_of(current.version, option), "probability": probability}
                         for option, probability in zip(question.options, policy, strict=True)
                     ],
                     "propensity": draw.propensity,
@@ -233,7 +252,8 @@ def _decision_row(by: Actor, current: CurrentAgent, question: Question, now: dt.
         "user_ref": item.user_ref,
         "next_state": None,
         "state": item.state,
-        "options": list(question.options),
+        # Those of a structured action follow from its schema and the state.
+        "options": list(question.options) if current.version.action_space == ActionSpaceKind.CHOICE else None,
         "completion": None,
         "reasoning": None,
         "temperature": current.version.temperature,
@@ -263,7 +283,8 @@ def _find_repeats(by: Actor, current: CurrentAgent, given: Mapping[uuid.UUID, De
     """Recorded answers of ids that were decided before. Raises IdConflict when the question was another, Erased."""
     if not given:
         return {}
-    recorded = Decision.objects.filter(id__in=given).select_related("model_version__registered_model", "exposure")
+    with_all = ("model_version__registered_model", "exposure", "agent_version")
+    recorded = Decision.objects.filter(id__in=given).select_related(*with_all)
     answers: dict[uuid.UUID, Answer] = {}
     for decision in recorded:
         if decision.workspace_id != by.workspace.id:
@@ -277,7 +298,7 @@ def _find_repeats(by: Actor, current: CurrentAgent, given: Mapping[uuid.UUID, De
         answers[decision.id] = Answer(
             decision_id=decision.id,
             action=decision.action,
-            options=tuple(decision.options),
+            options=tuple(option_of(decision.agent_version, one["action"]) or "" for one in decision.alternatives),
             probabilities=tuple(entry["probability"] for entry in decision.alternatives),
             propensity=decision.propensity,
             confidence=decision.confidence,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from decisions.agents.choices import choices_of
 from decisions.agents.services import create_notes_agents
 from decisions.models import Agent
 from decisions.rewards.calculate import calculate_rewards
@@ -132,6 +133,10 @@ class TestStructured:
         state = {"item": {"title": "Water the plants"}}
         first = decide(filer, WHERE | {"labels": ["garden"], "confidence": 0.7}, state=state, reasoning="green")
         other = decide(filer, WHERE | {"swimlane": "HABIT"}, "corrected", state=state)
+        options = choices_of(filer.versions.get(), state).options or ()
+        acting = {"temperature": 1.0, "epsilon": 0.0, "propensity": 1 / 48}
+        told = [{"action": json.loads(option), "probability": 1 / 48} for option in options]
+        ours = decide(filer, WHERE, state=state, alternatives=told, **acting)
         decide(filer, {"status": "TRASH"}, state=state)
         reward(filer)
         dataset = snapshot_ledger(by=by, agent=filer, name="filed")
@@ -139,12 +144,14 @@ class TestStructured:
         assert {row.id: row.action for row in rows.values()} == {
             str(first.id): HOME,
             str(other.id): HOME.replace("HOME", "HABIT"),
+            str(ours.id): HOME,
         }
+        assert rows[str(ours.id)].probabilities == pytest.approx([1 / 48] * 48, abs=1e-6)
         assert all(len(row.options) == 48 for row in rows.values())
         assert (rows[str(first.id)].right, rows[str(other.id)].reward) == (1.0, 0.0)
         assert dataset.statistics["left_out"] == {"action": 1}
         preview = preview_datasets([filer])[filer.id]
-        assert (preview.rows, dict(preview.actions)[HOME]) == (3, 1)
+        assert (preview.rows, dict(preview.actions)[HOME]) == (4, 2)
 
     def test_a_correction_is_an_answer_among_the_same_options(self, filer: Any, by: Any) -> None:
         decision: Any = DecisionFactory(agent=filer, action=WHERE, options=None, state={"item": {"title": "Tax"}})

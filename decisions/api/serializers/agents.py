@@ -105,9 +105,11 @@ class AgentPatchSerializer(AgentCreateSerializer):
 
 class AnswerSerializer(serializers.Serializer[Any]):
     decision_id = serializers.UUIDField()
-    action = serializers.CharField()
+    action = serializers.JSONField(help_text="The option chosen; of a structured action, the object")
     probabilities = serializers.DictField(
-        child=serializers.FloatField(), help_text="Of the policy that acted, after temperature and exploration"
+        child=serializers.FloatField(),
+        help_text="By option, of the policy that acted, after temperature and exploration; the options of a structured "
+        "action are canonical JSON",
     )
     propensity = serializers.FloatField()
     confidence = serializers.FloatField(help_text="The model's own probability of the action")

@@ -230,6 +230,41 @@ class TestAnIdempotencyKey:
         assert Decision.objects.count() == 2
 
 
+def test_a_structured_action_is_chosen_among_what_its_schema_allows(api, agent, by, base_version):
+    schema = {
+        "type": "object",
+        "properties": {
+            "item": {"type": "string", "x-offered": "items[].id"},
+            "urgent": {"type": "boolean"},
+            "confidence": {"type": "number"},
+        },
+        "required": ["item", "urgent"],
+    }
+    setup = AgentSetup("{{ items }}", action_space="structured", action_schema=schema, epsilon=0.2)
+    version = create_agent_version(by=by, agent=agent, setup=setup)
+    sent = {"state": {"items": [{"id": "a"}, {"id": "b"}]}, "id": str(uuid7())}
+    client = api("route:read")
+    answer = client.post("agents/filer/decide", sent)
+    assert answer.status_code == 201, answer.content
+    told = answer.json()
+    options = [
+        json.dumps({"item": item, "urgent": urgent}, separators=(",", ":")) for item in "ab" for urgent in (True, False)
+    ]
+    assert list(told["probabilities"]) == options
+    assert told["propensity"] == told["probabilities"][json.dumps(told["action"], separators=(",", ":"))]
+    row = Decision.objects.get(id=told["decision_id"])
+    assert (row.action, row.options, row.agent_version) == (told["action"], None, version)
+    assert [one["action"] for one in row.alternatives] == [json.loads(option) for option in options]
+    assert client.post("agents/filer/decide", sent).json() == told
+    for wrong, field in (({"state": {"items": []}}, "state"), (sent | {"options": ["a", "b"]}, "options")):
+        refused = client.post("agents/filer/decide", wrong | {"id": str(uuid7())})
+        assert (refused.status_code, refused.json()["error"]["fields"][0]["field"]) == (400, field)
+    create_agent_version(by=by, agent=agent, setup=AgentSetup("{{ items }}", action_space="text"))
+    refused = client.post("agents/filer/decide", {"state": {"items": []}})
+    assert refused.status_code == 400 and "free text" in refused.json()["error"]["message"]
+    assert Decision.objects.count() == 1
+
+
 def test_an_experiment_exposes_each_unit_once_and_keeps_it(agent, by, challenger, base_version):
     start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
     units = [f"unit-{n % 20}" for n in range(60)]
