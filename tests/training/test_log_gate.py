@@ -23,6 +23,7 @@ from tools.factories import (
     TrainingRunFactory,
 )
 from tools.factories.training import put_rows
+from training.defaults import choose_settings
 from training.engine.spec import is_held_back
 from training.log_gate import LOG_FILE, LoggedDecision, estimate_from_log, judge_by_log, remove_log, write_log
 from training.models import DatasetKind, TrainingRun
@@ -68,6 +69,12 @@ def test_guesses_from_the_model_narrow_the_interval() -> None:
     found = estimate_from_log(rows, better, better).estimates
     width = {name: getattr(found, name).high - getattr(found, name).low for name in ("ips", "doubly_robust")}
     assert width["doubly_robust"] < 0.75 * width["ips"]
+
+
+def test_long_logs_keep_a_tenth_for_the_gate() -> None:
+    told = [choose_settings("posterior", root="tiny", rows=rows, agent_version=None) for rows in (4_999, 5_000)]
+    assert ["held_back" in one for one in told] == [False, True] and told[1]["held_back"] == 0.1
+    assert "held_back" not in choose_settings("pretrain", root="tiny", rows=9_000, agent_version=None)
 
 
 def test_one_group_is_refused() -> None:

@@ -23,6 +23,7 @@ from workspaces.models import Role
 from workspaces.pages import PageRequest, workspace_page
 
 MOST = 100
+ERRORS_SHOWN = 8
 
 
 class SuiteForm(forms.Form):
@@ -31,6 +32,7 @@ class SuiteForm(forms.Form):
     dataset = forms.ModelChoiceField(
         DatasetSnapshot.objects.none(),
         label="Labelled rows",
+        empty_label="Choose a dataset",
         help_text="No run should learn from them. A version that did is marked.",
     )
     name = forms.CharField(max_length=LONGEST_NAME, help_text="What the rows ask for, such as “Tickets of March”.")
@@ -156,6 +158,7 @@ def suite_score(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
             raise Http404("The other version is not scored on this suite.")
     else:
         other = next((one for one in others if one.version_id == score.against_id), None)
+    errors = list_errors(score)
     differences = compare_scores(score, other) if other is not None else {}
     context = {
         "score": score,
@@ -165,6 +168,7 @@ def suite_score(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "labels": list_parts(score, "labels", differences),
         "slices": list_parts(score, "slices", differences),
         "calibration": draw_calibration([score, *([other] if other is not None else [])]),
-        "errors": list_errors(score),
+        "errors": errors[:ERRORS_SHOWN],
+        "more_errors": errors[ERRORS_SHOWN:],
     }
     return render(request, "training/suites/score.html", context)
