@@ -49,9 +49,12 @@ class Tally:
         self.actions, self.sources, self.verdicts = Counter[str](), Counter[str](), Counter[str]()
         self.rewards = self.sum = self.high = 0.0
         self.right = self.wrong = self.without_propensity = self.without_options = 0
+        self.words = Counter[int]()
 
     def add(self, row: Mapping[str, Any]) -> None:
         self.rows += 1
+        if isinstance(prompt := row.get("prompt"), str):
+            self.words[len(prompt.split())] += 1
         action = row.get("answer", row.get("action"))
         if action is not None:
             self.actions[action] += 1
@@ -87,6 +90,13 @@ class Tally:
         if self.without_options:
             told["without_options"] = self.without_options
         return told
+
+    def cuts_for(self, agent: Agent) -> dict[str, Any]:
+        """How many prompts have more words than the agent's newest version reads tokens: surely their middle is cut
+        (training.engine.prompts). Only the run, which has the tokenizer, can count them all."""
+        most = agent.versions.order_by("-number").values_list("max_prompt_tokens", flat=True).first()
+        cut = sum(rows for words, rows in self.words.items() if most is not None and words > most)
+        return {"cut": cut, "prompt_tokens": most} if cut else {}
 
 
 class Part:
@@ -181,7 +191,7 @@ def save_parts(
             artifact=artifact,
             rows=part.tally.rows,
             query=dict(query),
-            statistics=counts | ({"held_out_of": str(made[0].id)} if made else {}),
+            statistics=counts | part.tally.cuts_for(agent) | ({"held_out_of": str(made[0].id)} if made else {}),
         )
         items = [DatasetItem(dataset=dataset, decision_id=pk, reward_version=version) for pk, version in part.items]
         DatasetItem.objects.bulk_create(items, batch_size=BATCH)

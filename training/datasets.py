@@ -156,7 +156,7 @@ def import_rows(
             kind=kind,
             artifact=artifact,
             rows=part.tally.rows,
-            statistics=part.tally.as_plain(),
+            statistics=part.tally.as_plain() | part.tally.cuts_for(agent),
         )
         record_audit(by=by, action="dataset.imported", target=f"dataset:{dataset.id}", details={"rows": dataset.rows})
         on_made(dataset)

@@ -125,11 +125,12 @@ def test_the_look_is_bounded_and_its_statements_do_not_grow(
     assert (preview.looked_at, preview.look_ended, preview.rows) == (4, True, 0)
 
 
-def test_a_decision_without_a_prompt_is_left_out_and_counted(
+def test_a_decision_without_a_prompt_is_left_out_and_what_is_too_long_is_counted(
     agent: Any, workspace: Any, admin: Any, page_client: Any, store: Any
 ) -> None:
     """Recorded elsewhere, its state lacks the field that the template names: it must not stop the others."""
-    bare, whole = DecisionFactory(agent=agent, state={"subject": "x"}), DecisionFactory(agent=agent)
+    bare = DecisionFactory(agent=agent, state={"subject": "x"})
+    whole = DecisionFactory(agent=agent, state={"text": "word " * 70})
     for decision in (bare, whole):
         FeedbackFactory(decision=decision)
     calculate_rewards(current_reward_spec(agent))
@@ -140,7 +141,8 @@ def test_a_decision_without_a_prompt_is_left_out_and_counted(
     dataset = DatasetSnapshot.objects.get()
     (line,) = (artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
     assert json.loads(line)["id"] == str(whole.id) and dataset.statistics["left_out"] == {"prompt": 1}
-    assert "lack a field of the prompt" in client.get(at("dataset", workspace, dataset.id)).content.decode()
+    shown = client.get(at("dataset", workspace, dataset.id)).content.decode()
+    assert "lack a field of the prompt" in shown and "their middle is cut" in shown
 
 
 def test_a_name_that_is_missing_or_too_long_is_refused(

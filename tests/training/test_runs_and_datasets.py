@@ -19,6 +19,7 @@ from models_registry import artifacts
 from tests.engine_task import labelled
 from tools.factories import (
     AgentFactory,
+    AgentVersionFactory,
     ArtifactFactory,
     DatasetItemFactory,
     DatasetSnapshotFactory,
@@ -407,7 +408,10 @@ class TestDatasets:
 
     def test_labelled_rows_are_kept_as_they_are(self, agent, by, store):
         rows = labelled(5, 1)
+        rows[2]["prompt"] = "one two three four five"
+        AgentVersionFactory(agent=agent, max_prompt_tokens=4)
         dataset = import_labelled(by=by, agent=agent, name="gold", rows=iter(rows))
+        assert (dataset.statistics["cut"], dataset.statistics["prompt_tokens"]) == (1, 4)
         kept = (artifacts.artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
         assert [json.loads(line) for line in kept] == rows
         assert (dataset.rows, dataset.kind) == (5, "labelled")
