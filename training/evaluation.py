@@ -68,7 +68,8 @@ def score_predictions(path: Path, result: RunResult, *, spec: RewardSpec, free_r
     }
     for model, given in result.scores.items():
         if given.valid_share is not None:
-            asked = min(free_rows, given.rows)
+            # A model answers every held-out text freely, and of rows with options a sample.
+            asked = given.rows if given.log_p is not None else min(free_rows, given.rows)
             scores[model]["valid_share"] = as_plain(wilson_interval(round(given.valid_share * asked), asked))
     differences = {}
     if {"base", "trained"} <= measures.keys():

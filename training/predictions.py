@@ -102,11 +102,11 @@ def _find(folder: Path) -> Path | None:
 
 
 def _read_answers(path: Path) -> dict[str, str]:
-    """Row id → right action, of labelled rows; empty where the file is gone."""
+    """Row id → right action, of labelled rows and texts; empty where the file is gone."""
     if not path.is_file() or path.stat().st_size > MAX_BYTES:
         return {}
     with path.open(encoding="utf-8") as lines:
-        return {str(row["id"]): row["answer"] for row in map(json.loads, lines)}
+        return {str(row["id"]): row.get("answer") or row["completion"] for row in map(json.loads, lines)}
 
 
 def calculate_reliability(rows: list[dict[str, Any]]) -> list[Bin]:

@@ -18,7 +18,7 @@ from jobs.services import enqueue_job, request_cancel
 from models_registry.models import ArtifactKind, ModelVersion
 from training.base_models import TINY, hub_ids, is_allowed_base
 from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need
-from training.engine.spec import RunSpec, find_reward_faults
+from training.engine.spec import HELD_OUT, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.run_states import TERMINAL_STATES, RunState, check_transition
@@ -89,10 +89,12 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
         )
     if method is not None:
         faults += _find_lacks(method, plan.dataset)
-    for name in ("heldout", "replay"):
-        dataset = getattr(plan, name)
-        if dataset is not None and dataset.kind != DatasetKind.LABELLED:
-            faults.append(FieldFault(name, f"has {dataset.kind} rows", "labelled rows"))
+        missing = method.find_missing(plan.dataset.row_kind)
+        faults += [FieldFault("method", missing, "another method")] if missing is not None else []
+    if plan.heldout is not None and plan.heldout.row_kind not in HELD_OUT:
+        faults.append(FieldFault("heldout", f"has {plan.heldout.kind} rows", "labelled rows, or texts"))
+    if plan.replay is not None and plan.replay.kind != DatasetKind.LABELLED:
+        faults.append(FieldFault("replay", f"has {plan.replay.kind} rows", "labelled rows"))
     for name in ("heldout", "replay"):
         dataset = getattr(plan, name)
         if dataset is not None and dataset.kind == DatasetKind.LABELLED and not dataset.has_answers:
@@ -192,6 +194,8 @@ def engine_spec(
             "suites": dict(paths.suites),
         },
     }
+    if source.heldout is not None:
+        full["data"]["heldout_rows"] = source.heldout.kind
     if paths.heldout is not None:
         full.setdefault("evaluate", {})
     return full

@@ -33,7 +33,7 @@ from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tests.warm import MANAGE, stand_in
 from tools.model_server import running_model_server
 from training import launcher
-from training.engine.rows import Labelled, Logged, Preference
+from training.engine.rows import Labelled, Logged, Preference, Text
 from training.engine.spec import RunSpec
 
 # Why a block may go without being run. A new reason is added here, where a reviewer sees it.
@@ -116,6 +116,7 @@ JSON_CHECKS: dict[str, Callable[[Any], Any]] = {
     "the labelled row": is_row(Labelled),
     "the logged row": is_row(Logged),
     "the preference row": is_row(Preference),
+    "the text row": is_row(Text),
     "the run spec": RunSpec.model_validate,
 }
 CHECKS: dict[str, Callable[[Block], None]] = {

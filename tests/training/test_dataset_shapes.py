@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
+import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from models_registry.artifacts import artifact_path
 from tools.factories import (
     AgentFactory,
     AgentVersionFactory,
+    DatasetSnapshotFactory,
     DecisionFactory,
     EpisodeFactory,
     FeedbackFactory,
@@ -38,7 +41,7 @@ from training.errors import EmptyDataset, InvalidRun
 from training.label_datasets import snapshot_labels
 from training.label_rows import LabelQuestion
 from training.models import DatasetSnapshot, TrainingRun
-from training.runs import RunPlan, check_plan, start_run
+from training.runs import EnginePaths, RunPlan, check_plan, engine_spec, start_run
 from training.selection import Filters
 from training.splitting import Relations
 from workspaces.ids import uuid7, uuid7_of
@@ -225,6 +228,33 @@ class TestTexts:
         preview = preview_datasets([agent, filer])
         assert (preview[agent.id].rows, preview[agent.id].counts("shape")) == (0, 2)
         assert preview_datasets([agent], kind="text")[agent.id].rows == 2
+
+    def test_texts_are_learnt_from_and_measured_on_through_trl(
+        self, workspace: Any, by: Any, store: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        agent = writing(workspace)
+        decide(agent, "Dear Ann", state={"text": "write"})
+        reward(agent)
+        right = snapshot_ledger(by=by, agent=agent, name="right", kind="text")
+        decide(agent, "Dear Bob", "corrected")
+        reward(agent)
+        texts = snapshot_ledger(by=by, agent=agent, name="texts", kind="text")
+        held = DatasetSnapshotFactory(agent=agent, kind="text")
+        plan = RunPlan("kto", texts, base_version=ModelVersionFactory(workspace=workspace), heldout=held)
+        with pytest.raises(InvalidRun) as refused:
+            check_plan(agent, replace(plan, dataset=right))
+        assert refused.value.faults[0].reason == "all its rewards are 1"
+        spec = check_plan(agent, plan)
+        paths = EnginePaths(base="/base", train="data/train.jsonl", heldout="data/heldout.jsonl")
+        data = engine_spec(spec, plan, run_id="r", paths=paths)["data"]
+        assert (data["rows"], data["heldout_rows"]) == ("text", "text")
+        with pytest.raises(InvalidRun) as refused:
+            check_plan(agent, replace(plan, method="posterior", replay=held))
+        assert [fault.field for fault in refused.value.faults] == ["dataset", "replay"]
+        monkeypatch.setitem(sys.modules, "trl", None)  # as if it were not there
+        with pytest.raises(InvalidRun) as refused:
+            check_plan(agent, plan)
+        assert "make text" in refused.value.faults[0].reason
 
     @pytest.mark.parametrize(
         ("kind", "action", "completion"),

@@ -79,6 +79,8 @@ def read_run(run_dir: Path) -> tuple[RunSpec, RunData]:
         if path is not None and path.startswith(("/", ".")) and not Path(path).is_dir()
     ]
     faults += [f"reward: {fault}" for fault in find_reward_faults(spec)]
+    missing = spec.trains_by.find_missing(spec.train_rows)
+    faults += [] if missing is None else [f"method: {missing}"]
     data = RunData()
     try:
         data = read_data(spec, run_dir)

@@ -2,7 +2,8 @@
 
 A checkpoint is a folder `step-00000120/` with `state.pt` and a `COMPLETE` marker, which holds the hashes of the state
 and the spec. It is written under another name, synced, and renamed, so a folder with the final name is complete.
-Attempts only read each other's folders.
+Attempts only read each other's folders. Other trainers' checkpoints (training.engine.text) are folders of their own
+form, `checkpoint-120/`; once one is written, `mark_complete` puts the same marker into it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,12 +24,16 @@ from training.engine.events import Events
 from training.engine.spec import RunSpec
 
 KEPT = 2
+STATE, MARKER = "state.pt", "COMPLETE"
+NAME = re.compile(r"(step|checkpoint)-\d+")
 DOES_NOT_MATTER = {"checkpoint_every_seconds", "evaluate", "serving", "threads"}
 """Fields of a spec that may differ between the attempt that left a checkpoint and the one that takes it up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
+    """`state` is empty of another trainer's checkpoint, which reads `path` itself."""
+
     path: Path
     step: int
     state: dict[str, Any]
@@ -47,11 +53,10 @@ def write_checkpoint(folder: Path, step: int, state: dict[str, Any], spec: RunSp
         return final
     unfinished = folder / f".unfinished-{step:08d}-{os.getpid()}"
     unfinished.mkdir()
-    with (unfinished / "state.pt").open("wb") as file:
+    with (unfinished / STATE).open("wb") as file:
         torch.save(state, file)
         sync(file.fileno())
-    marker = {"step": step, "sha256": _sha256(unfinished / "state.pt"), "spec": fingerprint(spec)}
-    write_synced(unfinished / "COMPLETE", json.dumps(marker))
+    mark_complete(unfinished, step, spec)
     unfinished.rename(final)
     sync_folder(folder)
     for old in sorted(folder.glob("step-*"))[:-KEPT]:
@@ -59,13 +64,19 @@ def write_checkpoint(folder: Path, step: int, state: dict[str, Any], spec: RunSp
     return final
 
 
+def mark_complete(folder: Path, step: int, spec: RunSpec) -> None:
+    """From now on the folder's files are a checkpoint after `step` steps."""
+    marker = {"step": step, "sha256": _hash_files(folder), "spec": fingerprint(spec)}
+    write_synced(folder / MARKER, json.dumps(marker))
+
+
 def newest_checkpoint(attempts: Path, spec: RunSpec, events: Events) -> Checkpoint | None:
     """The furthest complete checkpoint of any attempt, whatever its number, that fits this spec and is undamaged."""
-    for path in sorted(_complete(attempts), key=lambda found: (found.name, int(found.parts[-3])), reverse=True):
+    for path in sorted(_complete(attempts), key=lambda found: (_step(found), int(found.parts[-3])), reverse=True):
         name = str(path.relative_to(attempts))
         try:
-            marker = json.loads((path / "COMPLETE").read_text())
-            other_spec, damaged = marker["spec"] != fingerprint(spec), marker["sha256"] != _sha256(path / "state.pt")
+            marker = json.loads((path / MARKER).read_text())
+            other_spec, damaged = marker["spec"] != fingerprint(spec), marker["sha256"] != _hash_files(path)
         except (OSError, ValueError, TypeError, KeyError):
             other_spec, damaged = False, True
         if other_spec:
@@ -74,7 +85,8 @@ def newest_checkpoint(attempts: Path, spec: RunSpec, events: Events) -> Checkpoi
             events.warn(f"checkpoint {name} is damaged and is left alone")
         else:
             # Into the computer's memory: a GPU's has no room for the weights and their moments twice.
-            state = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
+            ours = path / STATE
+            state = torch.load(ours, map_location="cpu", weights_only=True) if ours.exists() else {}
             return Checkpoint(path, marker["step"], state)
     return None
 
@@ -104,11 +116,21 @@ def sync_folder(folder: Path) -> None:
 
 
 def _complete(attempts: Path) -> Iterator[Path]:
-    for path in attempts.glob("*/checkpoints/step-*"):
-        if path.parts[-3].isdigit() and (path / "COMPLETE").exists():
+    for path in attempts.glob("*/checkpoints/*"):
+        if path.parts[-3].isdigit() and NAME.fullmatch(path.name) and (path / MARKER).exists():
             yield path
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _step(path: Path) -> int:
+    """As its name says."""
+    return int(path.name.rpartition("-")[2])
+
+
+def _hash_files(folder: Path) -> str:
+    """SHA-256 over the files in the folder, in order of name, but for the marker."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARKER):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+        digest.update(str(path.relative_to(folder)).encode() + content)
+    return digest.hexdigest()

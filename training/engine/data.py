@@ -16,6 +16,7 @@ import msgspec
 from training.engine.methods import WHAT_LACKS, Need, RowKind
 from training.engine.rows import Labelled, Logged, Preference, Text, groups_of_prompts, right_or_wrong
 from training.engine.spec import RunSpec, is_held_back
+from training.engine.texts import find_right_texts, is_right
 
 FAULTS_SHOWN = 20
 
@@ -42,6 +43,7 @@ class RunData(msgspec.Struct, frozen=True):
     heldout: list[Labelled] = []
     log: list[Logged] = []
     suites: dict[str, list[Labelled]] = {}
+    heldout_texts: list[Text] = []
 
     def has(self, need: Need, spec: RunSpec) -> bool:
         """Whether the rows to learn from have it."""
@@ -54,9 +56,14 @@ class RunData(msgspec.Struct, frozen=True):
         if need is Need.PROPENSITY:
             return bool(self.logged) and all(row.propensity is not None for row in self.logged)
         if need is Need.RIGHT_AND_WRONG:
-            return len({value >= spec.kto.right_from for _, value in right_or_wrong(self.logged)}) == 2
+            told = [value >= spec.kto.right_from for _, value in right_or_wrong(self.logged)]
+            return {True, False} <= {*told, *(is_right(row, spec.kto.right_from) for row in self.texts)}
         if need is Need.GROUPS:
             return bool(groups_of_prompts(self.logged))
+        if need is Need.RIGHT_TEXTS:
+            return bool(find_right_texts(self.texts, spec.kto.right_from))
+        if need is Need.REWARDED_GROUPS:
+            return bool(spec.reward or groups_of_prompts(self.texts))
         return False
 
 
@@ -113,7 +120,8 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         texts=read(spec.data.train, Text) if spec.train_rows is RowKind.TEXT else [],
         preferences=read(spec.data.train, Preference) if spec.train_rows is RowKind.PREFERENCES else [],
         replay=read(spec.data.replay, Labelled),
-        heldout=read(spec.data.heldout, Labelled),
+        heldout=read(spec.data.heldout, Labelled) if spec.heldout_rows is RowKind.LABELLED else [],
+        heldout_texts=read(spec.data.heldout, Text) if spec.heldout_rows is RowKind.TEXT else [],
         log=read(spec.data.log, Logged, may_be_empty=True),
         # Those whose rows were erased before a second attempt are left out.
         suites={

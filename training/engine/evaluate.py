@@ -20,7 +20,8 @@ from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
 from training.engine.checkpoints import write_synced
 from training.engine.data import RunData
-from training.engine.hardware import autocast
+from training.engine.evaluate_texts import predict_texts, score_texts
+from training.engine.generation import write_answers
 from training.engine.models import Loaded
 from training.engine.prompts import PromptEncoder
 from training.engine.rows import Labelled, Logged, Row
@@ -49,7 +50,7 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
     lines: list[str] = []
     newest = list(models)[-1]
     for number, which in enumerate(models):
-        if not data.heldout and which != newest:
+        if not (data.heldout or data.heldout_texts) and which != newest:
             continue
         attempt.events.progress(number, len(models), f"evaluating the {which} model")
         loaded = models[which]
@@ -58,6 +59,11 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
             predictions = list(_predictions(attempt, which, loaded, data.heldout, settings))
             lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
             found.scores[which] = _score(predictions, valid_share(attempt, loaded, data.heldout, settings))
+        if data.heldout_texts:
+            warn_of_cuts(attempt, loaded, [row.prompt for row in data.heldout_texts], "held-out texts")
+            predictions = list(predict_texts(attempt, which, loaded, data.heldout_texts, settings.batch_size))
+            lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
+            found.scores[which] = score_texts(predictions)
         if which == newest:
             if data.log:
                 found.log = _write(attempt, "log.jsonl", list(_thoughts(attempt, loaded, data.log, settings)))
@@ -146,7 +152,6 @@ def _predictions(
         }
 
 
-@torch.no_grad()
 def valid_share(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled], settings: Evaluate) -> float | None:
     """Share of free greedy generations that are one of the row's options, on a fixed sample; None without one."""
     count = min(settings.free_rows, len(rows))
@@ -154,21 +159,5 @@ def valid_share(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled], sett
         return None
     sample = random.Random("free").sample(list(rows), count)  # noqa: S311 - the same rows for every model
     prompts = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens).encode([row.prompt for row in sample])
-    order = sorted(range(count), key=lambda i: len(prompts[i]))
-    valid = 0
-    for start in range(0, count, settings.batch_size):
-        attempt.stop.check()
-        batch = order[start : start + settings.batch_size]
-        padded = loaded.tokenizer.pad({"input_ids": [prompts[i] for i in batch]}, return_tensors="pt")
-        with autocast(attempt.device):
-            generated = loaded.model.generate(
-                input_ids=padded["input_ids"].to(attempt.device),
-                attention_mask=padded["attention_mask"].to(attempt.device),
-                max_new_tokens=attempt.spec.max_completion_tokens,
-                do_sample=False,
-                pad_token_id=loaded.tokenizer.pad_token_id,
-                eos_token_id=loaded.tokenizer.eos_token_id,
-            )
-        texts = loaded.tokenizer.batch_decode(generated[:, padded["input_ids"].shape[1] :], skip_special_tokens=True)
-        valid += sum(text.strip() in sample[i].options for i, text in zip(batch, texts, strict=True))
-    return valid / count
+    answers = write_answers(attempt, loaded, prompts, settings.batch_size)
+    return sum(answer in row.options for answer, row in zip(answers, sample, strict=True)) / count

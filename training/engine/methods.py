@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.util import find_spec
+
+TEXT_ROOM = "training.engine.text."
+"""Where methods stand that train through TRL, which the extra `text` installs."""
 
 
 class RowKind(StrEnum):
@@ -30,6 +34,8 @@ class Need(StrEnum):
     RIGHT_AND_WRONG = "right_and_wrong"
     GROUPS = "groups"
     REWARD_FUNCTION = "reward_function"
+    RIGHT_TEXTS = "right_texts"
+    REWARDED_GROUPS = "rewarded_groups"
 
 
 WHAT_LACKS: Mapping[Need, str] = {
@@ -39,6 +45,8 @@ WHAT_LACKS: Mapping[Need, str] = {
     Need.RIGHT_AND_WRONG: "rows that were right and rows that were wrong",
     Need.GROUPS: "decisions of the same prompt with different rewards",
     Need.REWARD_FUNCTION: "a reward for fresh decisions, in the run's settings",
+    Need.RIGHT_TEXTS: "texts that are right, or of which nobody said whether they are",
+    Need.REWARDED_GROUPS: "texts of one prompt with different rewards, or a reward for fresh ones in the settings",
 }
 """For people: what a method that needs it wants."""
 
@@ -47,8 +55,8 @@ WHAT_LACKS: Mapping[Need, str] = {
 class Method:
     """`learns_from`: the kinds of rows of `data.train`, the usual one first, each with what it needs then; empty for a
     method that learns nothing. `entry` is "module:function" of `train(attempt, loaded, data) -> Outcome`, "" where
-    nothing is trained. `settings`: the field of the run's spec that holds its own settings. `sentence` says for people
-    what it does.
+    nothing is trained; `entries` holds that of kinds of rows for which it is another. `settings`: the field of the
+    run's spec that holds its own settings. `sentence` says for people what it does.
     """
 
     name: str
@@ -59,6 +67,20 @@ class Method:
     makes_model: bool = False
     """May start with a new tiny model, and trains every weight."""
     trains_adapter: bool = True
+    entries: Mapping[RowKind, str] = field(default_factory=dict)
+
+    def entry_for(self, rows: RowKind) -> str:
+        """The function that trains on such rows, as "module:function"."""
+        return self.entries.get(rows, self.entry)
+
+    def find_missing(self, rows: RowKind | None) -> str | None:
+        """Which packages have to be installed before it learns from such rows, for people."""
+        if rows is None or not self.entry_for(rows).startswith(TEXT_ROOM) or find_spec("trl") is not None:
+            return None
+        return (
+            f"method {self.name} learns from {rows} rows through TRL, which is not installed: "
+            "run make text, or install reckoner-ledger[text]"
+        )
 
     def needs(self, rows: RowKind | None) -> frozenset[Need]:
         """What it needs when it learns from such rows; nothing of rows that it does not take."""
@@ -81,9 +103,10 @@ _TABLE = (
     ),
     Method(
         "sft",
-        "imitate the answers of labelled rows",
+        "imitate right answers",
         "training.engine.sft:train",
-        {RowKind.LABELLED: frozenset({Need.ANSWERS})},
+        {RowKind.LABELLED: frozenset({Need.ANSWERS}), RowKind.TEXT: frozenset({Need.RIGHT_TEXTS})},
+        entries={RowKind.TEXT: "training.engine.text.sft:train"},
     ),
     Method(
         "posterior",
@@ -110,8 +133,12 @@ _TABLE = (
         "kto",
         "tell right actions from wrong ones",
         "training.engine.kto:train",
-        {RowKind.LOGGED: frozenset({Need.REWARDS, Need.RIGHT_AND_WRONG})},
+        {
+            RowKind.LOGGED: frozenset({Need.REWARDS, Need.RIGHT_AND_WRONG}),
+            RowKind.TEXT: frozenset({Need.RIGHT_AND_WRONG}),
+        },
         "kto",
+        entries={RowKind.TEXT: "training.engine.text.kto:train"},
     ),
     Method(
         "dpo",
@@ -127,8 +154,10 @@ _TABLE = (
         {
             RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION}),
             RowKind.LOGGED: frozenset({Need.REWARDS, Need.GROUPS}),
+            RowKind.TEXT: frozenset({Need.REWARDED_GROUPS}),
         },
         "online",
+        entries={RowKind.TEXT: "training.engine.text.grpo:train"},
     ),
     Method(
         "ppo",

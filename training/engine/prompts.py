@@ -53,12 +53,16 @@ class PromptEncoder:
             return []
         rendered = [
             self.tokenizer.apply_chat_template(
-                [{"role": "user", "content": self._cut(text, spans)}], add_generation_prompt=True, tokenize=False
+                [{"role": "user", "content": text}], add_generation_prompt=True, tokenize=False
             )
-            for text, spans in self._read(prompts)
+            for text in self.cut(prompts)
         ]
         ids: list[list[int]] = self.tokenizer(rendered, add_special_tokens=False)["input_ids"]
         return ids
+
+    def cut(self, prompts: Sequence[str]) -> list[str]:
+        """What the model reads of each prompt: made harmless, without the middle where it is too long."""
+        return [self._cut(text, spans) for text, spans in self._read(prompts)] if prompts else []
 
     def count_cut(self, prompts: Sequence[str]) -> int:
         """How many of them `encode` cuts."""

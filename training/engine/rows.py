@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -167,11 +167,13 @@ def normalise_prompt(prompt: str) -> str:
     return " ".join(prompt.casefold().split())
 
 
-def groups_of_prompts(logged: Iterable[Logged]) -> list[list[Logged]]:
-    """Rewarded decisions of the same prompt, apart from its case and white space. Only groups whose rewards differ: the
-    others prefer no action."""
-    groups: dict[str, list[Logged]] = {}
-    for row in logged:
+Rewarded = TypeVar("Rewarded", Logged, Text)
+
+
+def groups_of_prompts(rows: Iterable[Rewarded]) -> list[list[Rewarded]]:
+    """Rewarded rows of the same prompt. Only groups whose rewards differ: the others prefer nothing."""
+    groups: dict[str, list[Rewarded]] = {}
+    for row in rows:
         if row.reward is not None:
             groups.setdefault(normalise_prompt(row.prompt), []).append(row)
     return [group for group in groups.values() if len({row.reward for row in group}) > 1]

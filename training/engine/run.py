@@ -67,7 +67,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult:
         method=spec.method,
         attempt=attempt.number,
         steps=outcome.steps,
-        rows=outcome.rows or len(data.heldout) or sum(map(len, data.suites.values())),
+        rows=outcome.rows or len(data.heldout) + len(data.heldout_texts) or sum(map(len, data.suites.values())),
         seconds=round(time.monotonic() - began, 3),
         metrics=outcome.metrics,
         scores=found.scores,
@@ -92,10 +92,11 @@ def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
         if spec.base.adapter is not None and spec.lora is not None:
             attempt.events.warn("base.adapter is trained further as it is: the spec's lora settings do not change it")
     _warn_of(attempt, loaded)
-    prompts = [row.prompt for row in data.labelled] + [row.prompt for row in data.logged]
+    prompts = [row.prompt for rows in (data.labelled, data.logged, data.texts) for row in rows]
     warn_of_cuts(attempt, loaded, prompts, "rows to learn from")
     warn_of_cuts(attempt, loaded, [row.prompt for row in data.replay], "replayed rows")
-    module, function = spec.trains_by.entry.split(":")
+    assert spec.train_rows is not None
+    module, function = spec.trains_by.entry_for(spec.train_rows).split(":")
     train: Train = getattr(import_module(module), function)
     return loaded, train(attempt, loaded, data)
 
@@ -140,8 +141,8 @@ def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
     """base.path alone as "base"; what this attempt saved, or base.adapter over it, as "trained"."""
     spec = attempt.spec
     if spec.evaluate is None and spec.method != "evaluate":
-        data = msgspec.structs.replace(data, heldout=[])
-    if not (data.heldout or data.log or data.suites):
+        data = msgspec.structs.replace(data, heldout=[], heldout_texts=[])
+    if not (data.heldout or data.heldout_texts or data.log or data.suites):
         return Evaluated()
     return evaluate(attempt, _Saved(attempt, output), data, spec.evaluate or Evaluate())
 

@@ -70,10 +70,15 @@ class RewardWeighted(Strict):
 
 
 class Kto(Strict):
-    """What was right against what was wrong, by their distance from the starting policy."""
+    """What was right against what was wrong, by their distance from the starting policy.
+
+    `undesirable_weight` is that of wrong texts against right ones: with a heavier one, small models lose the form of
+    their answers.
+    """
 
     beta: float = Field(default=0.1, gt=0, le=10)
     right_from: float = Field(default=0.6, gt=0, le=1, description="a decision was right from here on, in [0, 1]")
+    undesirable_weight: float = Field(default=0.1, ge=0, le=10)
 
 
 class Dpo(Strict):

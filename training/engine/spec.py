@@ -31,6 +31,8 @@ from training.engine.settings import (
 )
 
 SCHEMA_VERSION = 1
+HELD_OUT = (RowKind.LABELLED, RowKind.TEXT)
+"""Kinds of rows that a model is measured on."""
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
 # Exit codes of `python -m training.engine`, after sysexits.h where it has a word for it.
@@ -114,15 +116,17 @@ class RewardComponent(Strict):
 class Data(Strict):
     """Paths relative to the run's folder, JSON lines each. docs/engine.md describes the rows.
 
-    `rows` is the kind of those in `train`, by default the first that the method learns from. `log` holds logged rows
-    that the trained model is only asked about, for an estimate from the log; it may be empty or missing. `suites` are
-    labelled rows by the name of their suite, which the trained model answers.
+    `rows` is the kind of those in `train`, by default the first that the method learns from, and `heldout_rows` that of
+    those in `heldout`, by default text where `rows` is text, else labelled. `log` holds logged rows that the trained
+    model is only asked about, for an estimate from the log; it may be empty or missing. `suites` are labelled rows by
+    the name of their suite, which the trained model answers.
     """
 
     train: str | None = None
     rows: RowKind | None = None
     replay: str | None = None
     heldout: str | None = None
+    heldout_rows: RowKind | None = None
     log: str | None = None
     suites: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=64)], str] = {}
 
@@ -196,6 +200,13 @@ class RunSpec(Strict):
         return self.data.rows or next(iter(self.trains_by.learns_from), None)
 
     @property
+    def heldout_rows(self) -> RowKind:
+        """The kind of the rows in `data.heldout`."""
+        if self.data.heldout_rows is not None:
+            return self.data.heldout_rows
+        return RowKind.TEXT if self.train_rows is RowKind.TEXT else RowKind.LABELLED
+
+    @property
     def weight_of_text(self) -> float:
         """`text_weight`, or what holds for this method without one."""
         if self.text_weight is not None:
@@ -206,7 +217,8 @@ class RunSpec(Strict):
     @property
     def rewards_fresh_decisions(self) -> bool:
         """Whether `reward` values decisions that the run makes."""
-        return Need.REWARD_FUNCTION in self.trains_by.needs(self.train_rows)
+        needs = self.trains_by.needs(self.train_rows)
+        return Need.REWARD_FUNCTION in needs or (Need.REWARDED_GROUPS in needs and bool(self.reward))
 
     @model_validator(mode="after")
     def _fits_its_method(self) -> RunSpec:
@@ -220,6 +232,10 @@ class RunSpec(Strict):
         if self.data.rows is not None and self.data.rows not in method.learns_from:
             known = " or ".join(method.learns_from) or "none"
             faults.append(f"data.rows: method {self.method} cannot learn from {self.data.rows} rows; it takes {known}")
+        if self.heldout_rows not in HELD_OUT:
+            faults.append(
+                f"data.heldout_rows: no model is measured on {self.heldout_rows} rows; give {' or '.join(HELD_OUT)}"
+            )
         tiny = self.base.tiny
         if tiny is not None and self.max_prompt_tokens + self.max_completion_tokens + 16 > tiny.max_positions:
             faults.append("max_prompt_tokens: prompt, template and answer do not fit into base.tiny.max_positions")
@@ -269,14 +285,20 @@ class ModelScore(Strict):
     """Means over the held-out rows. Intervals are calculated where the rows' clusters are known.
 
     `accuracy` is that of the likeliest option; `probability_of_right` is the chance of the right action under
-    the spec's serving policy.
+    the spec's serving policy. Of held-out texts (`training.engine.evaluate_texts`) they are the share of greedy answers
+    that equal the completion, and the chance that the model writes exactly the completion.
     """
 
     rows: int
     accuracy: float
     probability_of_right: float
     valid_share: float | None = Field(
-        default=None, description="share of free generations that were one of the options"
+        default=None,
+        description="share of free generations that were one of the options; of texts whose completions are JSON, "
+        "share of the answers that are JSON of the same kind",
+    )
+    log_p: float | None = Field(
+        default=None, description="of texts: log-probability of a whole completion in nats, mean over the rows"
     )
 
 

@@ -83,7 +83,9 @@ class DatasetSnapshot(WorkspaceOwned):
                 lacks |= {Need.RIGHT_AND_WRONG, Need.GROUPS}
             return frozenset({Need.REWARDS, Need.PROPENSITY, Need.RIGHT_AND_WRONG, Need.GROUPS} - lacks)
         if self.kind == DatasetKind.TEXT:
-            return frozenset({Need.REWARDS})
+            found = {Need.REWARDS, Need.RIGHT_TEXTS, Need.RIGHT_AND_WRONG, Need.REWARDED_GROUPS}
+            one_class = self.statistics.get("mean_reward") in (0.0, 1.0)
+            return frozenset(found - {Need.RIGHT_AND_WRONG} if one_class else found)
         return frozenset({Need.ANSWERS} if self.has_answers else ())
 
     def why_without(self, need: Need) -> str:
@@ -92,7 +94,7 @@ class DatasetSnapshot(WorkspaceOwned):
             return f"{count} of its rows choose among no options"
         if need is Need.PROPENSITY:
             return f"{self.statistics['without_propensity']} of its rows have no propensity"
-        if need in (Need.RIGHT_AND_WRONG, Need.GROUPS) and self.kind == DatasetKind.LOGGED:
+        if need in (Need.RIGHT_AND_WRONG, Need.GROUPS) and self.kind in (DatasetKind.LOGGED, DatasetKind.TEXT):
             return f"all its rewards are {self.statistics['mean_reward']:g}"
         return f"its rows have no {need}"
 

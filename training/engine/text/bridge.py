@@ -1,0 +1,178 @@
+"""The bridge to TRL: runs one of its trainers as a method of ours is run (docs/adr/0026-trl-behind-a-bridge.md).
+
+TRL owns the loop. A callback maps its logs to events, the stop flag to its control, and the spec's pace to its
+checkpoints, which are folders of transformers' own form under `attempts/<n>/checkpoints`. A resumed run goes on from
+their weights, moments, schedule and generators. Unlike for methods of ours, it is not promised that it ends with the
+same bits as an uninterrupted one. Nothing is reported or sent anywhere; every file lies in the attempt's folder.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+import huggingface_hub.constants
+import torch
+from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState
+
+from training.engine.attempt import Attempt, Outcome
+from training.engine.checkpoints import KEPT, mark_complete
+from training.engine.fit import Diverged, pause_for
+from training.engine.models import Loaded
+from training.engine.prompts import PromptEncoder
+
+huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # TRL's trainers send some when they are made
+datasets.disable_progress_bars()
+
+REFERENCE = "ref"
+"""The adapter that TRL adds to a model under LoRA: a copy of the one in training, as it was at the start."""
+UNTOLD = {"epoch", "num_tokens", "num_input_tokens_seen", "total_flos", "step_time"}
+"""Logs that say nothing of the training."""
+MUST_BE_FINITE = ("loss", "grad_norm")
+
+MARGIN = 16
+"""Tokens by which a chat that is rendered again may be longer."""
+
+Message = dict[str, str]
+
+
+class Bridge(TrainerCallback):
+    """Follows one training. `metrics` are the last that were told."""
+
+    def __init__(self, attempt: Attempt, message: str) -> None:
+        self.attempt = attempt
+        self.message = message
+        self.metrics: dict[str, float] = {}
+        self._due = time.monotonic() + attempt.spec.checkpoint_every_seconds
+        self._began = 0.0
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.attempt.events.progress(state.global_step, state.max_steps, self.message)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Says what is to follow this step. Logs come before the checkpoint, so weights that diverged leave none."""
+        self._began = time.monotonic()
+        stopping = self.attempt.stop.reason is not None
+        control.should_training_stop = control.should_training_stop or stopping
+        control.should_save = control.should_training_stop or self._began >= self._due
+        control.should_log = control.should_save or self.attempt.events.due()
+
+    def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        logs: Mapping[str, Any] = kwargs["logs"]
+        if "train_runtime" in logs:  # a summary, after the last step
+            return
+        told = {name: float(value) for name, value in logs.items() if isinstance(value, int | float)}
+        lost = [name for name in MUST_BE_FINITE if not math.isfinite(told.get(name, 0.0))]
+        if lost:
+            raise Diverged(f"{', '.join(lost)} not finite after step {state.global_step}: lower the learning rate")
+        # Of a batch without wrong rows, TRL gives their mean as nan.
+        self.metrics = {
+            name.replace("/", "_"): value for name, value in told.items() if name not in UNTOLD and math.isfinite(value)
+        }
+        self.attempt.events.metric(state.global_step, self.metrics)
+        self.attempt.events.progress(state.global_step, state.max_steps, self.message)
+
+    def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        mark_complete(folder, state.global_step, self.attempt.spec)
+        path = str(folder.relative_to(self.attempt.folder))
+        self.attempt.events.write("checkpoint", step=state.global_step, path=path)
+        now = time.monotonic()
+        self._due = now + pause_for(now - self._began, self.attempt.spec.checkpoint_every_seconds)
+
+
+def common_arguments(attempt: Attempt, rows: int, at_least: int = 1) -> dict[str, Any]:
+    """What every trainer of TRL is told: the spec's optimiser, seed and device, and that the bridge decides when to log
+    and when to save. A step takes as many of the `rows` as the spec says, `at_least` so many."""
+    spec, optimiser = attempt.spec, attempt.spec.optimiser
+    on_cuda = attempt.device.type == "cuda"
+    return {
+        "output_dir": str(attempt.folder / "checkpoints"),
+        "per_device_train_batch_size": max(min(optimiser.batch_size, rows), at_least),
+        "num_train_epochs": optimiser.epochs,
+        "learning_rate": optimiser.learning_rate,
+        "weight_decay": optimiser.weight_decay,
+        "adam_beta2": 0.98,
+        "max_grad_norm": optimiser.clip_norm,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 0.1,
+        "seed": spec.seed,
+        "use_cpu": attempt.device.type == "cpu",
+        "bf16": on_cuda and torch.cuda.is_bf16_supported(),
+        "gradient_checkpointing": False,
+        "dataloader_pin_memory": on_cuda,
+        "logging_strategy": "no",
+        "logging_nan_inf_filter": False,
+        "save_strategy": "no",
+        "save_total_limit": KEPT,
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+
+
+class Conversations:
+    """Rows as the messages of chats. Of a prompt, the model reads what it reads everywhere (training.engine.prompts).
+    Control tokens that a completion spells out are broken up."""
+
+    def __init__(self, attempt: Attempt, loaded: Loaded) -> None:
+        self.encoder = PromptEncoder(loaded.tokenizer, attempt.spec.max_prompt_tokens)
+        self.attempt = attempt
+        self.longest = attempt.spec.max_completion_tokens
+
+    def prompts(self, prompts: Sequence[str]) -> list[list[Message]]:
+        """Each as a chat of the user's one turn."""
+        return [[{"role": "user", "content": text}] for text in self.encoder.cut(prompts)]
+
+    def completion(self, text: str) -> list[Message]:
+        """The model's turn."""
+        return [{"role": "assistant", "content": self.encoder.harmless(text)}]
+
+    def completion_ids(self, text: str) -> list[int]:
+        """Its tokens and the end of sequence."""
+        ids: list[int] = self.encoder.tokenizer(self.encoder.harmless(text), add_special_tokens=False)["input_ids"]
+        return [*ids, self.encoder.tokenizer.eos_token_id]
+
+    def fits(self, *texts: str) -> bool:
+        """Whether the model could write each within the spec's longest completion, its end included."""
+        return all(len(self.completion_ids(text)) <= self.longest for text in texts)
+
+    def keep_fitting(self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]]) -> list[Any]:
+        """The rows whose texts fit; a warning says how many do not. Raises ValueError where none does."""
+        kept = [row for row, of_row in zip(rows, texts, strict=True) if self.fits(*of_row)]
+        left_out = f"{len(rows) - len(kept)} of {len(rows)} rows hold texts of over {self.longest} tokens"
+        if not kept:
+            raise ValueError(f"{left_out}: raise max_completion_tokens")
+        if len(kept) < len(rows):
+            self.attempt.events.warn(f"{left_out} (max_completion_tokens) and were left out")
+        return kept
+
+    @property
+    def longest_chat(self) -> int:
+        """Tokens that no chat exceeds: prompt, template and completion."""
+        around = self.encoder.head + self.encoder.tail
+        return around + self.attempt.spec.max_prompt_tokens + self.longest + MARGIN
+
+
+def run_trainer(attempt: Attempt, loaded: Loaded, trainer: Any, rows: int, message: str) -> Outcome:
+    """Trains `loaded` in place, from the attempt's checkpoint where there is one. Raises Stopped when asked to stop,
+    after a checkpoint, and Diverged when the loss stops being a number."""
+    bridge = Bridge(attempt, message)
+    trainer.add_callback(bridge)
+    trainer.remove_callback(PrinterCallback)
+    attempt.stop.check()
+    trainer.train(resume_from_checkpoint=str(attempt.resume.path) if attempt.resume is not None else None)
+    step = int(trainer.state.global_step)
+    attempt.stop.check(step)
+    if loaded.adapts and REFERENCE in loaded.model.peft_config:
+        loaded.model.delete_adapter(REFERENCE)
+    loaded.model.eval()
+    return Outcome(step, rows, bridge.metrics)
+
+
+def make_dataset(**columns: Sequence[Any]) -> Any:
+    """A dataset in memory: nothing of it is written to the disk."""
+    return datasets.Dataset.from_dict({name: list(values) for name, values in columns.items()})

@@ -1,0 +1,164 @@
+"""Group-relative policy optimisation on texts, through TRL's GRPOTrainer. Method `grpo` of rows of text.
+
+    A_g = (r_g − mean(r)) / (std(r) + 10⁻⁴)        within the G texts of one prompt
+    loss = − Σ_g,t min(ρ_t A_g, clip(ρ_t, 1 − c, 1 + c) A_g) / Σ_g |y_g|  +  β KL(π ‖ π₀)
+
+Shao et al. 2024, over tokens t and all texts of a batch as in DAPO (Yu et al. 2025); std is the sample's. Two ways:
+
+- The spec names a reward: the model writes G texts to each prompt, and the reward values them. The row's completion is
+  the known answer (`matches_answer`); of JSON the reward sees the value, and not the way it is written.
+- It names none: the rows' own texts and rewards are the groups, of prompts whose texts have different rewards.
+  TRL takes the texts as if the model had written them, so ρ is 1: this imitates the better texts of a prompt and turns
+  from the worse ones, without a correction for the policy that wrote them. Fresh texts teach more.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trl import GRPOConfig, GRPOTrainer
+
+from decisions.rewards.components import Facts, read_json
+from training.engine.attempt import Attempt, Outcome
+from training.engine.data import RunData
+from training.engine.models import Loaded
+from training.engine.reward_function import RewardFunction
+from training.engine.rows import Text, groups_of_prompts
+from training.engine.text.bridge import Conversations, Message, common_arguments, make_dataset, run_trainer
+
+
+def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """Trains `loaded` in place on fresh texts where the spec has a reward, else on the rows' own."""
+    if attempt.spec.reward:
+        return _train_on_fresh(attempt, loaded, data.texts)
+    return _train_on_stored(attempt, loaded, data.texts)
+
+
+def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> Outcome:
+    settings, chats = attempt.spec.online, Conversations(attempt, loaded)
+    value = RewardFunction(attempt.spec.reward)
+
+    def reward(
+        completions: list[list[Message]], answer: list[str], log_metric: Any, **others: Any
+    ) -> list[float | None]:
+        """What the spec's components give to each text; the share of valid JSON is told beside it."""
+        texts = [turns[-1]["content"] for turns in completions]
+        meant = [read_json(text) for text in answer]
+        if any(one is not None for one in meant):
+            valid = [read_json(text) is not None for text, known in zip(texts, meant, strict=True) if known is not None]
+            log_metric("valid_share", sum(valid) / len(valid))
+        return [value(facts_of(text, known)) for text, known in zip(texts, answer, strict=True)]
+
+    prompts = min(settings.prompts_per_step, len(rows))
+    trainer = GRPOTrainer(
+        model=loaded.model,
+        reward_funcs=[reward],
+        args=GRPOConfig(
+            **_arguments(attempt, prompts, settings.group),
+            max_steps=settings.steps,
+            max_completion_length=attempt.spec.max_completion_tokens,
+        ),
+        train_dataset=make_dataset(
+            prompt=chats.prompts([row.prompt for row in rows]), answer=[row.completion for row in rows]
+        ),
+        processing_class=loaded.tokenizer,
+    )
+    return _run(attempt, loaded, trainer, len(rows), "learning from fresh texts (GRPO)")
+
+
+def _train_on_stored(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> Outcome:
+    chats = Conversations(attempt, loaded)
+    groups = groups_of_prompts(chats.keep_fitting(rows, [(row.completion,) for row in rows]))
+    if not groups:
+        raise ValueError("of the texts that are short enough no two of one prompt have different rewards")
+    size = min(attempt.spec.online.group, max(map(len, groups)))
+    stored: Any = StoredTexts(attempt, chats, groups, size)
+
+    def reward(stored_reward: list[float | None], **others: Any) -> list[float | None]:
+        """What the ledger says of each."""
+        return stored_reward
+
+    prompts = min(attempt.spec.online.prompts_per_step, len(groups))
+    arguments = _arguments(attempt, prompts, size)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*rollout_func.*experimental")
+        trainer = GRPOTrainer(
+            model=loaded.model,
+            reward_funcs=[reward],
+            args=GRPOConfig(**arguments, max_completion_length=attempt.spec.max_completion_tokens),
+            train_dataset=make_dataset(prompt=list(stored.prompts)),
+            processing_class=loaded.tokenizer,
+            rollout_func=stored,
+        )
+    return _run(attempt, loaded, trainer, sum(map(len, groups)), "learning from stored texts (GRPO)")
+
+
+class StoredTexts:
+    """In the place of generation: gives each prompt `size` of its stored texts, with their rewards.
+
+    Of a larger group a random sample is drawn at each visit; a smaller one is repeated, each text as often as another
+    or once more. `prompts` has a chat for each group.
+    """
+
+    def __init__(self, attempt: Attempt, chats: Conversations, groups: Sequence[Sequence[Text]], size: int) -> None:
+        self.seed, self.size = attempt.spec.seed, size
+        self.prompts = chats.prompts([group[0].prompt for group in groups])
+        self._prompt_ids = chats.encoder.encode([group[0].prompt for group in groups])
+        self._groups = [
+            [(chats.completion_ids(row.completion), float(row.reward or 0.0)) for row in group] for group in groups
+        ]
+        # Prompts that were cut to the same text are one question to the model: the first group answers it.
+        self._place: dict[str, int] = {}
+        for place, prompt in enumerate(self.prompts):
+            self._place.setdefault(prompt[0]["content"], place)
+
+    def __call__(self, prompts: list[list[Message]], trainer: Any) -> Mapping[str, Any]:
+        """One text for each of `prompts`, in which a group's repetitions follow each other."""
+        prompt_ids, completion_ids, rewards = [], [], []
+        for start in range(0, len(prompts), self.size):
+            place = self._place[prompts[start][0]["content"]]
+            rng = random.Random(f"{self.seed}/{trainer.state.global_step}/{place}")  # noqa: S311 - a sample
+            for ids, reward in self._draw(self._groups[place], rng):
+                prompt_ids.append(self._prompt_ids[place])
+                completion_ids.append(ids)
+                rewards.append(reward)
+        return {
+            "prompt_ids": prompt_ids,
+            "completion_ids": completion_ids,
+            "logprobs": None,
+            "stored_reward": rewards,
+        }
+
+    def _draw(self, group: Sequence[tuple[list[int], float]], rng: random.Random) -> list[tuple[list[int], float]]:
+        whole, rest = divmod(self.size, len(group))
+        return [*group] * whole + rng.sample(list(group), rest)
+
+
+def facts_of(text: str, answer: str) -> Facts:
+    """What a reward component sees of a fresh text: the value where the known answer is JSON, else the text."""
+    meant = read_json(answer)
+    if meant is None:
+        return Facts(action=text.strip(), answer=answer.strip(), completion=text)
+    said = read_json(text)
+    return Facts(action=text if said is None else said, answer=meant, completion=text)
+
+
+def _arguments(attempt: Attempt, prompts: int, group: int) -> dict[str, Any]:
+    """A step takes `prompts` prompts with `group` texts each."""
+    settings = attempt.spec.online
+    return common_arguments(attempt, prompts * group) | {
+        "per_device_train_batch_size": prompts * group,
+        "num_generations": group,
+        "epsilon": settings.clip,
+        "beta": settings.kl,
+    }
+
+
+def _run(attempt: Attempt, loaded: Loaded, trainer: Any, rows: int, message: str) -> Outcome:
+    if trainer.ref_model is not None:
+        # TRL reads the reference from the model's folder, which a merged adapter is not in.
+        trainer.ref_model.load_state_dict(loaded.model.state_dict())
+    return run_trainer(attempt, loaded, trainer, rows, message)

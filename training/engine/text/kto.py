@@ -1,0 +1,48 @@
+"""Kahneman–Tversky optimisation on right and wrong texts, through TRL's KTOTrainer. Method `kto` of rows of text.
+
+    r = log π(y | x) / π₀(y | x)        z = max(0, mean r over the batch with completions of other prompts)
+    loss = mean over right texts of 1 − σ(β (r − z))  +  w · mean over wrong ones of 1 − σ(β (z − r))
+
+Ethayarajh et al. 2024, equations 7 and 8; w is `undesirable_weight`. A text is right where what a person said of it,
+or else its reward, is at least `right_from`. Of the larger class as many are taken as the smaller one has.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from trl import KTOConfig, KTOTrainer
+
+from training.engine.attempt import Attempt, Outcome
+from training.engine.data import RunData
+from training.engine.models import Loaded
+from training.engine.text.bridge import Conversations, common_arguments, make_dataset, run_trainer
+from training.engine.texts import balance_classes
+
+
+def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """Trains `loaded` in place on as many right texts as wrong ones."""
+    chats, settings = Conversations(attempt, loaded), attempt.spec.kto
+    fitting = chats.keep_fitting(data.texts, [(row.completion,) for row in data.texts])
+    rows = balance_classes(fitting, settings.right_from, attempt.spec.seed)
+    if not rows:
+        raise ValueError("of the texts that are short enough none is right, or none is wrong")
+    trainer = KTOTrainer(
+        model=loaded.model,
+        ref_model=None if loaded.adapts else copy.deepcopy(loaded.model),
+        args=KTOConfig(
+            **common_arguments(attempt, rows=len(rows), at_least=2),
+            max_length=chats.longest_chat,
+            beta=settings.beta,
+            undesirable_weight=settings.undesirable_weight,
+            # z comes from neighbours in the batch, so the order is that of the rows: a random one, each epoch the same.
+            train_sampling_strategy="sequential",
+        ),
+        train_dataset=make_dataset(
+            prompt=chats.prompts([row.prompt for row, _ in rows]),
+            completion=[chats.completion(row.completion) for row, _ in rows],
+            label=[right for _, right in rows],
+        ),
+        processing_class=loaded.tokenizer,
+    )
+    return run_trainer(attempt, loaded, trainer, len(rows), "learning from right and wrong texts (KTO)")
