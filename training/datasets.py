@@ -8,6 +8,7 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -78,16 +79,17 @@ def snapshot_ledger(
     def entries() -> Iterator[Entry]:
         first: uuid.UUID | None = None
         count = 0
-        for decision in read_rewarded(agent, spec, versions, filters=filters, unused_at=unused_at):
-            rows = shapes[decision.version.id].write_rows(decision)
-            if isinstance(rows, str):
-                left_out[rows] += 1
-                continue
-            first, count = first or decision.id, count + 1
-            if count % FETCH == 0:
-                note_progress(share_of_time(first, decision.id), f"{count:,} rows")
-            text = text_of(decision.state) if held_out is not None else ""
-            yield Entry(decision.id, rows, decision.reward_version, decision.unit, decision.episode, text)
+        with closing(read_rewarded(agent, spec, versions, filters=filters, unused_at=unused_at)) as found:
+            for decision in found:
+                rows = shapes[decision.version.id].write_rows(decision)
+                if isinstance(rows, str):
+                    left_out[rows] += 1
+                    continue
+                first, count = first or decision.id, count + 1
+                if count % FETCH == 0:
+                    note_progress(share_of_time(first, decision.id), f"{count:,} rows")
+                text = text_of(decision.state) if held_out is not None else ""
+                yield Entry(decision.id, rows, decision.reward_version, decision.unit, decision.episode, text)
 
     # What is read here and written below must see the same erasures.
     with transaction.atomic(), tempfile.TemporaryDirectory(prefix="reckoner-dataset-") as folder:

@@ -6,6 +6,7 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +46,17 @@ def snapshot_labels(
     def entries() -> Iterator[Entry]:
         first: uuid.UUID | None = None
         count = 0
-        for judged in read_label_rows(agent, question):
-            if isinstance(judged.rows, str):
-                left_out[judged.rows] += 1
-                continue
-            first, count = first or judged.id, count + 1
-            if count % FETCH == 0:
-                note_progress(share_of_time(first, judged.id), f"{count:,} rows")
-            text = text_of(judged.state) if held_out is not None else ""
-            yield Entry(judged.id, judged.rows, None, judged.unit, judged.episode, text)
+        with closing(read_label_rows(agent, question)) as found:
+            for judged in found:
+                if isinstance(judged.rows, str):
+                    left_out[judged.rows] += 1
+                    continue
+                decision = judged.told.decision
+                first, count = first or decision, count + 1
+                if count % FETCH == 0:
+                    note_progress(share_of_time(first, decision), f"{count:,} rows")
+                text = text_of(judged.state) if held_out is not None else ""
+                yield Entry(decision, judged.rows, None, judged.unit, judged.episode, text)
 
     # What is read here and written below must see the same erasures.
     with transaction.atomic(), tempfile.TemporaryDirectory(prefix="reckoner-dataset-") as folder:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,15 +133,16 @@ def find_answer(told: Told, *, kind: str, version: AgentVersion) -> Answer | str
 class Judged:
     """A decision with a verdict or a suggestion: its rows, or why it makes none. The rest is as of the decision."""
 
-    id: uuid.UUID
+    told: Told
     rows: list[dict[str, Any]] | str
     state: Mapping[str, Any]
     unit: str | None
     episode: uuid.UUID | None
 
 
-def read_label_rows(agent: Agent, question: LabelQuestion) -> Iterator[Judged]:
-    """Oldest first. Streams."""
+def read_label_rows(agent: Agent, question: LabelQuestion) -> Generator[Judged]:
+    """Oldest first. Streams: close it (contextlib.closing), so that its cursor is not left to the collector of garbage,
+    which may close it in the middle of another statement and wait for that for ever."""
     versions = {version.id: version for version in agent.versions.all()}
     with connection.chunked_cursor() as cursor:
         cursor.execute(_ROWS, question.parameters(agent))
@@ -149,7 +150,7 @@ def read_label_rows(agent: Agent, question: LabelQuestion) -> Iterator[Judged]:
             for *columns, state, options, unit, episode in chunk:
                 told, state = Told.read(tuple(columns)), loaded(state)
                 rows = _make_rows(told, versions[told.agent_version], question, state, loaded(options), unit)
-                yield Judged(told.decision, rows, state, unit, episode)
+                yield Judged(told, rows, state, unit, episode)
 
 
 def _make_rows(

@@ -10,7 +10,8 @@ import json
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,8 +85,8 @@ def write_log(run: TrainingRun, run_dir: Path) -> list[LoggedDecision]:
     anew for each attempt, so that what was erased meanwhile is not among them."""
     path = run_dir / LOG_FILE
     found: list[LoggedDecision] = []
-    with path.open("w", encoding="utf-8") as lines:
-        for decision, prompt in _read(run):
+    with path.open("w", encoding="utf-8") as lines, closing(_read(run)) as decisions:
+        for decision, prompt in decisions:
             row = {"id": decision.id, "prompt": prompt, "options": decision.options, "action": decision.action}
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
             found.append(decision)
@@ -99,7 +100,7 @@ def remove_log(run_id: uuid.UUID) -> None:
     (settings.RUNS / str(run_id) / LOG_FILE).unlink(missing_ok=True)
 
 
-def _read(run: TrainingRun) -> Iterator[tuple[LoggedDecision, str]]:
+def _read(run: TrainingRun) -> Generator[tuple[LoggedDecision, str]]:
     """Choices with their prompts, newest first; a ranking's propensity is of the whole, and no item has one."""
     spec = current_reward_spec(run.agent)
     found, shapes = find_versions(run.agent, DatasetKind.LOGGED)

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import math
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -158,7 +158,7 @@ def read_rewarded(
     *,
     filters: Filters = ALL,
     unused_at: dt.datetime | None = None,
-) -> Iterator[Rewarded]:
+) -> Generator[Rewarded]:
     """Every decision of these versions with a reward by the spec, oldest first. Streams, so that memory does not grow
     with the ledger."""
     asked = filters.parameters(agent) | {

@@ -48,7 +48,7 @@ def readers(agent: Any, viewer: Any, page_client: Any) -> Any:
         judged = count_training_stats(workspace)["FILER"].with_verdict
         assert judged == (exported.verdict is not None)
         correction = None if exported.correction is None else exported.correction.strip('"')
-        told = [told for told, _ in read_label_rows(agent, LabelQuestion("labelled"))]
+        told = [one.told for one in read_label_rows(agent, LabelQuestion("labelled"))]
         taught = told[0].correction if told else None
         assert detail.corrected_action == row.corrected_action == correction == app["userCorrection"] == taught
         return {
