@@ -4,6 +4,7 @@ that is held out."""
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -50,6 +51,7 @@ class Tally:
         self.rewards = self.sum = self.high = 0.0
         self.right = self.wrong = self.without_propensity = self.without_options = 0
         self.words = Counter[int]()
+        self.least_right, self.most_right = math.inf, -math.inf
 
     def add(self, row: Mapping[str, Any]) -> None:
         self.rows += 1
@@ -62,7 +64,9 @@ class Tally:
             self.rewards += 1
             self.sum += reward
             self.high += reward >= HALF
-            if row.get("right", reward) >= HALF:
+            right = row.get("right", reward)
+            self.least_right, self.most_right = min(self.least_right, right), max(self.most_right, right)
+            if right >= HALF:
                 self.right += 1
             else:
                 self.wrong += 1
@@ -82,6 +86,8 @@ class Tally:
         if self.rewards:
             told |= {"mean_reward": self.sum / self.rewards, "confirmed_share": self.high / self.rewards}
             told |= {"right": self.right, "wrong": self.wrong}
+            if self.least_right == self.most_right:
+                told["all_right"] = self.most_right
         if self.without_propensity:
             told["without_propensity"] = self.without_propensity
         if self.sources:

@@ -129,6 +129,11 @@ class TestOutside:
         assert (dataset.statistics["right"], dataset.statistics["wrong"]) == (1, 0)
         page = page_client(viewer).get(f"/w/{agent.workspace.slug}/datasets/{dataset.id}")
         assert "All rows were right" in page.content.decode()
+        base: Any = ModelVersionFactory(registered_model=agent.registered_model, workspace=agent.workspace)
+        with pytest.raises(InvalidRun) as refused:
+            start_run(by=by, agent=agent, plan=RunPlan("kto", dataset, base_version=base))
+        assert [fault.reason for fault in refused.value.faults] == ["all its rows were right"]
+        assert not TrainingRun.objects.exists() and not Job.objects.exists()
 
 
 class TestStructured:
