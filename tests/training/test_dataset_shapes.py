@@ -248,7 +248,7 @@ class TestTexts:
         plan = RunPlan("kto", texts, base_version=ModelVersionFactory(workspace=workspace), heldout=held)
         with pytest.raises(InvalidRun) as refused:
             check_plan(agent, replace(plan, dataset=right))
-        assert refused.value.faults[0].reason == "all its rewards are 1"
+        assert refused.value.faults[0].reason == "all its rows were right"
         spec = check_plan(agent, plan)
         paths = EnginePaths(base="/base", train="data/train.jsonl", heldout="data/heldout.jsonl")
         data = engine_spec(spec, plan, run_id="r", paths=paths)["data"]
