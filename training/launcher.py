@@ -32,6 +32,8 @@ ENGINE: tuple[str, ...] = (sys.executable, "-m", "training.engine")
 POLL_SECONDS = 0.25
 CANCEL_CHECK_SECONDS = 1.0
 LAST_WORDS = 2000
+TRY_DEVICE: tuple[str, ...] = (sys.executable, "-m", "training.engine.hardware")
+TRY_SECONDS = 120.0
 
 # The engine gets what it needs to find Python, models and devices: no database, no keys.
 # RECKONER_INSTANCE is the mark by which `manage.py up` finds what it must stop.
@@ -57,6 +59,26 @@ def engine_environment() -> dict[str, str]:
         name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
     }
     return chosen | {"PYTHONPATH": str(settings.BASE_DIR), "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def ask_engine_for_device() -> dict[str, Any]:
+    """`torch`, `device` and `error` ("" where it calculates) of a process like the engine's, which loads torch."""
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter and module, no shell
+            TRY_DEVICE,
+            cwd=settings.BASE_DIR,
+            env=engine_environment(),
+            capture_output=True,
+            text=True,
+            timeout=TRY_SECONDS,
+            check=False,
+        )
+        told: dict[str, Any] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return {"torch": "", "device": "", "error": f"no answer in {TRY_SECONDS:.0f} s"}
+    except json.JSONDecodeError:
+        return {"torch": "", "device": "", "error": done.stderr[-LAST_WORDS:].strip().rpartition("\n")[2]}
+    return told
 
 
 def write_atomically(path: Path, content: str) -> None:

@@ -1,8 +1,12 @@
-"""Chooses the device, the number of CPU threads and the precision. Called once at start by engine and model server."""
+"""Chooses the device, the number of CPU threads and the precision. Called once at start by engine and model server.
+
+As a program, `python -m training.engine.hardware`, it calculates on the device and prints what came of it as JSON.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 
 import torch
@@ -49,3 +53,20 @@ def autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
     if device.type == "cuda" and torch.cuda.is_bf16_supported():
         return torch.autocast("cuda", dtype=torch.bfloat16)
     return contextlib.nullcontext()
+
+
+def try_device() -> dict[str, object]:
+    """`torch` (its version), `device`, and `error`: why a product of matrices could not be calculated there, or ""."""
+    device = torch.device("cpu")
+    try:
+        device = choose_device()
+        with autocast(device):
+            product = torch.ones(64, 64, device=device) @ torch.ones(64, 64, device=device)
+        error = "" if float(product.float().mean()) == 64.0 else "it calculates wrongly"
+    except (RuntimeError, AssertionError) as failure:  # a build without CUDA asserts
+        error = str(failure).splitlines()[0]
+    return {"torch": torch.__version__, "device": str(device), "error": error}
+
+
+if __name__ == "__main__":
+    print(json.dumps(try_device()))  # noqa: T201 - what was asked for
