@@ -16,7 +16,7 @@ from training.models import ExportJob, RunEvent, TrainingRun
 EVENTS = 5_000
 FOLDERS = 100
 # What an attempt needs to go on, and its copy of what the store holds. Results, predictions, events and logs stay.
-WORKING = ("checkpoints", "model", "adapter")
+WORKING = ("checkpoints", "checkpoint-epoch-*", "model", "adapter")
 
 
 def remove_run_files(before: dt.datetime) -> Iterator[int]:

@@ -27,6 +27,7 @@ from training.engine.spec import (
     read_spec,
 )
 from training.engine.stop import StopFlag, Stopped
+from training.hardware import this_machine, why_no_quantisation
 
 
 class BadRun(Exception):
@@ -81,6 +82,8 @@ def read_run(run_dir: Path) -> tuple[RunSpec, RunData]:
     faults += [f"reward: {fault}" for fault in find_reward_faults(spec)]
     missing = spec.trains_by.find_missing(spec.train_rows)
     faults += [] if missing is None else [f"method: {missing}"]
+    if spec.quantisation is not None and (lack := why_no_quantisation(this_machine())):
+        faults.append(f"quantisation: {lack}")
     data = RunData()
     try:
         data = read_data(spec, run_dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from training.engine.stop import StopFlag
 
 @dataclass(slots=True)
 class Attempt:
-    """`resume` is the checkpoint to go on from; `folder` is attempts/<number>, which this process owns."""
+    """`resume` is the checkpoint to go on from; `folder` is attempts/<number>, which this process owns. `save_epoch`
+    keeps the weights after the epoch of that number; None where nobody asked for it."""
 
     spec: RunSpec
     number: int
@@ -24,6 +26,7 @@ class Attempt:
     events: Events
     stop: StopFlag
     resume: Checkpoint | None = None
+    save_epoch: Callable[[int], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

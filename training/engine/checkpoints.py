@@ -4,6 +4,9 @@ A checkpoint is a folder `step-00000120/` with `state.pt` and a `COMPLETE` marke
 and the spec. It is written under another name, synced, and renamed, so a folder with the final name is complete.
 Attempts only read each other's folders. Other trainers' checkpoints (training.engine.text) are folders of their own
 form, `checkpoint-120/`; once one is written, `mark_complete` puts the same marker into it.
+
+The newest two stay, in case the newest is damaged; the others go when a third is complete. `checkpoint-epoch-N/`, where
+a spec asks for it, is another thing: the weights alone, for other programs, of every epoch.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from training.engine.spec import RunSpec
 KEPT = 2
 STATE, MARKER = "state.pt", "COMPLETE"
 NAME = re.compile(r"(step|checkpoint)-\d+")
-DOES_NOT_MATTER = {"checkpoint_every_seconds", "evaluate", "serving", "threads"}
+DOES_NOT_MATTER = {"checkpoint_every_seconds", "epoch_checkpoints", "evaluate", "serving", "threads"}
 """Fields of a spec that may differ between the attempt that left a checkpoint and the one that takes it up."""
 
 

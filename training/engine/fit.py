@@ -45,9 +45,17 @@ class Updates:
         )
 
     def apply(self, loss: Tensor) -> None:
-        """One optimiser update."""
-        self.optimiser.zero_grad(set_to_none=True)
+        """One optimiser update by a loss that fits into memory as a whole (else: training.engine.accumulate)."""
+        self.clear()
         loss.backward()  # type: ignore[no-untyped-call]
+        self.step()
+
+    def clear(self) -> None:
+        """Forgets the gradients."""
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def step(self) -> None:
+        """One optimiser update by the gradients that have been gathered."""
         torch.nn.utils.clip_grad_norm_(self._list, self.clip_norm)
         self.optimiser.step()
         self.schedule.step()
@@ -81,16 +89,19 @@ def fit(
     tensors worth a place in the checkpoint because they were dear to compute (see `kept_from`). A checkpoint
     is left every `checkpoint_every_seconds` (less often where that would take too long, see `pause_for`), at the end,
     and when asked to stop, which raises Stopped. Raises Diverged when a metric stops being a number.
+
+    Every epoch takes as many steps; where the spec asks for it, the weights after each are kept (`save_epoch`).
     """
     step = 0
+    epochs = attempt.spec.optimiser.epochs
     if attempt.resume is not None:
         updates.restore(attempt.resume.state["updates"])
-        _restore_generators(attempt.resume.state["generators"])
+        restore_generators(attempt.resume.state["generators"])
         step = attempt.resume.step
 
     def leave_checkpoint() -> None:
         _finite(metrics, step)
-        state = {"updates": updates.state(), "generators": _generators(), "kept": dict(kept or {})}
+        state = {"updates": updates.state(), "generators": generator_states(), "kept": dict(kept or {})}
         path = write_checkpoint(attempt.folder / "checkpoints", step, state, attempt.spec)
         attempt.events.write("checkpoint", step=step, path=str(path.relative_to(attempt.folder)))
 
@@ -103,6 +114,8 @@ def fit(
             attempt.stop.check(step)
         metrics = take_step(step)
         step += 1
+        if attempt.save_epoch is not None and step * epochs % total_steps == 0:
+            attempt.save_epoch(step * epochs // total_steps)
         if attempt.events.due() or step == total_steps:
             # Reading a metric waits for the device, so it is done here and not at every step.
             attempt.events.metric(step, _finite(metrics, step))
@@ -148,14 +161,15 @@ def _plain(metrics: Metrics) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def _generators() -> dict[str, Tensor]:
+def generator_states() -> dict[str, Tensor]:
+    """Of everything that draws at random in a step."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
     return states
 
 
-def _restore_generators(states: Mapping[str, Tensor]) -> None:
+def restore_generators(states: Mapping[str, Tensor]) -> None:
     torch.set_rng_state(states["cpu"])
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states["cuda"])

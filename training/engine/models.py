@@ -25,6 +25,7 @@ from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
 from transformers.utils import logging as transformers_logging
 
 from training.engine.hardware import frozen_dtype
+from training.engine.memory import four_bits
 from training.engine.prompts import plain_template
 from training.engine.settings import Lora
 from training.engine.spec import ModelSource, TinyShape
@@ -138,6 +139,19 @@ def load_model(path: str | Path, device: torch.device, dtype: torch.dtype | None
     return model.to(device).eval()
 
 
+def load_quantised(path: str | Path, device: torch.device) -> Any:
+    """Like `load_model`, with the layers' weights in 4 bits. They are put on the device as they are read."""
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        path,
+        dtype=torch.bfloat16,
+        quantization_config=four_bits(),
+        device_map={"": device},
+        use_safetensors=True,
+        trust_remote_code=False,
+    )
+    return model.eval().requires_grad_(False)
+
+
 def attach_adapter(model: Any, path: str | Path, name: str, *, trainable: bool = False) -> PeftModel:
     """Adds the adapter in `path` as `name` and returns the peft model, which holds the base's own weights.
 
@@ -163,13 +177,18 @@ def load_source(source: ModelSource, device: torch.device) -> Loaded:
 
 
 def load_for_training(
-    source: ModelSource, lora: Lora | None, device: torch.device, *, freeze_embeddings: bool = False
+    source: ModelSource,
+    lora: Lora | None,
+    device: torch.device,
+    *,
+    freeze_embeddings: bool = False,
+    quantised: bool = False,
 ) -> Loaded:
     """The model a run trains, in eval mode, with gradients on what is to change.
 
-    With `lora` an adapter is trained over frozen weights: the source's own adapter, continued, or a fresh
-    one. Without it every weight is trained in float32, but for the embeddings with `freeze_embeddings`; an adapter is
-    merged in first.
+    With `lora` an adapter is trained over frozen weights, `quantised` to 4 bits if wanted (CUDA only): the source's own
+    adapter, continued, or a fresh one. Without it every weight is trained in float32, but for the embeddings with
+    `freeze_embeddings`; an adapter is merged in first.
     """
     if source.path is None:
         raise ValueError("a tiny shape has no weights to load")
@@ -182,7 +201,7 @@ def load_for_training(
         if freeze_embeddings:
             model.get_input_embeddings().weight.requires_grad_(False)
         return Loaded(model, tokenizer, plain)
-    model = load_model(source.path, device)
+    model = load_quantised(source.path, device) if quantised else load_model(source.path, device)
     if source.adapter is not None:
         return Loaded(_without_casts(attach_adapter(model, source.adapter, ADAPTER, trainable=True)), tokenizer, plain)
     config = LoraConfig(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +18,7 @@ from training.engine.checkpoints import newest_checkpoint, write_synced
 from training.engine.data import RunData
 from training.engine.evaluate import Evaluated, Which, evaluate, warn_of_cuts
 from training.engine.hardware import make_deterministic
+from training.engine.memory import recompute_activations
 from training.engine.merge import merged
 from training.engine.models import (
     ADAPTER,
@@ -95,6 +97,10 @@ def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     prompts = [row.prompt for rows in (data.labelled, data.logged, data.texts) for row in rows]
     warn_of_cuts(attempt, loaded, prompts, "rows to learn from")
     warn_of_cuts(attempt, loaded, [row.prompt for row in data.replay], "replayed rows")
+    if spec.gradient_checkpointing:
+        recompute_activations(loaded.model)
+    if spec.epoch_checkpoints:
+        attempt.save_epoch = partial(_save_epoch, attempt, loaded)
     assert spec.train_rows is not None
     module, function = spec.trains_by.entry_for(spec.train_rows).split(":")
     train: Train = getattr(import_module(module), function)
@@ -110,7 +116,13 @@ def _warn_of(attempt: Attempt, loaded: Loaded) -> Loaded:
 
 def _load(attempt: Attempt) -> Loaded:
     spec = attempt.spec
-    return load_for_training(spec.base, spec.lora, attempt.device, freeze_embeddings=spec.freeze_embeddings)
+    return load_for_training(
+        spec.base,
+        spec.lora,
+        attempt.device,
+        freeze_embeddings=spec.freeze_embeddings,
+        quantised=spec.quantisation is not None,
+    )
 
 
 def _grown(attempt: Attempt, rows: list[Labelled]) -> Loaded:
@@ -121,6 +133,14 @@ def _grown(attempt: Attempt, rows: list[Labelled]) -> Loaded:
     options = sorted({option for row in rows for option in row.options})
     tokenizer = build_tokenizer([row.prompt for row in rows], options, shape.vocabulary)
     return Loaded(build_tiny(shape, tokenizer).to(attempt.device).eval(), tokenizer)
+
+
+def _save_epoch(attempt: Attempt, loaded: Loaded, epoch: int) -> None:
+    """checkpoint-epoch-N/, whole or not there: what `from_pretrained` of transformers or peft loads."""
+    folder = attempt.folder / f"checkpoint-epoch-{epoch}"
+    unfinished = attempt.folder / f".unfinished-epoch-{epoch}"
+    save(loaded, unfinished)
+    unfinished.rename(folder)
 
 
 def _save(attempt: Attempt, loaded: Loaded) -> dict[str, Any]:

@@ -24,14 +24,22 @@ class Lora(Strict):
 
 
 class Optimiser(Strict):
-    """AdamW under a OneCycle schedule (10 % warm-up, cosine), gradients clipped by norm."""
+    """AdamW under a OneCycle schedule (10 % warm-up, cosine), gradients clipped by norm.
+
+    An update is made from `accumulate` batches of `batch_size` rows, which need the memory of one.
+    """
 
     learning_rate: float = Field(default=2e-3, gt=0, le=1)
     epochs: int = Field(default=3, ge=1, le=1000)
     batch_size: int = Field(default=64, ge=1, le=4096)
+    accumulate: int = Field(default=1, ge=1, le=4096)
     weight_decay: float = Field(default=0.01, ge=0, le=1)
     clip_norm: float = Field(default=1.0, gt=0)
     token_dropout: float = Field(default=0.0, ge=0, lt=1, description="share of prompt tokens dropped as augmentation")
+
+    @property
+    def rows_an_update(self) -> int:
+        return self.batch_size * self.accumulate
 
 
 class Pretrain(Strict):

@@ -161,6 +161,12 @@ class RunSpec(Strict):
         default=False,
         description="without an adapter: the embeddings stay as they are, and so does an output layer tied to them",
     )
+    quantisation: Literal["4bit"] | None = Field(
+        default=None, description="of the weights under an adapter in training; CUDA with bitsandbytes only"
+    )
+    gradient_checkpointing: bool = Field(
+        default=False, description="calculate activations twice rather than keep them: less memory, a third more time"
+    )
     optimiser: Optimiser = Optimiser()
     pretrain: Pretrain = Pretrain()
     posterior: Posterior = Posterior()
@@ -187,6 +193,7 @@ class RunSpec(Strict):
     serving: Serving = Serving()
     evaluate: Evaluate | None = None
     checkpoint_every_seconds: float = Field(default=30.0, gt=0, le=300)
+    epoch_checkpoints: bool = Field(default=False, description="keep the weights after each epoch")
     threads: int | None = Field(default=None, ge=1, le=1024)
 
     @property
@@ -251,6 +258,10 @@ class RunSpec(Strict):
             faults.append("freeze_embeddings: those of a new tiny model have yet to be learnt")
         if self.lora is not None and not method.trains_adapter:
             faults.append(f"lora: method {self.method} trains no adapter")
+        if self.quantisation is not None and self.lora is None:
+            faults.append("quantisation: only weights under an adapter can be in 4 bits; give lora as well")
+        if self.epoch_checkpoints and method.settings is Online:
+            faults.append(f"epoch_checkpoints: method {self.method} has steps and no epochs")
         if len({component.name for component in self.reward}) < len(self.reward):
             faults.append("reward: the same component twice")
         if faults:
