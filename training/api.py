@@ -24,13 +24,14 @@ from training.downloads import TAR, answer_download
 from training.exports import start_export
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.new_decisions import request_training
-from training.runs import RunPlan, cancel_run, start_run
 from training.selection import Filters
+from training.runs import RunPlan, cancel_run, prepare_run, start_run
 from training.serializers import (
     DatasetCreateSerializer,
     DatasetSerializer,
     ExportSerializer,
     FreezingSerializer,
+    RunCheckSerializer,
     RunEventSerializer,
     RunSerializer,
     RunStartSerializer,
@@ -134,10 +135,10 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
     @extend_schema(
         operation_id="start_run",
         request=RunStartSerializer,
-        responses={"201": RunSerializer, "404": ErrorSerializer},
+        responses={"200": RunCheckSerializer, "201": RunSerializer, "404": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
-        """Starts a run."""
+        """Starts a run. With `dry_run` it only checks, and answers 200 with what the run would need."""
         given = RunStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = given.validated_data
@@ -153,6 +154,10 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
             base_model=fields["base_model"],
             settings=fields["settings"],
         )
+        if fields["dry_run"]:
+            prepared = prepare_run(current.agent, plan)
+            estimate = prepared.estimate.as_plain() if prepared.estimate is not None else None
+            return Response({"spec": prepared.spec, "estimate": estimate})
         run = start_run(by=acting(request), agent=current.agent, plan=plan)
         return Response(RunSerializer(self.get_queryset().get(pk=run.pk)).data, status=201)
 

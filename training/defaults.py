@@ -18,8 +18,10 @@ from decisions.models import Agent, AgentVersion
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.models.version import VersionState
 from training.base_models import TINY, is_allowed_base
+from training.capacity import find_shape_of_model, recommend_here
 from training.engine.methods import METHODS, RowKind
 from training.engine.spec import RunSpec, TinyShape
+from training.hardware import fit_settings
 from training.loops import recipes
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.run_states import RunState
@@ -30,6 +32,7 @@ FROM_LOGS, FROM_LABELS, FROM_PAIRS = "posterior", "pretrain", "dpo"
 """The methods of choice (docs/learning.md)."""
 MOST = 200
 """The newest so many datasets, runs and versions are looked at."""
+PROMPT_TOKENS: int = RunSpec.model_fields["max_prompt_tokens"].default
 ENOUGH_TO_HOLD_BACK, HELD_BACK = 5_000, 0.1
 """From so many logged rows on, this share is kept for the gate by the log, which needs an effective 200."""
 FOR_MEASURING = re.compile(r"(?<![a-z])(held.?out|test|eval|evaluation|validation)(?![a-z])", re.IGNORECASE)
@@ -76,11 +79,17 @@ class Defaults:
 
 
 def choose_settings(method: str, *, root: str, rows: int, agent_version: AgentVersion | None) -> Mapping[str, Any]:
-    """Fields of the engine's spec: the measured recipe for so many rows, and the agent's own prompt and exploration."""
+    """Fields of the engine's spec: the measured recipe for so many rows, in batches that suit this machine where the
+    base is a real one, and the agent's own prompt and exploration."""
     make = recipes.base_settings if METHODS[method].makes_model else recipes.round_settings
     told = dict(make(root, max(1, rows)))
     if RowKind.LOGGED in METHODS[method].learns_from and rows >= ENOUGH_TO_HOLD_BACK:
         told["held_back"] = HELD_BACK
+    if root != TINY:
+        tokens = agent_version.max_prompt_tokens if agent_version is not None else PROMPT_TOKENS
+        shape = find_shape_of_model(root) if root else None
+        parameters = shape.parameters if shape is not None else None
+        told = fit_settings(told, recommend_here(), tokens=tokens, parameters=parameters)
     if agent_version is not None:
         tokens = agent_version.max_prompt_tokens
         if root == TINY:  # its positions hold the template and the answer, too
@@ -102,7 +111,7 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
     runs = list(
         TrainingRun.objects.for_workspace(workspace)
         .exclude(state__in=[RunState.FAILED, RunState.CANCELLED])
-        .defer("spec", "metrics")
+        .defer("spec", "metrics", "estimate")
         .order_by("-id")[:MOST]
     )
     models = [agent.registered_model_id for agent in agents]

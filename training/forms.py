@@ -164,7 +164,8 @@ class RunForm(forms.Form):
         by_path = {".".join(path): name for name, path in PATHS.items()}
         for fault in faults:
             place = fault.field.removeprefix("settings.")
-            name = {"base_version": "base", "base_model": "base"}.get(place, by_path.get(place, place))
+            of_base = dict.fromkeys(("base_version", "base_model", "memory", "disk"), "base")
+            name = of_base.get(place, by_path.get(place, place))
             told = fault.expected and not fault.expected.startswith(
                 "see docs/"
             )  # of the API's answer; no page leads there

@@ -17,9 +17,12 @@ from jobs.errors import AlreadyFinished
 from jobs.services import enqueue_job, request_cancel
 from models_registry.models import ArtifactKind, ModelVersion
 from training.base_models import TINY, hub_ids, is_allowed_base
+from training.capacity import Load, estimate_load, find_shortages, sample_prompt_tokens
 from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need
 from training.engine.spec import HELD_OUT, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
+from training.estimates import Estimate
+from training.hardware import this_machine, why_no_quantisation
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.run_states import TERMINAL_STATES, RunState, check_transition
 from workspaces.actors import Actor
@@ -49,7 +52,8 @@ class RunPlan:
 
 def start_run(*, by: Actor, agent: Agent, plan: RunPlan) -> TrainingRun:
     """Checks everything before it queues anything. Raises InvalidRun with every fault."""
-    spec = check_plan(agent, plan)
+    prepared = prepare_run(agent, plan)
+    estimate = prepared.estimate.as_plain() if prepared.estimate is not None else {}
     with transaction.atomic():
         run = TrainingRun.objects.create(
             workspace=by.workspace,
@@ -60,18 +64,71 @@ def start_run(*, by: Actor, agent: Agent, plan: RunPlan) -> TrainingRun:
             heldout=plan.heldout,
             base_version=plan.base_version,
             base_model=plan.base_model,
-            spec=spec,
+            spec=prepared.spec,
+            estimate=estimate,
             requested_by=by.name,
         )
         run.job = enqueue_job(kind=SUPERVISE, workspace=by.workspace, payload={"run_id": str(run.id)})
         run.save(update_fields=["job"])
-        _record(run, "queued", {"by": by.name})
+        _record(run, "queued", {"by": by.name} | ({"estimate": estimate} if estimate else {}))
         record_audit(by=by, action="run.started", target=f"run:{run.id}", details={"method": plan.method})
     return run
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan that can start: its spec without paths, and what it will need; None of a base of unknown size."""
+
+    spec: dict[str, Any]
+    estimate: Estimate | None
+
+
 def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
-    """The spec without its paths, checked as the engine will check it."""
+    """The spec without its paths, checked as the engine will check it. Raises InvalidRun with every fault."""
+    return prepare_run(agent, plan).spec
+
+
+def prepare_run(agent: Agent, plan: RunPlan) -> Prepared:
+    """The spec as the engine will check it, and an estimate that fits this machine. Raises InvalidRun with every
+    fault."""
+    faults = _find_faults(agent, plan)
+    spec: dict[str, Any] = {
+        "checkpoint_every_seconds": settings.CHECKPOINT_SECONDS,
+        **plan.settings,
+        "method": plan.method,
+    }
+    estimate = None
+    if not faults:
+        try:
+            checked = RunSpec.model_validate(engine_spec(spec, plan, run_id="check", paths=_paths_to_check(plan)))
+        except pydantic.ValidationError as error:
+            faults += [
+                FieldFault(".".join(map(str, fault["loc"])), str(fault["msg"]), "see docs/engine.md")
+                for fault in error.errors()
+            ]
+        else:
+            faults += [
+                FieldFault("settings.reward", fault, "a component, or a rule") for fault in find_reward_faults(checked)
+            ]
+            if checked.quantisation is not None and (lack := why_no_quantisation(this_machine())):
+                faults.append(FieldFault("settings.quantisation", lack, "CUDA with bitsandbytes, or leave it out"))
+            load = _load_of(plan)
+            estimate = estimate_load(checked, load)
+            if estimate is not None:
+                faults += find_shortages(checked, load, estimate)
+    if faults:
+        raise InvalidRun("The run cannot start with these settings.", faults=faults)
+    return Prepared(spec, estimate)
+
+
+def _load_of(plan: RunPlan) -> Load:
+    rows = plan.dataset.rows + (plan.replay.rows if plan.replay is not None else 0)
+    heldout = plan.heldout.rows if plan.heldout is not None else 0
+    return Load(plan.base_version, plan.base_model, rows, heldout, sample_prompt_tokens(plan.dataset))
+
+
+def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
+    """What is wrong with the plan itself, before its settings are read as the engine reads them."""
     faults: list[FieldFault] = []
     method = TRAINING.get(plan.method)
     if method is None:
@@ -115,25 +172,7 @@ def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
     base = plan.settings.get("base", {})
     if not isinstance(base, Mapping) or set(base) - {"tiny"}:
         faults.append(FieldFault("settings.base", "is given by base_version or base_model", "at most {tiny: shape}"))
-    spec: dict[str, Any] = {
-        "checkpoint_every_seconds": settings.CHECKPOINT_SECONDS,
-        **plan.settings,
-        "method": plan.method,
-    }
-    if not faults:
-        try:
-            checked = RunSpec.model_validate(engine_spec(spec, plan, run_id="check", paths=_paths_to_check(plan)))
-            faults += [
-                FieldFault("settings.reward", fault, "a component, or a rule") for fault in find_reward_faults(checked)
-            ]
-        except pydantic.ValidationError as error:
-            faults += [
-                FieldFault(".".join(map(str, fault["loc"])), str(fault["msg"]), "see docs/engine.md")
-                for fault in error.errors()
-            ]
-    if faults:
-        raise InvalidRun("The run cannot start with these settings.", faults=faults)
-    return spec
+    return faults
 
 
 def _find_lacks(method: Method, dataset: DatasetSnapshot) -> list[FieldFault]:

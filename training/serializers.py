@@ -111,6 +111,7 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
             "base_model",
             "produced_version",
             "spec",
+            "estimate",
             "progress",
             "message",
             "metrics",
@@ -142,6 +143,16 @@ class RunStartSerializer(StrictBody):
     base_version = serializers.UUIDField(required=False, allow_null=True)
     base_model = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
     settings = serializers.DictField(required=False, default=dict)
+    dry_run = serializers.BooleanField(default=False, help_text="Only check, and estimate what the run would need")
+
+
+class RunCheckSerializer(serializers.Serializer[Any]):
+    """A run that would start: its spec without paths, and what it would need."""
+
+    spec = serializers.DictField()
+    estimate = serializers.DictField(
+        allow_null=True, help_text="Bytes of memory and disk, seconds; null of a base of unknown size"
+    )
 
 
 class TrainNewSerializer(StrictBody):

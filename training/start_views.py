@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
@@ -15,12 +16,14 @@ from django.views.decorators.http import require_http_methods
 
 from decisions.models import Agent
 from jobs.models import Job
+from training.capacity import recommend_here
 from training.defaults import Defaults, find_defaults
 from training.errors import InvalidRun
 from training.forms import RunForm, values_of_plan, values_of_run
+from training.hardware import this_machine
 from training.models import DatasetKind, DatasetSnapshot
 from training.new_decisions import find_readiness, request_training
-from training.runs import RunPlan, check_plan, start_run
+from training.runs import RunPlan, check_plan, prepare_run, start_run
 from training.views import as_id, get_run
 from workspaces.models import Role
 from workspaces.pages import PageRequest, workspace_page
@@ -42,12 +45,14 @@ class Step:
 @workspace_page(role=Role.ADMIN)
 def run_start(request: PageRequest) -> HttpResponse:
     """GET shows the form with values that start: those of a run (`like`), of a `dataset`, or the best there is for an
-    `agent` or for any. POST starts what it asks for."""
+    `agent` or for any. POST starts what it asks for, or with `check` only says what that would need."""
     if request.method == "POST":
         form = RunForm(request.POST, workspace=request.workspace)
         valid, read = form.is_valid(), form.read_plan()
         try:
             if valid and read is not None:
+                if "check" in request.POST:
+                    return _show(request, {"form": form, "checked": True}, read)
                 run = start_run(by=request.actor, agent=read[0], plan=read[1])
                 messages.success(request, "The run is queued.")
                 return redirect("pages:run", request.workspace.slug, run.pk)
@@ -55,11 +60,11 @@ def run_start(request: PageRequest) -> HttpResponse:
                 check_plan(*read)  # so that faults of the plan and of single fields are shown together
         except InvalidRun as error:
             form.add_faults(error.faults)
-        return render(request, "training/run_form.html", {"form": form}, status=400)
+        return _show(request, {"form": form}, status=400)
     if request.GET.get("like"):
         like = get_run(request, as_id(request.GET["like"], "like"))
         form = RunForm(initial=values_of_run(like), workspace=request.workspace)
-        return render(request, "training/run_form.html", {"form": form, "like": like})
+        return _show(request, {"form": form, "like": like})
     dataset = _find_dataset(request)
     defaults = _find_defaults(request, dataset)
     chosen = _choose(defaults, dataset)
@@ -67,7 +72,20 @@ def run_start(request: PageRequest) -> HttpResponse:
         context = {"steps": list(_find_steps(request, defaults, dataset)), "dataset": dataset}
         return render(request, "training/run_missing.html", context)
     form = RunForm(initial=values_of_plan(*chosen), workspace=request.workspace)
-    return render(request, "training/run_form.html", {"form": form, "plan": chosen[1]})
+    return _show(request, {"form": form, "plan": chosen[1]}, chosen)
+
+
+def _show(
+    request: PageRequest, context: dict[str, Any], plan: tuple[Agent, RunPlan] | None = None, status: int = 200
+) -> HttpResponse:
+    """The form beside this machine; with a `plan` that starts, what it needs. Raises InvalidRun for one that does
+    not."""
+    about = {
+        "machine": this_machine(),
+        "recommended": recommend_here(),
+        "estimate": prepare_run(*plan).estimate if plan is not None else None,
+    }
+    return render(request, "training/run_form.html", context | about, status=status)
 
 
 def _find_dataset(request: PageRequest) -> DatasetSnapshot | None:

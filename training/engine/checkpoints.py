@@ -24,9 +24,8 @@ from typing import Any
 import torch
 
 from training.engine.events import Events
-from training.engine.spec import RunSpec
+from training.engine.spec import CHECKPOINTS_KEPT, RunSpec
 
-KEPT = 2
 STATE, MARKER = "state.pt", "COMPLETE"
 NAME = re.compile(r"(step|checkpoint)-\d+")
 DOES_NOT_MATTER = {"checkpoint_every_seconds", "epoch_checkpoints", "evaluate", "serving", "threads"}
@@ -62,7 +61,7 @@ def write_checkpoint(folder: Path, step: int, state: dict[str, Any], spec: RunSp
     mark_complete(unfinished, step, spec)
     unfinished.rename(final)
     sync_folder(folder)
-    for old in sorted(folder.glob("step-*"))[:-KEPT]:
+    for old in sorted(folder.glob("step-*"))[:-CHECKPOINTS_KEPT]:
         shutil.rmtree(old)
     return final
 

@@ -35,6 +35,9 @@ HELD_OUT = (RowKind.LABELLED, RowKind.TEXT)
 """Kinds of rows that a model is measured on."""
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
+CHECKPOINTS_KEPT = 2
+"""The newest so many of a run's attempt; older ones go when another is complete."""
+
 # Exit codes of `python -m training.engine`, after sysexits.h where it has a word for it.
 EXIT_OK = 0
 EXIT_FAILED = 1

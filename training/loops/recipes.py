@@ -9,11 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from training.estimates import TOKENS_PER_WORD
 from training.loops.labelled import Example
 
 TINY = "tiny"
 SHORTEST_PROMPT, LONGEST_PROMPT = 40, 160
-TOKENS_PER_WORD = 1.6
 PASSES = 3
 REAL_PASSES = 2
 FREE_ROWS = 300

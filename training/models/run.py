@@ -33,6 +33,9 @@ class TrainingRun(WorkspaceOwned):
         "models_registry.ModelVersion", on_delete=models.PROTECT, null=True, related_name="produced_by"
     )
     spec = models.JSONField(help_text="The engine's run spec without its paths")
+    estimate = models.JSONField(
+        default=dict, help_text="What it was expected to need (training.estimates); empty of a base of unknown size"
+    )
     progress = models.FloatField(default=0.0)
     message = models.CharField(max_length=500, blank=True)
     metrics = models.JSONField(default=dict)

@@ -49,6 +49,14 @@ def number(value: Any) -> str:
 
 
 @register.filter
+def size(value: Any) -> str:
+    """Bytes of memory or of a model as they are sold, 1 GB = 10⁹: 25,276,510,208 → 25.3 GB, 3,400,000 → 3 MB."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return NONE
+    return f"{value / 1e9:,.1f} GB" if value >= 0.95e9 else f"{max(1, round(value / 1e6))} MB"
+
+
+@register.filter
 def percent(value: Any) -> str:
     """A share in [0, 1] as a percentage with one decimal: 0.8341 → 83.4%, 0.0002 → < 0.1%, 0.9999 → > 99.9%."""
     if not isinstance(value, int | float):
