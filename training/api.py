@@ -19,6 +19,7 @@ from decisions.api.export import NDJSON, in_chunks
 from jobs.models import Job
 from models_registry.models import ModelVersion
 from training import freezing
+from training.curves import write_curves
 from training.dataset_rows import FORMATS, stream_rows
 from training.downloads import TAR, answer_download
 from training.exports import start_export
@@ -45,6 +46,7 @@ from workspaces.permissions import acting
 from workspaces.rendering import OneFormat
 
 FILTER_FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity")
+CSV = "text/csv"
 
 
 class DatasetList(generics.ListAPIView[DatasetSnapshot]):
@@ -210,6 +212,22 @@ class RunEvents(RunQuery, generics.ListAPIView[RunEvent]):
     def get_queryset(self) -> Any:
         run = generics.get_object_or_404(super().get_queryset(), pk=self.kwargs["pk"])
         return RunEvent.objects.filter(run=run)
+
+
+class RunCurves(RunQuery):
+    """Streams a run's curves as CSV: every point, as `curve,step,value`. Of a resumed run the newest attempt counts."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    content_negotiation_class = OneFormat
+
+    @extend_schema(operation_id="read_run_curves", responses={(200, CSV): OpenApiTypes.STR, "404": ErrorSerializer})
+    def get(self, request: Request, pk: UUID) -> HttpResponseBase:
+        run = generics.get_object_or_404(self.get_queryset(), pk=pk)
+        return StreamingHttpResponse(
+            write_curves(run),
+            content_type=f"{CSV}; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="curves-{run.pk}.csv"'},
+        )
 
 
 class RunCancel(RunQuery):

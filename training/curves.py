@@ -5,8 +5,9 @@ A resumed run measures some steps twice; the newest attempt's value counts.
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict
 from uuid import UUID
 
@@ -75,6 +76,22 @@ def read_curves(run: TrainingRun, *, after: int = 0) -> Curves:
         ],
         "attempts": [{"attempt": row["attempt"], "step": row["step"]} for row in started],
     }
+
+
+def write_curves(run: TrainingRun) -> Iterator[str]:
+    """Lines of CSV: every point of every curve, unthinned, by name and step."""
+    writer = csv.writer(_Echo())
+    yield writer.writerow(["curve", "step", "value"])
+    points = RunMetric.objects.filter(run=run).order_by("name", "step", "-attempt").distinct("name", "step")
+    for point in points.values_list("name", "step", "value").iterator():
+        yield writer.writerow(point)
+
+
+class _Echo:
+    """Gives a csv.writer its lines back."""
+
+    def write(self, value: str) -> str:
+        return value
 
 
 def _whole(name: str, values: dict[int, float]) -> Curve:

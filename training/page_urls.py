@@ -15,6 +15,7 @@ urlpatterns = [
     path("runs/<uuid:pk>/row", views.run_row, name="run-row"),
     path("runs/<uuid:pk>/status", views.run_status, name="run-status"),
     path("runs/<uuid:pk>/curves", views.run_curves, name="run-curves"),
+    path("runs/<uuid:pk>/curves.csv", views.run_curves_csv, name="run-curves-csv"),
     path("runs/<uuid:pk>/predictions", views.run_predictions, name="run-predictions"),
     path("runs/<uuid:pk>/cancel", views.run_cancel, name="run-cancel"),
     path("datasets/", dataset_views.dataset_list, name="datasets"),

@@ -16,6 +16,7 @@ from decisions.models import Agent
 from jobs.errors import AlreadyFinished
 from jobs.services import enqueue_job, request_cancel
 from models_registry.models import ArtifactKind, ModelVersion
+from models_registry.promotion import promote_version
 from training.base_models import TINY, hub_ids, is_allowed_base
 from training.capacity import Load, estimate_load, find_shortages, sample_prompt_tokens
 from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need
@@ -26,7 +27,7 @@ from training.hardware import this_machine, why_no_quantisation
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.run_states import TERMINAL_STATES, RunState, check_transition
 from workspaces.actors import Actor
-from workspaces.errors import FieldFault
+from workspaces.errors import Conflict, FieldFault
 from workspaces.services import record_audit
 
 SUPERVISE = "training.supervise_run"
@@ -277,6 +278,16 @@ def cancel_run(*, by: Actor, run: TrainingRun) -> TrainingRun:
         move_run(locked, RunState.STOPPING)
     record_audit(by=by, action="run.cancelled", target=f"run:{run.id}")
     return locked
+
+
+def switch_to_run(*, by: Actor, run: TrainingRun) -> ModelVersion:
+    """What the run has learnt serves everyone from now on. Raises Conflict of a run that has made none, BackendRefused
+    where the model server cannot serve it."""
+    version = run.produced_version
+    if version is None:
+        raise Conflict(f"The run is {run.state} and has made no version.")
+    promote_version(by=by, version=version, reason="switched to by hand")
+    return version
 
 
 def end_with_job(job: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
-from django.http import Http404, HttpResponse, JsonResponse
+from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
@@ -17,7 +17,7 @@ from decisions.models import Agent
 from models_registry.gates import read_gate
 from models_registry.models import AliasName, Experiment, ExperimentState, GateVerdict, ModelVersion
 from training.comparison import FEWEST, MOST, compare_scores, find_differences, overlay_curves
-from training.curves import estimate_left, read_curves, read_sparklines
+from training.curves import estimate_left, read_curves, read_sparklines, write_curves
 from training.engine.methods import TRAINING
 from training.measures import draw_verdicts, find_reach, measure_evaluation, tone_of
 from training.models import RunEvent, RunMetric, TrainingRun
@@ -219,6 +219,16 @@ def run_curves(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         raise InvalidInput("The address is invalid.", faults=[FieldFault("after", "is no number", "as answered")])
     run = get_run(request, pk)
     return JsonResponse({"terminal": run.is_terminal, "state": run.state, **read_curves(run, after=int(given))})
+
+
+@require_safe
+@workspace_page()
+def run_curves_csv(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """Every point of the curves, as a file."""
+    run = get_run(request, pk)
+    response = StreamingHttpResponse(write_curves(run), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="curves-{run.pk}.csv"'
+    return response  # type: ignore[return-value]
 
 
 @require_safe

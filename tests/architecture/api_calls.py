@@ -392,6 +392,7 @@ CALLS: dict[str, list[Call]] = {
     "api-train-new": [Call("POST", "runs/train", ADMIN, lambda w: {"agent": w.agent.slug}, 202, foreign=(404,))],
     "api-run": [Call("GET", "runs/{run}", READ, foreign=(404,))],
     "api-run-events": [Call("GET", "runs/{run}/events", READ, foreign=(404,))],
+    "api-run-curves": [Call("GET", "runs/{run}/curves", READ, foreign=(404,))],
     "api-run-cancel": [Call("POST", "runs/{run}/cancel", ADMIN, foreign=(404,))],
     "api-export": [Call("GET", "exports/{export}", READ, foreign=(404,))],
     "api-export-download": [Call("GET", "exports/{export}/download", ADMIN, foreign=(404,))],

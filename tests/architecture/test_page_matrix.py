@@ -124,6 +124,7 @@ PAGES: dict[str, Page] = {
     "run-row": Page(of=of("run")),
     "run-status": Page(of=of("run")),
     "run-curves": Page(of=of("run")),
+    "run-curves-csv": Page(of=of("run")),
     "run-predictions": Page(of=of("run")),
     "run-cancel": replace(FORM, of=of("run")),
     "erasures": FORM,

@@ -252,6 +252,20 @@ class TestRun:
         with django_assert_max_num_queries(6):
             client.get(at("run-curves", run))
 
+    def test_the_curves_are_files_of_every_point_where_the_newest_attempt_counts(
+        self, run: TrainingRun, viewer: Any, page_client: Any, api: Any
+    ) -> None:
+        for attempt, step, value in ((1, 1, 0.9), (1, 2, 0.8), (2, 2, 0.5), (2, 3, 0.4)):
+            RunMetricFactory(run=run, attempt=attempt, step=step, name="loss", value=value)
+        answers = (
+            page_client(viewer).get(at("run-curves-csv", run)),
+            api("export:read").get(f"runs/{run.pk}/curves"),
+        )
+        for answer in answers:
+            assert answer["Content-Type"].startswith("text/csv") and f"curves-{run.pk}.csv" in str(answer.headers)
+            lines = b"".join(answer.streaming_content).decode().splitlines()
+            assert lines == ["curve,step,value", "loss,1,0.9", "loss,2,0.5", "loss,3,0.4"]
+
     def test_an_experiment_is_started_from_a_finished_run_where_its_gate_allows_it(
         self, run: TrainingRun, admin: Any, viewer: Any, page_client: Any
     ) -> None:
@@ -274,7 +288,9 @@ class TestRun:
         )
         assert experiment.name in look() and start not in look()
 
-    @pytest.mark.parametrize("name", ["run", "run-row", "run-status", "run-curves", "run-predictions", "run-cancel"])
+    @pytest.mark.parametrize(
+        "name", ["run", "run-row", "run-status", "run-curves", "run-curves-csv", "run-predictions", "run-cancel"]
+    )
     def test_an_outsider_finds_nothing(
         self, name: str, run: TrainingRun, outsider: Any, other_workspace: Any, page_client: Any
     ) -> None:

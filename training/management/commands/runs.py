@@ -1,0 +1,130 @@
+"""`manage.py runs`: lists, starts, shows and stops runs, and makes the version of one the champion."""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from typing import Any
+
+from django.core.management.base import CommandParser
+from django.utils import timezone
+
+from decisions.models import Agent
+from training.curves import estimate_left
+from training.default_runs import start_default_run
+from training.models import TrainingRun
+from training.runs import cancel_run, switch_to_run
+from workspaces.actors import system
+from workspaces.commands import UncheckedCommand
+from workspaces.errors import ReckonerError
+from workspaces.models import Workspace
+
+SHOWN = 25
+EXIT_NOT_DONE = 1
+LATEST = "latest"
+
+
+class Command(UncheckedCommand):
+    help = (
+        "Lists runs; starts one with default settings; shows one; stops one, which leaves a checkpoint; or switches to"
+        " the version that one made, which serves everyone from then on. Exit codes: 0 done, 1 the run is over, has"
+        " made no version, or could not start, 2 the run, the agent or the workspace is unknown."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("action", choices=["list", "start", "status", "stop", "switch"])
+        parser.add_argument("run", nargs="?", default=LATEST, help="its id, or latest (default), of the agent if given")
+        parser.add_argument("--agent", help="slug: start needs one; list and latest look at its runs only")
+        parser.add_argument(
+            "--set",
+            dest="changes",
+            default="{}",
+            metavar="JSON",
+            help="start: fields of the spec as JSON, over the defaults",
+        )
+        parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
+        parser.add_argument("--json", action="store_true", help="report as one JSON line")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        workspace = self.find_workspace(options["workspace"])
+        agent = None
+        if options["agent"] or options["action"] == "start":
+            agent = Agent.objects.for_workspace(workspace).filter(slug=options["agent"] or "").first()
+            if agent is None:
+                known = ", ".join(Agent.objects.for_workspace(workspace).values_list("slug", flat=True)) or "none"
+                self.refuse(f"--agent: name one of: {known}")
+        if options["action"] == "list":
+            runs = [_as_plain(run) for run in _runs_of(workspace, agent)[:SHOWN]]
+            self._tell({"runs": runs}, [_as_line(run) for run in runs], options)
+            return
+        try:
+            run = self._act(workspace, agent, options)
+        except ReckonerError as error:
+            faults = "; ".join(f"{fault.field}: {fault.reason}" for fault in error.faults)
+            self.stderr.write(f"{error.message} {faults}".strip())
+            sys.exit(EXIT_NOT_DONE)
+        plain = _as_plain(_runs_of(workspace, None).get(pk=run.pk))
+        self._tell(plain, [_as_line(plain)], options)
+
+    def _act(self, workspace: Workspace, agent: Agent | None, options: dict[str, Any]) -> TrainingRun:
+        by = system(workspace)
+        if options["action"] == "start":
+            assert agent is not None
+            return start_default_run(by=by, agent=agent, settings=self._read_settings(options["changes"]))
+        run = self._find(workspace, agent, options["run"])
+        if options["action"] == "stop":
+            cancel_run(by=by, run=run)
+        if options["action"] == "switch":
+            switch_to_run(by=by, run=run)
+        return run
+
+    def _read_settings(self, text: str) -> dict[str, Any]:
+        try:
+            told = json.loads(text)
+        except ValueError as error:
+            self.refuse(f"--set: {error}")
+        if not isinstance(told, dict):
+            self.refuse("--set: give a JSON object")
+        return told
+
+    def _find(self, workspace: Workspace, agent: Agent | None, name: str) -> TrainingRun:
+        runs = _runs_of(workspace, agent)
+        try:
+            found = runs.first() if name == LATEST else runs.filter(pk=uuid.UUID(name)).first()
+        except ValueError:
+            found = None
+        if found is None:
+            self.refuse(f"run: {name!r} is not the id of a run here")
+        return found
+
+    def _tell(self, plain: dict[str, Any], lines: list[str], options: dict[str, Any]) -> None:
+        self.stdout.write(json.dumps(plain) if options["json"] else "\n".join(lines) or "There are no runs.")
+
+
+def _runs_of(workspace: Workspace, agent: Agent | None) -> Any:
+    runs = TrainingRun.objects.for_workspace(workspace).select_related("agent", "produced_version__registered_model")
+    return (runs.filter(agent=agent) if agent is not None else runs).order_by("-id")
+
+
+def _as_plain(run: TrainingRun) -> dict[str, Any]:
+    left = estimate_left(run)
+    return {
+        "run": str(run.pk),
+        "agent": run.agent.slug,
+        "method": run.method,
+        "state": run.state,
+        "progress": run.progress,
+        "message": run.message,
+        "left_seconds": round(left.total_seconds()) if left is not None else None,
+        "version": str(run.produced_version) if run.produced_version is not None else None,
+        "error": run.error,
+        "estimate": run.estimate or None,
+        "created_at": timezone.localtime(run.created_at).isoformat(timespec="seconds"),
+    }
+
+
+def _as_line(run: dict[str, Any]) -> str:
+    left = f", {run['left_seconds']} s left" if run["left_seconds"] is not None else ""
+    says = run["version"] or run["error"] or run["message"]
+    return f"{run['run']}  {run['agent']} {run['method']}  {run['state']} {run['progress']:.0%}{left}  {says}".rstrip()
