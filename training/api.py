@@ -25,8 +25,8 @@ from training.downloads import TAR, answer_download
 from training.exports import start_export
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.new_decisions import request_training
-from training.selection import Filters
 from training.runs import RunPlan, cancel_run, prepare_run, start_run
+from training.selection import Filters
 from training.serializers import (
     DatasetCreateSerializer,
     DatasetSerializer,
