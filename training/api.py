@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from training.downloads import TAR, answer_download
 from training.exports import start_export
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.new_decisions import request_training
+from training.notes import note_run
 from training.runs import RunPlan, cancel_run, prepare_run, start_run
 from training.selection import Filters
 from training.serializers import (
@@ -34,10 +36,14 @@ from training.serializers import (
     FreezingSerializer,
     RunCheckSerializer,
     RunEventSerializer,
+    RunNoteSerializer,
     RunSerializer,
     RunStartSerializer,
+    SweepSerializer,
+    SweepStartSerializer,
     TrainNewSerializer,
 )
+from training.sweeps import start_sweep
 from workspaces.errors import FieldFault, NotFound
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
@@ -129,10 +135,18 @@ class RunQuery(generics.GenericAPIView[Any]):
 
 
 class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
-    """Lists runs, newest first."""
+    """Lists runs, newest first; with `tag` only those that have it."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = RunSerializer
+
+    def get_queryset(self) -> Any:
+        tag = text_parameter(self.request, "tag")
+        return super().get_queryset().filter(**({"tags__contains": [tag]} if tag else {}))
+
+    @extend_schema(parameters=[OpenApiParameter("tag", str, description="Only runs with this tag")])
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
 
     @extend_schema(
         operation_id="start_run",
@@ -145,23 +159,49 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
         given.is_valid(raise_exception=True)
         fields = given.validated_data
         current = get_current_agent(acting(request), fields["agent"])
-        datasets = DatasetSnapshot.objects.for_workspace(acting(request).workspace)
-        versions = ModelVersion.objects.for_workspace(acting(request).workspace).select_related("artifact")
-        plan = RunPlan(
-            method=fields["method"],
-            dataset=_find(datasets, fields["dataset"], "dataset"),
-            heldout=_find(datasets, fields.get("heldout"), "heldout"),
-            replay=_find(datasets, fields.get("replay"), "replay"),
-            base_version=_find(versions, fields.get("base_version"), "base_version"),
-            base_model=fields["base_model"],
-            settings=fields["settings"],
-        )
+        plan = _read_plan(request, fields)
         if fields["dry_run"]:
             prepared = prepare_run(current.agent, plan)
             estimate = prepared.estimate.as_plain() if prepared.estimate is not None else None
             return Response({"spec": prepared.spec, "estimate": estimate})
-        run = start_run(by=acting(request), agent=current.agent, plan=plan)
+        run = start_run(by=acting(request), agent=current.agent, plan=plan, tags=fields["tags"], notes=fields["notes"])
         return Response(RunSerializer(self.get_queryset().get(pk=run.pk)).data, status=201)
+
+
+def _read_plan(request: Request, fields: Mapping[str, Any]) -> RunPlan:
+    """Of a checked body. Raises NotFound."""
+    datasets = DatasetSnapshot.objects.for_workspace(acting(request).workspace)
+    versions = ModelVersion.objects.for_workspace(acting(request).workspace).select_related("artifact")
+    return RunPlan(
+        method=fields["method"],
+        dataset=_find(datasets, fields["dataset"], "dataset"),
+        heldout=_find(datasets, fields.get("heldout"), "heldout"),
+        replay=_find(datasets, fields.get("replay"), "replay"),
+        base_version=_find(versions, fields.get("base_version"), "base_version"),
+        base_model=fields["base_model"],
+        settings=fields["settings"],
+    )
+
+
+class SweepStart(APIView):
+    """Starts a run for each combination of a grid of settings, or none where one of them could not start. The runs
+    share a tag, and their notes say what they try."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(
+        operation_id="start_sweep",
+        request=SweepStartSerializer,
+        responses={"201": SweepSerializer, "404": ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        given = SweepStartSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        fields = given.validated_data
+        current = get_current_agent(acting(request), fields["agent"])
+        plan = _read_plan(request, fields)
+        tag, runs = start_sweep(by=acting(request), agent=current.agent, plan=plan, grid=fields["grid"])
+        return Response({"tag": tag, "runs": [run.pk for run in runs]}, status=201)
 
 
 def _find(queryset: Any, pk: UUID | None, field: str) -> Any:
@@ -199,8 +239,17 @@ class TrainNew(APIView):
 class RunDetail(RunQuery, generics.RetrieveAPIView[TrainingRun]):
     """Reads one run with its progress and, at its end, its scores."""
 
-    scopes = {"GET": Scope.EXPORT_READ}
+    scopes = {"GET": Scope.EXPORT_READ, "PATCH": Scope.ADMIN}
     serializer_class = RunSerializer
+
+    @extend_schema(operation_id="note_run", request=RunNoteSerializer, responses={"200": RunSerializer})
+    def patch(self, request: Request, pk: UUID) -> Response:
+        """Replaces a run's tags or notes."""
+        given = RunNoteSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        run = generics.get_object_or_404(self.get_queryset(), pk=pk)
+        noted = note_run(by=acting(request), run=run, **given.validated_data)
+        return Response(RunSerializer(noted).data)
 
 
 class RunEvents(RunQuery, generics.ListAPIView[RunEvent]):

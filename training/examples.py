@@ -91,7 +91,25 @@ A_DATASET = {
     "erased_rows": 0,
     "marked_at": None,
 }
-A_RUN = {
+AN_ESTIMATE = {
+    "parameters": 649_216,
+    "trained_parameters": 649_216,
+    "exact": True,
+    "device": "cpu",
+    "memory_bytes": 889_104_128,
+    "parts": {
+        "weights": 2_596_864,
+        "gradients": 2_596_864,
+        "optimiser": 5_193_728,
+        "activations": 178_716_672,
+        "process": 700_000_000,
+    },
+    "disk_bytes": 28_565_504,
+    "work": 717_225_984_000.0,
+    "seconds": 22.9,
+    "measured_runs": 10,
+}
+A_RUN: dict[str, Any] = {
     "id": RUN,
     "agent": "filer",
     "method": "posterior",
@@ -103,6 +121,9 @@ A_RUN = {
     "base_model": "",
     "produced_version": None,
     "spec": {"method": "posterior", "seed": 7, "checkpoint_every_seconds": 30.0},
+    "estimate": AN_ESTIMATE,
+    "tags": [],
+    "notes": "",
     "progress": 0.0,
     "message": "",
     "metrics": {},
@@ -283,13 +304,44 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
                 "base_version": CHAMPION,
                 "settings": {"seed": 7},
             },
+            name="a run",
+        ),
+        Example(
+            {"spec": A_RUN["spec"], "estimate": AN_ESTIMATE},
+            200,
+            {
+                "agent": "filer",
+                "method": "posterior",
+                "dataset": DATASET,
+                "base_version": CHAMPION,
+                "settings": {"seed": 7},
+                "dry_run": True,
+            },
+            name="what it would need",
+        ),
+    ],
+    "start_sweep": [
+        Example(
+            {"tag": "sweep-1f2e3d4c", "runs": [RUN]},
+            201,
+            {
+                "agent": "filer",
+                "method": "posterior",
+                "dataset": DATASET,
+                "base_version": CHAMPION,
+                "grid": {"optimiser.learning_rate": [0.001, 0.002], "seed": [0, 1]},
+            },
         )
     ],
+    "note_run": [Example(A_RUN | {"tags": ["november"]}, 200, {"tags": ["november"]}, path={"id": RUN})],
     "train_on_new_decisions": [
         Example(A_FREEZING | {"name": "New decisions of Filer, 20 Nov 2026 08:00"}, 202, {"agent": "filer"})
     ],
     "runs_retrieve": [Example(A_RUN | FINISHED, path={"id": RUN})],
     "runs_events_list": [Example(page(AN_EVENT), path={"id": RUN})],
+    "read_run_curves": [
+        Example("curve,step,value\r\nloss,1,0.693\r\nloss,2,0.612\r\n", path={"id": RUN}, media="text/csv")
+    ],
     "cancel_run": [Example(A_RUN | {"state": "cancelled", "finished_at": MOMENT}, path={"id": RUN})],
     "suites_list": [Example(page(A_SUITE))],
     "create_suite": [

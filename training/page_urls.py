@@ -17,6 +17,7 @@ urlpatterns = [
     path("runs/<uuid:pk>/curves", views.run_curves, name="run-curves"),
     path("runs/<uuid:pk>/curves.csv", views.run_curves_csv, name="run-curves-csv"),
     path("runs/<uuid:pk>/predictions", views.run_predictions, name="run-predictions"),
+    path("runs/<uuid:pk>/notes", views.run_note, name="run-note"),
     path("runs/<uuid:pk>/cancel", views.run_cancel, name="run-cancel"),
     path("datasets/", dataset_views.dataset_list, name="datasets"),
     path("datasets/new", dataset_views.dataset_make, name="dataset-make"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from training.errors import InvalidRun, RunOver
 from training.estimates import Estimate
 from training.hardware import this_machine, why_no_quantisation
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
+from training.notes import find_note_faults
 from training.run_states import TERMINAL_STATES, RunState, check_transition
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault
@@ -51,8 +52,10 @@ class RunPlan:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def start_run(*, by: Actor, agent: Agent, plan: RunPlan) -> TrainingRun:
+def start_run(*, by: Actor, agent: Agent, plan: RunPlan, tags: Sequence[str] = (), notes: str = "") -> TrainingRun:
     """Checks everything before it queues anything. Raises InvalidRun with every fault."""
+    if faults := find_note_faults(tags, notes):
+        raise InvalidRun("The run cannot start with these notes.", faults=faults)
     prepared = prepare_run(agent, plan)
     estimate = prepared.estimate.as_plain() if prepared.estimate is not None else {}
     with transaction.atomic():
@@ -67,6 +70,8 @@ def start_run(*, by: Actor, agent: Agent, plan: RunPlan) -> TrainingRun:
             base_model=plan.base_model,
             spec=prepared.spec,
             estimate=estimate,
+            tags=sorted(set(tags)),
+            notes=notes,
             requested_by=by.name,
         )
         run.job = enqueue_job(kind=SUPERVISE, workspace=by.workspace, payload={"run_id": str(run.id)})

@@ -112,6 +112,8 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
             "produced_version",
             "spec",
             "estimate",
+            "tags",
+            "notes",
             "progress",
             "message",
             "metrics",
@@ -143,6 +145,8 @@ class RunStartSerializer(StrictBody):
     base_version = serializers.UUIDField(required=False, allow_null=True)
     base_model = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
     settings = serializers.DictField(required=False, default=dict)
+    tags = serializers.ListField(child=serializers.CharField(max_length=50), required=False, default=list)
+    notes = serializers.CharField(max_length=5000, required=False, default="", allow_blank=True)
     dry_run = serializers.BooleanField(default=False, help_text="Only check, and estimate what the run would need")
 
 
@@ -153,6 +157,32 @@ class RunCheckSerializer(serializers.Serializer[Any]):
     estimate = serializers.DictField(
         allow_null=True, help_text="Bytes of memory and disk, seconds; null of a base of unknown size"
     )
+
+
+class SweepStartSerializer(StrictBody):
+    """As a run, and a `grid`: names of settings, dotted, with the values to try; at most 24 runs in all."""
+
+    agent = serializers.SlugField()
+    method = serializers.ChoiceField(choices=list(TRAINING))
+    dataset = serializers.UUIDField()
+    heldout = serializers.UUIDField(required=False, allow_null=True)
+    replay = serializers.UUIDField(required=False, allow_null=True)
+    base_version = serializers.UUIDField(required=False, allow_null=True)
+    base_model = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
+    settings = serializers.DictField(required=False, default=dict)
+    grid = serializers.DictField(child=serializers.ListField(min_length=1, max_length=24))
+
+
+class SweepSerializer(serializers.Serializer[Any]):
+    tag = serializers.CharField(help_text="Of all its runs")
+    runs = serializers.ListField(child=serializers.UUIDField())
+
+
+class RunNoteSerializer(StrictBody):
+    """Either may be left out, and stays."""
+
+    tags = serializers.ListField(child=serializers.CharField(max_length=50), required=False)
+    notes = serializers.CharField(max_length=5000, required=False, allow_blank=True)
 
 
 class TrainNewSerializer(StrictBody):

@@ -17,6 +17,7 @@ urlpatterns = [
     path("imports/<uuid:pk>", imports.ImportDetail.as_view(), name="api-import"),
     path("imports/<uuid:pk>/cancel", imports.ImportCancel.as_view(), name="api-import-cancel"),
     path("runs", api.RunList.as_view(), name="api-runs"),
+    path("runs/sweeps", api.SweepStart.as_view(), name="api-run-sweeps"),
     path("runs/train", api.TrainNew.as_view(), name="api-train-new"),
     path("runs/<uuid:pk>", api.RunDetail.as_view(), name="api-run"),
     path("runs/<uuid:pk>/events", api.RunEvents.as_view(), name="api-run-events"),

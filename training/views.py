@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from django.contrib import messages
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from decisions.models import Agent
 from models_registry.gates import read_gate
@@ -21,6 +22,7 @@ from training.curves import estimate_left, read_curves, read_sparklines, write_c
 from training.engine.methods import TRAINING
 from training.measures import draw_verdicts, find_reach, measure_evaluation, tone_of
 from training.models import RunEvent, RunMetric, TrainingRun
+from training.notes import note_run
 from training.predictions import draw_reliability, read_predictions
 from training.run_states import RunState
 from training.runs import cancel_run
@@ -92,6 +94,8 @@ def run_list(request: PageRequest) -> HttpResponse:
     chosen = {name: request.GET[name] for name in ("agent", "method", "state") if request.GET.get(name)}
     fields = {"agent": "agent__slug", "method": "method", "state": "state"}
     runs = runs.filter(**{fields[name]: value for name, value in chosen.items()})
+    if tag := request.GET.get("tag"):
+        runs, chosen["tag"] = runs.filter(tags__contains=[tag]), tag
     before = request.GET.get("before", "")
     if before:
         runs = runs.filter(id__lt=as_id(before, "before"))
@@ -239,6 +243,17 @@ def run_predictions(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     seen = read_predictions(run)
     context = {"run": run, "seen": seen, "reliability": draw_reliability(seen) if seen is not None else None}
     return render(request, "training/_predictions.html", context)
+
+
+@require_POST
+@workspace_page(role=Role.ADMIN)
+def run_note(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """Replaces tags, written with spaces between them, and notes."""
+    run = get_run(request, pk)
+    tags = request.POST.get("tags", "").replace(",", " ").split()
+    note_run(by=request.actor, run=run, tags=tags, notes=request.POST.get("notes", ""))
+    messages.success(request, "The notes are saved.")
+    return redirect("pages:run", request.workspace.slug, pk)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -389,8 +389,14 @@ CALLS: dict[str, list[Call]] = {
     ],
     "api-erasure": [Call("GET", "erasures/{erasure}", ADMIN, foreign=(404,))],
     "api-runs": [Call("GET", "runs", READ), Call("POST", "runs", ADMIN, run_body, 201, foreign=(404,))],
+    "api-run-sweeps": [
+        Call("POST", "runs/sweeps", ADMIN, lambda w: run_body(w) | {"grid": {"seed": [1, 2]}}, 201, foreign=(404,))
+    ],
     "api-train-new": [Call("POST", "runs/train", ADMIN, lambda w: {"agent": w.agent.slug}, 202, foreign=(404,))],
-    "api-run": [Call("GET", "runs/{run}", READ, foreign=(404,))],
+    "api-run": [
+        Call("GET", "runs/{run}", READ, foreign=(404,)),
+        Call("PATCH", "runs/{run}", ADMIN, lambda w: {"tags": ["a"]}, foreign=(404,)),
+    ],
     "api-run-events": [Call("GET", "runs/{run}/events", READ, foreign=(404,))],
     "api-run-curves": [Call("GET", "runs/{run}/curves", READ, foreign=(404,))],
     "api-run-cancel": [Call("POST", "runs/{run}/cancel", ADMIN, foreign=(404,))],

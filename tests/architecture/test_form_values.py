@@ -22,7 +22,7 @@ QUERIES = {
     "episodes": ("q", "agent", "since", "state", "session", "before"),
     "agents": ("after",),
     "agent": ("before",),
-    "runs": ("agent", "method", "state", "before", "compare"),
+    "runs": ("agent", "method", "state", "tag", "before", "compare"),
     "run-start": ("like", "agent", "dataset"),
     "datasets": ("before",),
     "dataset-make": ("agent", "version", "which", "kind", "suggestions", "least_confidence"),

@@ -126,6 +126,7 @@ PAGES: dict[str, Page] = {
     "run-curves": Page(of=of("run")),
     "run-curves-csv": Page(of=of("run")),
     "run-predictions": Page(of=of("run")),
+    "run-note": replace(ACTION, of=of("run")),
     "run-cancel": replace(FORM, of=of("run")),
     "erasures": FORM,
     "suites": Page(),

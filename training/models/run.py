@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -40,6 +41,8 @@ class TrainingRun(WorkspaceOwned):
     message = models.CharField(max_length=500, blank=True)
     metrics = models.JSONField(default=dict)
     error = models.TextField(blank=True)
+    tags = ArrayField(models.CharField(max_length=50), default=list, blank=True)
+    notes = models.TextField(blank=True, max_length=5000)
     requested_by = models.CharField(max_length=254)
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
