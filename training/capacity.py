@@ -20,7 +20,7 @@ from django.conf import settings
 
 from models_registry.artifacts import artifact_path
 from models_registry.models import ModelVersion
-from training.datasets import ROWS_FILE
+from training.dataset_parts import ROWS_FILE
 from training.engine.settings import Lora
 from training.engine.spec import RunSpec
 from training.estimates import (

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from training.engine.methods import RowKind
-from training.engine.settings import Lora, Online
+from training.engine.settings import Lora
 from training.engine.spec import CHECKPOINTS_KEPT, RunSpec, TinyShape
 
 TOKENS_PER_WORD = 1.6
@@ -197,12 +197,15 @@ def estimate_run(
 ) -> Estimate:
     """`rows` are those that are learnt from, replay included; `device` is cpu, cuda, rocm or mps; `rate` that of
     earlier runs, None without any."""
-    trained = shape.parameters if spec.lora is None else lora_parameters(shape, spec.lora)
+    if spec.lora is not None:
+        trained = lora_parameters(shape, spec.lora)
+    else:
+        trained = shape.body if spec.freeze_embeddings else shape.parameters
     parts = _memory(shape, spec, trained, device)
     asked = min(prompt_tokens or spec.max_prompt_tokens, spec.max_prompt_tokens)
     work = _work(shape, spec, rows=rows, heldout=heldout, tokens=asked + TEMPLATE_TOKENS)
     known = rate or Rate(ROUGH_FLOPS[device] * (cores if device == "cpu" else 1))
-    output = 4 * trained
+    output = 4 * (trained if spec.lora is not None else shape.parameters)
     epochs = spec.optimiser.epochs if spec.epoch_checkpoints else 0
     # One checkpoint more than are kept is written before the oldest goes; the output is copied into the store.
     state = 4 * trained * (1 + MOMENTS)
@@ -235,7 +238,7 @@ def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str) -> dict
         weights = (2 if half else 4) * shape.parameters + 4 * trained
     tokens = spec.max_prompt_tokens + TEMPLATE_TOKENS + spec.max_completion_tokens  # of the longest row
     at_once = spec.optimiser.batch_size
-    if spec.trains_by.settings is Online:
+    if spec.rewards_fresh_decisions:
         at_once = min(at_once, spec.online.prompts_per_step)
     # Korthikanti et al. 2022, eq. 1: bytes of one layer's activations in 16 bits, for one row.
     layer = tokens * shape.hidden * (34 + 5 * shape.heads * tokens / shape.hidden) * (1 if half else 2)
@@ -259,7 +262,7 @@ def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: 
     forward = 2.0 * shape.body * tokens
     train = forward * (3 if spec.lora is None else 2) + (forward if spec.gradient_checkpointing else 0)
     train *= 1 + (TEXT_SHARE if spec.weight_of_text and spec.method != "pretrain" else 0)
-    if spec.trains_by.settings is Online:
+    if spec.rewards_fresh_decisions:
         visits = spec.online.steps * spec.online.prompts_per_step
         passes = spec.online.inner_epochs if spec.method == "ppo" else 1
         learning = visits * passes * train + (visits if spec.method == "ppo" else 0) * forward

@@ -339,9 +339,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     ],
     "runs_retrieve": [Example(A_RUN | FINISHED, path={"id": RUN})],
     "runs_events_list": [Example(page(AN_EVENT), path={"id": RUN})],
-    "read_run_curves": [
-        Example("curve,step,value\r\nloss,1,0.693\r\nloss,2,0.612\r\n", path={"id": RUN}, media="text/csv")
-    ],
+    "read_run_curves": [Example("curve,step,value\nloss,1,0.693\nloss,2,0.612\n", path={"id": RUN}, media="text/csv")],
     "cancel_run": [Example(A_RUN | {"state": "cancelled", "finished_at": MOMENT}, path={"id": RUN})],
     "suites_list": [Example(page(A_SUITE))],
     "create_suite": [

@@ -20,17 +20,16 @@ from typing import Any
 
 from django.conf import settings
 
-from decisions.rewards.components import VERDICT_VALUES
-from decisions.rewards.valuing import normalise
 from models_registry.artifacts import artifact_path
 from training import launcher
 from training.base_models import TINY
-from training.datasets import ROWS_FILE
-from training.engine.methods import METHODS, RowKind
+from training.dataset_parts import ROWS_FILE
+from training.engine.methods import METHODS, Need, RowKind
 from training.engine.settings import Online
 from training.engine.spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED, RunResult
 from training.errors import EngineFailed
 from training.hardware import this_machine, why_no_quantisation
+from training.imports.texts import read_texts
 from training.launcher import EventTail, engine_environment, write_atomically
 from training.models import DatasetSnapshot
 
@@ -39,8 +38,7 @@ POLL_SECONDS = 0.2
 PROMPT_TOKENS: Mapping[str, tuple[int, int]] = {"PRIORITIZER": (1024, 256)}
 OTHERS_TOKENS = (512, 128)
 """Of prompt and completion, by kind of agent."""
-LOW, HIGH = -2.0, 2.0
-"""Raw rewards of the notes app on the scale from 0 to 1."""
+FAULTS_SHOWN = 20
 LORA = {"r": 16, "alpha": 32}
 
 
@@ -86,16 +84,14 @@ def read_rows(path: Path) -> Rows:
     except ValueError as error:
         raise UnusableRun([f"{path}: {error}"]) from error
     if not lines or not all(isinstance(line, dict) for line in lines):
-        raise UnusableRun([f"{path}: holds no rows" if not lines else f"{path}: not every line is a JSON object"])
-    first = lines[0]
+        raise UnusableRun([f"{path}: not every line is a JSON object" if lines else f"{path}: holds no rows"])
     for field, kind in (("answer", RowKind.LABELLED), ("action", RowKind.LOGGED), ("chosen", RowKind.PREFERENCES)):
-        if field in first:
+        if field in lines[0]:
             return Rows(kind, lines)
-    try:
-        return Rows(RowKind.TEXT, [_as_text(line, number) for number, line in enumerate(lines, start=1)])
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        known = "an answer, an action, chosen and rejected, messages, or prompt and completion"
-        raise UnusableRun([f"{path}: its rows have neither {known}"]) from error
+    texts, faults = read_texts(path)
+    if faults:
+        raise UnusableRun(faults[:FAULTS_SHOWN])
+    return Rows(RowKind.TEXT, texts)
 
 
 def rows_of_dataset(dataset: DatasetSnapshot) -> Rows:
@@ -104,23 +100,6 @@ def rows_of_dataset(dataset: DatasetSnapshot) -> Rows:
         raise UnusableRun([f"--agent-type: no method learns from {dataset.kind} rows"])
     lines = (artifact_path(dataset.artifact.digest) / ROWS_FILE).read_text(encoding="utf-8").splitlines()
     return Rows(dataset.row_kind, [json.loads(line) for line in lines])
-
-
-def _as_text(line: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Of an exported line, as chat or as prompt and completion; a text row has no metadata."""
-    about = line.get("metadata") or {}
-    if "messages" in line:
-        *asked, answered = line["messages"]
-        prompt, completion = "\n\n".join(message["content"] for message in asked), answered["content"]
-    else:
-        prompt, completion = line["prompt"], line["completion"]
-    row = {"id": str(about.get("decisionId") or line.get("id") or number), "prompt": prompt, "completion": completion}
-    raw, verdict = line.get("reward"), (about.get("userFeedback") or "").lower()
-    if raw is not None:
-        row |= {"raw": raw, "reward": normalise(raw, low=LOW, high=HIGH)} if about else {"reward": raw}
-    if verdict in VERDICT_VALUES and verdict != "ignored":
-        row["right"] = float(verdict == "confirmed")
-    return row
 
 
 def train_here(asked: Training, rows: Rows, output: Path, say: Callable[[str], None]) -> RunResult:
@@ -158,7 +137,7 @@ def _spec_of(asked: Training, rows: Rows) -> dict[str, Any]:
     prompt, completion = PROMPT_TOKENS.get(asked.agent_kind, OTHERS_TOKENS)
     if asked.base == TINY:
         prompt, completion = 256, 64  # its positions are few
-    online = method.settings is Online
+    online = Need.REWARD_FUNCTION in method.needs(rows.kind)
     passes = math.ceil(len(rows.lines) * asked.epochs / Online().prompts_per_step)
     return {
         "run_id": f"train-{_digest(rows.lines)}",
@@ -177,7 +156,7 @@ def _spec_of(asked: Training, rows: Rows) -> dict[str, Any]:
         "serving": {"temperature": 0.7},
         "data": {"train": ROWS, "rows": rows.kind},
         **({"online": {"steps": passes}} if online else {}),
-        **({"reward": [{"name": "matches_answer"}]} if online and rows.kind is RowKind.LABELLED else {}),
+        **({"reward": [{"name": "matches_answer"}]} if online else {}),
     }
 
 

@@ -77,30 +77,12 @@ def test_what_cannot_be_trained_is_refused_and_nothing_is_written(tmp_path: Path
     assert "cannot begin with a new tiny model" in refused("train", "--data", rows, "--output", output, *tiny)
     assert "No such file" in refused("train", "--data", tmp_path / "none", "--output", output, *tiny)
     nonsense = write(tmp_path / "nonsense.jsonl", [{"a": 1}])
-    assert "neither an answer" in refused("train", "--data", nonsense, "--output", output, *tiny)
+    assert "has no prompt with a completion" in refused("train", "--data", nonsense, "--output", output, *tiny)
     assert not output.exists()
 
 
-def test_exported_decisions_are_read_as_texts(tmp_path: Path) -> None:
-    about = {"decisionId": "d1", "userFeedback": "CORRECTED"}
-    chat = {
-        "messages": [
-            {"role": "system", "content": "File it."},
-            {"role": "user", "content": "{}"},
-            {"role": "assistant", "content": "work"},
-        ],
-        "reward": -1.0,
-        "metadata": about,
-    }
-    completion = {"prompt": "File: {}", "completion": "work", "reward": 2.0, "metadata": about | {"userFeedback": None}}
-    (one,) = read_rows(write(tmp_path / "chat.jsonl", [chat])).lines
-    assert one == {
-        "id": "d1",
-        "prompt": "File it.\n\n{}",
-        "completion": "work",
-        "raw": -1.0,
-        "reward": 0.25,
-        "right": 0.0,
-    }
-    (two,) = read_rows(write(tmp_path / "completion.jsonl", [completion])).lines
-    assert two == {"id": "d1", "prompt": "File: {}", "completion": "work", "raw": 2.0, "reward": 1.0}
+def test_each_file_is_read_as_what_it_holds(tmp_path: Path) -> None:
+    chat = {"messages": [{"role": "user", "content": "{}"}, {"role": "assistant", "content": "work"}], "reward": -1.0}
+    pair = {"id": "1", "prompt": "x", "chosen": "a", "rejected": "b"}
+    kinds = [read_rows(write(tmp_path / "rows.jsonl", rows)).kind for rows in ([chat], [pair], labelled(1))]
+    assert kinds == ["text", "preferences", "labelled"]

@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("training", "0006_estimates_of_runs")]
+    dependencies = [("training", "0007_estimates_of_runs")]
 
     operations = [
         migrations.AddField(

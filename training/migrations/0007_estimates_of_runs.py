@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("training", "0005_datasets_of_texts")]
+    dependencies = [("training", "0006_evaluation_suites")]
 
     operations = [
         migrations.AddField(
