@@ -1,7 +1,7 @@
 """A loss over answers as plain text, which keeps free generation valid while the constrained policy learns.
 
 The other losses see π over the options only, so the probability that unconstrained generation starts and ends an option
-could drift. Along the tokens of an answer, `text_loss` raises the mass that p gives to what may follow there: to the
+could drift. Along the tokens of an answer, `text_share` raises the mass that p gives to what may follow there: to the
 next token, or where the answer parts from other options, to all tokens that go on with one of them,
 
     − mean over tokens of log Σ_c p(c | x, y_<t),      c: the tokens that continue some option
@@ -62,22 +62,30 @@ def branchings(
     return torch.tensor(position, dtype=torch.long, device=scorer.device), allowed
 
 
-def text_loss(
+def text_share(
     model: nn.Module,
     scorer: ActionScorer,
     prompts: Sequence[Sequence[int]],
     options: Sequence[Sequence[str]],
     places: Sequence[int],
+    part: Sequence[int],
+    count: int,
 ) -> Tensor:
-    """Of every eighth row, along its option at `places`: − log of the mass on what may follow, mean over tokens."""
-    chosen = range(0, len(prompts), EVERY)
+    """Of every eighth row of an update, along its option at `places`: − log of the mass on what may follow, mean over
+    tokens; the share of the rows that stand at the places `part` of its `count` (training.engine.accumulate).
+
+    Between parts the mean is over rows: nobody knows all answers before the last part has drawn its own.
+    """
+    chosen = [row for row, place in enumerate(part) if place % EVERY == 0]
+    if not chosen:
+        return torch.zeros((), device=scorer.device)
     offered = [options[row] for row in chosen]
     texts = [options[row][places[row]] for row in chosen]
     answers = scorer.answer_ids(texts)
     logits, tokens = answer_logits(model, scorer, [prompts[row] for row in chosen], answers)
     at, allowed = branchings(scorer, offered, texts, answers, logits.shape[1])
     own = nn.functional.one_hot(tokens, logits.shape[1]).bool().index_copy(0, at, allowed)
-    return mass_loss(logits, own).mean()
+    return mass_loss(logits, own).mean() * len(chosen) / len(range(0, count, EVERY))
 
 
 def mass_loss(logits: Tensor, allowed: Tensor) -> Tensor:

@@ -13,9 +13,12 @@ the first alone may lower both (Pang et al. 2024).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
+from training.engine.accumulate import Accumulation
 from training.engine.actions import ActionScorer
 from training.engine.answers import answer_logits
 from training.engine.attempt import Attempt, Outcome
@@ -69,18 +72,28 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains `loaded` in place on preference rows."""
     spec, pairs = attempt.spec, Pairs(attempt, loaded, data)
     start = pairs.score()
-    batches = Batches(pairs.lengths, spec.optimiser.batch_size, spec.seed)
+    batches = Batches(pairs.lengths, spec.optimiser.rows_an_update, spec.seed)
     total = batches.per_epoch * spec.optimiser.epochs
     updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total)
+    accumulation = Accumulation(attempt, updates)
 
     def take_step(step: int) -> Metrics:
         batch = batches.at(step)
-        log_p, text = pairs.log_p(batch)
-        loss = dpo_loss(log_p, start[batch], spec.dpo.beta)
-        updates.apply(loss + spec.weight_of_text * text)
-        gain = (log_p - start[batch]).detach()
-        preferred = (gain[:, 0] > gain[:, 1]).float().mean()
-        return {"loss": loss.detach(), "text_loss": text.detach(), "preferred_share": preferred}
+
+        def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
+            rows = [batch[place] for place in part]
+            log_p, text = pairs.log_p(rows)
+            gain = (log_p - start[rows]).detach()
+            means = {
+                "loss": dpo_loss(log_p, start[rows], spec.dpo.beta),
+                "text_loss": text,
+                "preferred_share": (gain[:, 0] > gain[:, 1]).float().mean(),
+            }
+            shares = {name: value * len(rows) / len(batch) for name, value in means.items()}
+            loss = shares["loss"] + spec.weight_of_text * shares["text_loss"]
+            return loss, {name: value.detach() for name, value in shares.items()}
+
+        return accumulation.update(len(batch), share_of)
 
     loaded.model.train()
     metrics = fit(attempt, updates, total, take_step, "learning from preferences")

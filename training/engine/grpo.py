@@ -15,9 +15,12 @@ stored. π_old is the logged propensity, or the starting policy where an outside
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from training.engine.accumulate import Accumulation
 from training.engine.actions import ActionScorer, Scores
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, RunData
@@ -71,25 +74,31 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     batches = Batches([len(ids) for ids in actor.prompts], settings.prompts_per_step, spec.seed)
     start = Start(attempt, actor, batches, settings.steps)
     updates = Updates(trainable_parameters(loaded.model), spec.optimiser, settings.steps)
+    accumulation = Accumulation(attempt, updates)
     actor.follow(updates)
 
     def take_step(step: int) -> Metrics:
         batch = batches.at(step)
-        log_p = actor.score(batch).log_p
-        trajectories = actor.draw(batch, log_p, settings.group)
-        actor.refuse_foreign(trajectories)
-        advantage = group_advantages(trajectories.rewards)
-        taken = log_p.gather(1, trajectories.actions)
-        kl = start.kl(batch, log_p)
-        loss = clipped_surrogate(taken, trajectories.log_p, advantage, settings.clip) + settings.kl * kl
-        text = actor.text_loss(batch, trajectories.actions[:, 0].tolist())
-        actor.learn(updates, loss + spec.weight_of_text * text)
-        return {
-            "loss": loss.detach(),
-            "reward": trajectories.rewards.mean(),
-            "kl": kl.detach(),
-            "text_loss": text.detach(),
-        }
+
+        def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
+            rows, share = [batch[place] for place in part], len(part) / len(batch)
+            log_p = actor.score(rows).log_p
+            trajectories = actor.draw(rows, log_p, settings.group)
+            actor.refuse_foreign(trajectories)
+            advantage = group_advantages(trajectories.rewards)
+            taken = log_p.gather(1, trajectories.actions)
+            kl = start.kl(rows, log_p)
+            surrogate = clipped_surrogate(taken, trajectories.log_p, advantage, settings.clip)
+            loss = share * (surrogate + settings.kl * kl)
+            text = actor.text_share(rows, trajectories.actions[:, 0].tolist(), part, len(batch))
+            return loss + spec.weight_of_text * text, {
+                "loss": loss.detach(),
+                "reward": share * trajectories.rewards.mean(),
+                "kl": share * kl.detach(),
+                "text_loss": text.detach(),
+            }
+
+        return actor.learn(accumulation, len(batch), share_of)
 
     metrics = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (GRPO)")
     return Outcome(settings.steps, len(rows), metrics)

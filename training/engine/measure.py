@@ -53,8 +53,10 @@ def measure(spec: RunSpec, rows: Sequence[Labelled]) -> Rates:
 
     def train(batch: list[int]) -> None:
         with autocast(device):
-            choice, text = answer_losses(loaded.model, scorer, [prompts[i] for i in batch], [rows[i] for i in batch])
-        updates.apply(choice + spec.weight_of_text * text)
+            answers = scorer.answer_ids([rows[i].answer for i in batch])
+            some = [prompts[i] for i in batch], [rows[i] for i in batch]
+            choice, text = answer_losses(loaded.model, scorer, *some, answers)
+        updates.apply(choice / len(batch) + spec.weight_of_text * text / sum(map(len, answers)))
 
     @torch.no_grad()
     def score(batch: list[int]) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from training.engine.accumulate import Accumulation
 from training.engine.actions import ActionScorer, Scores
-from training.engine.answers import text_loss
+from training.engine.answers import text_share
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
@@ -23,8 +24,8 @@ from training.engine.rows import Labelled, Logged, as_decision
 from training.engine.scoring import score_rows
 
 LossOf = Callable[[list[int], Scores], Metrics]
-"""(numbers of the batch's rows, their scores under the weights in training) → 0-d tensors to report; "loss" is what is
-to become smaller."""
+"""(numbers of rows, their scores under the weights in training) → 0-d tensors to report, means over these rows; "loss"
+is what is to become smaller. The rows are an update's, or as many of them as are calculated at once."""
 
 
 class Decisions:
@@ -69,24 +70,31 @@ class Decisions:
         `fit`.
         """
         spec, device = self.attempt.spec, self.attempt.device
-        batches = Batches([len(ids) for ids in self.prompts], spec.optimiser.batch_size, spec.seed)
+        batches = Batches([len(ids) for ids in self.prompts], spec.optimiser.rows_an_update, spec.seed)
         total = batches.per_epoch * spec.optimiser.epochs
         updates = Updates({**trainable_parameters(self.model), **(head or {})}, spec.optimiser, total)
+        accumulation = Accumulation(self.attempt, updates)
         begin, end = self.scorer.prompts.head, self.scorer.prompts.tail
 
         def take_step(step: int) -> Metrics:
             batch = batches.at(step)
             rng = random.Random(f"{spec.seed}/drop/{step}")  # noqa: S311 - augmentation, not a secret
             ids = [drop_tokens(self.prompts[i], begin, end, spec.optimiser.token_dropout, rng) for i in batch]
-            options = [self.options[i] for i in batch]
-            with autocast(device):
-                scores = self.scorer.score(self.model, ids, options)
-            drawn = torch.multinomial(scores.log_p.detach().exp(), 1)[:, 0].tolist()
-            with autocast(device):
-                text = text_loss(self.model, self.scorer, ids, options, drawn)
-            metrics = loss_of(batch, scores)
-            updates.apply(metrics["loss"] + spec.weight_of_text * text)
-            return {name: value.detach() for name, value in metrics.items()} | {"text_loss": text.detach()}
+
+            def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
+                rows, some = [batch[place] for place in part], [ids[place] for place in part]
+                options = [self.options[i] for i in rows]
+                with autocast(device):
+                    scores = self.scorer.score(self.model, some, options)
+                drawn = torch.multinomial(scores.log_p.detach().exp(), 1)[:, 0].tolist()
+                with autocast(device):
+                    text = text_share(self.model, self.scorer, some, options, drawn, part, len(batch))
+                share = len(rows) / len(batch)
+                metrics = {name: share * value for name, value in loss_of(rows, scores).items()}
+                told = {name: value.detach() for name, value in metrics.items()} | {"text_loss": text.detach()}
+                return metrics["loss"] + spec.weight_of_text * text, told
+
+            return accumulation.update(len(batch), share_of)
 
         self.model.train()
         metrics = fit(self.attempt, updates, total, take_step, message, kept)

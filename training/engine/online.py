@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from decisions.rewards.components import Facts
+from training.engine.accumulate import Accumulation, ShareOf
 from training.engine.actions import ActionScorer, Scores
-from training.engine.answers import text_loss
+from training.engine.answers import text_share
 from training.engine.attempt import Attempt
 from training.engine.data import Batches
-from training.engine.fit import Updates
+from training.engine.fit import Metrics, Updates
 from training.engine.hardware import autocast
 from training.engine.models import fingerprint
 from training.engine.reward_function import RewardFunction
@@ -69,20 +70,22 @@ class Actor:
             self._hash = fingerprint(self._parameters)
         return self._hash
 
-    def learn(self, updates: Updates, loss: Tensor) -> None:
-        """One update. What was drawn before it is foreign from now on."""
-        updates.apply(loss)
+    def learn(self, accumulation: Accumulation, count: int, share_of: ShareOf) -> Metrics:
+        """One update from `count` prompts. What was drawn before it is foreign from now on."""
+        metrics = accumulation.update(count, share_of)
         self._hash = None
+        return metrics
 
     def score(self, rows: Sequence[int]) -> Scores:
         with autocast(self.attempt.device):
             return self.scorer.score(self.model, [self.prompts[i] for i in rows], [self.rows[i].options for i in rows])
 
-    def text_loss(self, rows: Sequence[int], places: Sequence[int]) -> Tensor:
-        """Keeps free generation valid along drawn actions; `places` (B,) are the options drawn for `rows`."""
+    def text_share(self, rows: Sequence[int], drawn: Sequence[int], part: Sequence[int], count: int) -> Tensor:
+        """Keeps free generation valid along drawn actions. `drawn` (B,) are the options drawn for `rows`, which stand
+        at the places `part` of an update of `count`."""
         with autocast(self.attempt.device):
-            options = [self.rows[i].options for i in rows]
-            return text_loss(self.model, self.scorer, [self.prompts[i] for i in rows], options, places)
+            prompts, options = [self.prompts[i] for i in rows], [self.rows[i].options for i in rows]
+            return text_share(self.model, self.scorer, prompts, options, drawn, part, count)
 
     def draw(self, rows: list[int], log_p: Tensor, group: int) -> Trajectories:
         """`group` actions for each row from exp(`log_p`) (B, K), scored by this actor's present weights."""

@@ -15,10 +15,12 @@ acted, so one log teaches less than fresh decisions do.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from training.engine.accumulate import Accumulation
 from training.engine.actions import ActionScorer, Scores
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, RunData
@@ -109,9 +111,10 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     batches = Batches([len(ids) for ids in actor.prompts], settings.prompts_per_step, spec.seed)
     start = Start(attempt, actor, batches, settings.steps)
     value = ValueHead(loaded.model.config.hidden_size).to(attempt.device)
-    minibatch = min(spec.optimiser.batch_size, settings.prompts_per_step)
+    minibatch = min(spec.optimiser.rows_an_update, settings.prompts_per_step)
     passes = settings.inner_epochs * math.ceil(settings.prompts_per_step / minibatch)
     updates = Updates(trainable_parameters(loaded.model) | value.named(), spec.optimiser, settings.steps * passes)
+    accumulation = Accumulation(attempt, updates)
     actor.follow(updates)
 
     def take_step(step: int) -> Metrics:
@@ -130,19 +133,25 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         advantages, returns = normalise(advantages).to(attempt.device), returns.to(attempt.device)
         metrics: dict[str, Tensor] = {"reward": rewards.mean()}
         for _ in range(settings.inner_epochs):
-            for part in torch.randperm(len(batch)).split(minibatch):  # type: ignore[no-untyped-call]
-                on_device = part.to(attempt.device)
-                chosen = [batch[i] for i in part.tolist()]
-                new = actor.score(chosen)
-                taken = new.log_p.gather(1, trajectories.actions[on_device])[:, 0]
-                old_taken = trajectories.log_p[on_device, 0]
-                surrogate = clipped_surrogate(taken, old_taken, advantages[on_device], settings.clip)
-                kl = start.kl(chosen, new.log_p)
-                value_loss = nn.functional.mse_loss(value(new.hidden.detach()), returns[on_device])
-                loss = surrogate + settings.kl * kl + 0.5 * value_loss
-                text = actor.text_loss(chosen, trajectories.actions[on_device, 0].tolist())
-                actor.learn(updates, loss + spec.weight_of_text * text)
-                metrics |= {"loss": loss.detach(), "kl": kl.detach(), "value_loss": value_loss.detach()}
+            for one in torch.randperm(len(batch)).split(minibatch):  # type: ignore[no-untyped-call]
+                places: list[int] = one.tolist()
+
+                def share_of(part: Sequence[int], places: list[int] = places) -> tuple[Tensor, Metrics]:
+                    seen = places[part[0] : part[-1] + 1]
+                    rows, at = [batch[place] for place in seen], torch.tensor(seen, device=attempt.device)
+                    new = actor.score(rows)
+                    taken = new.log_p.gather(1, trajectories.actions[at])[:, 0]
+                    surrogate = clipped_surrogate(taken, trajectories.log_p[at, 0], advantages[at], settings.clip)
+                    kl = start.kl(rows, new.log_p)
+                    value_loss = nn.functional.mse_loss(value(new.hidden.detach()), returns[at])
+                    loss = surrogate + settings.kl * kl + 0.5 * value_loss
+                    means = {"loss": loss, "kl": kl, "value_loss": value_loss}
+                    shares = {name: mean * len(part) / len(places) for name, mean in means.items()}
+                    text = actor.text_share(rows, trajectories.actions[at, 0].tolist(), part, len(places))
+                    told = {name: share.detach() for name, share in shares.items()}
+                    return shares["loss"] + spec.weight_of_text * text, told
+
+                metrics |= actor.learn(accumulation, len(places), share_of)
         return metrics
 
     result = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (PPO)")

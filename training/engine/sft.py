@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
+from training.engine.accumulate import Accumulation
 from training.engine.actions import ActionScorer
 from training.engine.answers import answer_logits, branchings
 from training.engine.attempt import Attempt, Outcome
@@ -54,20 +55,29 @@ def learn_answers(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled]) ->
     spec = attempt.spec
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     prompts = scorer.encode([row.prompt for row in rows])
-    batches = Batches([len(ids) for ids in prompts], spec.optimiser.batch_size, spec.seed)
+    batches = Batches([len(ids) for ids in prompts], spec.optimiser.rows_an_update, spec.seed)
     total = batches.per_epoch * spec.optimiser.epochs
     updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total)
+    accumulation = Accumulation(attempt, updates)
     head, tail = scorer.prompts.head, scorer.prompts.tail
 
     def take_step(step: int) -> Metrics:
         chosen = batches.at(step)
         rng = random.Random(f"{spec.seed}/drop/{step}")  # noqa: S311 - augmentation, not a secret
         ids = [drop_tokens(prompts[i], head, tail, spec.optimiser.token_dropout, rng) for i in chosen]
-        with autocast(attempt.device):
-            choice, text = answer_losses(loaded.model, scorer, ids, [rows[i] for i in chosen])
-        loss = choice + spec.weight_of_text * text
-        updates.apply(loss)
-        return {"loss": loss.detach(), "choice_loss": choice.detach(), "text_loss": text.detach()}
+        learned = [rows[i] for i in chosen]
+        answers = scorer.answer_ids([row.answer for row in learned])
+        tokens = sum(map(len, answers))
+
+        def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
+            some = slice(part[0], part[-1] + 1)
+            with autocast(attempt.device):
+                choice, text = answer_losses(loaded.model, scorer, ids[some], learned[some], answers[some])
+            choice, text = choice / len(learned), text / tokens
+            loss = choice + spec.weight_of_text * text
+            return loss, {"loss": loss.detach(), "choice_loss": choice.detach(), "text_loss": text.detach()}
+
+        return accumulation.update(len(learned), share_of)
 
     loaded.model.train()
     metrics = fit(attempt, updates, total, take_step, "learning from labelled rows")
@@ -76,16 +86,22 @@ def learn_answers(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled]) ->
 
 
 def answer_losses(
-    model: nn.Module, scorer: ActionScorer, prompts: Sequence[Sequence[int]], rows: Sequence[Labelled]
+    model: nn.Module,
+    scorer: ActionScorer,
+    prompts: Sequence[Sequence[int]],
+    rows: Sequence[Labelled],
+    answers: Sequence[Sequence[int]],
 ) -> tuple[Tensor, Tensor]:
-    """(− log π of the answers, mean over rows; cross-entropy of their tokens, mean over tokens)."""
-    answers = scorer.answer_ids([row.answer for row in rows])
+    """(− log π of the answers, sum over rows; cross-entropy of their tokens, sum over tokens).
+
+    `answers` are the rows' own, as `ActionScorer.answer_ids` tokenises them.
+    """
     logits, targets = answer_logits(model, scorer, prompts, answers)
-    text = nn.functional.cross_entropy(logits, targets)
+    text = nn.functional.cross_entropy(logits, targets, reduction="sum")
     options, texts = [row.options for row in rows], [row.answer for row in rows]
     at, allowed = branchings(scorer, options, texts, answers, logits.shape[1])
     if len(at) == 0:  # every row offered a single option
         return 0.0 * text, text
     constrained = logits[at].masked_fill(~allowed, float("-inf"))
-    choice = nn.functional.cross_entropy(constrained, targets[at], reduction="sum") / len(rows)
+    choice = nn.functional.cross_entropy(constrained, targets[at], reduction="sum")
     return choice, text

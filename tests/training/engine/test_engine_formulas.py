@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from decisions.rewards.components import ComponentError, Facts
+from training.engine.accumulate import Accumulation
 from training.engine.actions import NO_OPTION, ActionScorer
 from training.engine.all_action import doubly_robust
 from training.engine.answers import mass_loss
@@ -264,7 +265,8 @@ def test_trajectories_of_other_weights_are_refused(base_folder: Path, tmp_path: 
     trajectories = actor.draw([0, 1], scores.log_p, 5)
     assert trajectories.actions[0].max() < 2  # the filler beyond a row's own options is never drawn
     actor.refuse_foreign(trajectories)
-    actor.learn(updates, -scores.log_p[:, 0].mean())
+    loss = -scores.log_p[:, 0].mean()
+    actor.learn(Accumulation(attempt, updates), 2, lambda part: (loss, {}))
     with pytest.raises(ForeignTrajectories):
         actor.refuse_foreign(trajectories)
     events.close()

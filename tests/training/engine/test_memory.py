@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from engine_world import World, engine, logged, read_result, write_run
+from engine_world import World, engine, logged, read_events, read_result, write_run
 from peft import PeftModel
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
 from training.engine.actions import ActionScorer
+from training.engine.fit import Updates
 from training.engine.memory import recompute_activations
 from training.engine.models import load_model, load_tokenizer, weights_sha256
 from training.hardware import Machine, this_machine, why_no_quantisation
@@ -30,14 +31,70 @@ def lay_out(folder: Path, world: World, method: str, **spec: Any) -> Path:
     optimiser = {"learning_rate": 1e-3, "epochs": 1, "batch_size": 16} | spec.pop("optimiser", {})
     full: dict[str, Any] = {"method": method, "base": {"path": str(world.base)}, "optimiser": optimiser} | spec
     rows: Sequence[dict[str, Any]] = world.stream[:16]
-    if method in ("posterior", "reward_weighted"):
+    if method in ("posterior", "reward_weighted", "all_action"):
         log = logged(world.stream[:60], world.probabilities[:60], 1)
         rows = [row for row in log if row["reward"]][:16]
     if method in ("grpo", "ppo"):
-        full |= {"online": ONLINE, "reward": REWARD, "text_weight": 0}
+        full |= {"online": ONLINE, "reward": REWARD}
     if method == "pretrain":
         full |= {"pretrain": {"calibration_share": 0}}
     return write_run(folder, full, train=list(rows))
+
+
+@pytest.mark.parametrize("method", ["pretrain", "posterior", "reward_weighted", "all_action", "grpo", "ppo"])
+def test_accumulated_gradients_are_those_of_the_big_batch(
+    method: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[Tensor]] = []
+    step = Updates.step
+
+    def record(updates: Updates) -> None:
+        seen.append([p.grad.clone() for p in updates.parameters.values() if p.grad is not None])
+        step(updates)
+
+    monkeypatch.setattr(Updates, "step", record)
+    # The answers that keep free generation valid weigh by token inside a part only, but where they are what is learnt.
+    spec = {} if method == "pretrain" else {"text_weight": 0}
+    for name, batch in (("whole", {"batch_size": 16}), ("parts", {"batch_size": 3, "accumulate": 6})):
+        assert engine(lay_out(tmp_path / name, world, method, optimiser=batch, **spec)) == 0
+    whole, parts = seen
+    assert len(whole) == len(parts) > 10
+    for one, other in zip(whole, parts, strict=True):
+        assert torch.allclose(one, other, rtol=1e-3, atol=1e-6)
+    metrics = [read_result(tmp_path / name)["metrics"] for name in ("whole", "parts")]
+    for told in metrics:
+        told.pop("text_loss", None)
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("method", ["posterior", "grpo"])
+def test_out_of_memory_halves_the_batch_and_learns_the_same(
+    method: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the device had room for four rows with their gradients."""
+    spec: dict[str, Any] = {"lora": {"r": 2, "dropout": 0.1}} if method == "posterior" else {}
+    few = lay_out(tmp_path / "few", world, method, optimiser={"batch_size": 4, "accumulate": 2}, **spec)
+    full = lay_out(tmp_path / "full", world, method, optimiser={"batch_size": 8}, **spec)
+    assert engine(few) == 0
+    states = ActionScorer.states
+
+    def in_little_memory(self: ActionScorer, model: Any, prompt_ids: Any, *others: Any) -> Tensor:
+        if torch.is_grad_enabled() and len(prompt_ids) > room:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return states(self, model, prompt_ids, *others)
+
+    room = 4
+    monkeypatch.setattr(ActionScorer, "states", in_little_memory)
+    assert engine(full) == 0
+    result = read_result(full)
+    assert result["weights_sha256"] == read_result(few)["weights_sha256"]
+    (warning,) = result["warnings"]
+    assert "out of memory with 8 rows at once: from here on 4 at once" in warning
+    assert [event["message"] for event in read_events(full) if event["kind"] == "warning"] == [warning]
+    room = 0
+    none = lay_out(tmp_path / "none", world, method, optimiser={"batch_size": 2}, **spec)
+    assert engine(none) == 1
+    assert "out of memory" in read_events(none)[-1]["error"] and not (none / "attempts/1/result.json").exists()
 
 
 def test_a_run_repeats_to_the_same_weights_and_so_with_recomputed_activations(world: World, tmp_path: Path) -> None:
