@@ -152,7 +152,7 @@ def _spec_of(asked: Training, rows: Rows) -> dict[str, Any]:
             "batch_size": asked.batch_size,
             "learning_rate": asked.learning_rate,
         },
-        "epoch_checkpoints": not online,
+        "epoch_checkpoints": not online and rows.kind is not RowKind.TEXT,
         "serving": {"temperature": 0.7},
         "data": {"train": ROWS, "rows": rows.kind},
         **({"online": {"steps": passes}} if online else {}),

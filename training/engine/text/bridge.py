@@ -20,10 +20,11 @@ import torch
 from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState
 
 from training.engine.attempt import Attempt, Outcome
-from training.engine.checkpoints import KEPT, mark_complete
+from training.engine.checkpoints import mark_complete
 from training.engine.fit import Diverged, pause_for
 from training.engine.models import Loaded
 from training.engine.prompts import PromptEncoder
+from training.engine.spec import CHECKPOINTS_KEPT
 
 huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # TRL's trainers send some when they are made
 datasets.disable_progress_bars()
@@ -93,6 +94,7 @@ def common_arguments(attempt: Attempt, rows: int, at_least: int = 1) -> dict[str
     return {
         "output_dir": str(attempt.folder / "checkpoints"),
         "per_device_train_batch_size": max(min(optimiser.batch_size, rows), at_least),
+        "gradient_accumulation_steps": optimiser.accumulate,
         "num_train_epochs": optimiser.epochs,
         "learning_rate": optimiser.learning_rate,
         "weight_decay": optimiser.weight_decay,
@@ -108,7 +110,7 @@ def common_arguments(attempt: Attempt, rows: int, at_least: int = 1) -> dict[str
         "logging_strategy": "no",
         "logging_nan_inf_filter": False,
         "save_strategy": "no",
-        "save_total_limit": KEPT,
+        "save_total_limit": CHECKPOINTS_KEPT,
         "report_to": "none",
         "disable_tqdm": True,
     }
