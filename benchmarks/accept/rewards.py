@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.accept.parts import run_parts
-from benchmarks.accept.shown import program_rows, shown_rows
+from benchmarks.accept.shown import program, shown_rows
 from benchmarks.large_ledger import large_ledger
 from benchmarks.rewards import fill
 from tools.instance import ROOT
@@ -138,15 +138,6 @@ def kills(report: Report, quick: bool) -> None:
                 figure=f"{equal} of {killed} kills",
                 passed=equal == killed == rounds,
             )
-
-
-def program(module: str) -> Callable[[Report, bool], None]:
-    """The rows of a program that measures one subject."""
-
-    def rows(report: Report, quick: bool) -> None:
-        program_rows(report, module, *(["--quick"] if quick else []))
-
-    return rows
 
 
 PARTS: dict[str, Callable[[Report, bool], None]] = {

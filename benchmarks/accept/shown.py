@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tools.instance import ROOT
 from tools.report import Report, Row, log
@@ -49,6 +49,15 @@ def program_rows(report: Report, module: str, *arguments: str) -> None:
         report.add(what, bound=row.bound, figure=row.figure, passed=row.passed)
     if not rows or (code and all(row.passed for row in rows)):
         report.add(module, bound="exit 0", figure=code, passed=code == 0)
+
+
+def program(module: str) -> Callable[[Report, bool], None]:
+    """The rows of a program that measures one subject."""
+
+    def rows(report: Report, quick: bool) -> None:
+        program_rows(report, module, *(["--quick"] if quick else []))
+
+    return rows
 
 
 def _read_rows(text: str) -> list[Row]:

@@ -1,0 +1,62 @@
+"""`make accept PART=training`: rows of every kind, every method, evaluation, and the gate on the log. Long.
+
+    python -m benchmarks.accept.training [--only NAME …] [--quick]
+
+The figures of a real pretrained base have a program of their own, which needs its weights: benchmarks/real_base.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks.accept.parts import run_parts
+from benchmarks.accept.shown import program, shown_rows
+from tools.report import Report
+
+ENGINE = "tests/training/engine"
+SHOWN: Mapping[str, Sequence[str]] = {
+    "rows of every kind of action, of outside policies too; filters, hashes, a part held out": [
+        "tests/training/test_dataset_shapes.py"
+    ],
+    "structured actions that their schema enumerates are choices": ["tests/decisions/agents/test_choices.py"],
+    "labels and corrections become rows": ["tests/training/test_label_datasets.py"],
+    "every format of TRL, loaded and trained by its own trainers": [
+        "tests/training/test_trl_formats.py",
+        f"{ENGINE}/test_trl_datasets.py",
+    ],
+    "one table of methods; what rows lack is told at once": [
+        f"{ENGINE}/test_methods.py",
+        f"{ENGINE}/test_engine_program.py",
+    ],
+    "losses agree with hand-computed values, and GRPO's with TRL's": [
+        f"{ENGINE}/test_engine_formulas.py",
+        f"{ENGINE}/test_grpo_beside_trl.py",
+    ],
+    "methods learn; killed ones go on bit for bit": [
+        f"{ENGINE}/test_engine_learning.py",
+        f"{ENGINE}/test_engine_resume.py",
+    ],
+    "texts through TRL: learn, stop, resume, refuse": [f"{ENGINE}/test_text_runs.py"],
+    "Qwen2, Llama and Gemma 3 shapes: scoring, windows, calibration": [
+        f"{ENGINE}/test_engine_actions.py",
+        f"{ENGINE}/test_calibration.py",
+    ],
+    "suites score every version, compared in pairs": ["tests/training/suites"],
+    "the log judges every version": ["tests/training/test_log_gate.py"],
+}
+
+
+def shown(report: Report, quick: bool) -> None:
+    shown_rows(report, SHOWN)
+
+
+PARTS: dict[str, Callable[[Report, bool], None]] = {
+    "shown": shown,
+    "methods": program("benchmarks.methods"),
+    "scoring": program("benchmarks.training"),
+    "log": program("benchmarks.off_policy"),
+}
+
+if __name__ == "__main__":
+    sys.exit(run_parts("training", PARTS, description=__doc__, quick="smaller worlds and fewer seeds"))
