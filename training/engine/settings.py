@@ -80,8 +80,8 @@ class RewardWeighted(Strict):
 class Kto(Strict):
     """What was right against what was wrong, by their distance from the starting policy.
 
-    `undesirable_weight` is that of wrong texts against right ones: with a heavier one, small models lose the form of
-    their answers.
+    `undesirable_weight` is that of wrong texts against right ones: under a heavy one, small models unlearn more than
+    they learn.
     """
 
     beta: float = Field(default=0.1, gt=0, le=10)
