@@ -99,4 +99,5 @@ def measure_rates(plan: Plan, source: Source) -> Rates:
     except subprocess.CalledProcessError as error:
         reason = (error.stderr or "").strip().splitlines()
         raise EstimateError(f"{plan.base} cannot be used: {reason[-1] if reason else error}") from error
-    return Rates(**json.loads(done.stdout.splitlines()[-1]))
+    told = json.loads(done.stdout.splitlines()[-1])
+    return Rates(told["trained"], told["scored"], told["loading"])

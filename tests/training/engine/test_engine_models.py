@@ -74,7 +74,7 @@ def test_the_rates_of_a_base_are_measured_on_its_texts(
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"spec": spec, "rows": labelled(12, 1)})))
     assert measure.main() == 0
     rates = json.loads(capsys.readouterr().out)
-    assert set(rates) == {"trained", "scored", "loading"} and min(rates.values()) > 0
+    assert set(rates) == {"trained", "scored", "loading", "trained_cpu", "scored_cpu"} and min(rates.values()) > 0
     assert weights_sha256(base_folder) == before
 
 
