@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from decisions.agents.canonical import canonical
 from models_registry.statistics.intervals import Interval, paired_difference
-from tools.report import Report
+from tools.report import Report, log
 from training.engine.__main__ import main as engine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +47,7 @@ class Sizes(NamedTuple):
     steps: int
 
 
-WHOLE = Sizes(seeds=3, labels=500, decisions=2_000, held_out=1_500, hidden=128, steps=60)
+WHOLE = Sizes(seeds=3, labels=500, decisions=2_000, held_out=1_000, hidden=64, steps=60)
 QUICK = Sizes(seeds=1, labels=300, decisions=600, held_out=400, hidden=64, steps=20)
 
 # Worlds
@@ -176,12 +176,12 @@ class Bench:
         self.right = [line["correct"] for line in self.predict(self.base, self.held_out)]
         thought = [line["p"] for line in self.predict(self.base, stream)]
         rng = random.Random(f"{seed}/decisions")
-        log = decide(stream, thought, rng)
+        decided = decide(stream, thought, rng)
         some = len(stream) // DRAWS
         self.rows = {
-            "log": log,
+            "log": decided,
             "groups": [one for _ in range(DRAWS) for one in decide(stream[:some], thought[:some], rng)],
-            "pairs": correct(stream, log, rng),
+            "pairs": correct(stream, decided, rng),
             "labels": labels,
             "prompts": stream,
         }
@@ -244,6 +244,7 @@ def main() -> int:
                 bases.append(sum(bench.right) / len(bench.right))
                 for name, runs in found.items():
                     runs.append(bench.learn(name))
+                    log(f"{world}, seed {seed}: {name} {bases[-1]:.3f} → {runs[-1][0]:.3f}, {runs[-1][2]:.0f} CPU s")
         for name, runs in found.items():
             figures = [
                 f"{base:.3f} → {after:.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"

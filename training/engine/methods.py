@@ -131,7 +131,7 @@ _TABLE = (
     ),
     Method(
         "kto",
-        "tell right actions from wrong ones",
+        "tell right actions from wrong ones; weak with many options",
         "training.engine.kto:train",
         {
             RowKind.LOGGED: frozenset({Need.REWARDS, Need.RIGHT_AND_WRONG}),
@@ -149,7 +149,7 @@ _TABLE = (
     ),
     Method(
         "grpo",
-        "prefer what earned more than the rest of its group",
+        "prefer what earned more than the rest of its group; weak on small logs",
         "training.engine.grpo:train",
         {
             RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION}),
@@ -161,7 +161,7 @@ _TABLE = (
     ),
     Method(
         "ppo",
-        "prefer what earned more than a critic expected",
+        "prefer what earned more than a critic expected; slow with many options",
         "training.engine.ppo:train",
         {
             RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION}),
