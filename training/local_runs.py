@@ -19,19 +19,24 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.utils import timezone
 
+from decisions.models import Agent
 from models_registry.artifacts import artifact_path
 from training import launcher
 from training.base_models import TINY
 from training.dataset_parts import ROWS_FILE
-from training.engine.methods import METHODS, Need, RowKind
+from training.datasets import snapshot_ledger
+from training.engine.methods import TRAINING, Need, RowKind
 from training.engine.settings import Online
 from training.engine.spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED, RunResult
 from training.errors import EngineFailed
 from training.hardware import this_machine, why_no_quantisation
 from training.imports.texts import read_texts
 from training.launcher import EventTail, engine_environment, write_atomically
-from training.models import DatasetSnapshot
+from training.models import DatasetKind
+from training.rows_of.shapes import shape_of
+from workspaces.actors import Actor
 
 RUN, ROWS = "run", "rows.jsonl"
 POLL_SECONDS = 0.2
@@ -64,7 +69,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What `manage.py train` is told. `base` is `tiny`, a folder or a hub id."""
+    """What `manage.py train` is told. `method` is one that trains; `base` is `tiny`, a folder or a hub id."""
 
     method: str
     base: str
@@ -94,10 +99,13 @@ def read_rows(path: Path) -> Rows:
     return Rows(RowKind.TEXT, texts)
 
 
-def rows_of_dataset(dataset: DatasetSnapshot) -> Rows:
-    """Of one in the store. Raises UnusableRun where methods learn from none of its kind."""
-    if dataset.row_kind is None:
-        raise UnusableRun([f"--agent-type: no method learns from {dataset.kind} rows"])
+def rows_of_agent(*, by: Actor, agent: Agent) -> Rows:
+    """Its rewarded decisions, frozen as a dataset of the kind that its actions make. Raises EmptyDataset."""
+    name = f"manage.py train, {timezone.localtime():%-d %b %Y %H:%M:%S}"
+    version = agent.versions.first()  # the newest
+    kind = shape_of(version).kind if version is not None else DatasetKind.LOGGED
+    dataset = snapshot_ledger(by=by, agent=agent, name=name, kind=kind)
+    assert dataset.row_kind is not None
     lines = (artifact_path(dataset.artifact.digest) / ROWS_FILE).read_text(encoding="utf-8").splitlines()
     return Rows(dataset.row_kind, [json.loads(line) for line in lines])
 
@@ -108,6 +116,7 @@ def train_here(asked: Training, rows: Rows, output: Path, say: Callable[[str], N
     A folder in which the same run was stopped goes on from its checkpoint. `say` gets progress and warnings. Raises
     UnusableRun before anything is written, Interrupted, or EngineFailed.
     """
+    check_training(asked)
     spec = _spec_of(asked, rows)
     _lay_out(output, spec, {ROWS: rows.lines})
     folder = _run_engine(output.resolve() / RUN, say)
@@ -122,18 +131,24 @@ def train_here(asked: Training, rows: Rows, output: Path, say: Callable[[str], N
     return result
 
 
-def _spec_of(asked: Training, rows: Rows) -> dict[str, Any]:
-    """Raises UnusableRun."""
-    method = METHODS.get(asked.method)
-    faults = [] if method is not None and method.learns_from else [f"--method: {asked.method!r} trains nothing"]
-    whole = asked.base == TINY or (method is not None and not method.trains_adapter)
-    if asked.quantised and not whole and (lack := why_no_quantisation(this_machine())):
+def check_training(asked: Training) -> None:
+    """What can be said before any row is read. Raises UnusableRun."""
+    faults = []
+    if asked.quantised and not _trains_whole(asked) and (lack := why_no_quantisation(this_machine())):
         faults.append(f"--no-quantization: give it, as {lack}")
-    if asked.base == TINY and method is not None and not method.makes_model:
+    if asked.base == TINY and not TRAINING[asked.method].makes_model:
         faults.append(f"--model: {asked.method} cannot begin with a new tiny model")
     if faults:
         raise UnusableRun(faults)
-    assert method is not None
+
+
+def _trains_whole(asked: Training) -> bool:
+    """Every weight, and no adapter."""
+    return asked.base == TINY or not TRAINING[asked.method].trains_adapter
+
+
+def _spec_of(asked: Training, rows: Rows) -> dict[str, Any]:
+    method, whole = TRAINING[asked.method], _trains_whole(asked)
     prompt, completion = PROMPT_TOKENS.get(asked.agent_kind, OTHERS_TOKENS)
     if asked.base == TINY:
         prompt, completion = 256, 64  # its positions are few

@@ -12,6 +12,7 @@ from django.core.management import call_command
 
 from training.hardware import this_machine, why_no_quantisation
 from training.local_runs import read_rows
+from training.models import DatasetSnapshot
 
 WORDS = {"travel": "flight hotel visa beach", "finance": "invoice salary loan tax"}
 OPTIONS = list(WORDS)
@@ -75,10 +76,22 @@ def test_what_cannot_be_trained_is_refused_and_nothing_is_written(tmp_path: Path
         assert "--no-quantization: give it" in refused("train", "--data", rows, "--output", output)
     tiny = ("--model", "tiny", "--no-quantization")
     assert "cannot begin with a new tiny model" in refused("train", "--data", rows, "--output", output, *tiny)
+    tiny = (*tiny, "--method", "pretrain")
     assert "No such file" in refused("train", "--data", tmp_path / "none", "--output", output, *tiny)
     nonsense = write(tmp_path / "nonsense.jsonl", [{"a": 1}])
     assert "has no prompt with a completion" in refused("train", "--data", nonsense, "--output", output, *tiny)
     assert not output.exists()
+
+
+@pytest.mark.django_db
+def test_an_agent_without_rewarded_decisions_or_that_is_not_there_trains_nothing(agent: Any, tmp_path: Path) -> None:
+    flags = ("--output", tmp_path / "out", "--method", "posterior", "--no-quantization")
+    assert "name one of: filer" in refused("train", "--agent-type", "STORER", *flags)
+    said = io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("train", *map(str, ("--agent-type", "FILER", *flags)), stderr=said)
+    assert ended.value.code == 1 and said.getvalue()
+    assert not (tmp_path / "out").exists() and not DatasetSnapshot.objects.exists()
 
 
 def test_each_file_is_read_as_what_it_holds(tmp_path: Path) -> None:

@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
-from django.utils import timezone
 
 from decisions.models import Agent, AgentKind
-from training.datasets import snapshot_ledger
 from training.engine.methods import TRAINING
 from training.errors import EmptyDataset, EngineFailed
-from training.local_runs import Interrupted, Rows, Training, UnusableRun, read_rows, rows_of_dataset, train_here
+from training.local_runs import (
+    Interrupted,
+    Training,
+    UnusableRun,
+    check_training,
+    read_rows,
+    rows_of_agent,
+    train_here,
+)
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 
@@ -51,16 +57,18 @@ class Command(UncheckedCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         try:
-            kind, rows = self._read(options)
+            agent = self._find_agent(options) if options["data"] is None else None
             asked = Training(
                 method=options["method"],
                 base=options["model"],
-                agent_kind=kind,
+                agent_kind=agent.kind if agent is not None else "",
                 epochs=options["epochs"],
                 batch_size=options["batch_size"],
                 learning_rate=options["learning_rate"],
                 quantised=not options["no_quantization"],
             )
+            check_training(asked)
+            rows = rows_of_agent(by=system(agent.workspace), agent=agent) if agent else read_rows(options["data"])
             result = train_here(asked, rows, options["output"], self._say)
         except UnusableRun as error:
             self.refuse("\n".join(error.faults))
@@ -87,16 +95,12 @@ class Command(UncheckedCommand):
     def _say(self, text: str) -> None:
         self.stderr.write(text, str)  # progress is no error, and not red
 
-    def _read(self, options: dict[str, Any]) -> tuple[str, Rows]:
-        """The agent's kind, "" of a file, and the rows. Raises UnusableRun or EmptyDataset."""
-        if options["data"] is not None:
-            return "", read_rows(options["data"])
-        workspace = self.find_workspace(options["workspace"])
+    def _find_agent(self, options: dict[str, Any]) -> Agent:
+        """Raises UnusableRun."""
         wanted = options["agent_type"]
-        agents = Agent.objects.for_workspace(workspace).select_related("workspace")
+        agents = Agent.objects.for_workspace(self.find_workspace(options["workspace"])).select_related("workspace")
         found = list(agents.filter(**{"kind" if wanted in AgentKind.values else "slug": wanted})[:2])
         if len(found) != 1:
             known = ", ".join(agents.values_list("slug", flat=True)) or "none"
             raise UnusableRun([f"--agent-type: {len(found) or 'no'} agents are {wanted!r}; name one of: {known}"])
-        name = f"manage.py train, {timezone.localtime():%-d %b %Y %H:%M:%S}"
-        return found[0].kind, rows_of_dataset(snapshot_ledger(by=system(workspace), agent=found[0], name=name))
+        return found[0]
