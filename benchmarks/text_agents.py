@@ -46,7 +46,7 @@ class Sizes(NamedTuple):
 
 
 WHOLE = Sizes(seeds=3, labels=500, demonstrations=1_500, requests=1_500, held_out=500, epochs=10, steps=60, hidden=128)
-QUICK = Sizes(seeds=1, labels=300, demonstrations=300, requests=200, held_out=100, epochs=4, steps=5, hidden=64)
+QUICK = Sizes(seeds=1, labels=300, demonstrations=300, requests=200, held_out=100, epochs=15, steps=5, hidden=64)
 
 
 class Query(NamedTuple):
@@ -136,7 +136,7 @@ class World:
             "seed": self.seed,
             "threads": 1,
             "max_prompt_tokens": 48,
-            "max_completion_tokens": 64,
+            "max_completion_tokens": 128,
             **spec,
             "data": {**{file: f"{file}.jsonl" for file in files}, **spec["data"]},
             **({"evaluate": {"batch_size": 64}} if measured else {}),
@@ -170,7 +170,7 @@ def spec_of(method: str, sizes: Sizes) -> dict[str, Any]:
         "data": {"rows": "preferences" if method == "dpo" else "text", "heldout_rows": "text"},
     }
     if method == "sft":
-        spec["optimiser"] = {"learning_rate": 2e-3, "epochs": sizes.epochs, "batch_size": 32}
+        spec["optimiser"] = {"learning_rate": 4e-3, "epochs": sizes.epochs, "batch_size": 32}
     if method == "grpo fresh":
         spec["online"] = {"steps": sizes.steps, "prompts_per_step": 16, "group": 8}
         spec["reward"] = [{"name": "matches_answer"}, {"name": "valid_json", "weight": 0.2}]

@@ -92,7 +92,7 @@ def test_a_run_of_text_tells_what_every_run_tells_and_writes_into_its_attempt_al
     ("method", "changes", "gain"),
     [
         ("kto", {"optimiser": {"learning_rate": 1e-3, "batch_size": 32, "epochs": 1}}, 0.03),
-        # Stored texts teach a model this small little (docs/results.md); it must not unlearn.
+        # Stored texts teach a model this small little (docs/learning.md); it must not unlearn.
         ("grpo", {"online": {"prompts_per_step": 16, "group": 4}, "lora": {"r": 4}}, -0.1),
     ],
     ids=["right and wrong", "stored groups, by an adapter"],
