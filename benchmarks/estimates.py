@@ -21,8 +21,8 @@ from training.engine.spec import RunResult, RunSpec
 from training.estimates import Estimate, estimate_run, read_shape, shape_of_tiny
 from training.hardware import this_machine
 
-SHAPES = {"small": {"hidden": 256, "layers": 4}, "middle": {"hidden": 512, "layers": 8}}
-ROWS, EPOCHS = 256, 2
+SHAPES = {"small": {"hidden": 256, "layers": 4}, "middle": {"hidden": 512, "layers": 4}}
+ROWS, EPOCHS = 128, 1
 WORDS = [f"word{n}" for n in range(400)]
 
 

@@ -25,7 +25,7 @@ TEXT_SHARE = 1 / 8
 """Of an update's rows, those that are read as text as well (training.engine.answers)."""
 MOMENTS = 2
 """Of AdamW, for each trained weight; with the weight itself and its gradient, 16 bytes in float32."""
-PROCESS_BYTES = 700 * 10**6
+PROCESS_BYTES = 800 * 10**6
 """Of an engine before it has a model: Python, torch and transformers."""
 START_SECONDS = 5.0
 LOAD_BYTES_A_SECOND = 5 * 10**8
