@@ -220,7 +220,8 @@ def tsc() -> list[str]:
     compiler = TOOLS / "node_modules" / "typescript" / "lib" / "tsc.js"
     if not compiler.exists():
         TOOLS.mkdir(parents=True, exist_ok=True)
-        command = [npm, "install", "--prefix", str(TOOLS), "--no-save", "--no-audit", "--no-fund", TYPESCRIPT]
+        quietly = ["--no-save", "--no-audit", "--no-fund", "--fetch-retries=0"]  # by default it tries for a minute
+        command = [npm, "install", "--prefix", str(TOOLS), *quietly, TYPESCRIPT]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             pytest.skip(f"npm cannot fetch {TYPESCRIPT}: {done.stderr.strip()[-200:]}")
