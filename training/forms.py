@@ -66,7 +66,7 @@ class RunForm(forms.Form):
     heldout = forms.ChoiceField(
         label="Held-out data",
         required=False,
-        help_text="Without held-out data the version is not evaluated and cannot pass its gate.",
+        help_text="Without held-out data, only decisions of the log can show that the version is better.",
     )
     replay = forms.ChoiceField(
         label="Replay data", required=False, help_text="Labelled rows to mix into the logged rows."

@@ -134,8 +134,8 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
         return {"scores": evaluation.scores, "differences": evaluation.differences} if evaluation else None
 
 
-class RunStartSerializer(StrictBody):
-    """`settings` are fields of the engine's run spec (docs/engine.md)."""
+class _PlanSerializer(StrictBody):
+    """What a run learns, from what."""
 
     agent = serializers.SlugField()
     method = serializers.ChoiceField(choices=list(TRAINING))
@@ -145,6 +145,11 @@ class RunStartSerializer(StrictBody):
     base_version = serializers.UUIDField(required=False, allow_null=True)
     base_model = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
     settings = serializers.DictField(required=False, default=dict)
+
+
+class RunStartSerializer(_PlanSerializer):
+    """`settings` are fields of the engine's run spec (docs/engine.md)."""
+
     tags = serializers.ListField(child=serializers.CharField(max_length=50), required=False, default=list)
     notes = serializers.CharField(max_length=5000, required=False, default="", allow_blank=True)
     dry_run = serializers.BooleanField(default=False, help_text="Only check, and estimate what the run would need")
@@ -159,17 +164,9 @@ class RunCheckSerializer(serializers.Serializer[Any]):
     )
 
 
-class SweepStartSerializer(StrictBody):
+class SweepStartSerializer(_PlanSerializer):
     """As a run, and a `grid`: names of settings, dotted, with the values to try; at most 24 runs in all."""
 
-    agent = serializers.SlugField()
-    method = serializers.ChoiceField(choices=list(TRAINING))
-    dataset = serializers.UUIDField()
-    heldout = serializers.UUIDField(required=False, allow_null=True)
-    replay = serializers.UUIDField(required=False, allow_null=True)
-    base_version = serializers.UUIDField(required=False, allow_null=True)
-    base_model = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
-    settings = serializers.DictField(required=False, default=dict)
     grid = serializers.DictField(child=serializers.ListField(min_length=1, max_length=24))
 
 

@@ -85,10 +85,7 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             yield f"action: {self.action!r} is not among the options"
         if self.propensity is not None and not 0.0 < self.propensity <= 1.0:
             yield f"propensity: {self.propensity} must be above 0, up to 1"
-        if self.reward is not None and not 0.0 <= self.reward <= 1.0:
-            yield f"reward: {self.reward} must be from 0 to 1"
-        if self.right is not None and not 0.0 <= self.right <= 1.0:
-            yield f"right: {self.right} must be from 0 to 1"
+        yield from _value_faults(self.reward, self.right)
         if self.probabilities is not None:
             yield from _probability_faults(self.probabilities, len(self.options))
 
@@ -114,10 +111,7 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def faults(self) -> Iterator[str]:
         if not self.completion:
             yield "completion: is empty"
-        if self.reward is not None and not 0.0 <= self.reward <= 1.0:
-            yield f"reward: {self.reward} must be from 0 to 1"
-        if self.right is not None and not 0.0 <= self.right <= 1.0:
-            yield f"right: {self.right} must be from 0 to 1"
+        yield from _value_faults(self.reward, self.right)
         if self.log_p is not None and not self.log_p <= 0.0:
             yield f"log_p: {self.log_p} must be at most 0"
 
@@ -186,6 +180,12 @@ class Row(Protocol):
     def prompt(self) -> str: ...
     @property
     def options(self) -> tuple[str, ...]: ...
+
+
+def _value_faults(reward: float | None, right: float | None) -> Iterator[str]:
+    for name, value in (("reward", reward), ("right", right)):
+        if value is not None and not 0.0 <= value <= 1.0:
+            yield f"{name}: {value} must be from 0 to 1"
 
 
 def _probability_faults(probabilities: Sequence[float], options: int) -> Iterator[str]:
