@@ -41,6 +41,16 @@ def answer_logits(
     return logits, ids[row_of, place_of + 1]
 
 
+def answer_log_p(
+    model: nn.Module, scorer: ActionScorer, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
+) -> Tensor:
+    """(B,) log p(y | x) of each whole answer y under the plain language model: the sum over its tokens."""
+    logits, tokens = answer_logits(model, scorer, prompts, answers)
+    losses = nn.functional.cross_entropy(logits, tokens, reduction="none")
+    of_answer = torch.arange(len(answers)).repeat_interleave(torch.tensor([len(answer) for answer in answers]))
+    return -losses.new_zeros(len(answers)).index_add(0, of_answer.to(losses.device), losses)
+
+
 def branchings(
     scorer: ActionScorer,
     options: Sequence[Sequence[str]],

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from training.engine.accumulate import Accumulation
 from training.engine.actions import ActionScorer
-from training.engine.answers import answer_logits
+from training.engine.answers import answer_log_p
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, RunData, by_length
 from training.engine.fit import Metrics, Updates, fit
@@ -50,12 +50,8 @@ class Pairs:
         """(B, 2) log p of the better and the worse text; the better one's cross-entropy, mean over tokens."""
         texts = [*(self.better[i] for i in batch), *(self.worse[i] for i in batch)]
         with autocast(self.attempt.device):
-            logits, tokens = answer_logits(self.model, self.scorer, [self.prompts[i] for i in batch * 2], texts)
-        losses = nn.functional.cross_entropy(logits, tokens, reduction="none")
-        counts = [len(text) for text in texts]
-        of_text = torch.arange(len(texts)).repeat_interleave(torch.tensor(counts)).to(losses.device)
-        sums = losses.new_zeros(len(texts)).index_add(0, of_text, losses)
-        return -sums.view(2, -1).T, losses[: sum(counts[: len(batch)])].mean()
+            log_p = answer_log_p(self.model, self.scorer, [self.prompts[i] for i in batch * 2], texts).view(2, -1)
+        return log_p.T, -log_p[0].sum() / sum(map(len, texts[: len(batch)]))
 
     @torch.no_grad()
     def score(self) -> Tensor:

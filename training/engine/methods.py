@@ -117,10 +117,14 @@ _TABLE = (
     ),
     Method(
         "reward_weighted",
-        "imitate rewarded actions",
+        "imitate what was rewarded",
         "training.engine.reward_weighted:train",
-        {RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY})},
+        {
+            RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY}),
+            RowKind.TEXT: frozenset({Need.REWARDS}),
+        },
         "reward_weighted",
+        entries={RowKind.TEXT: "training.engine.reward_weighted_texts:train"},
     ),
     Method(
         "all_action",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +36,8 @@ from training.engine.reward_model import (
     option_columns,
     take_logged_probabilities,
 )
-from training.engine.rows import Labelled, Logged, Preference, groups_of_prompts
+from training.engine.reward_weighted_texts import train as train_on_rewarded_texts
+from training.engine.rows import Labelled, Logged, Preference, Text, groups_of_prompts
 from training.engine.scoring import divergence
 from training.engine.settings import Optimiser
 from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, Serving, TinyShape
@@ -144,29 +148,57 @@ def test_dpo_prefers_by_how_far_each_text_has_moved(
     assert dpo_loss(torch.tensor(log_p), torch.tensor(start), 0.5).item() == pytest.approx(expected)
 
 
-def test_a_text_s_log_probability_is_the_sum_over_its_tokens(base_folder: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def attempt(base_folder: Path, tmp_path: Path) -> Iterator[Attempt]:
     spec = RunSpec(run_id="x", method="dpo", base=ModelSource(path=str(base_folder)), data=Data(train="rows"))
-    events = Events(tmp_path / "events.jsonl")
-    attempt = Attempt(spec, 1, tmp_path, torch.device("cpu"), events, StopFlag())
+    with closing(Events(tmp_path / "events.jsonl")) as events:
+        yield Attempt(spec, 1, tmp_path, torch.device("cpu"), events, StopFlag())
+
+
+def log_p_of(model: nn.Module, prompt: list[int], text: list[int]) -> float:
+    """Token by token."""
+    log_p = model(torch.tensor([prompt + text])).logits[0].log_softmax(-1)
+    return sum(log_p[len(prompt) - 1 + place, token].item() for place, token in enumerate(text))
+
+
+def test_a_text_s_log_probability_is_the_sum_over_its_tokens(base_folder: Path, attempt: Attempt) -> None:
     model = load_model(base_folder, attempt.device)
     rows = [
         Preference("1", "an invoice", "finance", "a text that is no option"),
         Preference("2", "a flight", "x y z", "work"),
     ]
     pairs = Pairs(attempt, Loaded(model, load_tokenizer(base_folder)), RunData(preferences=rows))
-
-    def one_by_one(prompt: list[int], text: list[int]) -> float:
-        log_p = model(torch.tensor([prompt + text])).logits[0].log_softmax(-1)
-        return sum(log_p[len(prompt) - 1 + place, token].item() for place, token in enumerate(text))
-
     expected = [
-        [one_by_one(prompt, better), one_by_one(prompt, worse)]
+        [log_p_of(model, prompt, better), log_p_of(model, prompt, worse)]
         for prompt, better, worse in zip(pairs.prompts, pairs.better, pairs.worse, strict=True)
     ]
     assert pairs.score().numpy() == pytest.approx(np.array(expected), abs=1e-3)
     tokens = sum(len(text) for text in pairs.better)
     assert pairs.log_p([0, 1])[1].item() == pytest.approx(-sum(better for better, _ in expected) / tokens, abs=1e-4)
-    events.close()
+
+
+def test_rewarded_texts_weigh_as_much_as_they_earned(base_folder: Path, attempt: Attempt) -> None:
+    model, tokenizer = load_model(base_folder, attempt.device), load_tokenizer(base_folder)
+    rows = [
+        Text("1", "an invoice", "finance", reward=0.5),
+        Text("2", "a flight", "no option", reward=0.25),
+        Text("3", "a letter", "work", reward=0.0),
+        Text("4", "a letter", "travel"),
+        Text("5", "a letter", "far too long " * 20, reward=1.0),
+    ]
+    scorer = ActionScorer(tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
+    prompts = scorer.encode([row.prompt for row in rows[:2]])
+    answers = scorer.answer_ids([row.completion for row in rows[:2]])
+    means = [log_p_of(model, prompt, text) / len(text) for prompt, text in zip(prompts, answers, strict=True)]
+    expected = -(0.5 / 0.375 * means[0] + 0.25 / 0.375 * means[1]) / 2
+
+    once = attempt.spec.model_copy(update={"optimiser": Optimiser(epochs=1, learning_rate=1e-3)})
+    outcome = train_on_rewarded_texts(replace(attempt, spec=once), Loaded(model, tokenizer), RunData(texts=rows))
+    assert outcome.metrics["loss"] == pytest.approx(expected, rel=1e-4)
+    assert (outcome.steps, outcome.rows) == (1, 2)
+    assert outcome.metrics["effective_sample_size"] == pytest.approx(0.75**2 / (0.5**2 + 0.25**2))
+    events = (attempt.folder / "events.jsonl").read_text()
+    assert "1 of 3 rewarded rows hold texts of over 16 tokens" in events
 
 
 def test_the_divergence_is_exact_and_leaves_out_what_was_not_offered() -> None:

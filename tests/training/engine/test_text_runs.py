@@ -89,16 +89,17 @@ def test_a_run_of_text_tells_what_every_run_tells_and_writes_into_its_attempt_al
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "changes", "gain"),
+    ("method", "changes", "gain", "rows"),
     [
-        ("kto", {"optimiser": {"learning_rate": 1e-3, "batch_size": 32, "epochs": 1}}, 0.03),
+        ("kto", {"optimiser": {"learning_rate": 1e-3, "batch_size": 32, "epochs": 1}}, 0.03, 600),
+        ("reward_weighted", {"optimiser": {"learning_rate": 1e-3, "batch_size": 16, "epochs": 1}}, 0.03, 300),
         # Stored texts teach a model this small little (docs/learning.md); it must not unlearn.
-        ("grpo", {"online": {"prompts_per_step": 16, "group": 4}, "lora": {"r": 4}}, -0.1),
+        ("grpo", {"online": {"prompts_per_step": 16, "group": 4}, "lora": {"r": 4}}, -0.1, 600),
     ],
-    ids=["right and wrong", "stored groups, by an adapter"],
+    ids=["right and wrong", "rewarded", "stored groups, by an adapter"],
 )
 def test_what_was_tried_teaches_and_keeps_json_valid(
-    tmp_path: Path, world: World, writer: Path, method: str, changes: dict[str, Any], gain: float
+    tmp_path: Path, world: World, writer: Path, method: str, changes: dict[str, Any], gain: float, rows: int
 ) -> None:
     spec = {
         "method": method,
@@ -112,7 +113,7 @@ def test_what_was_tried_teaches_and_keeps_json_valid(
     result = read_result(run)
     before, after = result["scores"]["base"], result["scores"]["trained"]
     assert after["accuracy"] > before["accuracy"] + gain and after["valid_share"] > 0.9
-    assert result["output"] == ("adapter" if "lora" in changes else "model") and result["rows"] == 600
+    assert result["output"] == ("adapter" if "lora" in changes else "model") and result["rows"] == rows
     output = run / "attempts/1" / result["output"]
     assert not [path for path in output.rglob("*") if path.is_dir()]  # TRL's reference adapter is not saved
 
