@@ -137,6 +137,7 @@ A_RUN: dict[str, Any] = {
 _BASE = {"mean": 0.74, "low": 0.7, "high": 0.78, "n": 400, "clusters": 400}
 _TRAINED = {"mean": 0.81, "low": 0.77, "high": 0.85, "n": 400, "clusters": 400}
 _GAIN = {"mean": 0.07, "low": 0.04, "high": 0.1, "n": 400, "clusters": 400}
+_PLAIN = {"accuracy": _BASE, "difference": _GAIN, "rows": 1_850}
 A_SUITE = {
     "id": SUITE,
     "name": "tickets of March",
@@ -165,6 +166,7 @@ A_SUITE_SCORE = {
         "labels": [{"label": "travel", "rows": 130, "accuracy": _TRAINED, "chosen": 120, "precision": 0.86}],
         "slices": [],
         "errors": [{"id": "17", "answer": "travel", "action": "finance", "p": 0.93}],
+        "plain": _PLAIN,
     },
     "against": "filer:1",
     "differences": {"accuracy": _GAIN, "labels": {"travel": _GAIN}},
@@ -187,6 +189,7 @@ FINISHED = {
     "scores": {
         "scores": {"base": {"accuracy": _BASE}, "trained": {"accuracy": _TRAINED}},
         "differences": {"accuracy": _GAIN},
+        "plain": _PLAIN,
     },
     "started_at": MOMENT,
     "finished_at": "2026-11-20T08:11:00Z",

@@ -129,9 +129,12 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
         return str(run.produced_version) if run.produced_version else None
 
     def get_scores(self, run: TrainingRun) -> dict[str, Any] | None:
-        """Base and trained on held-out rows, an interval beside every mean."""
-        evaluation = getattr(run, "evaluation", None)
-        return {"scores": evaluation.scores, "differences": evaluation.differences} if evaluation else None
+        """Base and trained on held-out rows, an interval beside every mean; `plain`: a classifier of words taught from
+        the same feedback, and the trained model less that."""
+        found = getattr(run, "evaluation", None)
+        if found is None:
+            return None
+        return {"scores": found.scores, "differences": found.differences, "plain": found.plain}
 
 
 class _PlanSerializer(StrictBody):

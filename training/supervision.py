@@ -27,6 +27,7 @@ from training.launcher import Finished, run_engine, write_atomically
 from training.log_gate import LOG_FILE, LoggedDecision, judge_by_log, remove_log, write_log
 from training.marks import mark_new_version, refuse_marked
 from training.models import DatasetSnapshot, Evaluation, RunEvent, RunMetric, TrainingRun
+from training.plain_baseline import Words, compare_on_heldout, read_lessons, teach_words
 from training.run_states import RunState
 from training.runs import EnginePaths, engine_spec, move_run
 from training.suites.services import find_suites, make_score, save_score
@@ -153,12 +154,14 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
     )
     scored = _score(run, finished)
     by_log = judge_by_log(run, log, finished.folder / result.log if result.log is not None else None)
+    words = teach_words(read_lessons(settings.RUNS / str(run.id)))
     suites = [
-        make_score(suite, finished.folder, result.suites[str(suite.id)])
+        make_score(suite, finished.folder, result.suites[str(suite.id)], words)
         for suite in find_suites(run.agent)
         if str(suite.id) in result.suites
     ]
     actor = system(run.workspace)
+    plain = _compare(run, finished, words)
     with context.fenced():
         assert run.agent.registered_model is not None
         version = register_version(
@@ -183,6 +186,7 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
                 rows=scored.rows,
                 scores=scored.scores,
                 differences=scored.differences,
+                plain=plain,
             )
             if base is not None:
                 gate_version(version=version, against=base, scored=scored)
@@ -194,6 +198,12 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
         mark_new_version(run, version)
         move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=metrics, message=str(version))
         context.complete({"version": str(version), "run": str(run.id)})
+
+
+def _compare(run: TrainingRun, finished: Finished, words: Words | None) -> dict[str, Any] | None:
+    if words is None or finished.result.predictions is None:
+        return None
+    return compare_on_heldout(words, settings.RUNS / str(run.id), finished.folder / finished.result.predictions)
 
 
 def _score(run: TrainingRun, finished: Finished) -> Scored | None:

@@ -147,11 +147,20 @@ def _choose(
     return best
 
 
-def _pipeline(seed: int) -> Any:
+def make_features(*, seen_in: int = 1) -> Any:
+    """tf-idf of words, pairs of words and pieces of words, to be fitted; those in fewer than `seen_in` texts are left
+    out."""
     from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline, make_union
+    from sklearn.pipeline import make_union
 
-    words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), max_features=50_000)
-    pieces = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 4), max_features=50_000)
-    return make_pipeline(make_union(words, pieces), LogisticRegression(C=20.0, max_iter=1000, random_state=seed))
+    told: dict[str, Any] = {"sublinear_tf": True, "max_features": 50_000, "min_df": seen_in}
+    words = TfidfVectorizer(ngram_range=(1, 2), **told)
+    pieces = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), **told)
+    return make_union(words, pieces)
+
+
+def _pipeline(seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(make_features(), LogisticRegression(C=20.0, max_iter=1000, random_state=seed))

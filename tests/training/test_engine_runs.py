@@ -136,6 +136,12 @@ def test_a_pretraining_run_ends_as_the_champion(agent, by, datasets, settings):
     for measure in trained.values():
         assert measure["low"] <= measure["mean"] <= measure["high"]
     assert trained["valid_share"]["n"] == 10
+    # Three words of ten tell the folder: what a plain classifier of words learns from 96 labels at once.
+    plain = evaluation.plain
+    assert (plain["rows"], plain["accuracy"]["n"], plain["accuracy"]["clusters"]) == (96, 60, 15)
+    assert plain["accuracy"]["mean"] > 0.9
+    gap = trained["accuracy"]["mean"] - plain["accuracy"]["mean"]
+    assert plain["difference"]["mean"] == pytest.approx(gap)
 
     said = list(run.events.filter(attempt=1).order_by("sequence").values_list("kind", flat=True))
     assert (said[0], said[-1]) == ("started", "finished")
@@ -208,6 +214,8 @@ def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, d
     gain = evaluation.differences["accuracy"]
     difference = evaluation.scores["trained"]["accuracy"]["mean"] - evaluation.scores["base"]["accuracy"]["mean"]
     assert gain["mean"] == pytest.approx(difference)
+    # The plain classifier learnt from the replayed labels and the confirmed decisions.
+    assert evaluation.plain["rows"] == 96 + Feedback.objects.filter(value="confirmed").count()
     verdict = GateVerdict.objects.get(version=version, against=base_version, kind="held_out")
     assert (verdict.passed, verdict.estimate) == (gain["low"] > 0, gain["mean"])
     by_log = GateVerdict.objects.get(version=version, against=base_version, kind="off_policy")

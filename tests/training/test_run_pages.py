@@ -49,6 +49,13 @@ def finish(run: TrainingRun, difference: dict[str, Any] = DIFFERENCE) -> Any:
     return version
 
 
+PLAIN = {
+    "accuracy": {"mean": 0.741, "low": 0.7, "high": 0.78, "n": 400, "clusters": 400},
+    "difference": {"mean": -0.041, "low": -0.06, "high": -0.022, "n": 400, "clusters": 400},
+    "rows": 1_850,
+}
+
+
 def at(name: str, row: Any, slug: str | None = None) -> str:
     return reverse(f"pages:{name}", args=[slug or row.workspace.slug, row.pk])
 
@@ -331,6 +338,20 @@ class TestVersion:
     ) -> None:
         text = page_client(viewer).get(at("version", version)).content.decode()
         assert str(run) in text and "+12.3 pts" in text and version.artifact.digest in text
+
+    def test_it_says_where_a_plain_classifier_is_better(self, version: Any, viewer: Any, page_client: Any) -> None:
+        client, evaluation = page_client(viewer), version.evaluations.get()
+        paths = [at("version", version), at("run", evaluation.run)]
+        assert not any("plain classifier" in client.get(path).content.decode() for path in paths)
+        evaluation.plain = PLAIN
+        evaluation.save()
+        for path in paths:
+            text = client.get(path).content.decode()
+            assert "A plain classifier of words is better" in text and "74.1%" in text and "−4.1 pts" in text
+        evaluation.plain = {**PLAIN, "difference": {**PLAIN["difference"], "high": 0.01}}
+        evaluation.save()
+        text = client.get(paths[0]).content.decode()
+        assert "A plain classifier of words reaches" in text and "is better" not in text
 
     def test_it_says_where_it_serves_by_few_queries(
         self, version: Any, run: TrainingRun, viewer: Any, page_client: Any, django_assert_max_num_queries: Any

@@ -9,7 +9,11 @@ from workspaces.models import WorkspaceOwned
 
 
 class Evaluation(WorkspaceOwned):
-    """Every score is {mean, low, high, n, clusters}, 95 %, clustered by the rows' group where they have one."""
+    """Every score is {mean, low, high, n, clusters}, 95 %, clustered by the rows' group where they have one.
+
+    `plain`: what a classifier of words taught from the same feedback reaches on the same rows, and the trained model
+    less that; null where rows have no options to choose among.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.OneToOneField("training.TrainingRun", on_delete=models.CASCADE, related_name="evaluation")
@@ -19,6 +23,9 @@ class Evaluation(WorkspaceOwned):
     rows = models.PositiveIntegerField()
     scores = models.JSONField(help_text="{base|trained: {accuracy, reward, valid_share: interval}}")
     differences = models.JSONField(help_text="{accuracy, reward: interval of trained − base, paired}")
+    plain = models.JSONField(
+        null=True, blank=True, help_text="Words on the same feedback: training.plain_baseline.compare_with_words"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:

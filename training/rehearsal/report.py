@@ -74,6 +74,7 @@ def report_seed(loop: SeedLoop) -> dict[str, Any]:
         "difference": rounds[-1]["difference"],
         "reward": {"base": scores["base"]["reward"], "final": scores["trained"]["reward"]},
         "valid_share": scores["trained"].get("valid_share"),
+        "plain": final.evaluation.plain,
         "ceiling": ceiling,
         "of_ceiling": reached / ceiling["mean"] if ceiling["mean"] else None,
         "gap_closed": _gap_closed(base["mean"], reached, ceiling["mean"]),
@@ -254,6 +255,7 @@ def report_all(
         "final": _spread([result["final"]["mean"] for result in results]),
         "difference": _spread([result["difference"]["mean"] for result in results]),
         "ceiling": _spread([result["ceiling"]["mean"] for result in results]),
+        "plain": _plain(results),
         "of_ceiling": _spread([result["of_ceiling"] for result in results]),
         "gap_closed": _spread([result["gap_closed"] for result in results]),
         "better": all(result["better"] for result in results),
@@ -263,6 +265,21 @@ def report_all(
         "needed": [_needed(results, place) for place in range(len(SHARES))],
         "experiment_units": None if None in units else _spread(units),
         "training_seconds": sum(result["training_seconds"] for result in results),
+    }
+
+
+def _plain(results: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What a plain classifier of words reaches on the same feedback; None where a seed is older than the comparison.
+
+    `better_seeds`: in how many the whole interval of the trained model less the words lies below 0.
+    """
+    found = [result["plain"] for result in results if result.get("plain")]
+    if len(found) < len(results):
+        return None
+    return {
+        "accuracy": _spread([one["accuracy"]["mean"] for one in found]),
+        "difference": _spread([one["difference"]["mean"] for one in found]),
+        "better_seeds": sum(one["difference"]["high"] < 0 for one in found),
     }
 
 

@@ -78,6 +78,21 @@ def describe_verdict(report: Report, *, complete: bool) -> Verdict:
     return Verdict(_first_large(f"{so_far}not shown to be better than the base."), because, "warn", "minus")
 
 
+def describe_plain(report: Report) -> str | None:
+    """What a plain classifier of words reaches on the same feedback, and whether it wins; None for a report that is
+    older than the comparison."""
+    plain = report.get("plain")
+    if plain is None:
+        return None
+    seeds = len(report["seeds"])
+    reached, words = report["final"]["mean"] * 100, plain["accuracy"]["mean"] * 100
+    compared = f"A plain classifier of words reaches {words:.1f}% on the same feedback; this model {reached:.1f}%."
+    if plain["better_seeds"] == 0:
+        return compared
+    where = "" if seeds == 1 else f" in {plain['better_seeds']} of {seeds} seeds"
+    return f"{compared} The classifier is better{where}, with the whole interval of the difference."
+
+
 def _points(value: float) -> str:
     return f"{value * 100:+.1f}".replace("-", "−")
 

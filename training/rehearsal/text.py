@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from training.rehearsal.plan import Plan, split_rows
+from training.rehearsal.shown import describe_plain
 from training.rehearsal.source import Source
 from workspaces.templatetags.show import percent, points, reward
 
@@ -63,6 +64,8 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
     console.print(f"Of ceiling   {_spread(report['of_ceiling'])} over {seeds} {_plural(seeds, 'seed')}")
     verdict = "better" if report["better"] else "not shown to be better"
     console.print(f"Verdict      {verdict}: {report['better_seeds']} of {seeds} with the whole interval above 0")
+    if plain := describe_plain(report):
+        console.print(f"Words        {plain}", soft_wrap=True)
     for seed in report["seeds"]:
         console.print(f"Off-policy   seed {seed['seed']}: {_off_policy(seed['off_policy'])}")
     for entry in report["needed"]:

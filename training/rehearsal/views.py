@@ -25,6 +25,7 @@ from training.rehearsal.services import cancel_rehearsal, may_start, resume_rehe
 from training.rehearsal.shown import (
     accuracy_axis,
     describe_log,
+    describe_plain,
     describe_verdict,
     draw_learning,
     draw_rounds,
@@ -215,6 +216,7 @@ def _report(rehearsal: Rehearsal) -> dict[str, Any]:
         **told,
         "report": report,
         "verdict": describe_verdict(report, complete=rehearsal.report is not None),
+        "plain": describe_plain(report),
         "figures": {"figures": [draw_learning(report), draw_rounds(report)]},
         "axis": accuracy_axis(report),
         "reach": reach,

@@ -26,10 +26,12 @@ from models_registry.artifacts import artifact_path
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.services import store_artifact
 from training.dataset_parts import ROWS_FILE
+from training.engine.rows import Labelled
 from training.engine.spec import SuiteAnswers
 from training.launcher import run_engine, write_atomically
 from training.log_gate import find_learnt
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore, TrainingRun
+from training.plain_baseline import Words, compare_with_words, teach_words_of
 from training.reward_scale import reward_if
 from training.suites.scoring import SLICES, Answer, compare, make_value, read_answers, summarise
 from workspaces.actors import Actor
@@ -178,7 +180,7 @@ def score_version(context: JobContext) -> dict[str, Any] | None:
         name = str(suite.id)
         write_atomically(_lay_out(run_dir, suite, name), json.dumps(_write_spec(run_dir, suite, version, name)))
         finished = run_engine(context, run_dir, sink=lambda events: None)
-        score = make_score(suite, finished.folder, finished.result.suites[name])
+        score = make_score(suite, finished.folder, finished.result.suites[name], teach_words_of(version))
     finally:
         shutil.rmtree(run_dir, ignore_errors=True)  # it holds what people wrote
     with context.fenced():
@@ -207,12 +209,14 @@ def _write_spec(run_dir: Path, suite: EvaluationSuite, version: ModelVersion, na
     }
 
 
-def make_score(suite: EvaluationSuite, folder: Path, told: SuiteAnswers) -> SuiteScore:
-    """Not saved, and without its version; its answers are in the store. `folder`: the attempt's."""
+def make_score(suite: EvaluationSuite, folder: Path, told: SuiteAnswers, words: Words | None) -> SuiteScore:
+    """Not saved, and without its version; its answers are in the store. `folder`: the attempt's. `words`: the plain
+    classifier beside the version."""
+    rows = _read_rows(suite.dataset)
     with (folder / told.predictions).open(encoding="utf-8") as lines:
         answers = read_answers(
             map(json.loads, lines),
-            _read_rows(suite.dataset),
+            rows,
             slice_by=suite.slice_by,
             value=make_value(suite.scorer),
         )
@@ -223,6 +227,9 @@ def make_score(suite: EvaluationSuite, folder: Path, told: SuiteAnswers) -> Suit
             workspace=suite.workspace, folder=Path(place), kind=ArtifactKind.DATASET, meta={"answers_to": str(suite.id)}
         )
     scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows)
+    if words is not None:
+        asked = msgspec.convert(rows, list[Labelled])
+        scores["plain"] = compare_with_words(words, asked, [one.correct for one in answers])
     return SuiteScore(workspace_id=suite.workspace_id, suite=suite, answers=artifact, rows=len(answers), scores=scores)
 
 

@@ -91,6 +91,11 @@ def test_a_rehearsal_tells_what_the_loop_would_do(
     assert report["better"] and seed["difference"]["low"] > 0
     assert 0 < seed["gap_closed"] < 1.3 and seed["final"]["mean"] > seed["base"]["mean"]
     assert [entry["decisions"] for entry in seed["rounds"]] == split_rows(source, PLAN, 0).round_ends(2)
+    # A plain classifier of words learnt from the confirmed decisions and the seed labels.
+    plain = seed["plain"]
+    assert plain["rows"] < seed["rows"]["seed_labels"] + seed["rounds"][-1]["rewarded"]
+    assert plain["difference"]["mean"] == pytest.approx(seed["final"]["mean"] - plain["accuracy"]["mean"])
+    assert report["plain"]["accuracy"]["mean"] == plain["accuracy"]["mean"]
     # In a workspace of its own, that only its owner sees.
     assert Membership.objects.get(workspace=rehearsal.workspace).user == owner
     assert rehearsal.workspace.slug == "rehearsal-notes"
@@ -123,7 +128,15 @@ def test_a_rehearsal_tells_what_the_loop_would_do(
     assert code == 0 and kept["workspace"] == "rehearsal-notes" and kept["seeds"] == report["seeds"]
     code, text, _ = run_command(capsys, str(notes), *ASKED)
     assert code == 0
-    for word in ("held-out accuracy", "Of ceiling", "Off-policy", "Data needed", "Experiment", "rehearsal-notes"):
+    for word in (
+        "held-out accuracy",
+        "Of ceiling",
+        "plain classifier of words",
+        "Off-policy",
+        "Data needed",
+        "Experiment",
+        "rehearsal-notes",
+    ):
         assert word in text
     assert (Rehearsal.objects.count(), TrainingRun.objects.count()) == (1, runs)
 

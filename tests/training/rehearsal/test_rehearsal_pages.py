@@ -21,7 +21,14 @@ from training.errors import RehearsalUnderWay
 from training.models import Rehearsal, TrainingRun
 from training.rehearsal.loop import SEED_LABELS, round_name
 from training.rehearsal.services import KIND, cancel_rehearsal, resume_rehearsal
-from training.rehearsal.shown import describe_log, describe_verdict, draw_learning, draw_rounds, list_parts
+from training.rehearsal.shown import (
+    describe_log,
+    describe_plain,
+    describe_verdict,
+    draw_learning,
+    draw_rounds,
+    list_parts,
+)
 from workspaces.actors import system
 from workspaces.models import AuditEntry, Membership, Workspace
 
@@ -177,6 +184,17 @@ class TestReport:
         assert "The gate gives no verdict: the log does not allow an estimate." in text and REFUSAL in text
         assert "doubly robust interval contains the true value in 2 of 3 seeds; gate passed in 2" in text
         assert "extrapolated" not in text  # the median seed got there
+
+    def test_it_says_where_a_plain_classifier_is_better(self, own: Any, onlooker: Any, page_client: Any) -> None:
+        report = read_report()
+        assert describe_plain(report) is None  # older than the comparison
+        reached = f"this model {report['final']['mean'] * 100:.1f}%."
+        report["plain"] = {"accuracy": {"mean": 0.9741}, "better_seeds": 0}
+        told = f"A plain classifier of words reaches 97.4% on the same feedback; {reached}"
+        assert describe_plain(report) == told
+        report["plain"]["better_seeds"] = 1
+        text = page_client(onlooker).get(at("rehearsal", make_rehearsal(workspace=own, report=report))).content.decode()
+        assert f"{told} The classifier is better, with the whole interval of the difference." in text
 
     def test_a_gate_that_does_not_pass_says_by_how_much(self) -> None:
         (seed,) = read_report()["seeds"]

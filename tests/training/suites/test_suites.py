@@ -198,12 +198,14 @@ def test_a_new_version_is_scored_on_every_suite_by_its_run_and_an_old_one_by_a_j
     assert (score.run, score.against, score.learnt) == (run, base_version, False)
     gain = score.scores["accuracy"]["mean"] - of_base.scores["accuracy"]["mean"]
     assert score.differences["accuracy"]["mean"] == pytest.approx(gain)
+    # The base came from no run, so nobody knows what a plain classifier would have learnt.
+    assert "plain" not in of_base.scores and score.scores["plain"]["rows"] == 48
     assert all(isinstance(one, Answer) for one in load_answers(score))
 
 
 @pytest.mark.slow
 def test_the_command_scores_a_version_or_a_folder(
-    agent: Any, base_version: ModelVersion, tmp_path: Path, capsys: Any
+    agent: Any, base_version: ModelVersion, tmp_path: Path, capsys: Any, settings: Any
 ) -> None:
     data, output = tmp_path / "rows.jsonl", tmp_path / "out.json"
     data.write_text("".join(json.dumps(row) + "\n" for row in labelled(24, 5)))
@@ -217,6 +219,20 @@ def test_the_command_scores_a_version_or_a_folder(
     assert all({"prompt", "answer", "action"} <= set(one) for one in told["sample_errors"])
     call_command("evaluate", "--model", str(artifact_path(base_version.artifact.digest)), *asked)
     assert json.loads(capsys.readouterr().out)["accuracy"] == told["accuracy"]
+    assert told["plain"] is None
+    # A version of a run has the run's own lessons, while they are there.
+    run = TrainingRunFactory(agent=agent)
+    times = {"started_at": run.created_at, "finished_at": run.created_at}
+    type(run).objects.filter(id=run.id).update(state="succeeded", produced_version=base_version, **times)
+    folder = settings.RUNS / str(run.id)
+    folder.mkdir(parents=True)
+    spec = {"run_id": "r", "method": "pretrain", "base": {"tiny": {}}, "data": {"train": "train.jsonl"}}
+    (folder / "spec.json").write_text(json.dumps(spec))
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labelled(60, 1)))
+    call_command("evaluate", "--model", str(base_version), *asked)
+    plain = json.loads(capsys.readouterr().out)["plain"]
+    assert plain["rows"] == 60 and plain["accuracy"]["mean"] > 0.8
+    assert plain["difference"]["mean"] == pytest.approx(told["accuracy"] - plain["accuracy"]["mean"])
 
 
 def test_the_command_names_every_fault(agent: Any, tmp_path: Path, capsys: Any) -> None:

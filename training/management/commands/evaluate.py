@@ -17,9 +17,11 @@ from decisions.models import Agent
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts import artifact_path
 from models_registry.models import ModelVersion
+from training.engine.rows import Labelled
 from training.engine.spec import RunResult
 from training.imports.labelled import LabelledRow, read_rows
 from training.launcher import ENGINE, LAST_WORDS, engine_environment
+from training.plain_baseline import compare_with_words, teach_words_of
 from training.reward_scale import reward_if
 from training.suites.scoring import make_value, read_answers, summarise
 from workspaces.commands import UncheckedCommand
@@ -39,6 +41,7 @@ class Model:
     path: str
     adapter: str | None = None
     base: str | None = None
+    version: ModelVersion | None = None
 
     @property
     def source(self) -> dict[str, str]:
@@ -48,7 +51,8 @@ class Model:
 class Command(UncheckedCommand):
     help = (
         "Scores a model on labelled rows: accuracy, average reward of its own actions, error rate, validity, "
-        "calibration, labels and sample errors, as JSON. Exit codes: 0 scored, 1 the model could not answer, 2 an "
+        "calibration, labels and sample errors, and for a version a plain classifier of words taught from the same "
+        "feedback, as JSON. Exit codes: 0 scored, 1 the model could not answer, 2 an "
         "argument or the file is invalid (every fault is named)."
     )
 
@@ -119,6 +123,8 @@ class Command(UncheckedCommand):
                 answers = read_answers(map(json.loads, lines), plain, slice_by="group", value=value)
         scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows)
         prompts = {row.id: row.prompt for row in rows}
+        words = teach_words_of(model.version) if model.version is not None else None
+        hits = [one.correct for one in answers]
         errors = [one | {"prompt": prompts[one["id"]]} for one in scores.pop("errors")]
         return {
             "model": model.name,
@@ -128,6 +134,7 @@ class Command(UncheckedCommand):
             "accuracy": scores["accuracy"]["mean"],
             "average_reward": scores["reward"]["mean"],
             "error_rate": scores["error_rate"]["mean"],
+            "plain": None if words is None else compare_with_words(words, msgspec.convert(plain, list[Labelled]), hits),
             "scores": scores,
             "sample_errors": errors,
         }
@@ -160,5 +167,5 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
     artifact = str(artifact_path(version.artifact.digest))
     root = version.base_model or None
     if version.base is None:
-        return Model(given, artifact, base=root)
-    return Model(given, str(artifact_path(version.base.artifact.digest)), artifact, root)
+        return Model(given, artifact, base=root, version=version)
+    return Model(given, str(artifact_path(version.base.artifact.digest)), artifact, root, version)
