@@ -29,3 +29,10 @@ def is_allowed_base(name: str) -> bool:
     own = [Path(place).resolve() for place in (settings.VAR, settings.ARTIFACTS, settings.RUNS)]
     roots = [Path(root).resolve() for root in settings.BASE_MODELS if root.startswith("/")]
     return any(map(folder.is_relative_to, roots)) and not any(map(folder.is_relative_to, own))
+
+
+def why_no_model(name: str) -> str | None:
+    """What a folder lacks to be a model, for people; None of a name, which only its hub can say more of."""
+    if not name.startswith("/") or (Path(name) / "config.json").is_file():
+        return None
+    return f"{name} holds no model (there is no config.json)"

@@ -49,7 +49,7 @@ class Tally:
         self.rows = 0
         self.actions, self.sources, self.verdicts = Counter[str](), Counter[str](), Counter[str]()
         self.rewards = self.sum = self.high = 0.0
-        self.right = self.wrong = self.without_propensity = self.without_options = 0
+        self.right = self.wrong = self.without_propensity = self.without_options = self.without_reward = 0
         self.words = Counter[int]()
         self.least_right, self.most_right = math.inf, -math.inf
 
@@ -70,6 +70,7 @@ class Tally:
                 self.right += 1
             else:
                 self.wrong += 1
+        self.without_reward += "completion" in row and "source" not in row and reward is None and "right" not in row
         self.without_propensity += "propensity" in row and row["propensity"] is None
         if "source" in row:
             self.sources[row["source"]] += 1
@@ -88,6 +89,8 @@ class Tally:
             told |= {"right": self.right, "wrong": self.wrong}
             if self.least_right == self.most_right:
                 told["all_right"] = self.most_right
+        if self.without_reward:
+            told["without_reward"] = self.without_reward
         if self.without_propensity:
             told["without_propensity"] = self.without_propensity
         if self.sources:

@@ -117,9 +117,14 @@ def train_here(asked: Training, rows: Rows, output: Path, say: Callable[[str], N
     UnusableRun before anything is written, Interrupted, or EngineFailed.
     """
     check_training(asked)
-    spec = _spec_of(asked, rows)
+    spec, is_new = _spec_of(asked, rows), not output.exists()
     _lay_out(output, spec, {ROWS: rows.lines})
-    folder = _run_engine(output.resolve() / RUN, say)
+    try:
+        folder = _run_engine(output.resolve() / RUN, say)
+    except UnusableRun:
+        if is_new:
+            output.rmdir()
+        raise
     result = RunResult.model_validate_json((folder / "result.json").read_text())
     assert result.output is not None
     made = [folder / result.output, *folder.glob("checkpoint-epoch-*")]

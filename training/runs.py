@@ -17,7 +17,7 @@ from jobs.errors import AlreadyFinished
 from jobs.services import enqueue_job, request_cancel
 from models_registry.models import ArtifactKind, ModelVersion
 from models_registry.promotion import promote_version
-from training.base_models import TINY, hub_ids, is_allowed_base
+from training.base_models import TINY, hub_ids, is_allowed_base, why_no_model
 from training.capacity import Load, estimate_load, find_shortages, sample_prompt_tokens
 from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need
 from training.engine.spec import HELD_OUT, RunSpec, find_reward_faults
@@ -146,18 +146,23 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
     if plan.base_model and not is_allowed_base(plan.base_model):
         allowed = ", ".join([TINY, *hub_ids()])
         faults.append(FieldFault("base_model", "is not allowed here", f"{allowed}, or what RECKONER_BASE_MODELS names"))
+    elif plan.base_model and (lack := why_no_model(plan.base_model)):
+        faults.append(FieldFault("base_model", lack, "a folder of weights"))
     if plan.base_version is not None and plan.base_version.artifact.kind != ArtifactKind.MODEL:
         faults.append(
             FieldFault("base_version", f"{plan.base_version} is an adapter", "full weights: export it merged")
         )
     if method is not None:
-        faults += _find_lacks(method, plan.dataset)
+        faults += _find_lacks(method, plan)
         missing = method.find_missing(plan.dataset.row_kind)
         faults += [FieldFault("method", missing, "another method")] if missing is not None else []
     if plan.heldout is not None and plan.heldout.row_kind not in HELD_OUT:
         faults.append(FieldFault("heldout", f"has {plan.heldout.kind} rows", "labelled rows, or texts"))
     if plan.replay is not None and plan.replay.kind != DatasetKind.LABELLED:
         faults.append(FieldFault("replay", f"has {plan.replay.kind} rows", "labelled rows"))
+    kind = plan.dataset.row_kind
+    if plan.replay is not None and method is not None and kind in method.learns_from and not method.replays(kind):
+        faults.append(FieldFault("replay", f"{method.name} learns from {kind} rows and replays none", "leave it out"))
     for name in ("heldout", "replay"):
         dataset = getattr(plan, name)
         if dataset is not None and dataset.kind == DatasetKind.LABELLED and not dataset.has_answers:
@@ -181,13 +186,14 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
     return faults
 
 
-def _find_lacks(method: Method, dataset: DatasetSnapshot) -> list[FieldFault]:
+def _find_lacks(method: Method, plan: RunPlan) -> list[FieldFault]:
     """Why the method cannot learn from the dataset; what the settings have is the spec's to check."""
-    kind = dataset.row_kind
+    dataset, kind = plan.dataset, plan.dataset.row_kind
     if kind is None or kind not in method.learns_from:
         wanted = " or ".join(method.learns_from)
         return [FieldFault("dataset", f"{method.name} cannot learn from {dataset.kind} rows", f"{wanted} rows")]
-    lacks = method.find_lacks(kind, {*dataset.has, Need.REWARD_FUNCTION})
+    fresh = {Need.REWARDED_GROUPS} if plan.settings.get("reward") else set()
+    lacks = method.find_lacks(kind, {*dataset.has, Need.REWARD_FUNCTION, *fresh})
     return [FieldFault("dataset", dataset.why_without(lack), WHAT_LACKS[lack]) for lack in lacks]
 
 

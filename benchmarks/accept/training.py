@@ -29,6 +29,9 @@ SHOWN: Mapping[str, Sequence[str]] = {
         f"{ENGINE}/test_methods.py",
         f"{ENGINE}/test_engine_program.py",
     ],
+    "bad plans are refused before anything starts, by the API, the form and commands": [
+        "tests/training/test_bad_plans.py"
+    ],
     "losses agree with hand-computed values, and GRPO's with TRL's": [
         f"{ENGINE}/test_engine_formulas.py",
         f"{ENGINE}/test_grpo_beside_trl.py",

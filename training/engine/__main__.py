@@ -74,10 +74,13 @@ def read_run(run_dir: Path) -> tuple[RunSpec, RunData]:
     except pydantic.ValidationError as error:
         raise BadRun([fault for detail in error.errors() for fault in _faults(detail)]) from error
     faults = [
-        f"{name}: no such folder: {path}"
-        for name, path in (("base.path", spec.base.path), ("base.adapter", spec.base.adapter))
+        f"{name}: no such folder: {path}" if not Path(path).is_dir() else f"{name}: {path} has no {config}"
+        for name, path, config in (
+            ("base.path", spec.base.path, "config.json"),
+            ("base.adapter", spec.base.adapter, "adapter_config.json"),
+        )
         # A hub id has one slash at most and no dot in front; anything else is meant as a folder.
-        if path is not None and path.startswith(("/", ".")) and not Path(path).is_dir()
+        if path is not None and path.startswith(("/", ".")) and not (Path(path) / config).is_file()
     ]
     faults += [f"reward: {fault}" for fault in find_reward_faults(spec)]
     missing = spec.trains_by.find_missing(spec.train_rows)

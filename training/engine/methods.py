@@ -86,6 +86,10 @@ class Method:
         """What it needs when it learns from such rows; nothing of rows that it does not take."""
         return self.learns_from.get(rows, frozenset()) if rows is not None else frozenset()
 
+    def replays(self, rows: RowKind | None) -> bool:
+        """Whether it takes `data.replay` beside such rows: labels count as decisions that were right."""
+        return rows is RowKind.LOGGED and rows in self.learns_from
+
     def find_lacks(self, rows: RowKind, has: Collection[Need]) -> list[Need]:
         """What it needs of such rows and the run's settings and `has` lacks."""
         return sorted(self.needs(rows) - set(has))

@@ -242,6 +242,9 @@ class RunSpec(Strict):
         if self.data.rows is not None and self.data.rows not in method.learns_from:
             known = " or ".join(method.learns_from) or "none"
             faults.append(f"data.rows: method {self.method} cannot learn from {self.data.rows} rows; it takes {known}")
+        if self.data.replay is not None and not method.replays(self.train_rows):
+            kind = f"{self.train_rows} rows" if self.train_rows is not None else "no rows"
+            faults.append(f"data.replay: method {self.method} learns from {kind} and replays none; leave it out")
         if self.heldout_rows not in HELD_OUT:
             faults.append(
                 f"data.heldout_rows: no model is measured on {self.heldout_rows} rows; give {' or '.join(HELD_OUT)}"

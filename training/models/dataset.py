@@ -20,10 +20,10 @@ class DatasetKind(models.TextChoices):
 class DatasetSnapshot(WorkspaceOwned):
     """`artifact` holds `rows.jsonl`. `query` says what was asked of the ledger, so that it can be asked again; it is
     empty for rows that were imported. `statistics` count the rows by action and by right and wrong (`all_right`: how
-    right they were, where all were alike), as `left_out` the decisions that made none, and as `without_propensity` rows
-    whose policy did not tell it. Those of people's labels count `sources`, and as `without_options` labelled rows whose
-    action is no choice among options. `held_out` is the id of the dataset that was held out of this one, `held_out_of`
-    the other way round.
+    right they were, where all were alike), as `left_out` the decisions that made none, as `without_propensity` rows
+    whose policy did not tell it, and as `without_reward` texts of which nobody said anything. Those of people's labels
+    count `sources`, and as `without_options` labelled rows whose action is no choice among options. `held_out` is the
+    id of the dataset that was held out of this one, `held_out_of` the other way round.
 
     `marked_at` is set once some of its rows were erased in the ledger, `erased_rows` says how many: nothing is trained
     from it any more, and its files are removed (docs/erasure.md).
@@ -86,9 +86,11 @@ class DatasetSnapshot(WorkspaceOwned):
                 lacks.add(Need.RIGHT_AND_WRONG)
             return frozenset({Need.REWARDS, Need.PROPENSITY, Need.RIGHT_AND_WRONG, Need.GROUPS} - lacks)
         if self.kind == DatasetKind.TEXT:
+            lacks = {Need.RIGHT_AND_WRONG} if "all_right" in self.statistics else set()
+            if self.statistics.get("without_reward") == self.rows:
+                lacks = {Need.REWARDS, Need.RIGHT_AND_WRONG, Need.REWARDED_GROUPS}
             found = {Need.REWARDS, Need.RIGHT_TEXTS, Need.RIGHT_AND_WRONG, Need.REWARDED_GROUPS}
-            one_class = "all_right" in self.statistics
-            return frozenset(found - {Need.RIGHT_AND_WRONG} if one_class else found)
+            return frozenset(found - lacks)
         return frozenset({Need.ANSWERS} if self.has_answers else ())
 
     def why_without(self, need: Need) -> str:
@@ -97,6 +99,8 @@ class DatasetSnapshot(WorkspaceOwned):
             return f"{count} of its rows choose among no options"
         if need is Need.PROPENSITY:
             return f"{self.statistics['without_propensity']} of its rows have no propensity"
+        if self.kind == DatasetKind.TEXT and self.statistics.get("without_reward") == self.rows:
+            return "none of its rows has a reward"
         if need is Need.RIGHT_AND_WRONG and (right := self.statistics.get("all_right")) is not None:
             return "all its rows were " + ({0.0: "wrong", 1.0: "right"}.get(right) or f"{right:g} right")
         if need in (Need.RIGHT_AND_WRONG, Need.GROUPS) and self.kind in (DatasetKind.LOGGED, DatasetKind.TEXT):

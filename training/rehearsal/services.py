@@ -24,7 +24,7 @@ from jobs.services import enqueue_job, request_cancel
 from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
 from models_registry.services import store_artifact
-from training.base_models import TINY, is_allowed_base
+from training.base_models import TINY, is_allowed_base, why_no_model
 from training.errors import RehearsalUnderWay, RunOver
 from training.loops.labelled import Example
 from training.models import Rehearsal, TrainingRun
@@ -78,8 +78,8 @@ def find_base_faults(plan: Plan) -> list[str]:
     faults = []
     if plan.base and not is_allowed_base(plan.base):
         faults.append(f"base: {plan.base} is not allowed; add it to RECKONER_BASE_MODELS and start the instance again")
-    elif base.startswith("/") and not (Path(base) / "config.json").is_file():
-        faults.append(f"base: {base} holds no model (there is no config.json)")
+    elif lack := why_no_model(base):
+        faults.append(f"base: {lack}")
     if plan.lora and base == TINY:
         faults.append("lora: the tiny base is trained whole; give a pretrained one with --base")
     return faults

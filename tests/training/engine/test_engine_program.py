@@ -80,9 +80,27 @@ def test_every_fault_of_the_surroundings_is_told(tmp_path: Path, capsys: pytest.
 def test_what_the_rows_lack_is_told_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, rows: list[dict[str, Any]], lacks: set[Need]
 ) -> None:
+    (tmp_path / "config.json").write_text("{}")
     spec = {"method": method, "base": {"path": str(tmp_path)}, "data": {"rows": "logged"}}
     faults = faults_of(capsys, write_run(tmp_path / "run", spec, train=rows))
     assert {fault.partition(" needs ")[2] for fault in faults} == {WHAT_LACKS[lack] for lack in lacks}
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("pretrain", "labelled"), ("sft", "labelled"), ("dpo", "preferences"), ("grpo", "labelled"), ("ppo", "labelled")],
+)
+def test_labels_that_nothing_replays_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, kind: str
+) -> None:
+    spec = {
+        "method": method,
+        "base": {"path": "some/base"},
+        "data": {"rows": kind},
+        "reward": [{"name": "matches_answer"}],
+    }
+    faults = faults_of(capsys, write_run(tmp_path / "run", spec, train=labelled(3, 1), replay=labelled(3, 2)))
+    assert faults == [f"data.replay: method {method} learns from {kind} rows and replays none; leave it out"]
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])

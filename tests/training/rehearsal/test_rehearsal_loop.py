@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings as django_settings
 from django.core.management import call_command
 from django.utils import timezone
 
@@ -168,9 +169,10 @@ def test_a_cancelled_rehearsal_goes_on_where_it_was(served: str, source: Source)
 
 
 def test_a_run_that_fails_ends_the_rehearsal_with_its_reason(
-    served: str, source: Source, monkeypatch: pytest.MonkeyPatch, settings: Any
+    served: str, source: Source, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
 ) -> None:
-    settings.BASE_MODELS = ["/nowhere"]
+    (tmp_path / "config.json").write_text("{}")
+    settings.BASE_MODELS = [str(tmp_path)]
     monkeypatch.setattr(services, "SeedLoop", BrokenBase)
     job = work_until_over(start(source).job)
     assert job.state == JobState.DEAD and "seed 0: teaching the base: Seed 0 pretrain" in job.error
@@ -178,10 +180,10 @@ def test_a_run_that_fails_ends_the_rehearsal_with_its_reason(
 
 
 class BrokenBase(SeedLoop):
-    """Its first run is told to start from a folder that is not there."""
+    """Its first run is told to start from a folder that holds no weights."""
 
     def start(self, **plan: Any) -> TrainingRun:
-        return super().start(**{**plan, "base_model": "/nowhere"})
+        return super().start(**{**plan, "base_model": django_settings.BASE_MODELS[0]})
 
 
 def test_another_plan_or_file_is_another_rehearsal(source: Source, store: Path) -> None:
