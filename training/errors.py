@@ -7,6 +7,10 @@ class InvalidRun(InvalidInput):
     code = "invalid_run"
 
 
+class InvalidPipeline(InvalidInput):
+    code = "invalid_pipeline"
+
+
 class EmptyDataset(InvalidInput):
     code = "empty_dataset"
 
@@ -23,6 +27,14 @@ class RunOver(Conflict):
 
 class RehearsalUnderWay(Conflict):
     code = "rehearsal_under_way"
+
+
+class PipelineUnderWay(Conflict):
+    code = "pipeline_under_way"
+
+
+class PipelineFailed(RuntimeError):
+    """A pipeline ended without a version; the message is the reason."""
 
 
 class EngineFailed(RuntimeError):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from decisions.models import Agent, AgentVersion
+from decisions.models import Agent, AgentVersion, RewardSpec
 from jobs.context import JobContext
 from jobs.errors import Permanent
 from jobs.models import Job
@@ -160,31 +160,40 @@ def _freeze(
 ) -> None:
     """Raises EmptyDataset."""
     asked = context.payload
-    filters, held_out = Filters.from_plain(asked.get("filters", {})), asked.get("held_out")
-    if (kind := _kind(asked)) not in REWARDED:
-        snapshot_labels(
-            by=by,
-            agent=agent,
-            name=asked["name"],
-            question=LabelQuestion(kind, version, _moment(asked), asked.get("least_confidence"), filters),
-            held_out=held_out,
-            note_progress=context.note_progress,
-            on_made=end,
-        )
-        return
     spec = asked.get("reward_spec")
-    snapshot_ledger(
+    freeze_rows(
         by=by,
         agent=agent,
         name=asked["name"],
-        kind=kind,
+        kind=_kind(asked),
         agent_version=version,
         reward_spec=agent.reward_specs.get(number=spec) if spec is not None else None,
         unused_at=_moment(asked),
-        filters=filters,
-        held_out=held_out,
+        least_confidence=asked.get("least_confidence"),
+        filters=Filters.from_plain(asked.get("filters", {})),
+        held_out=asked.get("held_out"),
         note_progress=context.note_progress,
         on_made=end,
+    )
+
+
+def freeze_rows(
+    *,
+    kind: DatasetKind,
+    agent_version: AgentVersion | None = None,
+    reward_spec: RewardSpec | None = None,
+    unused_at: dt.datetime | None = None,
+    least_confidence: float | None = None,
+    filters: Filters = ALL,
+    **asked: Any,
+) -> DatasetSnapshot:
+    """Of any kind: rewarded decisions (`training.datasets.snapshot_ledger`), or people's labels, which have no
+    `reward_spec` (`training.label_datasets.snapshot_labels`). Raises EmptyDataset."""
+    if kind not in REWARDED:
+        question = LabelQuestion(kind, agent_version, unused_at, least_confidence, filters)
+        return snapshot_labels(**asked, question=question)
+    return snapshot_ledger(
+        **asked, kind=kind, agent_version=agent_version, reward_spec=reward_spec, unused_at=unused_at, filters=filters
     )
 
 

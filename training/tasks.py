@@ -5,6 +5,7 @@ from __future__ import annotations
 from jobs.registry import job_kind
 from training import erasure, exports, freezing, runs, supervision
 from training.imports import services as imports
+from training.pipeline import services as pipelines
 from training.rehearsal import services as rehearsals
 from training.suites import services as suites
 
@@ -14,4 +15,5 @@ job_kind(suites.SCORE, queue="training")(suites.score_version)
 job_kind(freezing.KIND)(freezing.freeze_dataset)
 job_kind(imports.KIND)(imports.run_import)
 job_kind(erasure.KIND)(erasure.erase_person)
+job_kind(pipelines.KIND, on_end=pipelines.end_with_job)(pipelines.run_pipeline)
 job_kind(rehearsals.KIND, on_end=rehearsals.end_with_job)(rehearsals.rehearse)

@@ -45,6 +45,7 @@ SHOWN: Mapping[str, Sequence[str]] = {
         f"{ENGINE}/test_engine_actions.py",
         f"{ENGINE}/test_calibration.py",
     ],
+    "one call from decisions to a deployed version": ["tests/training/pipeline"],
     "suites score every version, compared in pairs": ["tests/training/suites"],
     "the log judges every version": ["tests/training/test_log_gate.py"],
 }

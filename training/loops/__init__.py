@@ -1,1 +1,1 @@
-"""Loops that the product runs by itself (the demo, a rehearsal): lists of stages for one runner."""
+"""Loops that the product runs by itself: lists of stages for one runner, and what the demo and rehearsals share."""

@@ -1,4 +1,4 @@
-"""The runner of a loop: stages in order, each with its share of the job's progress.
+"""The runner of a loop (the demo, a rehearsal, a pipeline): stages in order, each with its share of the job's progress.
 
 A stage does what the ledger still lacks, and raises `Defer` while something else works. Each run of the job starts
 again from the first stage, and a finished stage returns at once, so a killed worker's loop continues where it was.

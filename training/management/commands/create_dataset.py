@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import sys
 from typing import Any
@@ -11,11 +10,10 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from decisions.models import Agent, AgentVersion
-from training.datasets import snapshot_ledger
 from training.errors import EmptyDataset
-from training.freezing import REWARDED, find_faults
-from training.label_datasets import snapshot_labels
-from training.label_rows import LEAST_CONFIDENCE, LabelQuestion
+from training.freezing import find_faults, freeze_rows
+from training.label_rows import LEAST_CONFIDENCE
+from training.management.filters import add_filters, read_filters
 from training.models import DatasetKind, DatasetSnapshot
 from training.selection import Filters
 from workspaces.actors import system
@@ -36,19 +34,13 @@ class Command(UncheckedCommand):
         parser.add_argument("--name", required=True, help="what the dataset is called")
         parser.add_argument("--kind", choices=DatasetKind.values, default=DatasetKind.LOGGED.value, help="of its rows")
         parser.add_argument("--agent-version", type=int, help="only decisions by this version; all by default")
-        parser.add_argument("--only-new", action="store_true", help="only decisions that no run has learnt from")
         parser.add_argument(
             "--suggestions", action="store_true", help="of labels: the auto-labeler's suggestions make rows, too"
         )
         parser.add_argument(
             "--least-confidence", type=float, default=LEAST_CONFIDENCE, help="of such a suggestion, from 0 to 1"
         )
-        parser.add_argument("--since", type=_read_moment, help="only decisions recorded at or after it")
-        parser.add_argument("--until", type=_read_moment, help="only decisions recorded before it")
-        parser.add_argument("--policy", help="who decided: a version such as filer:3, or an outside model's name")
-        parser.add_argument("--unit", help="only decisions of this unit")
-        parser.add_argument("--min-reward", type=float, help="of rewarded decisions: the raw reward at least")
-        parser.add_argument("--with-propensity", action="store_true", help="only decisions with a propensity")
+        add_filters(parser)
         parser.add_argument(
             "--held-out", type=float, help="about this share of the rows, up to 0.5, becomes a second dataset"
         )
@@ -67,7 +59,7 @@ class Command(UncheckedCommand):
             faults.append(f"--agent-version: {found[0].slug} has no version {number}")
         if not 1 <= len(options["name"]) <= 200:
             faults.append(f"--name: has {len(options['name'])} characters; 1 to 200 are allowed")
-        filters = Filters(**{name: options[name] for name in Filters.__dataclass_fields__})
+        filters = read_filters(options)
         wrong = find_faults(options["kind"], filters, held_out=options["held_out"], suggestions=options["suggestions"])
         faults += [f"--{fault.field.replace('_', '-')}: {fault.reason}; {fault.expected}" for fault in wrong]
         if not 0.0 <= options["least_confidence"] <= 1.0:  # NaN too
@@ -93,23 +85,16 @@ class Command(UncheckedCommand):
         self, agent: Agent, version: AgentVersion | None, filters: Filters, options: dict[str, Any]
     ) -> list[DatasetSnapshot]:
         made: list[DatasetSnapshot] = []
-        unused_at = timezone.now() if options["only_new"] else None
-        asked: dict[str, Any] = {
-            "by": system(agent.workspace),
-            "agent": agent,
-            "name": options["name"],
-            "held_out": options["held_out"],
-            "on_made": made.extend,
-        }
-        if (kind := options["kind"]) in REWARDED:
-            snapshot_ledger(**asked, kind=kind, agent_version=version, unused_at=unused_at, filters=filters)
-        else:
-            least = options["least_confidence"] if options["suggestions"] else None
-            snapshot_labels(**asked, question=LabelQuestion(kind, version, unused_at, least, filters))
+        freeze_rows(
+            by=system(agent.workspace),
+            agent=agent,
+            name=options["name"],
+            kind=DatasetKind(options["kind"]),
+            agent_version=version,
+            unused_at=timezone.now() if options["only_new"] else None,
+            least_confidence=options["least_confidence"] if options["suggestions"] else None,
+            filters=filters,
+            held_out=options["held_out"],
+            on_made=made.extend,
+        )
         return made
-
-
-def _read_moment(text: str) -> dt.datetime:
-    """Midnight UTC for a date. Raises ValueError."""
-    moment = dt.datetime.fromisoformat(text)
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)

@@ -1,0 +1,254 @@
+"""The whole loop by one call: a real engine, the job by its handler."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.utils import timezone
+
+from decisions.models import Reward
+from jobs.models import Job, JobState
+from jobs.runner import run_job
+from models_registry.artifacts import verify_artifact
+from models_registry.models import Experiment, GateVerdict
+from models_registry.services import get_champion
+from tests.engine_task import labelled
+from tests.work import work_until_over
+from tools.factories import OPTIONS, AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
+from training.datasets import import_labelled
+from training.errors import InvalidPipeline, PipelineFailed
+from training.models import DatasetSnapshot, ExportJob, TrainingRun
+from training.pipeline import run_full_pipeline
+from training.pipeline.deployment import deploy_version
+from training.pipeline.services import KIND, cancel_pipeline, end_with_job
+from training.suites.services import SuitePlan, create_suite
+from workspaces.actors import system
+from workspaces.models import AuditEntry
+
+ROOT = Path(__file__).resolve().parents[3]
+NEW = "leave it out to start a new one"
+QUICK = {
+    "optimiser": {"learning_rate": 5e-3, "epochs": 2, "batch_size": 32},
+    "lora": {"r": 4, "alpha": 8},
+    "threads": 1,
+}
+
+
+def decide(agent: Any, rows: list[dict[str, Any]], **fields: Any) -> None:
+    """On each row a decision for every option, with a verdict: what groups are made of."""
+    for row in rows:
+        for option in OPTIONS:
+            state = {"text": row["prompt"]}
+            decision = DecisionFactory(agent=agent, state=state, action=option, propensity=1 / 3, **fields)
+            FeedbackFactory(decision=decision, value="confirmed" if option == row["answer"] else "corrected")
+
+
+def ask(*arguments: str) -> dict[str, Any]:
+    out = io.StringIO()
+    call_command("pipeline", "--agent", "filer", *arguments, "--json", stdout=out, stderr=io.StringIO())
+    told: dict[str, Any] = json.loads(out.getvalue())
+    return told
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    said = io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("pipeline", "--agent", "filer", *arguments, stdout=io.StringIO(), stderr=said)
+    return int(str(ended.value.code)), said.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_one_call_leads_from_decisions_to_an_exported_version(agent: Any, by: Any, base_version: Any) -> None:
+    """Cancelled on the way, and resumed from Python, which waits while a worker works."""
+    decide(agent, labelled(16, 3))
+    heldout = import_labelled(by=by, agent=agent, name="held-out rows", rows=labelled(30, 2))
+    suite = create_suite(by=by, agent=agent, plan=SuitePlan("fixed", heldout))
+    told = ask("--method", "grpo", "--set", json.dumps(QUICK), "--detach")
+    job = Job.objects.get(id=told["job"])
+    assert ask("--method", "grpo", "--set", json.dumps(QUICK), "--detach") == told  # it is under way
+    for _ in range(200):
+        work_a_little()
+        if TrainingRun.objects.exists():
+            break
+    run = TrainingRun.objects.get()
+    assert (run.state, run.tags, run.dataset.name) == ("queued", [told["pipeline"]], told["pipeline"])
+    assert Reward.objects.count() == 48
+    cancel_pipeline(by=by, job=job)
+    job.refresh_from_db()
+    run.refresh_from_db()
+    assert (job.state, run.state) == ("cancelled", "cancelled")
+
+    again = ask("--resume", "--detach")
+    assert again["pipeline"] == told["pipeline"] and again["job"] != told["job"]
+    ended = work_until_over(Job.objects.get(id=again["job"]))
+    assert ended.state == JobState.SUCCEEDED, ended.error
+    report = ended.result
+    version = TrainingRun.objects.get(state="succeeded").produced_version
+    assert (report["version"], report["dataset"]["rows"], report["agent"]) == (str(version), 48, "filer")
+    assert DatasetSnapshot.objects.filter(kind="logged").count() == 1  # the same rows
+    assert report["evaluation"]["rows"] == 30 and {"base", "trained"} == report["evaluation"]["scores"].keys()
+    (scored,) = report["suites"]
+    assert (scored["suite"], scored["against"]) == (suite.name, str(base_version)) and scored["difference"]
+    assert {verdict["kind"] for verdict in report["gate"]["verdicts"]} == {"held_out", "off_policy"}
+    assert verify_artifact(report["export"]["digest"])["kind"] == "model"
+    assert (Path(report["export"]["folder"]) / "config.json").is_file()
+    assert (report["deployment"]["asked"], report["deployment"]["done"]) == ("", "")
+    assert get_champion(agent.registered_model) == base_version and not Experiment.objects.exists()
+    assert refused("--resume") == (2, f"--resume: the newest pipeline of filer is done; expected: {NEW}\n")
+    assert AuditEntry.objects.filter(action__startswith="pipeline.").count() == 3
+    end_with_job(ended)  # nothing is left to cancel
+    assert ExportJob.objects.get().state == "ready"
+
+
+def work_a_little() -> None:
+    """Every job that is due, once, but for runs."""
+    Job.objects.filter(state=JobState.QUEUED).update(run_after=timezone.now())
+    for due in Job.objects.filter(state=JobState.QUEUED).exclude(kind="training.supervise_run"):
+        run_job(due.id)
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_from_python_it_waits_and_says_why_there_is_no_version(agent: Any, base_version: Any) -> None:
+    """All were right: the method has nothing to tell apart, so neither dataset nor run is left."""
+    for row in labelled(4, 3):
+        FeedbackFactory(decision=DecisionFactory(agent=agent, state={"text": row["prompt"]}), value="confirmed")
+
+    def work() -> None:
+        try:
+            while not (job := Job.objects.filter(kind=KIND).first()):
+                time.sleep(0.02)
+            work_until_over(job)
+        finally:
+            connection.close()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    with pytest.raises(PipelineFailed, match="all its rows were right"):
+        run_full_pipeline(agent="filer", method="kto")
+    worker.join(60)
+    assert not DatasetSnapshot.objects.exists() and not TrainingRun.objects.exists()
+
+
+@pytest.mark.django_db
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("arguments", "told"),
+        [
+            (("--method", "astrology"), ["--method: 'astrology' is unknown"]),
+            ((), ["--method: '' is unknown"]),
+            (("--method", "grpo"), ["--agent: it has no decisions yet"]),
+            (
+                (
+                    "--method",
+                    "grpo",
+                    "--deploy-ollama",
+                    "--deploy",
+                    "everywhere",
+                    "--model",
+                    "filer:9",
+                    "--rows",
+                    "text",
+                ),
+                [
+                    "--deploy-ollama: cannot be done yet",
+                    "--deploy: 'everywhere' is unknown",
+                    "--model: there is no version filer:9",
+                    "--agent: it has no decisions yet",
+                ],
+            ),
+            (
+                ("--method", "dpo", "--rows", "logged", "--model", "/etc"),
+                ["--rows: dpo cannot learn from logged rows; expected: preferences"],
+            ),
+            (
+                ("--method", "posterior", "--model", "/etc", "--since", "2026-01-02", "--until", "2026-01-01"),
+                ["--until: is not after since", "--model: is not allowed here"],
+            ),
+            (
+                ("--method", "posterior", "--set", '{"optimiser": {"epochs": 0}}'),
+                ["--agent: it has no decisions yet", "--set: optimiser.epochs: "],
+            ),
+            (("--method", "posterior", "--set", "[1]"), ["--set: is no JSON object"]),
+            (("--resume",), ["--resume: filer has had no pipeline"]),
+        ],
+    )
+    def test_every_reason_is_told_and_nothing_starts(
+        self, arguments: tuple[str, ...], told: list[str], agent: Any
+    ) -> None:
+        AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
+        before = AuditEntry.objects.count()
+        code, said = refused(*arguments)
+        lines = said.splitlines()
+        assert code == 2 and len(lines) == len(told), said
+        assert all(line.startswith(part) for line, part in zip(lines, told, strict=True)), said
+        assert not Job.objects.exists() and AuditEntry.objects.count() == before
+
+    def test_what_the_decisions_lack_is_told_before_anything_starts(self, agent: Any) -> None:
+        code, said = refused("--method", "posterior")
+        assert code == 2 and "--model: filer has no version yet" in said
+        AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
+        silent = DecisionFactory(agent=agent, propensity=None)
+        code, said = refused("--method", "reward_weighted")
+        assert code == 2 and "--agent: no decision makes a row: 1 have no verdict yet" in said
+        FeedbackFactory(decision=silent, value="confirmed")
+        call_command("calculate_rewards", stdout=io.StringIO())
+        code, said = refused("--method", "reward_weighted")
+        assert code == 2 and "--with-propensity: 1 of its decisions have no propensity" in said
+        assert not Job.objects.exists()
+        assert ask("--method", "posterior", "--detach")["pipeline"].startswith("pipeline-")
+
+    def test_python_is_told_the_same(self, agent: Any) -> None:
+        with pytest.raises(InvalidPipeline) as told:
+            run_full_pipeline(agent="filer", method="astrology", deploy_ollama=True)
+        assert [fault.field for fault in told.value.faults] == ["deploy_ollama", "method", "model"]
+        with pytest.raises(InvalidPipeline, match="cannot start"):
+            run_full_pipeline(agent="nobody", method="grpo")
+        assert not Job.objects.exists()
+
+
+def test_it_is_imported_without_django() -> None:
+    code = "import sys; from training import pipeline; assert 'django' not in sys.modules; pipeline.run_full_pipeline"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("kind", "estimate", "allowed", "says"),
+    [
+        ("held_out", 0.2, ["experiment", "champion"], "It passed its gate: +20.0 points [+10.0, +30.0]"),
+        ("off_policy", 0.2, ["experiment"], "Logged decisions allow an experiment, and no promotion"),
+        ("held_out", -0.2, [], "It did not pass its gate: −20.0 points"),
+        ("off_policy", None, ["experiment"], "No gate could judge it. too few rows"),
+    ],
+)
+@pytest.mark.parametrize("wanted", ["", "experiment", "champion"])
+def test_only_what_the_evidence_allows_is_deployed(
+    kind: str, estimate: float | None, allowed: list[str], says: str, wanted: str, agent: Any
+) -> None:
+    champion = AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model)).version
+    version = ModelVersionFactory(registered_model=agent.registered_model, parent=champion)
+    bounds = {"low": estimate - 0.1, "high": estimate + 0.1} if estimate is not None else {}
+    GateVerdict.objects.create(
+        workspace=agent.workspace, version=version, against=champion, kind=kind, estimate=estimate, **bounds,
+        passed=estimate is not None and estimate > 0, refusals=[] if estimate is not None else ["too few rows"],
+    )  # fmt: skip
+    by = system(agent.workspace)
+    found = deploy_version(by=by, version=version, wanted=wanted, name="pipeline-1")
+    done = wanted if wanted in allowed else ""
+    assert (found.done, list(found.allowed)) == (done, allowed) and says in found.because
+    assert get_champion(agent.registered_model) == (version if done == "champion" else champion)
+    assert Experiment.objects.count() == (done == "experiment")
+    assert deploy_version(by=by, version=version, wanted=wanted, name="pipeline-1").done == done  # asked again
+    assert Experiment.objects.count() == (done == "experiment")

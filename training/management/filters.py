@@ -1,0 +1,33 @@
+"""Flags of commands that freeze datasets: which decisions are asked for."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from training.selection import Filters
+
+
+def add_filters(parser: CommandParser) -> None:
+    """A flag for each field of `Filters`, and --only-new."""
+    parser.add_argument("--only-new", action="store_true", help="only decisions that no run has learnt from")
+    parser.add_argument("--since", type=read_moment, help="only decisions recorded at or after it")
+    parser.add_argument("--until", type=read_moment, help="only decisions recorded before it")
+    parser.add_argument("--policy", help="who decided: a version such as filer:3, or an outside model's name")
+    parser.add_argument("--unit", help="only decisions of this unit")
+    parser.add_argument("--min-reward", type=float, help="of rewarded decisions: the raw reward at least")
+    parser.add_argument("--with-propensity", action="store_true", help="only decisions with a propensity")
+
+
+def read_filters(options: Mapping[str, Any]) -> Filters:
+    return Filters(**{field.name: options[field.name] for field in fields(Filters)})
+
+
+def read_moment(text: str) -> dt.datetime:
+    """Midnight UTC for a date. Raises ValueError."""
+    moment = dt.datetime.fromisoformat(text)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)

@@ -1,0 +1,231 @@
+"""What a pipeline is asked for, and what keeps it from starting: every reason at once, before anything is written."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+from django.conf import settings
+from django.utils import timezone
+
+from decisions.models import Agent, AgentVersion
+from decisions.rewards.calculate import count_pending
+from decisions.rewards.specs import current_reward_spec
+from models_registry.models import ModelVersion
+from training.base_models import TINY, is_allowed_base
+from training.dataset_preview import Preview, preview_datasets
+from training.default_runs import merge_settings
+from training.defaults import Defaults, choose_settings, find_defaults
+from training.engine.methods import TRAINING, WHAT_LACKS, Need, RowKind
+from training.engine.spec import HELD_OUT
+from training.errors import InvalidPipeline, InvalidRun
+from training.freezing import REWARDED, find_faults
+from training.label_preview import preview_labels
+from training.label_rows import LabelQuestion
+from training.models import DatasetKind, DatasetSnapshot
+from training.rows_of.shapes import shape_of
+from training.runs import RunPlan, check_plan
+from training.selection import ALL, Filters
+from workspaces.errors import FieldFault
+
+EXPERIMENT, CHAMPION = "experiment", "champion"
+DEPLOYMENTS = (EXPERIMENT, CHAMPION)
+HELD_OUT_SHARE = 0.2
+TEXT_TOKENS = 128
+"""Of completions in runs on texts, as `manage.py train` has it."""
+NO_OLLAMA = (
+    "cannot be done yet: versions are exported as merged safetensors, and neither to GGUF nor to Ollama",
+    "leave it out; the report names the folder of the export",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelinePlan:
+    """`model`: a version (filer:3), a hub id, a folder, or `tiny` for pretrain; "" for the champion, or the instance's
+    own base where there is no version. `rows`: a kind of rows that the method learns from; "" for the one that fits the
+    agent's actions. `settings`: fields of the engine's spec over the defaults. `held_out`: the share in [0, 0.5] that
+    the run does not learn from. `deploy`: what may be done with the version where the evidence allows it.
+    """
+
+    method: str
+    model: str = ""
+    rows: str = ""
+    filters: Filters = ALL
+    only_new: bool = False
+    held_out: float = HELD_OUT_SHARE
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    deploy: str = ""
+    deploy_ollama: bool = False
+
+    def as_plain(self) -> dict[str, Any]:
+        """As JSON, without what no started pipeline has."""
+        plain = {name: value for name, value in asdict(self).items() if name not in ("filters", "deploy_ollama")}
+        return plain | {"filters": self.filters.as_plain()}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        told = {one.name: plain[one.name] for one in fields(cls) if one.name in plain}
+        return cls(**{**told, "filters": Filters.from_plain(plain.get("filters", {}))})
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What the plan comes to for this agent: what to freeze, and what to train with it. `unused_at` is the moment of
+    the question where only new decisions are asked for."""
+
+    plan: PipelinePlan
+    kind: DatasetKind
+    base_version: ModelVersion | None
+    base_model: str
+    root: str
+    heldout: DatasetSnapshot | None
+    replay: DatasetSnapshot | None
+    unused_at: dt.datetime | None
+
+    @property
+    def held_out(self) -> float | None:
+        """The share that becomes a dataset of its own. Of logged rows the run itself holds it back, for the gate by the
+        log; pairs cannot be measured on."""
+        return (self.plan.held_out or None) if RowKind(self.kind) in HELD_OUT else None
+
+    def run_plan(self, dataset: DatasetSnapshot, held_out: DatasetSnapshot | None = None) -> RunPlan:
+        """The run on this dataset, measured on the rows that were held out of it where there are some."""
+        rows = dataset.rows + (self.replay.rows if self.replay is not None else 0)
+        version = dataset.agent.versions.first()
+        told = dict(choose_settings(self.plan.method, root=self.root, rows=rows, agent_version=version))
+        if self.kind is DatasetKind.LOGGED:
+            told["held_back"] = self.plan.held_out
+        if self.kind is DatasetKind.TEXT:
+            told["max_completion_tokens"] = TEXT_TOKENS
+        return RunPlan(
+            method=self.plan.method,
+            dataset=dataset,
+            base_version=self.base_version,
+            base_model=self.base_model,
+            heldout=held_out or self.heldout,
+            replay=self.replay,
+            settings=merge_settings(told, self.plan.settings),
+        )
+
+
+def prepare_pipeline(agent: Agent, plan: PipelinePlan) -> Prepared:
+    """Raises InvalidPipeline with every reason why it cannot start. What only the frozen rows can say, such as that all
+    were right, the run's own check says before dataset and run are made."""
+    faults: list[FieldFault] = []
+    if plan.deploy_ollama:
+        faults.append(FieldFault("deploy_ollama", *NO_OLLAMA))
+    if plan.deploy and plan.deploy not in DEPLOYMENTS:
+        faults.append(FieldFault("deploy", f"{plan.deploy!r} is unknown", " or ".join(DEPLOYMENTS)))
+    if plan.method not in TRAINING:
+        faults.append(FieldFault("method", f"{plan.method!r} is unknown", ", ".join(TRAINING)))
+    version = agent.versions.first()  # the newest
+    if version is None:
+        faults.append(FieldFault("agent", f"{agent.slug} has no version", "an agent with a prompt"))
+    defaults = find_defaults(agent.workspace, [agent])[agent.id]
+    base_version, base_model = _find_base(agent, plan, defaults, faults)
+    kind = _find_kind(plan, version, faults)
+    if kind is not None:
+        held_out = plan.held_out or None
+        faults += find_faults(kind, plan.filters, held_out=held_out, suggestions=False)
+    if kind is None or version is None:
+        raise InvalidPipeline("The pipeline cannot start.", faults=faults)
+    root = base_model or (base_version.base_model if base_version is not None else "") or defaults.root
+    replays = TRAINING[plan.method].replays(RowKind(kind))
+    prepared = Prepared(
+        plan=plan,
+        kind=kind,
+        base_version=base_version,
+        base_model=base_model,
+        root=root,
+        heldout=defaults.heldout,
+        replay=defaults.replay if replays else None,
+        unused_at=timezone.now() if plan.only_new else None,
+    )
+    if not any(fault.field in ("since", "until", "policy", "unit", "min_reward") for fault in faults):
+        faults += _find_row_faults(agent, prepared)
+    if base_version is not None or base_model:
+        to_come = DatasetSnapshot(workspace_id=agent.workspace_id, agent=agent, kind=kind, rows=0)
+        try:
+            check_plan(agent, prepared.run_plan(to_come))
+        except InvalidRun as error:
+            faults += error.faults
+    if faults:
+        raise InvalidPipeline("The pipeline cannot start.", faults=faults)
+    return prepared
+
+
+def _find_base(
+    agent: Agent, plan: PipelinePlan, defaults: Defaults, faults: list[FieldFault]
+) -> tuple[ModelVersion | None, str]:
+    """The version or the model to begin with; a fault where there is none."""
+    if not plan.model:
+        if plan.method in TRAINING and TRAINING[plan.method].makes_model:
+            return None, defaults.root if defaults.root and is_allowed_base(defaults.root) else TINY
+        if defaults.base is not None:
+            return defaults.base, ""
+        if settings.BASE_MODEL != TINY:
+            return None, settings.BASE_MODEL
+        reason = f"{agent.slug} has no version yet, and the instance's own base is a new tiny model"
+        faults.append(FieldFault("model", reason, "a hub id or a folder, or the method pretrain, which makes a model"))
+        return None, ""
+    name, _, number = plan.model.rpartition(":")
+    if name and number.isascii() and number.isdecimal() and len(number) < 9:
+        versions = ModelVersion.objects.for_workspace(agent.workspace).select_related("artifact", "registered_model")
+        version = versions.filter(registered_model__name=name, number=int(number)).first()
+        if version is None:
+            faults.append(FieldFault("model", f"there is no version {plan.model}", "such as filer:3"))
+        return version, ""
+    return None, absolute_base(plan.model)
+
+
+def absolute_base(model: str) -> str:
+    """A folder by its whole path, which means the same to the worker; other names as they are."""
+    return str(Path(model).resolve()) if Path(model).is_dir() else model
+
+
+def _find_kind(plan: PipelinePlan, version: AgentVersion | None, faults: list[FieldFault]) -> DatasetKind | None:
+    """The kind of rows that is asked for, or the first that the method takes: of the agent's own actions, of
+    corrections, of labels."""
+    method = TRAINING.get(plan.method)
+    if method is None or version is None:
+        return None
+    takes = " or ".join(method.learns_from)
+    if plan.rows:
+        if plan.rows not in method.learns_from:
+            faults.append(FieldFault("rows", f"{plan.method} cannot learn from {plan.rows} rows", takes))
+            return None
+        return DatasetKind(plan.rows)
+    wanted = (shape_of(version).kind, DatasetKind.PREFERENCES, DatasetKind.LABELLED)
+    found = next((kind for kind in wanted if RowKind(kind) in method.learns_from), None)
+    if found is None:
+        reason = f"{plan.method} cannot learn from {wanted[0]} rows, which this agent makes"
+        faults.append(FieldFault("method", reason, takes))
+    return found
+
+
+def _find_row_faults(agent: Agent, prepared: Prepared) -> list[FieldFault]:
+    """Why the agent's decisions make no rows, or none that the method takes, as far as the newest ones tell."""
+    preview = _preview(agent, prepared, prepared.plan.filters)
+    if not preview.rows and not preview.look_ended:
+        if prepared.kind in REWARDED and count_pending(current_reward_spec(agent)):
+            return []  # its first stage calculates them
+        why = "; ".join(f"{count:,} {words}" for _, count, words in preview.told_left_out)
+        reason = f"no decision makes a row: {why}" if why else "it has no decisions yet"
+        return [FieldFault("agent", reason, "decisions with feedback")]
+    needs = TRAINING[prepared.plan.method].needs(RowKind(prepared.kind))
+    if Need.PROPENSITY in needs and not prepared.plan.filters.with_propensity:
+        with_one = _preview(agent, prepared, replace(prepared.plan.filters, with_propensity=True))
+        if without := preview.rows - with_one.rows:
+            reason = f"{without:,} of its decisions have no propensity"
+            return [FieldFault("with_propensity", reason, f"{WHAT_LACKS[Need.PROPENSITY]}: leave the others out")]
+    return []
+
+
+def _preview(agent: Agent, prepared: Prepared, filters: Filters) -> Preview:
+    if prepared.kind in REWARDED:
+        previews = preview_datasets([agent], kind=prepared.kind, unused_at=prepared.unused_at, filters=filters)
+        return previews[agent.id]
+    return preview_labels(agent, LabelQuestion(prepared.kind, None, prepared.unused_at, None, filters))
