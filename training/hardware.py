@@ -77,8 +77,8 @@ class Recommended:
     """Settings for a run on this machine. `model` is the largest base that is comfortable with them.
 
     `batch_size`: rows of 512 tokens in one forward. `generations`: actions or texts drawn for one prompt (GRPO).
-    `precision`: bf16 or fp32, of weights that are not trained; the engine calculates in bfloat16 on CUDA and in
-    float32 elsewhere.
+    `precision`: bf16 or fp32, of weights that are not trained; for products of
+    matrices see training.engine.hardware.choose_precision.
     """
 
     profile: Profile

@@ -133,6 +133,11 @@ def causal_of(model: nn.Module) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
 
 
+def hidden_size(model: nn.Module) -> int:
+    """Its hidden dimensions."""
+    return int(causal_of(model).config.get_text_config().hidden_size)
+
+
 def pad_right(sequences: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Token lists → ids (B, T) and lengths (B,)."""
     lengths = torch.tensor([len(sequence) for sequence in sequences])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
+from training.engine.actions import hidden_size
 from training.engine.checkpoints import Checkpoint
 from training.engine.events import Events
+from training.engine.hardware import autocast, choose_precision
 from training.engine.spec import RunSpec
 from training.engine.stop import StopFlag
 
@@ -27,6 +31,13 @@ class Attempt:
     stop: StopFlag
     resume: Checkpoint | None = None
     save_epoch: Callable[[int], None] | None = None
+
+    def autocast(self, model: nn.Module) -> AbstractContextManager[object]:
+        """Runs the model's matrix products in the spec's precision, or in that which suits the device."""
+        return autocast(self.device, self.precision_of(model))
+
+    def precision_of(self, model: nn.Module) -> torch.dtype:
+        return choose_precision(self.device, hidden_size(model), self.spec.precision)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from training.engine.answers import answer_log_p
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, RunData, by_length
 from training.engine.fit import Metrics, Updates, fit
-from training.engine.hardware import autocast
 from training.engine.models import Loaded, trainable_parameters
 
 
@@ -49,7 +48,7 @@ class Pairs:
     def log_p(self, batch: list[int]) -> tuple[Tensor, Tensor]:
         """(B, 2) log p of the better and the worse text; the better one's cross-entropy, mean over tokens."""
         texts = [*(self.better[i] for i in batch), *(self.worse[i] for i in batch)]
-        with autocast(self.attempt.device):
+        with self.attempt.autocast(self.model):
             log_p = answer_log_p(self.model, self.scorer, [self.prompts[i] for i in batch * 2], texts).view(2, -1)
         return log_p.T, -log_p[0].sum() / sum(map(len, texts[: len(batch)]))
 

@@ -21,7 +21,6 @@ from training.engine.answers import answer_logits
 from training.engine.attempt import Attempt
 from training.engine.data import by_length
 from training.engine.generation import write_answers
-from training.engine.hardware import autocast
 from training.engine.models import Loaded
 from training.engine.rows import Text
 from training.engine.spec import ModelScore
@@ -80,7 +79,7 @@ def _log_p(
     found = [0.0] * len(prompts)
     for batch in by_length([len(p) + len(a) for p, a in zip(prompts, answers, strict=True)], batch_size):
         attempt.stop.check()
-        with autocast(attempt.device):
+        with attempt.autocast(loaded.model):
             logits, tokens = answer_logits(
                 loaded.model, scorer, [prompts[i] for i in batch], [answers[i] for i in batch]
             )

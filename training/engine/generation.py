@@ -8,7 +8,6 @@ import torch
 
 from training.engine.attempt import Attempt
 from training.engine.data import by_length
-from training.engine.hardware import autocast
 from training.engine.models import Loaded
 
 
@@ -20,7 +19,7 @@ def write_answers(attempt: Attempt, loaded: Loaded, prompts: Sequence[Sequence[i
     for batch in by_length([len(ids) for ids in prompts], batch_size):
         attempt.stop.check()
         padded = loaded.tokenizer.pad({"input_ids": [prompts[i] for i in batch]}, return_tensors="pt")
-        with autocast(attempt.device):
+        with attempt.autocast(loaded.model):
             generated = loaded.model.generate(
                 input_ids=padded["input_ids"].to(attempt.device),
                 attention_mask=padded["attention_mask"].to(attempt.device),

@@ -6,10 +6,16 @@ As a program, `python -m training.engine.hardware`, it calculates on the device 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 
 import torch
+
+from training.engine.settings import Precision
+
+LARGE = 512
+"""Hidden dimensions from which on bfloat16 pays on a CPU that has it."""
 
 
 def choose_device() -> torch.device:
@@ -48,11 +54,30 @@ def frozen_dtype(device: torch.device) -> torch.dtype:
     return torch.float32
 
 
-def autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Runs matrix products in bfloat16 over float32 weights on CUDA; does nothing elsewhere."""
-    if device.type == "cuda" and torch.cuda.is_bf16_supported():
-        return torch.autocast("cuda", dtype=torch.bfloat16)
-    return contextlib.nullcontext()
+def choose_precision(device: torch.device, hidden: int, wanted: Precision | None = None) -> torch.dtype:
+    """Precision of the matrix products of a model with so many hidden dimensions: `wanted`, or bfloat16 where the
+    device multiplies in it natively, else float32. On a CPU, smaller models stay in float32: for them the conversions
+    cost more than the products save."""
+    if wanted is not None:
+        return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    native = device.type == "cpu" and hidden >= LARGE and multiplies_bfloat16()
+    return torch.bfloat16 if native else torch.float32
+
+
+@functools.cache
+def multiplies_bfloat16() -> bool:
+    """Whether the processor has instructions for products of bfloat16: without them they are slower than float32's."""
+    told = torch.cpu.get_capabilities()
+    return bool(told.get("avx512_bf16") or told.get("amx_bf16"))
+
+
+def autocast(device: torch.device, precision: torch.dtype) -> contextlib.AbstractContextManager[object]:
+    """Runs matrix products in `precision` over float32 weights; does nothing for float32."""
+    if precision is torch.float32:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=precision)
 
 
 def try_device() -> dict[str, object]:
@@ -60,7 +85,7 @@ def try_device() -> dict[str, object]:
     device = torch.device("cpu")
     try:
         device = choose_device()
-        with autocast(device):
+        with autocast(device, choose_precision(device, LARGE)):
             product = torch.ones(64, 64, device=device) @ torch.ones(64, 64, device=device)
         error = "" if float(product.float().mean()) == 64.0 else "it calculates wrongly"
     except (RuntimeError, AssertionError) as failure:  # a build without CUDA asserts

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 import torch
 
-from training.engine.actions import ActionScorer
+from training.engine.actions import ActionScorer, hidden_size
 from training.engine.data import Batches
 from training.engine.fit import Updates
-from training.engine.hardware import autocast, choose_device, set_threads
+from training.engine.hardware import autocast, choose_device, choose_precision, set_threads
 from training.engine.models import load_for_training, silence_progress_bars, trainable_parameters
 from training.engine.rows import Labelled
 from training.engine.sft import answer_losses
@@ -47,6 +47,7 @@ def measure(spec: RunSpec, rows: Sequence[Labelled]) -> Rates:
     began = time.monotonic()
     loaded = load_for_training(spec.base, spec.lora, device, freeze_embeddings=spec.freeze_embeddings)
     loading = time.monotonic() - began
+    precision = choose_precision(device, hidden_size(loaded.model), spec.precision)
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, device)
     prompts = scorer.encode([row.prompt for row in rows])
     size = spec.optimiser.batch_size
@@ -54,7 +55,7 @@ def measure(spec: RunSpec, rows: Sequence[Labelled]) -> Rates:
     updates = Updates(trainable_parameters(loaded.model), spec.optimiser, batches.per_epoch)
 
     def train(batch: list[int]) -> None:
-        with autocast(device):
+        with autocast(device, precision):
             answers = scorer.answer_ids([rows[i].answer for i in batch])
             some = [prompts[i] for i in batch], [rows[i] for i in batch]
             choice, text = answer_losses(loaded.model, scorer, *some, answers)
@@ -62,7 +63,7 @@ def measure(spec: RunSpec, rows: Sequence[Labelled]) -> Rates:
 
     @torch.no_grad()
     def score(batch: list[int]) -> None:
-        with autocast(device):
+        with autocast(device, precision):
             log_p = scorer.log_probabilities(
                 loaded.model, [prompts[i] for i in batch], [rows[i].options for i in batch]
             )

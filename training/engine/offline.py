@@ -18,7 +18,6 @@ from training.engine.answers import text_share
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
-from training.engine.hardware import autocast
 from training.engine.models import Loaded, trainable_parameters
 from training.engine.rows import Labelled, Logged, as_decision
 from training.engine.scoring import score_rows
@@ -69,7 +68,7 @@ class Decisions:
         Options that the weights in training draw keep free generation valid (training.engine.answers). `kept` as of
         `fit`.
         """
-        spec, device = self.attempt.spec, self.attempt.device
+        spec = self.attempt.spec
         batches = Batches([len(ids) for ids in self.prompts], spec.optimiser.rows_an_update, spec.seed)
         total = batches.per_epoch * spec.optimiser.epochs
         updates = Updates({**trainable_parameters(self.model), **(head or {})}, spec.optimiser, total)
@@ -84,10 +83,9 @@ class Decisions:
             def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
                 rows, some = [batch[place] for place in part], [ids[place] for place in part]
                 options = [self.options[i] for i in rows]
-                with autocast(device):
+                with self.attempt.autocast(self.model):  # once: what it converts of the weights serves both
                     scores = self.scorer.score(self.model, some, options)
-                drawn = torch.multinomial(scores.log_p.detach().exp(), 1)[:, 0].tolist()
-                with autocast(device):
+                    drawn = torch.multinomial(scores.log_p.detach().exp(), 1)[:, 0].tolist()
                     text = text_share(self.model, self.scorer, some, options, drawn, part, len(batch))
                 share = len(rows) / len(batch)
                 metrics = {name: share * value for name, value in loss_of(rows, scores).items()}

@@ -19,7 +19,6 @@ from training.engine.answers import text_share
 from training.engine.attempt import Attempt
 from training.engine.data import Batches
 from training.engine.fit import Metrics, Updates
-from training.engine.hardware import autocast
 from training.engine.models import fingerprint
 from training.engine.reward_function import RewardFunction
 from training.engine.rows import Labelled
@@ -77,13 +76,13 @@ class Actor:
         return metrics
 
     def score(self, rows: Sequence[int]) -> Scores:
-        with autocast(self.attempt.device):
+        with self.attempt.autocast(self.model):
             return self.scorer.score(self.model, [self.prompts[i] for i in rows], [self.rows[i].options for i in rows])
 
     def text_share(self, rows: Sequence[int], drawn: Sequence[int], part: Sequence[int], count: int) -> Tensor:
         """Keeps free generation valid along drawn actions. `drawn` (B,) are the options drawn for `rows`, which stand
         at the places `part` of an update of `count`."""
-        with autocast(self.attempt.device):
+        with self.attempt.autocast(self.model):
             prompts, options = [self.prompts[i] for i in rows], [self.rows[i].options for i in rows]
             return text_share(self.model, self.scorer, prompts, options, drawn, part, count)
 

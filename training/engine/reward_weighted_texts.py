@@ -21,7 +21,6 @@ from training.engine.answers import answer_log_p
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, RunData
 from training.engine.fit import Metrics, Updates, fit
-from training.engine.hardware import autocast
 from training.engine.models import Loaded, trainable_parameters
 
 
@@ -59,7 +58,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 
         def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
             rows = [batch[place] for place in part]
-            with autocast(device):
+            with attempt.autocast(loaded.model):
                 log_p = answer_log_p(loaded.model, scorer, [prompts[i] for i in rows], [texts[i] for i in rows])
             mean_log_p = log_p / lengths[rows]
             loss = -(weights[rows] * mean_log_p).sum() / len(batch)

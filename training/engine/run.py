@@ -154,6 +154,7 @@ def _save(attempt: Attempt, loaded: Loaded) -> dict[str, Any]:
         "weights_sha256": weights_sha256(folder),
         "trainable_parameters": sum(p.numel() for p in trainable_parameters(loaded.model).values()),
         "total_parameters": sum(p.numel() for p in loaded.model.parameters()),
+        "precision": str(attempt.precision_of(loaded.model)).removeprefix("torch."),
     }
 
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from training.engine.actions import NO_OPTION, ActionScorer
 from training.engine.attempt import Attempt
 from training.engine.data import by_length
-from training.engine.hardware import autocast
 
 BATCH = 256
 
@@ -34,7 +33,7 @@ def score_rows(
     log_p = torch.full((len(prompts), width), NO_OPTION, device=attempt.device)
     for batch in by_length([len(ids) for ids in prompts], batch_size):
         attempt.stop.check()
-        with autocast(attempt.device):
+        with attempt.autocast(model):
             part = scorer.log_probabilities(model, [prompts[i] for i in batch], [options[i] for i in batch])
         log_p[torch.tensor(batch, device=attempt.device), : part.shape[1]] = part
     return log_p

@@ -29,7 +29,6 @@ from training.engine.attempt import Attempt, Outcome
 from training.engine.calibration import calibrate
 from training.engine.data import Batches, RunData, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
-from training.engine.hardware import autocast
 from training.engine.models import Loaded, trainable_parameters
 from training.engine.rows import Labelled
 
@@ -71,7 +70,7 @@ def learn_answers(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled]) ->
 
         def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
             some = slice(part[0], part[-1] + 1)
-            with autocast(attempt.device):
+            with attempt.autocast(loaded.model):
                 choice, text = answer_losses(loaded.model, scorer, ids[some], learned[some], answers[some])
             choice, text = choice / len(learned), text / tokens
             loss = choice + spec.weight_of_text * text

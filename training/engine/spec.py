@@ -25,6 +25,7 @@ from training.engine.settings import (
     Online,
     Optimiser,
     Posterior,
+    Precision,
     Pretrain,
     RewardWeighted,
     Strict,
@@ -169,6 +170,11 @@ class RunSpec(Strict):
     )
     gradient_checkpointing: bool = Field(
         default=False, description="calculate activations twice rather than keep them: less memory, a third more time"
+    )
+    precision: Precision | None = Field(
+        default=None,
+        description="of matrix products, over weights in float32; by default bfloat16 on CUDA, and for models of 512 "
+        "and more dimensions on processors that multiply in it, else float32",
     )
     optimiser: Optimiser = Optimiser()
     pretrain: Pretrain = Pretrain()
@@ -343,6 +349,7 @@ class RunResult(Strict):
     seconds: float = 0.0
     trainable_parameters: int = 0
     total_parameters: int = 0
+    precision: Precision | None = Field(default=None, description="of the matrix products in training")
     metrics: dict[str, float] = {}
     scores: dict[Literal["base", "trained"], ModelScore] = {}
     predictions: str | None = Field(default=None, description="JSON lines, one per held-out row and model")

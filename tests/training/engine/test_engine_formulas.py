@@ -24,6 +24,7 @@ from training.engine.evaluate import serving_probabilities
 from training.engine.events import Events
 from training.engine.fit import Diverged, Updates, fit, pause_for
 from training.engine.grpo import group_advantages
+from training.engine.hardware import choose_precision, multiplies_bfloat16
 from training.engine.kto import class_weights, kto_loss
 from training.engine.models import Loaded, load_model, load_tokenizer, trainable_parameters
 from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
@@ -38,7 +39,7 @@ from training.engine.reward_model import (
 )
 from training.engine.reward_weighted_texts import train as train_on_rewarded_texts
 from training.engine.rows import Labelled, Logged, Preference, Text, groups_of_prompts
-from training.engine.scoring import divergence
+from training.engine.scoring import divergence, score_rows
 from training.engine.settings import Optimiser
 from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, Serving, TinyShape
 from training.engine.stop import StopFlag
@@ -175,6 +176,24 @@ def test_a_text_s_log_probability_is_the_sum_over_its_tokens(base_folder: Path, 
     assert pairs.score().numpy() == pytest.approx(np.array(expected), abs=1e-3)
     tokens = sum(len(text) for text in pairs.better)
     assert pairs.log_p([0, 1])[1].item() == pytest.approx(-sum(better for better, _ in expected) / tokens, abs=1e-4)
+
+
+def test_products_in_bfloat16_are_near_those_in_float32(base_folder: Path, attempt: Attempt) -> None:
+    model, tokenizer = load_model(base_folder, attempt.device), load_tokenizer(base_folder)
+    scorer = ActionScorer(tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
+    prompts, options = scorer.encode(["an invoice", "a flight"]), [("travel", "work")] * 2
+    log_p = {
+        precision: score_rows(
+            replace(attempt, spec=attempt.spec.model_copy(update={"precision": precision})),
+            model, scorer, prompts, options,
+        )
+        for precision in (None, "float32", "bfloat16")
+    }  # fmt: skip
+    assert torch.equal(log_p[None], log_p["float32"])  # the model is small
+    assert not torch.equal(log_p["bfloat16"], log_p["float32"])
+    assert log_p["bfloat16"].numpy() == pytest.approx(log_p["float32"].numpy(), abs=0.1)
+    large = torch.bfloat16 if multiplies_bfloat16() else torch.float32
+    assert choose_precision(attempt.device, 1024) is large
 
 
 def test_rewarded_texts_weigh_as_much_as_they_earned(base_folder: Path, attempt: Attempt) -> None:

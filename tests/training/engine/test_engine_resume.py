@@ -87,10 +87,11 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: 
         "checkpoint_every_seconds": 0.2,
     }
     log = logged(world.stream[:400], world.probabilities[:400], 1)
+    data = {"train": log, "replay": world.taught}
     if method == "dpo":
         pair = {"chosen": "travel", "rejected": "work"}
-        log = [{"id": row["id"], "prompt": row["prompt"], **pair} for row in log]
-    whole = write_run(tmp_path / "whole", spec, train=log, replay=world.taught)
+        data = {"train": [{"id": row["id"], "prompt": row["prompt"], **pair} for row in log]}
+    whole = write_run(tmp_path / "whole", spec, **data)
     run = interrupted_copy(whole, tmp_path / "killed")
     process = launch(str(run))
     wait_for(run, process, lambda event: event["kind"] == "checkpoint" and event["step"] > 0)
