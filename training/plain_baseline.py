@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 from django.conf import settings
 
-from decisions.labelling.classifier import make_features
+from decisions.labelling.classifier import Machines, learn_machines, make_features, shorten
 from models_registry.models import ModelVersion
 from models_registry.statistics.intervals import clustered_mean, paired_difference
 from training.engine.methods import RowKind
@@ -34,8 +33,6 @@ FEWEST_OPTIONS, MOST_OPTIONS = 2, 200
 COMMON_FROM = 1_000
 """From so many texts on, words that only one of them has are left out: half of the time, and no worse."""
 CONFIRMED = 0.5
-COST = 0.5
-"""Of the support vector machine: its C."""
 
 R = TypeVar("R", Labelled, Logged)
 Lessons = Sequence[tuple[str, str]]
@@ -47,41 +44,35 @@ class Words:
     """The classifier; `rows` is how many it learnt from."""
 
     rows: int
-    actions: tuple[str, ...]
     _features: Any
-    _machine: Any
+    _machines: Machines
 
     def choose(self, asked: Sequence[Labelled]) -> list[str]:
         """The likeliest of the options of each row; "" where it knows none of them."""
-        scores = self._machine.decision_function(self._features.transform([row.prompt for row in asked]))
-        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
-        place_of = {action: place for place, action in enumerate(self.actions)}
+        scores = self._machines.score(self._features.transform([shorten(row.prompt) for row in asked]))
+        actions = self._machines.actions
+        place_of = {action: place for place, action in enumerate(actions)}
         chosen = []
         for row, row_scores in zip(asked, scores, strict=True):
             known = [place_of[option] for option in row.options if option in place_of]
-            chosen.append(self.actions[max(known, key=row_scores.__getitem__)] if known else "")
+            chosen.append(actions[max(known, key=row_scores.__getitem__)] if known else "")
         return chosen
 
 
 def teach_words(lessons: Lessons, *, seed: int = 0) -> Words | None:
     """None where there is nothing to tell apart: fewer than 2 actions, more than 200, or no words. Of more than 20,000
     lessons a sample is learnt."""
-    from sklearn.svm import LinearSVC
-
     if len(lessons) > MOST_ROWS:
         lessons = random.Random(seed).sample(lessons, MOST_ROWS)  # noqa: S311 - a sample, not a secret
-    actions = sorted({action for _, action in lessons})
-    if not FEWEST_OPTIONS <= len(actions) <= MOST_OPTIONS:
+    actions = [action for _, action in lessons]
+    if not FEWEST_OPTIONS <= len(set(actions)) <= MOST_OPTIONS:
         return None
     features = make_features(seen_in=1 if len(lessons) < COMMON_FROM else 2)
     try:
-        counted = features.fit_transform([text for text, _ in lessons])
+        counted = features.fit_transform([shorten(text) for text, _ in lessons])
     except ValueError:  # an empty vocabulary: the texts hold no words, or none that two of them share
         return None
-    place_of = {action: place for place, action in enumerate(actions)}
-    machine = LinearSVC(C=COST, random_state=seed)
-    machine.fit(counted, [place_of[action] for _, action in lessons])
-    return Words(len(lessons), tuple(actions), features, machine)
+    return Words(len(lessons), features, learn_machines(counted, actions, seed=seed))
 
 
 def read_lessons(run_dir: Path) -> Lessons:

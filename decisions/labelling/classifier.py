@@ -20,6 +20,10 @@ FEWEST_OF_AN_ACTION = 5
 """Labels without which an action is never suggested."""
 FOLDS = 5
 PRECISION = 0.95
+COST = 0.5
+"""Of the support vector machines: their C."""
+LONGEST = 4_000
+"""Characters."""
 Z = 1.6448536269514722
 """One-sided 95 %."""
 
@@ -157,6 +161,38 @@ def make_features(*, seen_in: int = 1) -> Any:
     words = TfidfVectorizer(ngram_range=(1, 2), **told)
     pieces = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), **told)
     return make_union(words, pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """A linear support vector machine for each of `actions`, against the others."""
+
+    actions: tuple[str, ...]
+    _fitted: Any
+
+    def score(self, counted: Any) -> Any:
+        """Features (n, f) → an array (n, actions): above 0 where the text is rather the action's."""
+        scores = self._fitted.decision_function(counted)
+        if scores.ndim > 1:
+            return scores
+        two = scores[:, None].repeat(2, axis=1)  # of two actions scikit-learn has one machine
+        two[:, 0] *= -1
+        return two
+
+
+def learn_machines(counted: Any, actions: Sequence[str], *, weights: Any = None, seed: int = 0) -> Machines:
+    """counted (n, f): of `make_features`. actions: the right one of each row, of two or more. weights (n,) ≥ 0."""
+    from sklearn.svm import LinearSVC
+
+    known = sorted(set(actions))
+    place_of = {action: place for place, action in enumerate(known)}
+    fitted = LinearSVC(C=COST, random_state=seed)
+    return Machines(tuple(known), fitted.fit(counted, [place_of[one] for one in actions], sample_weight=weights))
+
+
+def shorten(text: str) -> str:
+    """What of a long text is counted: its beginning and its end."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} {text[-LONGEST // 2 :]}"
 
 
 def _pipeline(seed: int) -> Any:

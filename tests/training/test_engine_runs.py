@@ -199,7 +199,7 @@ def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, d
     plan = RunPlan(
         "posterior", dataset, base_version=base_version, heldout=heldout, replay=train,
         settings=settings_of(
-            base=None, lora={"r": 4, "alpha": 8}, posterior={"folds": 2, "epochs": 2}, evaluate={"free_rows": 0}
+            base=None, lora={"r": 4, "alpha": 8}, posterior={"folds": 2}, evaluate={"free_rows": 0}
         ),
     )  # fmt: skip
     run = start_run(by=by, agent=agent, plan=plan)

@@ -2,163 +2,119 @@
 
 A softmax over the row's options with scores
 
-    t · log p_base(a | x) + Σ_{f in x} W[f, a] + b[a],      f: the prompt's tokens and hashed pairs of tokens,
+    t · s(a | x) + b · log p_base(a | x),
 
-is fitted by the likelihood of the feedback: the action was right with probability q(a), and feedback says the opposite
-of the truth with chance η. It is cross-fitted: each row is predicted by a fit that never saw it. The prediction is the
-mean of a fit with and one without the base's log-probabilities. Called by the methods posterior and all_action.
+s a linear classifier of words: one support vector machine an option on tf-idf of words and pieces of words, taught from
+decisions that were right and from replayed labels. It is cross-fitted: each row is scored by a fit that never saw it.
+t ≥ 0 and b ≥ 0 are fitted by the likelihood of the feedback, of right and wrong decisions: the action was right with
+probability q(a), and feedback says the opposite of the truth with chance η. Called by the methods posterior and
+all_action. Measured in docs/results.md.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from training.engine.actions import NO_OPTION
+from decisions.labelling.classifier import learn_machines, make_features, shorten
 from training.engine.offline import Decisions
 from training.engine.rows import Logged
 from training.engine.settings import RewardModel
 from training.engine.stop import StopFlag
 
-LEARNING_RATE = 0.05
-BATCH = 128
-PAIR_HASHES = 1 << 18
-MAX_COLUMNS = 512
-"""Distinct options that get weights of their own; rarer ones share a column and lean on the base's offset."""
+MOST_OPTIONS = 512
+"""Distinct options that get a machine of their own; rarer ones lean on the base alone."""
+UNSEEN = -1.0
+"""The score of an option that was never right: what its machine would say of a text that is nothing of its own."""
 SEEN_IN = 2
-"""Rows in which a feature must occur: one seen once cannot carry anything from a fit to a row outside of it."""
-
-
+"""Rows in which a feature must occur: one seen once carries nothing from a fit to a row outside of it."""
+START, BOUNDS = (3.0, 0.3), ((0.0, 8.0), (0.0, 1.0))
+"""Of t and b."""
+MOST_CALIBRATED = 5_000
+"""The two weights are fitted on so many rows at most."""
 LOGGED_FLOOR = 1e-6
 """Least probability that a deciding model is taken to have given to an option."""
 
-
-class Feedback(NamedTuple):
-    """What was tried. `options` (n, K) columns of each row's options, `offered` (n, K), `action` (n,) place in the
-    row, `reward` (n,) in [0, 1], `base_log_p` (n, K)."""
-
-    columns: Tensor
-    offered: Tensor
-    action: Tensor
-    reward: Tensor
-    base_log_p: Tensor
+Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Bags:
-    """Sparse rows: the features of row i are `features[starts[i] : starts[i] + counts[i]]`. Feature 0 is constant."""
+def score_words(
+    texts: Sequence[str],
+    actions: Sequence[str],
+    rewards: Floats,
+    options: Sequence[tuple[str, ...]],
+    *,
+    folds: int,
+    seed: int,
+    stop: StopFlag,
+) -> Floats:
+    """(n, K) scores of each row's options, by fits that left the row's fold out; 0 where there is nothing to learn.
 
-    features: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    size: int
-
-    def take(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Flat features and offsets of these rows, as embedding_bag wants them."""
-        counts = self.counts[rows]
-        offsets = np.concatenate([[0], counts.cumsum()[:-1]])
-        within = np.arange(counts.sum()) - np.repeat(offsets, counts)
-        return torch.from_numpy(self.features[np.repeat(self.starts[rows], counts) + within]), torch.from_numpy(offsets)
-
-
-def bag_features(contents: Sequence[Sequence[int]]) -> Bags:
-    """Distinct tokens and hashed neighbouring pairs of each prompt, those that occur in at least two rows."""
-    flat: list[NDArray[np.int64]] = []
-    for content in contents:
-        tokens = np.asarray(content, dtype=np.int64)
-        pairs = PAIR_HASHES + (tokens[:-1] * 1_000_003 + tokens[1:] * 8_191) % PAIR_HASHES
-        flat.append(np.unique(np.concatenate([tokens, pairs + (1 << 32)])))
-    counts = np.array([len(row) for row in flat], dtype=np.int64)
-    _, numbered, seen = np.unique(np.concatenate(flat), return_inverse=True, return_counts=True)
-    kept = seen >= SEEN_IN
-    compact = np.where(kept, kept.cumsum(), 0)[numbered]
-    # Features that were dropped become the constant, once a row, so that no bag is empty.
-    row_of = np.repeat(np.arange(len(flat)), counts)
-    rows, features = np.concatenate([row_of, np.arange(len(flat))]), np.concatenate([compact, np.zeros(len(flat))])
-    pairs_of = np.unique(np.stack([rows, features.astype(np.int64)]), axis=1)
-    counts = np.bincount(pairs_of[0], minlength=len(flat)).astype(np.int64)
-    starts = np.concatenate([[0], counts.cumsum()[:-1]]).astype(np.int64)
-    return Bags(pairs_of[1], starts, counts, int(kept.sum()) + 1)
-
-
-def option_columns(options: Sequence[Sequence[str]], width: int) -> tuple[Tensor, Tensor, int]:
-    """(columns (n, width), offered (n, width), number of columns); options are told apart by their text."""
-    counted = Counter(option for row in options for option in row)
-    named = {option: place for place, (option, _) in enumerate(counted.most_common(MAX_COLUMNS))}
-    shared = len(named)
-    columns = torch.zeros(len(options), width, dtype=torch.long)
-    offered = torch.zeros(len(options), width, dtype=torch.bool)
-    known: dict[tuple[str, ...], list[int]] = {}
-    for row, texts in enumerate(options):
-        places = known.setdefault(tuple(texts), [])
-        if not places:
-            places.extend(named.get(text, shared) for text in texts)
-        columns[row, : len(places)] = torch.tensor(places)
-        offered[row, : len(places)] = True
-    return columns, offered, len(named) + (len(counted) > MAX_COLUMNS)
+    Rows are learnt whose reward (n,) in [0, 1] is above a half, or above the mean where that is less; it weighs them.
+    """
+    scores = np.zeros((len(texts), max(map(len, options))))
+    taught = (rewards > min(0.5, float(rewards.mean()))) | (rewards == 1.0)
+    often = Counter(action for action, right in zip(actions, taught, strict=True) if right).most_common(MOST_OPTIONS)
+    kept = {action for action, _ in often}
+    taught &= np.array([action in kept for action in actions])
+    fold = np.random.default_rng(seed).permutation(len(texts)) % folds
+    try:
+        counted = make_features(seen_in=SEEN_IN).fit_transform([shorten(text) for text in texts])
+    except ValueError:  # an empty vocabulary: no two texts share a word
+        return scores
+    for left_out in range(folds):
+        stop.check()
+        lessons, mine = np.flatnonzero(taught & (fold != left_out)), np.flatnonzero(fold == left_out)
+        right = [actions[int(row)] for row in lessons]
+        if len(set(right)) < 2 or not mine.size:
+            continue
+        machines = learn_machines(counted[lessons], right, weights=rewards[lessons], seed=seed)
+        said = np.column_stack([machines.score(counted[mine]), np.full(len(mine), UNSEEN)])
+        column = {action: place for place, action in enumerate(machines.actions)}
+        columns_of: dict[tuple[str, ...], list[int]] = {}
+        for place, row in enumerate(mine.tolist()):
+            columns = columns_of.get(options[row])
+            if columns is None:
+                columns = columns_of[options[row]] = [column.get(option, said.shape[1] - 1) for option in options[row]]
+            scores[row, : len(columns)] = said[place, columns]
+    return scores
 
 
-class _Fits(nn.Module):
-    """All fits at once: M = 2 · folds models side by side, so that a batch's features are gathered once."""
-
-    def __init__(self, features: int, columns: int, models: int) -> None:
-        super().__init__()
-        self.models, self.columns = models, columns
-        self.weights = nn.Parameter(torch.zeros(features, models * columns))
-        self.bias = nn.Parameter(torch.zeros(models, columns))
-        self.log_scale = nn.Parameter(torch.zeros(models, 1, 1))
-        # The first half ignores the base, the second builds on it.
-        self.uses_base = (torch.arange(models) >= models // 2).float()[:, None, None]
-
-    def forward(self, bag: tuple[Tensor, Tensor], feedback: Feedback) -> Tensor:
-        """Log-probabilities (M, B, K) over each row's options."""
-        scores = nn.functional.embedding_bag(bag[0], self.weights, bag[1], mode="sum")
-        scores = scores.view(-1, self.models, self.columns).transpose(0, 1) + self.bias[:, None]
-        scores = scores.gather(2, feedback.columns.expand(self.models, -1, -1))
-        scores = scores + self.uses_base * self.log_scale.exp() * feedback.base_log_p
-        return scores.masked_fill(~feedback.offered, NO_OPTION).log_softmax(-1)
+def combine(scores: Floats, base_log_p: Floats, offered: NDArray[np.bool_], weights: Sequence[float]) -> Floats:
+    """(n, K) all of them → q (n, K), rows sum to 1. weights: t and b."""
+    logits = np.where(offered, weights[0] * scores + weights[1] * base_log_p, -np.inf)
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    return np.asarray(p / p.sum(1, keepdims=True))
 
 
-def cross_fit(
-    bags: Bags, feedback: Feedback, columns: int, *, noise: float, folds: int, epochs: int, seed: int, stop: StopFlag
-) -> Tensor:
-    """(n, K): P(option is right), each row predicted by the fits that left its fold out. Runs on the CPU."""
-    rows = len(feedback.action)
-    generator = torch.Generator().manual_seed(seed)
-    fold = torch.randperm(rows, generator=generator) % folds
-    left_out = torch.arange(folds).repeat(2)  # model m never sees the rows of this fold
-    fits = _Fits(bags.size, columns, 2 * folds)
-    optimiser = torch.optim.Adam(fits.parameters(), lr=LEARNING_RATE)
-    for epoch in range(epochs):
-        for group in optimiser.param_groups:
-            group["lr"] = LEARNING_RATE * (1 - epoch / epochs)
-        # A batch of BATCH · folds / (folds − 1) rows gives each fit BATCH of its own.
-        for batch in torch.randperm(rows, generator=generator).split(-(-BATCH * folds // (folds - 1))):  # type: ignore[no-untyped-call]
-            stop.check()
-            part = _part(feedback, batch)
-            log_p = fits(bags.take(batch.numpy()), part)
-            action = part.action.view(1, -1, 1).expand(2 * folds, -1, 1)
-            right = noise + (1 - 2 * noise) * log_p.gather(2, action)[..., 0].exp()
-            right = right.clamp(1e-6, 1 - 1e-6)
-            loss = -(part.reward * right.log() + (1 - part.reward) * torch.log1p(-right))
-            sees = (fold[batch][None] != left_out[:, None]).float()
-            optimiser.zero_grad(set_to_none=True)
-            ((loss * sees).sum(1) / sees.sum(1).clamp(min=1)).sum().backward()
-            optimiser.step()
-    predicted = torch.zeros(feedback.base_log_p.shape)
-    with torch.no_grad():
-        for batch in torch.arange(rows).split(512):  # type: ignore[no-untyped-call]
-            p = fits(bags.take(batch.numpy()), _part(feedback, batch)).exp()
-            mine = (fold[batch][None] == left_out[:, None]).float()[..., None]
-            predicted[batch] = (p * mine).sum(0) / 2
-    return predicted
+def find_weights(
+    scores: Floats,
+    base_log_p: Floats,
+    offered: NDArray[np.bool_],
+    action: NDArray[np.int64],
+    reward: Floats,
+    noise: float,
+) -> Sequence[float]:
+    """t and b at which − r log ρ − (1 − r) log(1 − ρ) is least, ρ = η + (1 − 2η) q(action). action, reward: (n,)."""
+    from scipy.optimize import minimize
+
+    some = slice(None, None, -(-len(action) // MOST_CALIBRATED))
+    scores, base_log_p, offered = scores[some], base_log_p[some], offered[some]
+    action, reward = action[some], reward[some]
+    rows = np.arange(len(action))
+
+    def cost(weights: Sequence[float]) -> float:
+        q = combine(scores, base_log_p, offered, weights)[rows, action]
+        right = np.clip(noise + (1 - 2 * noise) * q, 1e-6, 1 - 1e-6)
+        return float(-(reward * np.log(right) + (1 - reward) * np.log1p(-right)).mean())
+
+    found = minimize(cost, START, method="Nelder-Mead", bounds=BOUNDS, options={"maxiter": 60})
+    return [float(one) for one in found.x]
 
 
 def guess_right(decisions: Decisions, rewards: Tensor, start: Tensor, settings: RewardModel) -> Tensor:
@@ -170,20 +126,21 @@ def guess_right(decisions: Decisions, rewards: Tensor, start: Tensor, settings: 
     attempt.events.progress(0, 1, "fitting the reward model")
     base_log_p = start.to("cpu", copy=True)
     take_logged_probabilities(base_log_p, decisions.rows)
-    columns, offered, width = option_columns(decisions.options, base_log_p.shape[1])
-    if width > MAX_COLUMNS:
-        attempt.events.warn(f"over {MAX_COLUMNS} distinct options: the rare ones share the reward model's weights")
-    q = cross_fit(
-        bag_features([decisions.scorer.prompts.content(ids) for ids in decisions.prompts]),
-        Feedback(columns, offered, decisions.actions.cpu(), rewards, base_log_p),
-        width,
-        noise=settings.feedback_noise,
+    reward = rewards.double().numpy()
+    scores = score_words(
+        [row.prompt for row in decisions.rows],
+        [row.action for row in decisions.rows],
+        reward,
+        decisions.options,
         folds=settings.folds,
-        epochs=settings.epochs,
         seed=attempt.spec.seed,
         stop=attempt.stop,
     )
-    return q * offered
+    base, offered, action = base_log_p.double().numpy(), decisions.offered.numpy(), decisions.actions.cpu().numpy()
+    # Replayed rows taught the base, which knows them by heart: they say nothing of how far to trust it.
+    n = decisions.logged
+    weights = find_weights(scores[:n], base[:n], offered[:n], action[:n], reward[:n], settings.feedback_noise)
+    return torch.from_numpy(combine(scores, base, offered, weights)).float()
 
 
 def take_logged_probabilities(log_p: Tensor, rows: Sequence[Logged]) -> None:
@@ -194,7 +151,3 @@ def take_logged_probabilities(log_p: Tensor, rows: Sequence[Logged]) -> None:
     for place, row in enumerate(rows):
         if row.probabilities is not None:
             log_p[place, : len(row.probabilities)] = torch.tensor(row.probabilities).clamp(min=LOGGED_FLOOR).log()
-
-
-def _part(feedback: Feedback, rows: Tensor) -> Feedback:
-    return Feedback(*(tensor[rows] for tensor in feedback))

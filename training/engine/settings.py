@@ -58,8 +58,7 @@ class RewardModel(Strict):
     the truth."""
 
     feedback_noise: float = Field(default=0.05, ge=0, lt=0.5)
-    folds: int = Field(default=3, ge=2, le=20)
-    epochs: int = Field(default=6, ge=1, le=100)
+    folds: int = Field(default=5, ge=2, le=20)
 
 
 class Posterior(RewardModel):
