@@ -1,11 +1,13 @@
 """Model cards: README.md in the folder of every trained or exported version, in the form that model hubs read.
 
-It names the base that the version's first ancestor came from, whose terms apply, and the command that loads it.
+It names the base that the version's first ancestor came from, whose terms apply, and the command that loads it. A
+folder that becomes a base itself, such as an export or what `manage.py train` wrote, passes that name on.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,11 +16,20 @@ from training.base_models import TINY
 from training.models import TrainingRun
 
 CARD = "README.md"
+NEW_TINY = "a new tiny model"
+_BASE = re.compile(r"^- Base model: (.+?)(?:; its terms apply)?$", re.MULTILINE)
 
 
 def name_base(base_model: str) -> str:
-    """A hub id as it is; of a folder its name, for its place means nothing elsewhere."""
-    return Path(base_model).name if base_model.startswith("/") else base_model
+    """A hub id as it is. Of a folder what its card says that it began with, or else its name, for its place means
+    nothing elsewhere."""
+    if not base_model.startswith("/"):
+        return base_model
+    card = Path(base_model) / CARD
+    told = _BASE.search(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
+    if told is None:
+        return Path(base_model).name
+    return TINY if told[1] == NEW_TINY else told[1]
 
 
 def find_base_name(run: TrainingRun) -> str:
@@ -47,6 +58,12 @@ def card_of_export(version: ModelVersion) -> Mapping[str, str]:
     return {CARD: _write(str(version), version.base_model, [("Exported from", str(version))], ArtifactKind.MODEL)}
 
 
+def card_of_folder(base_model: str, *, method: str, rows: int, kind: ArtifactKind) -> str:
+    """Of what `manage.py train` wrote; `base_model` is what it was told, a folder by its whole path."""
+    facts = [("Trained by", method), ("on", f"{rows:,} rows of a file")]
+    return _write(f"{name_base(base_model)}: {method}", name_base(base_model), facts, kind)
+
+
 def _write(title: str, base: str, facts: Sequence[tuple[str, str]], kind: ArtifactKind) -> str:
     is_adapter = kind is ArtifactKind.ADAPTER
     head = ["tags: [reckoner]", f"library_name: {'peft' if is_adapter else 'transformers'}"]
@@ -54,7 +71,7 @@ def _write(title: str, base: str, facts: Sequence[tuple[str, str]], kind: Artifa
         head.append(f"base_model: {json.dumps(base, ensure_ascii=False)}")
         facts = [("Base model", f"{base}; its terms apply"), *facts]
     elif base:
-        facts = [("Base model", "a new tiny model"), *facts]
+        facts = [("Base model", NEW_TINY), *facts]
     load = ["from transformers import AutoModelForCausalLM, AutoTokenizer", ""]
     if is_adapter:
         load = [

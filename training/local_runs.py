@@ -23,8 +23,10 @@ from django.utils import timezone
 
 from decisions.models import Agent
 from models_registry.artifacts import artifact_path
+from models_registry.models import ArtifactKind
 from training import launcher
 from training.base_models import TINY
+from training.cards import CARD, card_of_folder
 from training.dataset_parts import ROWS_FILE
 from training.datasets import snapshot_ledger
 from training.engine.methods import TRAINING, Need, RowKind
@@ -43,6 +45,7 @@ POLL_SECONDS = 0.2
 PROMPT_TOKENS: Mapping[str, tuple[int, int]] = {"PRIORITIZER": (1024, 256)}
 OTHERS_TOKENS = (512, 128)
 """Of prompt and completion, by kind of agent."""
+TEMPLATE_TOKENS = 64
 FAULTS_SHOWN = 20
 LORA = {"r": 16, "alpha": 32}
 
@@ -117,6 +120,9 @@ def train_here(asked: Training, rows: Rows, output: Path, say: Callable[[str], N
     UnusableRun before anything is written, Interrupted, or EngineFailed.
     """
     check_training(asked)
+    if rows.kind not in TRAINING[asked.method].learns_from:
+        others = ", ".join(name for name, method in TRAINING.items() if rows.kind in method.learns_from)
+        raise UnusableRun([f"--method: {asked.method} cannot learn from {rows.kind} rows; of those learn {others}"])
     spec, is_new = _spec_of(asked, rows), not output.exists()
     _lay_out(output, spec, {ROWS: rows.lines})
     try:
@@ -132,7 +138,7 @@ def train_here(asked: Training, rows: Rows, output: Path, say: Callable[[str], N
         target = output / place.name
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(place, target)
-        _name_base(target, _absolute(asked.base))
+        _name_base(target, asked, result)
     return result
 
 
@@ -155,14 +161,13 @@ def _trains_whole(asked: Training) -> bool:
 def _spec_of(asked: Training, rows: Rows) -> dict[str, Any]:
     method, whole = TRAINING[asked.method], _trains_whole(asked)
     prompt, completion = PROMPT_TOKENS.get(asked.agent_kind, OTHERS_TOKENS)
-    if asked.base == TINY:
-        prompt, completion = 256, 64  # its positions are few
+    tiny = {"max_positions": prompt + completion + TEMPLATE_TOKENS}
     online = Need.REWARD_FUNCTION in method.needs(rows.kind)
     passes = math.ceil(len(rows.lines) * asked.epochs / Online().prompts_per_step)
     return {
         "run_id": f"train-{_digest(rows.lines)}",
         "method": asked.method,
-        "base": {"tiny": {}} if asked.base == TINY else {"path": _absolute(asked.base)},
+        "base": {"tiny": tiny} if asked.base == TINY else {"path": _absolute(asked.base)},
         "max_prompt_tokens": prompt,
         "max_completion_tokens": completion,
         "lora": None if whole else LORA,
@@ -254,10 +259,11 @@ def _say_events(tail: EventTail, say: Callable[[str], None]) -> str:
     return failed
 
 
-def _name_base(folder: Path, base: str) -> None:
-    """An adapter's folder tells peft what it belongs to."""
-    config = folder / "adapter_config.json"
+def _name_base(folder: Path, asked: Training, result: RunResult) -> None:
+    """An adapter's folder tells peft what it belongs to; the card tells people what it began with."""
+    base, config = _absolute(asked.base), folder / "adapter_config.json"
+    kind = ArtifactKind.ADAPTER if config.exists() else ArtifactKind.MODEL
     if config.exists():
-        write_atomically(
-            config, json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": base}, indent=2)
-        )
+        told = json.loads(config.read_text()) | {"base_model_name_or_path": base}
+        write_atomically(config, json.dumps(told, indent=2))
+    write_atomically(folder / CARD, card_of_folder(base, method=result.method, rows=result.rows, kind=kind))

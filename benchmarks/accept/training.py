@@ -45,6 +45,10 @@ SHOWN: Mapping[str, Sequence[str]] = {
         f"{ENGINE}/test_engine_actions.py",
         f"{ENGINE}/test_calibration.py",
     ],
+    "Qwen2, Llama and Gemma 3 shapes: the whole way, all weights and LoRA": [
+        "tests/training/test_checkpoint_folders.py"
+    ],
+    "an export of the notes app trains a model that loads": ["tests/training/test_training_on_exports.py"],
     "one call from decisions to a deployed version": ["tests/training/pipeline"],
     "suites score every version, compared in pairs": ["tests/training/suites"],
     "the log judges every version": ["tests/training/test_log_gate.py"],

@@ -178,7 +178,11 @@ FILES: Mapping[str, tuple[str, Callable[[], Rows], tuple[str, ...]]] = {
         lambda: logged(propensity=None, reward=None),
         ("base.path", "needs rows with a reward", "with the probability of their action"),
     ),
-    "another kind of rows": ("dpo", logged, ("method dpo cannot learn from logged rows; it takes preferences",)),
+    "another kind of rows": (
+        "dpo",
+        logged,
+        ("--method: dpo cannot learn from logged rows; of those",),
+    ),
 }
 
 

@@ -98,12 +98,13 @@ class Method:
 _TABLE = (
     Method(
         "pretrain",
-        "make or train a model on labelled rows",
+        "make or train a model on right answers",
         "training.engine.sft:pretrain",
-        {RowKind.LABELLED: frozenset({Need.ANSWERS})},
+        {RowKind.LABELLED: frozenset({Need.ANSWERS}), RowKind.TEXT: frozenset({Need.RIGHT_TEXTS})},
         "pretrain",
         makes_model=True,
         trains_adapter=False,
+        entries={RowKind.TEXT: "training.engine.text.sft:train"},
     ),
     Method(
         "sft",

@@ -34,7 +34,6 @@ from training.engine.models import (
     trainable_parameters,
     weights_sha256,
 )
-from training.engine.rows import Labelled
 from training.engine.spec import Evaluate, ModelSource, RunResult
 
 PLAIN_TEMPLATE = "the base has no chat template, so it gets a plain one, which is saved with its tokenizer"
@@ -88,7 +87,7 @@ def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     if spec.method == "merge":
         return merged(spec.base, attempt.device), Outcome(0, 0)
     if spec.trains_by.makes_model:
-        loaded = _grown(attempt, data.labelled)
+        loaded = _grown(attempt, data)
     else:
         loaded = _load(attempt)
         if spec.base.adapter is not None and spec.lora is not None:
@@ -125,13 +124,14 @@ def _load(attempt: Attempt) -> Loaded:
     )
 
 
-def _grown(attempt: Attempt, rows: list[Labelled]) -> Loaded:
+def _grown(attempt: Attempt, data: RunData) -> Loaded:
     """The model that pretraining starts from: a fresh tiny one, or the one that the spec names."""
     shape = attempt.spec.base.tiny
     if shape is None:
         return _load(attempt)
-    options = sorted({option for row in rows for option in row.options})
-    tokenizer = build_tokenizer([row.prompt for row in rows], options, shape.vocabulary)
+    options = sorted({option for row in data.labelled for option in row.options})
+    read = [row.prompt for rows in (data.labelled, data.texts) for row in rows]
+    tokenizer = build_tokenizer([*read, *(row.completion for row in data.texts)], options, shape.vocabulary)
     return Loaded(build_tiny(shape, tokenizer).to(attempt.device).eval(), tokenizer)
 
 

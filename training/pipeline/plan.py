@@ -34,8 +34,8 @@ from workspaces.errors import FieldFault
 EXPERIMENT, CHAMPION = "experiment", "champion"
 DEPLOYMENTS = (EXPERIMENT, CHAMPION)
 HELD_OUT_SHARE = 0.2
-TEXT_TOKENS = 128
-"""Of completions in runs on texts, as `manage.py train` has it."""
+TEXT_TOKENS, TEMPLATE_TOKENS = 128, 64
+"""Of completions in runs on texts, as `manage.py train` has it, and room for the chat template."""
 NO_OLLAMA = (
     "cannot be done yet: versions are exported as merged safetensors, and neither to GGUF nor to Ollama",
     "leave it out; the report names the folder of the export",
@@ -100,6 +100,8 @@ class Prepared:
             told["held_back"] = self.plan.held_out
         if self.kind is DatasetKind.TEXT:
             told["max_completion_tokens"] = TEXT_TOKENS
+            if self.base_model == TINY:  # it gets as many positions as it needs
+                told["base"] = {"tiny": {"max_positions": told["max_prompt_tokens"] + TEXT_TOKENS + TEMPLATE_TOKENS}}
         return RunPlan(
             method=self.plan.method,
             dataset=dataset,

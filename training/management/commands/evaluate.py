@@ -17,6 +17,7 @@ from decisions.models import Agent
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts import artifact_path
 from models_registry.models import ModelVersion
+from training.cards import CARD, name_base
 from training.engine.rows import Labelled
 from training.engine.spec import RunResult
 from training.imports.labelled import LabelledRow, read_rows
@@ -147,12 +148,14 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
         folder = folder.resolve()
         config = folder / ADAPTER_CONFIG
         if not config.is_file():
-            return Model(given, str(folder), base=base or None)
+            card = folder / CARD
+            return Model(given, str(folder), base=base or (name_base(str(folder)) if card.is_file() else None))
         under = base or json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path") or ""
         if not under:
             faults.append("--base-model: the LoRA folder does not name its base; give it")
             return None
-        return Model(given, str(Path(under).resolve()) if Path(under).is_dir() else under, str(folder), under)
+        path = str(Path(under).resolve()) if Path(under).is_dir() else under
+        return Model(given, path, str(folder), name_base(path))
     name, _, number = given.rpartition(":")
     version = (
         ModelVersion.objects.select_related("artifact", "base__artifact")

@@ -34,10 +34,10 @@ class Command(UncheckedCommand):
     help = (
         "Runs the whole loop by one call: brings an agent's rewards up to date, freezes its decisions, trains on them, "
         "evaluates and exports the new version and, with --deploy, tries it on live traffic or promotes it where the "
-        "evidence allows that. Needs a running instance (make run), which goes on with it when this command ends. "
+        "evidence allows that. Needs a running instance (make run), which finishes it if this command is detached. "
         "Exit codes: 0 done, and deployed if asked; 1 done, but the evidence does not allow the deployment; 2 an "
         "argument is invalid (every fault is named, nothing is started); 3 it ended without a version; 130 interrupted "
-        "and cancelled, and --resume goes on with the same rows."
+        "and cancelled; --resume takes it up with the same rows."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -67,7 +67,7 @@ class Command(UncheckedCommand):
         )
         parser.add_argument("--deploy-ollama", action="store_true", help="refused: there is no export to Ollama yet")
         parser.add_argument(
-            "--resume", action="store_true", help="go on with the agent's newest pipeline that was cancelled or died"
+            "--resume", action="store_true", help="resume the agent's newest pipeline that was cancelled or died"
         )
         parser.add_argument("--detach", action="store_true", help="start it and do not wait")
         parser.add_argument("--workspace", default="", help="slug; may be left out where one agent only has this slug")
@@ -88,7 +88,7 @@ class Command(UncheckedCommand):
         try:
             report = follow_pipeline(job, console=Console(stderr=True, highlight=False))
         except KeyboardInterrupt:
-            self._end("Cancelled. With --resume it goes on with the same rows.", EXIT_INTERRUPTED, options)
+            self._end("Cancelled. Use --resume to take it up with the same rows.", EXIT_INTERRUPTED, options)
         except PipelineFailed as error:
             self._end(str(error), EXIT_NO_RESULT, options)
         self._report(report, options)

@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from decisions.models import Agent
+from training.cards import find_base_name
 from training.curves import estimate_left
 from training.default_runs import start_default_run
 from training.models import TrainingRun
@@ -103,7 +104,9 @@ class Command(UncheckedCommand):
 
 
 def _runs_of(workspace: Workspace, agent: Agent | None) -> Any:
-    runs = TrainingRun.objects.for_workspace(workspace).select_related("agent", "produced_version__registered_model")
+    runs = TrainingRun.objects.for_workspace(workspace).select_related(
+        "agent", "produced_version__registered_model", "base_version__registered_model", "base_version__artifact"
+    )
     return (runs.filter(agent=agent) if agent is not None else runs).order_by("-id")
 
 
@@ -113,6 +116,8 @@ def _as_plain(run: TrainingRun) -> dict[str, Any]:
         "run": str(run.pk),
         "agent": run.agent.slug,
         "method": run.method,
+        "base": str(run.base_version or run.base_model),
+        "base_model": find_base_name(run),
         "state": run.state,
         "progress": run.progress,
         "message": run.message,
@@ -127,4 +132,6 @@ def _as_plain(run: TrainingRun) -> dict[str, Any]:
 def _as_line(run: dict[str, Any]) -> str:
     left = f", {run['left_seconds']} s left" if run["left_seconds"] is not None else ""
     says = run["version"] or run["error"] or run["message"]
-    return f"{run['run']}  {run['agent']} {run['method']}  {run['state']} {run['progress']:.0%}{left}  {says}".rstrip()
+    under = f" ({run['base_model']})" if run["base_model"] not in ("", run["base"]) else ""
+    what = f"{run['agent']} {run['method']} from {run['base']}{under}"
+    return f"{run['run']}  {what}  {run['state']} {run['progress']:.0%}{left}  {says}".rstrip()

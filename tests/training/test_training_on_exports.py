@@ -1,0 +1,100 @@
+"""What `export_training_data` wrote of the notes app's decisions trains `manage.py train --data`, in each of its
+formats, to a model that loads; what the file lacks is refused precisely."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from tests.decisions.notes_app.notes_requests import FILER, T, judge
+
+TITLES = ("Flights to Rome", "Invoice of May", "Old receipts", "Dentist on Friday")
+QUICK = ("--batch-size", 8, "--learning-rate", 3e-3, "--epochs", 2, "--no-quantization", "--json")
+
+
+@pytest.fixture
+def exported(api: Any, by: Any, tmp_path: Path) -> Any:
+    """`exported(format, verdicts)`: the file, of decisions as the app records and judges them."""
+    from decisions.agents.services import create_notes_agents
+
+    create_notes_agents(by=by)
+    app = api("decisions:write", "feedback:write", "export:read")
+
+    def write(format: str, verdicts: tuple[str, ...] = ("CONFIRMED", "CORRECTED")) -> Path:
+        for place in range(16):
+            state = FILER["state"] | {"item": {"id": f"item-{place}", "title": f"{TITLES[place % 4]} {place}"}}
+            action = FILER["action"] | {"status": ("TODO", "TRASH")[place % 2], "confidence": 0.9}
+            answer = app.post(
+                f"{T}/decisions/record", FILER | {"state": state, "action": action, "itemId": f"i{place}"}
+            )
+            assert answer.status_code == 201, answer.content
+            judge(app, answer.json(), verdicts[place % len(verdicts)])
+        call_command("calculate_rewards", "--agent-type", "FILER", stdout=io.StringIO())
+        file = tmp_path / f"{format}.jsonl"
+        call_command(
+            "export_training_data", "--agent-type", "FILER", "--output", str(file), "--format", format,
+            stdout=io.StringIO(),
+        )  # fmt: skip
+        return file
+
+    return write
+
+
+def train(*arguments: object) -> dict[str, Any]:
+    call_command("train", *map(str, arguments), stdout=(out := io.StringIO()), stderr=io.StringIO())
+    told: dict[str, Any] = json.loads(out.getvalue())
+    return told
+
+
+def refused(*arguments: object) -> str:
+    with pytest.raises(SystemExit) as ended:
+        call_command("train", *map(str, arguments), stdout=io.StringIO(), stderr=(said := io.StringIO()))
+    assert ended.value.code == 2
+    return said.getvalue().strip()
+
+
+@pytest.mark.slow
+@pytest.mark.django_db
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_exports_make_a_tiny_model_and_train_on_over_it(exported: Any, tmp_path: Path) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    first = tmp_path / "first"
+    told = train("--data", exported("chat"), "--output", first, "--model", "tiny", "--method", "pretrain", *QUICK)
+    assert told["rows"] == 8 and not told["warnings"]  # the right ones, whole
+    folder = str(first / "model")
+    base, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    chat = tokenizer.apply_chat_template([{"role": "user", "content": "Flights"}], tokenize=False)
+    assert "Flights" in chat and base.num_parameters() > 100_000
+    assert "Base model: a new tiny model" in (first / "model" / "README.md").read_text()
+    file = exported("completion")  # each state twice by now, and every verdict as before
+    output = tmp_path / "second"
+    told = train("--data", file, "--output", output, "--model", folder, "--method", "reward_weighted", *QUICK)
+    assert told["rows"] == 32
+    PeftModel.from_pretrained(base, str(output / "adapter"))
+    assert "Base model: a new tiny model" in (output / "adapter" / "README.md").read_text()
+
+
+@pytest.mark.django_db
+def test_what_an_export_lacks_is_refused_and_nothing_is_written(exported: Any, tmp_path: Path) -> None:
+    file, base, output = exported("completion", ("CONFIRMED",)), tmp_path / "base", tmp_path / "out"
+    base.mkdir()
+    (base / "config.json").write_text("{}")
+    asked = ("--data", file, "--output", output, "--model", base, "--no-quantization")
+    others = "of those learn pretrain, sft, reward_weighted, kto, grpo"
+    assert refused(*asked) == f"--method: ppo cannot learn from text rows; {others}"
+    one_class = "rows.jsonl: method kto needs rows that were right and rows that were wrong"
+    assert refused(*asked, "--method", "kto") == one_class
+    groups = "texts of one prompt with different rewards, or a reward for fresh ones in the settings"
+    assert refused(*asked, "--method", "grpo") == f"rows.jsonl: method grpo needs {groups}"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[0], "{}", lines[0]]))
+    told = refused(*asked, "--method", "sft").splitlines()
+    assert [line.split(": ", 1)[0].rpartition(":")[2] for line in told] == ["2", "3"]
+    assert not output.exists()
