@@ -34,6 +34,7 @@ PATHS: Mapping[str, tuple[str, ...]] = {
     "epochs": ("optimiser", "epochs"),
     "batch_size": ("optimiser", "batch_size"),
     "steps": ("online", "steps"),
+    "curriculum": ("online", "curriculum", "order"),
     "seed": ("seed",),
     "lora_r": ("lora", "r"),
 }
@@ -78,6 +79,13 @@ class RunForm(forms.Form):
         label="Online steps",
         required=False,
         help_text=f"For {_online_methods()} on labelled rows. Default: {_online.steps}.",
+    )
+    curriculum = forms.TypedChoiceField(
+        label="Order of prompts",
+        required=False,
+        choices=[("", "Random"), ("easy_first", "Easy ones first"), ("uncertain", "Uncertain ones more often")],
+        empty_value=None,
+        help_text=f"For {_online_methods()} on labelled rows. Easy and uncertain by the model's own success.",
     )
     lora_r = forms.IntegerField(
         label="LoRA rank", required=False, help_text=f"Leave empty to train all weights. Usual: {_lora.r}."
@@ -135,8 +143,8 @@ class RunForm(forms.Form):
             return None
         told: dict[str, Any] = dict(given.get("more", {}))
         for name, path in PATHS.items():
-            if given.get(name) is None:
-                continue
+            if given.get(name) is None or (name == "curriculum" and TRAINING[given["method"]].settings != "online"):
+                continue  # the page does not show the order of prompts for other methods
             *above, last = path
             place = told
             for part in above:

@@ -97,10 +97,12 @@ def test_an_online_method_is_rewarded_by_the_known_answer_unless_said_otherwise(
     base = ModelVersionFactory(registered_model=agent.registered_model)
     online = {**given, "method": "grpo", "base": str(base.id), "steps": "5"}
     page_client(admin).post(path, online)
-    page_client(admin).post(path, {**online, "more": '{"reward": [{"name": "matches_answer", "weight": 2.0}]}'})
+    changes = {"more": '{"reward": [{"name": "matches_answer", "weight": 2.0}]}', "curriculum": "uncertain"}
+    page_client(admin).post(path, {**online, **changes})
     first, second = TrainingRun.objects.order_by("id")
     assert first.spec["online"] == {"steps": 5} and first.spec["reward"] == [{"name": "matches_answer"}]
     assert second.spec["reward"] == [{"name": "matches_answer", "weight": 2.0}]
+    assert second.spec["online"] == {"steps": 5, "curriculum": {"order": "uncertain"}}
 
 
 def test_running_again_shows_what_was_asked_and_asks_for_the_same(

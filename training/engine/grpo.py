@@ -23,12 +23,12 @@ from torch import Tensor
 from training.engine.accumulate import Accumulation
 from training.engine.actions import ActionScorer, Scores
 from training.engine.attempt import Attempt, Outcome
-from training.engine.data import Batches, RunData
+from training.engine.data import RunData
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.methods import RowKind
 from training.engine.models import Loaded, trainable_parameters
 from training.engine.offline import Decisions
-from training.engine.online import Actor, Start, clipped_surrogate
+from training.engine.online import Actor, Visits, clipped_surrogate
 from training.engine.rows import as_decision, groups_of_prompts
 from training.engine.scoring import divergence
 
@@ -71,23 +71,24 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     spec, settings, rows = attempt.spec, attempt.spec.online, data.labelled
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     actor = Actor(attempt, loaded.model, scorer, rows)
-    batches = Batches([len(ids) for ids in actor.prompts], settings.prompts_per_step, spec.seed)
-    start = Start(attempt, actor, batches, settings.steps)
+    visits = Visits(attempt, actor)
     updates = Updates(trainable_parameters(loaded.model), spec.optimiser, settings.steps)
     accumulation = Accumulation(attempt, updates)
     actor.follow(updates)
 
     def take_step(step: int) -> Metrics:
-        batch = batches.at(step)
+        batch = visits.at(step)
+        success = torch.zeros(len(batch), device=attempt.device)
 
         def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
             rows, share = [batch[place] for place in part], len(part) / len(batch)
             log_p = actor.score(rows).log_p
+            success[part[0] : part[-1] + 1] = actor.success(rows, log_p)
             trajectories = actor.draw(rows, log_p, settings.group)
             actor.refuse_foreign(trajectories)
             advantage = group_advantages(trajectories.rewards)
             taken = log_p.gather(1, trajectories.actions)
-            kl = start.kl(rows, log_p)
+            kl = visits.start.kl(rows, log_p)
             surrogate = clipped_surrogate(taken, trajectories.log_p, advantage, settings.clip)
             loss = share * (surrogate + settings.kl * kl)
             text = actor.text_share(rows, trajectories.actions[:, 0].tolist(), part, len(batch))
@@ -98,7 +99,8 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
                 "text_loss": text.detach(),
             }
 
-        return actor.learn(accumulation, len(batch), share_of)
+        metrics = actor.learn(accumulation, len(batch), share_of)
+        return {**metrics, **visits.note(batch, success)}
 
-    metrics = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (GRPO)")
+    metrics = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (GRPO)", visits.kept)
     return Outcome(settings.steps, len(rows), metrics)

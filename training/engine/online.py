@@ -6,7 +6,7 @@ probabilities would not be those of the policy that is updated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +17,9 @@ from training.engine.accumulate import Accumulation, ShareOf
 from training.engine.actions import ActionScorer, Scores
 from training.engine.answers import text_share
 from training.engine.attempt import Attempt
+from training.engine.curriculum import Order
 from training.engine.data import Batches
-from training.engine.fit import Metrics, Updates
+from training.engine.fit import Metrics, Updates, kept_from
 from training.engine.models import fingerprint
 from training.engine.reward_function import RewardFunction
 from training.engine.rows import Labelled
@@ -53,6 +54,7 @@ class Actor:
         self.scorer = scorer
         self.rows = rows
         self.prompts = scorer.encode([row.prompt for row in rows])
+        self.answers = torch.tensor([row.options.index(row.answer) for row in rows], device=attempt.device)
         self.reward = RewardFunction(attempt.spec.reward)
         self._hash: str | None = None
         self._parameters: Mapping[str, Tensor] = {}
@@ -78,6 +80,10 @@ class Actor:
     def score(self, rows: Sequence[int]) -> Scores:
         with self.attempt.autocast(self.model):
             return self.scorer.score(self.model, [self.prompts[i] for i in rows], [self.rows[i].options for i in rows])
+
+    def success(self, rows: Sequence[int], log_p: Tensor) -> Tensor:
+        """π(answer | x) of each row; (B, K) log-probabilities → (B,)."""
+        return log_p.detach().gather(1, self.answers[list(rows), None])[:, 0].exp()
 
     def text_share(self, rows: Sequence[int], drawn: Sequence[int], part: Sequence[int], count: int) -> Tensor:
         """Keeps free generation valid along drawn actions. `drawn` (B,) are the options drawn for `rows`, which stand
@@ -116,21 +122,60 @@ class Actor:
 class Start:
     """The starting policy, to which an exact Kullback–Leibler divergence is kept small."""
 
-    def __init__(self, attempt: Attempt, actor: Actor, batches: Batches, steps: int) -> None:
-        """Scores every row that will be visited, once. Call before the weights change or are restored."""
-        visited = sorted({row for step in range(steps) for row in batches.at(step)})
-        self._place = {row: place for place, row in enumerate(visited)}
+    def __init__(self, attempt: Attempt, actor: Actor, visited: Iterable[int]) -> None:
+        """Scores every row that may be visited, once. Call before the weights change or are restored."""
+        rows = sorted(visited)
+        self._place = {row: place for place, row in enumerate(rows)}
         self._log_p = score_rows(
             attempt,
             actor.model,
             actor.scorer,
-            [actor.prompts[row] for row in visited],
-            [actor.rows[row].options for row in visited],
+            [actor.prompts[row] for row in rows],
+            [actor.rows[row].options for row in rows],
         )
+        self.success = actor.success(rows, self._log_p)
 
     def kl(self, rows: Sequence[int], log_p: Tensor) -> Tensor:
         """KL(π ‖ π_start), mean over the rows; `log_p` (B, K) of π."""
         return divergence(log_p, self._log_p[[self._place[row] for row in rows]]).mean()
+
+
+class Visits:
+    """The prompts of each step: in random order, epoch by epoch, or by the spec's curriculum.
+
+    `start` is the starting policy on all of them; `kept` belongs into the checkpoint.
+    """
+
+    def __init__(self, attempt: Attempt, actor: Actor) -> None:
+        """Call before the weights change or are restored."""
+        spec, settings = attempt.spec, attempt.spec.online
+        self._batches = Batches([len(ids) for ids in actor.prompts], settings.prompts_per_step, spec.seed)
+        self._order: Order | None = None
+        self.kept: Mapping[str, Tensor] = {}
+        if settings.curriculum is None:
+            self.start = Start(attempt, actor, {row for step in range(settings.steps) for row in self._batches.at(step)})
+            return
+        self.start = Start(attempt, actor, range(len(actor.rows)))
+        self._order = Order(
+            settings.curriculum,
+            self.start.success.cpu(),
+            batch_size=settings.prompts_per_step,
+            group=settings.group if spec.method == "grpo" else 2,
+            steps=settings.steps,
+            seed=spec.seed,
+        )
+        self.kept = self._order.state
+        for name, value in self.kept.items():
+            if (earlier := kept_from(attempt, name)) is not None:
+                value.copy_(earlier)
+
+    def at(self, step: int) -> list[int]:
+        """Numbers of the step's prompts."""
+        return self._batches.at(step) if self._order is None else self._order.at(step)
+
+    def note(self, rows: list[int], success: Tensor) -> Metrics:
+        """What the curriculum learns of these prompts, and reports; `success` (B,) as the actor says."""
+        return {} if self._order is None else self._order.note(rows, success.cpu())
 
 
 def clipped_surrogate(log_p: Tensor, old_log_p: Tensor, advantage: Tensor, clip: float) -> Tensor:

@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from training.engine.accumulate import Accumulation
 from training.engine.actions import ActionScorer, Scores
 from training.engine.attempt import Attempt, Outcome
-from training.engine.data import Batches, RunData
+from training.engine.data import RunData
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.methods import RowKind
 from training.engine.models import Loaded, trainable_parameters
 from training.engine.offline import Decisions
-from training.engine.online import Actor, Start, clipped_surrogate
+from training.engine.online import Actor, Visits, clipped_surrogate
 from training.engine.scoring import divergence
 
 
@@ -108,8 +108,7 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     spec, settings, rows = attempt.spec, attempt.spec.online, data.labelled
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     actor = Actor(attempt, loaded.model, scorer, rows)
-    batches = Batches([len(ids) for ids in actor.prompts], settings.prompts_per_step, spec.seed)
-    start = Start(attempt, actor, batches, settings.steps)
+    visits = Visits(attempt, actor)
     value = ValueHead(loaded.model.config.hidden_size).to(attempt.device)
     minibatch = min(spec.optimiser.rows_an_update, settings.prompts_per_step)
     passes = settings.inner_epochs * math.ceil(settings.prompts_per_step / minibatch)
@@ -118,7 +117,7 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     actor.follow(updates)
 
     def take_step(step: int) -> Metrics:
-        batch = batches.at(step)
+        batch = visits.at(step)
         with torch.no_grad():
             old = actor.score(batch)
             trajectories = actor.draw(batch, old.log_p, group=1)
@@ -142,7 +141,7 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
                     new = actor.score(rows)
                     taken = new.log_p.gather(1, trajectories.actions[at])[:, 0]
                     surrogate = clipped_surrogate(taken, trajectories.log_p[at, 0], advantages[at], settings.clip)
-                    kl = start.kl(rows, new.log_p)
+                    kl = visits.start.kl(rows, new.log_p)
                     value_loss = nn.functional.mse_loss(value(new.hidden.detach()), returns[at])
                     loss = surrogate + settings.kl * kl + 0.5 * value_loss
                     means = {"loss": loss, "kl": kl, "value_loss": value_loss}
@@ -152,7 +151,7 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
                     return shares["loss"] + spec.weight_of_text * text, told
 
                 metrics |= actor.learn(accumulation, len(places), share_of)
-        return metrics
+        return {**metrics, **visits.note(batch, actor.success(batch, old.log_p))}
 
-    result = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (PPO)")
+    result = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (PPO)", visits.kept)
     return Outcome(settings.steps, len(rows), result)

@@ -96,6 +96,17 @@ class Dpo(Strict):
     beta: float = Field(default=0.1, gt=0, le=10)
 
 
+class Curriculum(Strict):
+    """Which prompts a run decides on next, by the model's success on them (training.engine.curriculum).
+
+    `stages` and `pass_at` are of `easy_first` alone.
+    """
+
+    order: Literal["easy_first", "uncertain"] = "easy_first"
+    stages: int = Field(default=4, ge=2, le=100)
+    pass_at: float = Field(default=0.7, gt=0, le=1, description="mean success that passes a stage")
+
+
 class Online(Strict):
     """GRPO (Shao et al. 2024) and PPO (Schulman et al. 2017). On logged rows `clip` and `kl` count alone: a run passes
     over them as its optimiser says."""
@@ -108,3 +119,4 @@ class Online(Strict):
     inner_epochs: int = Field(default=2, ge=1, le=20, description="PPO: passes over one batch of decisions")
     gamma: float = Field(default=1.0, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    curriculum: Curriculum | None = Field(default=None, description="of labelled rows; without one, in random order")

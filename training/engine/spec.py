@@ -264,6 +264,9 @@ class RunSpec(Strict):
             faults.append("data.heldout: the evaluation after training needs held-out rows")
         if self.rewards_fresh_decisions and not self.reward:
             faults.append(f"reward: method {self.method} scores fresh decisions; name at least one component")
+        afresh = self.rewards_fresh_decisions and self.train_rows is RowKind.LABELLED
+        if self.online.curriculum is not None and not afresh:
+            faults.append("online.curriculum: only labelled rows have one, on which grpo and ppo decide afresh")
         if self.method == "merge" and self.base.adapter is None:
             faults.append("base.adapter: merge needs the adapter to merge")
         if self.freeze_embeddings and tiny is not None:

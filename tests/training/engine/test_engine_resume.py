@@ -35,13 +35,13 @@ def underway(event: dict[str, Any]) -> bool:
 
 @pytest.fixture(scope="module")
 def ppo_run(world: World) -> Path:
-    """PPO over an adapter with dropout: random draws, a value head, shuffled minibatches. Uninterrupted."""
+    """PPO over an adapter with dropout: random draws, a value head, shuffled minibatches, stages. Uninterrupted."""
     spec = {
         "method": "ppo",
         "base": {"path": str(world.base)},
         "lora": {"r": 4, "dropout": 0.1},
         "optimiser": {"learning_rate": 1e-3, "batch_size": 16},
-        "online": {"steps": 40, "prompts_per_step": 32, "inner_epochs": 1},
+        "online": {"steps": 40, "prompts_per_step": 32, "inner_epochs": 1, "curriculum": {"stages": 8}},
         "reward": [{"name": "matches_answer"}],
     }
 
