@@ -382,6 +382,8 @@ RUNS = Path(env("RECKONER_RUNS", str(VAR / "runs")))
 TRAINING_STOP_GRACE_SECONDS = float(env("RECKONER_TRAINING_STOP_GRACE_SECONDS", "30"))
 # How often a run leaves a checkpoint; at most 300 s.
 CHECKPOINT_SECONDS = float(env("RECKONER_CHECKPOINT_SECONDS", "30"))
+# Options of `accelerate launch`, by which several processes train a run; "": one process, started by itself.
+ACCELERATE = env("RECKONER_ACCELERATE", "")
 # Which default settings runs on real bases get: AUTO_DETECT, GPU_ENABLED, RYZEN_OPTIMIZED or CPU_ONLY.
 HARDWARE_PROFILE = env("RECKONER_HARDWARE_PROFILE", "AUTO_DETECT")
 MODEL_SERVER_URL = env("RECKONER_MODEL_SERVER_URL", embedded_url("MODEL_SERVER_URL") or "http://127.0.0.1:8100")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from django.conf import settings
 
 from jobs.context import JobContext
 from jobs.errors import JobCancelled, Permanent
-from training.engine.spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED, RunResult
+from training.engine.spec import EXIT_BAD_SPEC, EXIT_FAILED, EXIT_OK, EXIT_STOPPED, RunResult
 from training.errors import EngineFailed
 
 logger = structlog.get_logger(__name__)
@@ -32,6 +33,8 @@ ENGINE: tuple[str, ...] = (sys.executable, "-m", "training.engine")
 POLL_SECONDS = 0.25
 CANCEL_CHECK_SECONDS = 1.0
 LAST_WORDS = 2000
+BAD_SPEC = '{"error": "bad_spec"'
+"""How the engine begins the line in which it refuses a spec."""
 TRY_DEVICE: tuple[str, ...] = (sys.executable, "-m", "training.engine.hardware")
 TRY_SECONDS = 120.0
 
@@ -49,7 +52,8 @@ PASSED_ON = (
     "CUDA_VISIBLE_DEVICES",
     "OMP_NUM_THREADS",
 )
-PASSED_ON_PREFIXES = ("HF_", "TRANSFORMERS_", "TORCH_", "NCCL_")
+PASSED_ON_PREFIXES = ("HF_", "TRANSFORMERS_", "TORCH_", "NCCL_", "GLOO_", "ACCELERATE_")
+ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
 
 EventSink = Callable[[Sequence[Mapping[str, Any]]], None]
 
@@ -59,6 +63,26 @@ def engine_environment() -> dict[str, str]:
         name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
     }
     return chosen | {"PYTHONPATH": str(settings.BASE_DIR), "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def engine_command() -> list[str]:
+    """What a run is trained by, less its arguments: the engine, or as many of it as `accelerate launch` is told."""
+    if not settings.ACCELERATE:
+        return list(ENGINE)
+    return [*ACCELERATE, *shlex.split(settings.ACCELERATE), "-m", "training.engine"]
+
+
+def find_engine_code(code: int, attempt: Path, log: str) -> int:
+    """The exit code of the engine, where what started it ended with `code`: of several processes accelerate says no
+    more than that one of them failed."""
+    if code not in (EXIT_FAILED, -signal.SIGTERM):
+        return code
+    if BAD_SPEC in log:
+        return EXIT_BAD_SPEC
+    tail = EventTail(attempt / "events.jsonl")
+    events = tail.read()
+    tail.close()
+    return EXIT_STOPPED if events and events[-1]["kind"] == "stopped" else code
 
 
 def ask_engine_for_device() -> dict[str, Any]:
@@ -136,7 +160,9 @@ def run_engine(context: JobContext, run_dir: Path, *, sink: EventSink) -> Finish
     if code == EXIT_OK:
         result = RunResult.model_validate_json((attempt / "result.json").read_text())
         return Finished(attempt, result)
-    last_words = log_path.read_text(errors="replace")[-LAST_WORDS:].strip()
+    told = log_path.read_text(errors="replace")
+    last_words = told[-LAST_WORDS:].strip()
+    code = find_engine_code(code, attempt, told)
     if code == EXIT_BAD_SPEC:
         raise Permanent(f"the engine refused the spec: {last_words}")
     if code == EXIT_STOPPED and context.cancel_requested():
@@ -149,7 +175,7 @@ def run_engine(context: JobContext, run_dir: Path, *, sink: EventSink) -> Finish
 def _engine_process(run_dir: Path, attempt: int, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """The process in a group of its own; whatever happens here, it is gone afterwards."""
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and module, no shell
-        [*ENGINE, str(run_dir), "--attempt", str(attempt), "--supervised"],
+        [*engine_command(), str(run_dir), "--attempt", str(attempt), "--supervised"],
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=subprocess.STDOUT,

@@ -218,7 +218,7 @@ def _run_engine(run_dir: Path, say: Callable[[str], None]) -> Path:
     failed = ""
     with log.open("wb") as errors:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module, no shell
-            [*launcher.ENGINE, str(run_dir), "--attempt", attempt.name],
+            [*launcher.engine_command(), str(run_dir), "--attempt", attempt.name],
             cwd=settings.BASE_DIR,
             env=engine_environment(),
             stdin=subprocess.DEVNULL,
@@ -235,14 +235,17 @@ def _run_engine(run_dir: Path, say: Callable[[str], None]) -> Path:
             process.wait()
             failed = _say_events(tail, say) or failed
             tail.close()
-    last_words = log.read_text(errors="replace").strip().rpartition("\n")[2]
-    if process.returncode == EXIT_STOPPED:
+    told = log.read_text(errors="replace")
+    last_words = told.strip().rpartition("\n")[2]
+    code = launcher.find_engine_code(process.returncode, attempt, told)
+    if code == EXIT_STOPPED:
         raise Interrupted("Stopped. Run the same command again to resume from the checkpoint.")
-    if process.returncode == EXIT_BAD_SPEC:
+    if code == EXIT_BAD_SPEC:
         shutil.rmtree(run_dir)
-        raise UnusableRun(json.loads(last_words)["faults"])
-    if process.returncode != EXIT_OK:
-        raise EngineFailed(failed or last_words or f"exit code {process.returncode}")
+        refusal = next(line for line in told.splitlines() if line.startswith(launcher.BAD_SPEC))
+        raise UnusableRun(json.loads(refusal)["faults"])
+    if code != EXIT_OK:
+        raise EngineFailed(failed or last_words or f"exit code {code}")
     return attempt
 
 

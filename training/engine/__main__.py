@@ -1,5 +1,7 @@
 """`python -m training.engine RUN_DIR`: reads the arguments, the spec and the data, claims an attempt, and runs it.
 
+Several processes, as `accelerate launch --multi_gpu` starts them, run it together (training.engine.processes).
+
 All faults of the spec and the data are reported before anything is written and before torch is imported. Exit codes: 0
 done, 1 failed, 2 the spec, the data or the arguments are not usable, 75 stopped on request (a checkpoint was left; run
 it again to go on).
@@ -17,6 +19,7 @@ from pathlib import Path
 import pydantic
 
 from training.engine.data import DataError, RunData, read_data
+from training.engine.launch import count_processes, find_launch_faults, is_main_process
 from training.engine.spec import (
     EXIT_BAD_SPEC,
     EXIT_FAILED,
@@ -56,9 +59,14 @@ def main(arguments: list[str] | None = None) -> int:
         stop.watch_stdin()
     try:
         spec, data = read_run(options.run_dir)
-        number, folder = claim_attempt(options.run_dir, options.attempt)
+        if faults := find_launch_faults(spec, os.environ):
+            raise BadRun(faults)
+        prepare_imports()
+        claim = claim_together if count_processes(os.environ) > 1 else claim_attempt
+        number, folder = claim(options.run_dir, options.attempt)
     except BadRun as error:
-        print(json.dumps({"error": "bad_spec", "faults": error.faults}), file=sys.stderr)  # noqa: T201
+        if is_main_process(os.environ):
+            print(json.dumps({"error": "bad_spec", "faults": error.faults}), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_SPEC
     return _work(spec, data, number, folder, stop)
 
@@ -112,36 +120,63 @@ def claim_attempt(run_dir: Path, number: int | None) -> tuple[int, Path]:
     return chosen, attempts / str(chosen)
 
 
+def claim_together(run_dir: Path, number: int | None) -> tuple[int, Path]:
+    """As `claim_attempt`, by the main one of several processes for all of them."""
+    from training.engine.processes import join_processes
+
+    processes = join_processes()
+    told: tuple[int, Path] | list[str] = []
+    if processes.is_main:
+        try:
+            told = claim_attempt(run_dir, number)
+        except BadRun as error:
+            told = error.faults
+    told = processes.from_main(told)
+    if isinstance(told, list):
+        raise BadRun(told)
+    return told
+
+
+def prepare_imports() -> None:
+    """What torch and tokenizers read of the environment when they are loaded."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads get in the way of torch's
+    # On cores shared with others, threads that spin while they wait cost several times the work itself; threads that
+    # sleep cost nothing that could be measured.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
 def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFlag) -> int:
     from training.engine.events import Events
 
-    events = Events(folder / "events.jsonl")
+    events = Events(folder / "events.jsonl" if is_main_process(os.environ) else Path(os.devnull))
     try:
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads get in the way of torch's
-        # Read when torch is loaded. On cores shared with others, threads that spin while they wait cost several
-        # times the work itself; threads that sleep cost nothing that could be measured.
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         # Seconds of imports, which a bad spec should not have to wait for.
         from training.engine.attempt import Attempt
         from training.engine.hardware import choose_device, set_threads
         from training.engine.models import silence_progress_bars
+        from training.engine.processes import join_processes
         from training.engine.run import run_attempt
 
         silence_progress_bars()
         threads = set_threads(spec.threads)
-        attempt = Attempt(spec, number, folder, choose_device(), events, stop)
+        attempt = Attempt(spec, number, folder, choose_device(), events, stop, processes=join_processes())
         result = run_attempt(attempt, data, threads)
-        events.write("finished", result=result.model_dump(mode="json"))
+        if result is not None:
+            events.write("finished", result=result.model_dump(mode="json"))
     except Stopped as stopped:
         events.write("stopped", reason=stopped.reason, step=stopped.step)
         return EXIT_STOPPED
     except Exception as error:  # noqa: BLE001 - the last line of defence: whatever it was is written down
+        if stop.reason is not None and count_processes(os.environ) > 1:
+            # Another process has stopped before this one looked, and was missed at the next thing done together.
+            events.write("stopped", reason=stop.reason)
+            return EXIT_STOPPED
         events.write("failed", error=f"{type(error).__name__}: {error}")
         traceback.print_exc()
         return EXIT_FAILED
     finally:
         events.close()
-    return EXIT_OK
+    return EXIT_OK  # a process group ends with its process
 
 
 def _faults(detail: object) -> list[str]:

@@ -4,10 +4,11 @@ A loss that is a sum over an update's rows, divided by what is known of all of t
 
     L = Σ_k share_k,    ∇L = Σ_k ∇ share_k
 
-so parts of any size give the same update, up to rounding. A part holds at most `batch_size` rows, and half as many
-after the memory was full: then the update begins again, with the random draws that it began with, so it is the one
-that a run with half the batch and twice the accumulation makes. What a group learns from stays together, since a row is
-a prompt with all that was drawn for it.
+so parts of any size give the same update, up to rounding, and so do several processes (training.engine.processes), each
+of which takes a contiguous range of the rows. A part holds at most `batch_size` rows, and half as many after the memory
+was full: then the update begins again, with the random draws that it began with, so it is the one that a run with half
+the batch and twice the accumulation makes. What a group learns from stays together, since a row is a prompt with all
+that was drawn for it.
 """
 
 from __future__ import annotations
@@ -41,25 +42,29 @@ class Accumulation:
 
         Raises torch.OutOfMemoryError where one row alone is too much.
         """
+        processes = self._attempt.processes
+        places = processes.share(count)
         generators = generator_states()
         while True:
             try:
-                metrics = self._gather(count, share_of)
+                metrics = self._gather(places, share_of)
             except RuntimeError as error:  # torch.OutOfMemoryError is one
                 if not is_out_of_memory(error) or self.part == 1:
                     raise
             else:
+                metrics = processes.add_metrics(metrics)
+                processes.add_gradients(self._updates.parameters.values())
                 self._updates.step()
                 return metrics
             # Only here, without the error: its traceback holds the tensors that filled the memory.
-            self._halve(count)
+            self._halve(len(places))
             restore_generators(generators)
 
-    def _gather(self, count: int, share_of: ShareOf) -> Metrics:
+    def _gather(self, places: range, share_of: ShareOf) -> Metrics:
         self._updates.clear()
         sums: dict[str, Tensor] = {}
-        for start in range(0, count, self.part):
-            share, metrics = share_of(range(start, min(start + self.part, count)))
+        for start in range(places.start, places.stop, self.part):
+            share, metrics = share_of(range(start, min(start + self.part, places.stop)))
             share.backward()  # type: ignore[no-untyped-call]
             for name, value in metrics.items():
                 sums[name] = sums[name] + value if name in sums else value

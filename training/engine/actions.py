@@ -45,6 +45,15 @@ class Scores:
     hidden: Tensor
 
 
+def draw_options(log_p: Tensor, chance: Tensor) -> Tensor:
+    """The option that each number in `chance` (B, G), uniform in [0, 1), picks by its row's exp(`log_p`) (B, K).
+
+    A row's draws depend on its own numbers alone, whatever rows are calculated beside it.
+    """
+    last = (log_p > NO_OPTION).sum(1, keepdim=True) - 1  # sums may round to less than 1
+    return torch.searchsorted(log_p.exp().cumsum(1), chance, right=True).minimum(last)
+
+
 class ActionTrie:
     """The token trie of one set of options, pruned to the nodes that lie above a branching.
 

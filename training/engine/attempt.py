@@ -14,6 +14,7 @@ from training.engine.actions import hidden_size
 from training.engine.checkpoints import Checkpoint
 from training.engine.events import Events
 from training.engine.hardware import autocast, choose_precision
+from training.engine.processes import Processes
 from training.engine.spec import RunSpec
 from training.engine.stop import StopFlag
 
@@ -21,7 +22,7 @@ from training.engine.stop import StopFlag
 @dataclass(slots=True)
 class Attempt:
     """`resume` is the checkpoint to go on from; `folder` is attempts/<number>, which this process owns. `save_epoch`
-    keeps the weights after the epoch of that number; None where nobody asked for it."""
+    keeps the weights after the epoch of that number; None where nobody asked for it. `processes` train it together."""
 
     spec: RunSpec
     number: int
@@ -31,6 +32,14 @@ class Attempt:
     stop: StopFlag
     resume: Checkpoint | None = None
     save_epoch: Callable[[int], None] | None = None
+    processes: Processes = field(default_factory=Processes)
+
+    def hear_stop(self) -> bool:
+        """Whether any process of the run was asked to stop. All of them ask at the same steps."""
+        (asked,) = self.processes.any(self.stop.reason is not None)
+        if asked:
+            self.stop.request("asked of another process")
+        return asked
 
     def autocast(self, model: nn.Module) -> AbstractContextManager[object]:
         """Runs the model's matrix products in the spec's precision, or in that which suits the device."""

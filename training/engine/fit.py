@@ -101,6 +101,8 @@ def fit(
 
     def leave_checkpoint() -> None:
         _finite(metrics, step)
+        if not attempt.processes.is_main:
+            return
         state = {"updates": updates.state(), "generators": generator_states(), "kept": dict(kept or {})}
         path = write_checkpoint(attempt.folder / "checkpoints", step, state, attempt.spec)
         attempt.events.write("checkpoint", step=step, path=str(path.relative_to(attempt.folder)))
@@ -109,7 +111,7 @@ def fit(
     metrics: Metrics = {}
     attempt.events.progress(step, total_steps, message)
     while step < total_steps:
-        if attempt.stop.reason is not None:
+        if attempt.hear_stop():
             leave_checkpoint()
             attempt.stop.check(step)
         metrics = take_step(step)

@@ -78,13 +78,14 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 
     def take_step(step: int) -> Metrics:
         batch = visits.at(step)
+        chance = torch.rand(len(batch), settings.group, device=attempt.device)
         success = torch.zeros(len(batch), device=attempt.device)
 
         def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
             rows, share = [batch[place] for place in part], len(part) / len(batch)
             log_p = actor.score(rows).log_p
             success[part[0] : part[-1] + 1] = actor.success(rows, log_p)
-            trajectories = actor.draw(rows, log_p, settings.group)
+            trajectories = actor.draw(rows, log_p, chance[part[0] : part[-1] + 1])
             actor.refuse_foreign(trajectories)
             advantage = group_advantages(trajectories.rewards)
             taken = log_p.gather(1, trajectories.actions)
@@ -100,7 +101,7 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
             }
 
         metrics = actor.learn(accumulation, len(batch), share_of)
-        return {**metrics, **visits.note(batch, success)}
+        return {**metrics, **visits.note(batch, attempt.processes.add(success))}
 
     metrics = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (GRPO)", visits.kept)
     return Outcome(settings.steps, len(rows), metrics)

@@ -19,24 +19,31 @@ LARGE = 512
 
 
 def choose_device() -> torch.device:
-    """CUDA if there is one, else Apple's MPS, else the CPU. `RECKONER_DEVICE` overrides it."""
+    """CUDA if there is one, else Apple's MPS, else the CPU. `RECKONER_DEVICE` overrides it.
+
+    Of several processes that were launched together (training.engine.processes) each gets a CUDA device of its own.
+    """
     named = os.environ.get("RECKONER_DEVICE")
     if named:
         return torch.device(named)
     if torch.cuda.is_available():
-        return torch.device("cuda")
+        if (place := os.environ.get("LOCAL_RANK")) is None:
+            return torch.device("cuda")
+        torch.cuda.set_device(int(place))
+        return torch.device("cuda", int(place))
     if torch.backends.mps.is_available():
         return torch.device("mps")
     return torch.device("cpu")
 
 
 def set_threads(threads: int | None) -> int:
-    """Sets torch's CPU threads to `threads`, or to every core, and returns the number.
+    """Sets torch's CPU threads to `threads`, or to this process's share of the cores, and returns the number.
 
     Sums are split by thread, so the last bits of a result depend on this number: a resumed run wants the
     same one.
     """
-    chosen = threads or os.cpu_count() or 1
+    beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    chosen = threads or max(1, (os.cpu_count() or 1) // beside)
     torch.set_num_threads(chosen)
     return chosen
 

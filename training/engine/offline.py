@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from training.engine.accumulate import Accumulation
-from training.engine.actions import ActionScorer, Scores
+from training.engine.actions import ActionScorer, Scores, draw_options
 from training.engine.answers import text_share
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, drop_tokens
@@ -78,6 +78,7 @@ class Decisions:
         def take_step(step: int) -> Metrics:
             batch = batches.at(step)
             rng = random.Random(f"{spec.seed}/drop/{step}")  # noqa: S311 - augmentation, not a secret
+            chance = torch.rand(len(batch), 1, device=self.attempt.device)
             ids = [drop_tokens(self.prompts[i], begin, end, spec.optimiser.token_dropout, rng) for i in batch]
 
             def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
@@ -85,7 +86,7 @@ class Decisions:
                 options = [self.options[i] for i in rows]
                 with self.attempt.autocast(self.model):  # once: what it converts of the weights serves both
                     scores = self.scorer.score(self.model, some, options)
-                    drawn = torch.multinomial(scores.log_p.detach().exp(), 1)[:, 0].tolist()
+                    drawn = draw_options(scores.log_p.detach(), chance[part[0] : part[-1] + 1])[:, 0].tolist()
                     text = text_share(self.model, self.scorer, some, options, drawn, part, len(batch))
                 share = len(rows) / len(batch)
                 metrics = {name: share * value for name, value in loss_of(rows, scores).items()}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from decisions.rewards.components import Facts
 from training.engine.accumulate import Accumulation, ShareOf
-from training.engine.actions import ActionScorer, Scores
+from training.engine.actions import ActionScorer, Scores, draw_options
 from training.engine.answers import text_share
 from training.engine.attempt import Attempt
 from training.engine.curriculum import Order
@@ -92,10 +92,11 @@ class Actor:
             prompts, options = [self.prompts[i] for i in rows], [self.rows[i].options for i in rows]
             return text_share(self.model, self.scorer, prompts, options, drawn, part, count)
 
-    def draw(self, rows: list[int], log_p: Tensor, group: int) -> Trajectories:
-        """`group` actions for each row from exp(`log_p`) (B, K), scored by this actor's present weights."""
+    def draw(self, rows: list[int], log_p: Tensor, chance: Tensor) -> Trajectories:
+        """An action for each row and each of its numbers in `chance` (B, G), by exp(`log_p`) (B, K), scored by this
+        actor's present weights."""
         log_p = log_p.detach()
-        actions = torch.multinomial(log_p.exp(), group, replacement=True)
+        actions = draw_options(log_p, chance)
         taken = log_p.gather(1, actions)
         rewards = [
             [self._reward(self.rows[i], place, p) for place, p in zip(places, chances, strict=True)]
@@ -153,7 +154,8 @@ class Visits:
         self._order: Order | None = None
         self.kept: Mapping[str, Tensor] = {}
         if settings.curriculum is None:
-            self.start = Start(attempt, actor, {row for step in range(settings.steps) for row in self._batches.at(step)})
+            visited = {row for step in range(settings.steps) for row in self._batches.at(step)}
+            self.start = Start(attempt, actor, visited)
             return
         self.start = Start(attempt, actor, range(len(actor.rows)))
         self._order = Order(

@@ -120,7 +120,7 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         batch = visits.at(step)
         with torch.no_grad():
             old = actor.score(batch)
-            trajectories = actor.draw(batch, old.log_p, group=1)
+            trajectories = actor.draw(batch, old.log_p, torch.rand(len(batch), 1, device=attempt.device))
             values = value(old.hidden)
         actor.refuse_foreign(trajectories)
         rewards = trajectories.rewards[:, 0]

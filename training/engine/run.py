@@ -41,8 +41,11 @@ Train = Callable[[Attempt, Loaded, RunData], Outcome]
 """What a method's entry point is: trains the loaded model in place."""
 
 
-def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult:
-    """Does the work and writes `result.json`. Raises Stopped when asked to stop."""
+def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | None:
+    """Does the work and writes `result.json`. Raises Stopped when asked to stop.
+
+    Of several processes the main one does so alone; for the others there is no result.
+    """
     began = time.monotonic()
     spec = attempt.spec
     make_deterministic(spec.seed, attempt.device)
@@ -53,6 +56,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult:
         method=spec.method,
         device=str(attempt.device),
         threads=threads,
+        processes=attempt.processes.count,
         attempt=attempt.number,
         resumed_from=resumed_from,
     )
@@ -60,8 +64,12 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult:
     if spec.method != "evaluate":
         loaded, outcome = _trained(attempt, data)
         attempt.stop.check(outcome.steps)
+        if not attempt.processes.is_main:
+            return None
         facts = _save(attempt, loaded)
         del loaded
+    elif not attempt.processes.is_main:
+        return None
     found = _evaluate(attempt, data, facts.get("output"))
     result = RunResult(
         run_id=spec.run_id,
@@ -98,7 +106,7 @@ def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     warn_of_cuts(attempt, loaded, [row.prompt for row in data.replay], "replayed rows")
     if spec.gradient_checkpointing:
         recompute_activations(loaded.model)
-    if spec.epoch_checkpoints:
+    if spec.epoch_checkpoints and attempt.processes.is_main:
         attempt.save_epoch = partial(_save_epoch, attempt, loaded)
     assert spec.train_rows is not None
     module, function = spec.trains_by.entry_for(spec.train_rows).split(":")

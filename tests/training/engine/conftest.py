@@ -64,11 +64,11 @@ def launch(warm_engine: None) -> Iterator[Launcher]:
     """Starts `python -m training.engine` (see tests/warm.py); whatever still runs at the end of the test is killed."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*arguments: str) -> subprocess.Popen[bytes]:
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [*launcher.ENGINE, *arguments],
             cwd=ROOT,
-            env=launcher.engine_environment(),
+            env=launcher.engine_environment() | environment,
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )

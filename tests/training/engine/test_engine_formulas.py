@@ -14,7 +14,7 @@ from torch import nn
 
 from decisions.rewards.components import ComponentError, Facts
 from training.engine.accumulate import Accumulation
-from training.engine.actions import NO_OPTION, ActionScorer
+from training.engine.actions import NO_OPTION, ActionScorer, draw_options
 from training.engine.all_action import doubly_robust
 from training.engine.answers import mass_loss
 from training.engine.attempt import Attempt
@@ -270,6 +270,15 @@ def test_the_surrogate_has_no_slope_beyond_the_clip() -> None:
     assert log_p.grad[0] == 0 and log_p.grad[1] > 0 and log_p.grad[2] < 0
 
 
+def test_numbers_pick_options_by_their_probability() -> None:
+    log_p = torch.tensor([[0.25, 0.0, 0.75], [0.5, 0.5, 0.0]]).log().clamp(min=-50.0)
+    log_p[1, 2] = NO_OPTION
+    chance = torch.tensor([[0.0, 0.2, 0.25, 0.99], [0.4, 0.6, 0.999999, 1.0]])  # the last as if a sum had been rounded
+    assert draw_options(log_p, chance).tolist() == [[0, 0, 2, 2], [0, 1, 1, 1]]
+    drawn = draw_options(log_p[:1], torch.rand(1, 4000, generator=torch.Generator().manual_seed(1)))
+    assert float((drawn == 2).float().mean()) == pytest.approx(0.75, abs=0.03)
+
+
 def test_serving_probabilities_sharpen_and_explore() -> None:
     log_p = torch.tensor([[0.6, 0.3, 0.1], [0.75, 0.25, 0.0]]).log().clamp(min=-1e4)
     acting = serving_probabilities(log_p, torch.tensor([3, 2]), Serving(temperature=0.5, epsilon=0.1))
@@ -312,7 +321,7 @@ def test_trajectories_of_other_weights_are_refused(base_folder: Path, tmp_path: 
     updates = Updates(trainable_parameters(model), Optimiser(), 4)
     actor.follow(updates)
     scores = actor.score([0, 1])
-    trajectories = actor.draw([0, 1], scores.log_p, 5)
+    trajectories = actor.draw([0, 1], scores.log_p, torch.rand(2, 5))
     assert trajectories.actions[0].max() < 2  # the filler beyond a row's own options is never drawn
     actor.refuse_foreign(trajectories)
     loss = -scores.log_p[:, 0].mean()

@@ -57,10 +57,12 @@ class Bridge(TrainerCallback):
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Says what is to follow this step. Logs come before the checkpoint, so weights that diverged leave none."""
         self._began = time.monotonic()
-        stopping = self.attempt.stop.reason is not None
+        stopping = self.attempt.hear_stop()
+        # Saving and logging are done by all processes together.
+        saving, telling = self.attempt.processes.any(self._began >= self._due, self.attempt.events.due())
         control.should_training_stop = control.should_training_stop or stopping
-        control.should_save = control.should_training_stop or self._began >= self._due
-        control.should_log = control.should_save or self.attempt.events.due()
+        control.should_save = control.should_training_stop or saving
+        control.should_log = control.should_save or telling
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         logs: Mapping[str, Any] = kwargs["logs"]
@@ -79,7 +81,9 @@ class Bridge(TrainerCallback):
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        mark_complete(folder, state.global_step, self.attempt.spec)
+        self.attempt.processes.wait()  # each has put its generators' states into it
+        if self.attempt.processes.is_main:
+            mark_complete(folder, state.global_step, self.attempt.spec)
         path = str(folder.relative_to(self.attempt.folder))
         self.attempt.events.write("checkpoint", step=state.global_step, path=path)
         now = time.monotonic()
@@ -88,12 +92,14 @@ class Bridge(TrainerCallback):
 
 def common_arguments(attempt: Attempt, rows: int, at_least: int = 1) -> dict[str, Any]:
     """What every trainer of TRL is told: the spec's optimiser, seed and device, and that the bridge decides when to log
-    and when to save. A step takes as many of the `rows` as the spec says, `at_least` so many."""
+    and when to save. A step takes as many of the `rows` as the spec says, equally many in each process, `at_least` so
+    many."""
     spec, optimiser = attempt.spec, attempt.spec.optimiser
+    mine = min(optimiser.batch_size, rows) // attempt.processes.count
     on_cuda = attempt.device.type == "cuda"
     return {
         "output_dir": str(attempt.folder / "checkpoints"),
-        "per_device_train_batch_size": max(min(optimiser.batch_size, rows), at_least),
+        "per_device_train_batch_size": max(mine, at_least),
         "gradient_accumulation_steps": optimiser.accumulate,
         "num_train_epochs": optimiser.epochs,
         "learning_rate": optimiser.learning_rate,

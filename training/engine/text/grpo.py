@@ -52,7 +52,7 @@ def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> O
             log_metric("valid_share", sum(valid) / len(valid))
         return [value(facts_of(text, known)) for text, known in zip(texts, answer, strict=True)]
 
-    prompts = min(settings.prompts_per_step, len(rows))
+    prompts = _prompts_of_step(attempt, len(rows))
     trainer = GRPOTrainer(
         model=loaded.model,
         reward_funcs=[reward],
@@ -81,7 +81,7 @@ def _train_on_stored(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> 
         """What the ledger says of each."""
         return stored_reward
 
-    prompts = min(attempt.spec.online.prompts_per_step, len(groups))
+    prompts = _prompts_of_step(attempt, len(groups))
     arguments = _arguments(attempt, prompts, size)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*rollout_func.*experimental")
@@ -146,11 +146,17 @@ def facts_of(text: str, answer: str) -> Facts:
     return Facts(action=text if said is None else said, answer=meant, completion=text)
 
 
+def _prompts_of_step(attempt: Attempt, known: int) -> int:
+    """Equally many for each process, whose groups are whole then."""
+    count = attempt.processes.count
+    return max(1, min(attempt.spec.online.prompts_per_step, known) // count) * count
+
+
 def _arguments(attempt: Attempt, prompts: int, group: int) -> dict[str, Any]:
     """A step takes `prompts` prompts with `group` texts each."""
     settings = attempt.spec.online
     return common_arguments(attempt, prompts * group) | {
-        "per_device_train_batch_size": prompts * group,
+        "per_device_train_batch_size": prompts * group // attempt.processes.count,
         "num_generations": group,
         "epsilon": settings.clip,
         "beta": settings.kl,

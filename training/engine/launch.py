@@ -1,0 +1,46 @@
+"""How the engine was launched: alone, or as one of several processes. No torch.
+
+`accelerate launch --multi_gpu` and torchrun tell each process its place in the environment: RANK, WORLD_SIZE,
+LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from training.engine.methods import TEXT_ROOM
+from training.engine.spec import RunSpec
+
+
+def count_processes(environment: Mapping[str, str]) -> int:
+    """That train the run together; 1 where this one was started by itself."""
+    return int(environment.get("WORLD_SIZE", "1"))
+
+
+def is_main_process(environment: Mapping[str, str]) -> bool:
+    """Whether this is the one that writes."""
+    return environment.get("RANK", "0") == "0"
+
+
+def find_launch_faults(spec: RunSpec, environment: Mapping[str, str]) -> list[str]:
+    """Why the run cannot be trained as it was launched."""
+    count, faults = count_processes(environment), []
+    if count == 1:
+        if environment.get("ACCELERATE_USE_CPU", "").lower() == "true" and "MASTER_PORT" in environment:
+            # One process that would train as if it were all of them: without MPI, accelerate starts no other.
+            faults.append(
+                "accelerate launch: --cpu starts a single process; for several on CPUs give --multi_gpu "
+                "and set RECKONER_DEVICE=cpu"
+            )
+        return faults
+    kind = spec.train_rows
+    if kind is not None and spec.trains_by.entry_for(kind).startswith(TEXT_ROOM):
+        # TRL gives every process the same number of rows, and whole groups stay together.
+        name, rows = (
+            ("online.prompts_per_step", spec.online.prompts_per_step)
+            if spec.method == "grpo"
+            else ("optimiser.batch_size", spec.optimiser.batch_size)
+        )
+        if rows % count:
+            faults.append(f"{name}: {rows} rows of text cannot be shared evenly by {count} processes")
+    return faults
