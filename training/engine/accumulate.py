@@ -13,20 +13,16 @@ that was drawn for it.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor
 
 from training.engine.attempt import Attempt
 from training.engine.fit import Metrics, Updates, generator_states, restore_generators
+from training.engine.memory import free_memory, is_out_of_memory
 
 ShareOf = Callable[[Sequence[int]], tuple[Tensor, Metrics]]
 """Of the rows at these places of the update: their share of the loss, and of each metric (0-d, detached)."""
-
-FULL = "can't allocate memory"
-"""What torch's allocator says on the CPU, as a plain RuntimeError."""
 
 
 class Accumulation:
@@ -74,14 +70,8 @@ class Accumulation:
         before = min(self.part, count)
         self.part = max(1, before // 2)
         self._updates.clear()
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        free_memory()
         self._attempt.events.warn(
             f"out of memory with {before} rows at once: from here on {self.part} at once, and as many more times "
             "accumulated; the updates stay the same"
         )
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or FULL in str(error)

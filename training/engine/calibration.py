@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from training.engine.actions import ActionScorer, causal_of
 from training.engine.attempt import Attempt
-from training.engine.data import by_length
+from training.engine.memory import score_in_batches
 from training.engine.rows import Labelled
 
 TEMPERATURES = torch.logspace(-1, 1, 81).tolist()
@@ -30,14 +30,15 @@ def calibrate(attempt: Attempt, model: nn.Module, scorer: ActionScorer, held: Se
         return 1.0
     prompts = scorer.encode([row.prompt for row in held])
     losses = torch.zeros(len(TEMPERATURES), device=attempt.device)
-    for batch in by_length([len(ids) for ids in prompts], attempt.spec.optimiser.batch_size):
-        attempt.stop.check()
+
+    def score(batch: list[int]) -> None:
         options = [held[i].options for i in batch]
         right = torch.tensor([held[i].options.index(held[i].answer) for i in batch], device=attempt.device)
         states = scorer.states(model, [prompts[i] for i in batch], options)
-        for index, temperature in enumerate(TEMPERATURES):
-            log_p = scorer.read(model, states, options, temperature)
-            losses[index] += nn.functional.nll_loss(log_p, right, reduction="sum")
+        read = [scorer.read(model, states, options, temperature) for temperature in TEMPERATURES]
+        losses.add_(torch.stack([nn.functional.nll_loss(log_p, right, reduction="sum") for log_p in read]))
+
+    score_in_batches(attempt, [len(ids) for ids in prompts], attempt.spec.optimiser.batch_size, score)
     best = float(TEMPERATURES[int(losses.argmin())])
     sample = prompts[:8], [row.options for row in held[:8]]
     wanted = scorer.read(model, scorer.states(model, *sample), sample[1], best)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -173,13 +173,6 @@ class Batches:
             batches += [similar[at : at + self.batch_size] for at in range(0, len(similar), self.batch_size)]
         rng.shuffle(batches)
         return batches
-
-
-def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Every row number once, in batches of similar length, for scoring."""
-    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
-    for start in range(0, len(order), batch_size):
-        yield order[start : start + batch_size]
 
 
 def drop_tokens(prompt_ids: Sequence[int], head: int, tail: int, share: float, rng: random.Random) -> list[int]:

@@ -22,8 +22,9 @@ from training.engine.accumulate import Accumulation
 from training.engine.actions import ActionScorer
 from training.engine.answers import answer_log_p
 from training.engine.attempt import Attempt, Outcome
-from training.engine.data import Batches, RunData, by_length
+from training.engine.data import Batches, RunData
 from training.engine.fit import Metrics, Updates, fit
+from training.engine.memory import score_in_batches
 from training.engine.models import Loaded, trainable_parameters
 
 
@@ -57,9 +58,11 @@ class Pairs:
         """(n, 2) log p under the weights as they are."""
         self.model.eval()
         found = torch.zeros(len(self.prompts), 2, device=self.attempt.device)
-        for batch in by_length(self.lengths, self.attempt.spec.optimiser.batch_size):
-            self.attempt.stop.check()
+
+        def score(batch: list[int]) -> None:
             found[batch] = self.log_p(batch)[0]
+
+        score_in_batches(self.attempt, self.lengths, self.attempt.spec.optimiser.batch_size, score)
         return found
 
 

@@ -19,8 +19,8 @@ from decisions.rewards.components import read_json
 from training.engine.actions import ActionScorer
 from training.engine.answers import answer_logits
 from training.engine.attempt import Attempt
-from training.engine.data import by_length
 from training.engine.generation import write_answers
+from training.engine.memory import score_in_batches
 from training.engine.models import Loaded
 from training.engine.rows import Text
 from training.engine.spec import ModelScore
@@ -77,8 +77,8 @@ def _log_p(
     """log p(text, end of sequence | prompt) of each text under the plain language model, in nats."""
     answers = scorer.answer_ids([scorer.prompts.harmless(text) for text in texts])
     found = [0.0] * len(prompts)
-    for batch in by_length([len(p) + len(a) for p, a in zip(prompts, answers, strict=True)], batch_size):
-        attempt.stop.check()
+
+    def score(batch: list[int]) -> None:
         with attempt.autocast(loaded.model):
             logits, tokens = answer_logits(
                 loaded.model, scorer, [prompts[i] for i in batch], [answers[i] for i in batch]
@@ -86,4 +86,7 @@ def _log_p(
         of_tokens = iter(logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0].tolist())
         for row in batch:
             found[row] = math.fsum(islice(of_tokens, len(answers[row])))
+
+    lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
+    score_in_batches(attempt, lengths, batch_size, score)
     return found

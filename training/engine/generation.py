@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from training.engine.attempt import Attempt
-from training.engine.data import by_length
+from training.engine.memory import score_in_batches
 from training.engine.models import Loaded
 
 
@@ -16,8 +16,8 @@ def write_answers(attempt: Attempt, loaded: Loaded, prompts: Sequence[Sequence[i
     """Encoded prompts → answers of at most `max_completion_tokens`, without white space around them. Raises Stopped
     between batches when asked to stop."""
     texts = [""] * len(prompts)
-    for batch in by_length([len(ids) for ids in prompts], batch_size):
-        attempt.stop.check()
+
+    def write(batch: list[int]) -> None:
         padded = loaded.tokenizer.pad({"input_ids": [prompts[i] for i in batch]}, return_tensors="pt")
         with attempt.autocast(loaded.model):
             generated = loaded.model.generate(
@@ -31,4 +31,6 @@ def write_answers(attempt: Attempt, loaded: Loaded, prompts: Sequence[Sequence[i
         written = loaded.tokenizer.batch_decode(generated[:, padded["input_ids"].shape[1] :], skip_special_tokens=True)
         for row, text in zip(batch, written, strict=True):
             texts[row] = text.strip()
+
+    score_in_batches(attempt, [len(ids) for ids in prompts], batch_size, write)
     return texts

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from training.engine.actions import NO_OPTION, ActionScorer
 from training.engine.attempt import Attempt
-from training.engine.data import by_length
+from training.engine.memory import score_in_batches
 
 BATCH = 256
 
@@ -31,11 +31,13 @@ def score_rows(
     model.eval()
     width = max(len(row) for row in options)
     log_p = torch.full((len(prompts), width), NO_OPTION, device=attempt.device)
-    for batch in by_length([len(ids) for ids in prompts], batch_size):
-        attempt.stop.check()
+
+    def score(batch: list[int]) -> None:
         with attempt.autocast(model):
             part = scorer.log_probabilities(model, [prompts[i] for i in batch], [options[i] for i in batch])
         log_p[torch.tensor(batch, device=attempt.device), : part.shape[1]] = part
+
+    score_in_batches(attempt, [len(ids) for ids in prompts], batch_size, score)
     return log_p
 
 

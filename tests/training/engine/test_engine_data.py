@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from training.engine.data import Batches, DataError, by_length, drop_tokens, read_data, read_rows
+from training.engine.data import Batches, DataError, drop_tokens, read_data, read_rows
 from training.engine.rows import Labelled, Logged
 from training.engine.spec import RunSpec
 
@@ -92,7 +92,6 @@ def test_batches_visit_every_row_once_an_epoch_and_depend_on_seed_and_step_only(
         assert sorted(row for step in steps for row in batches.at(step)) == list(range(203))
     assert Batches(lengths, 16, seed=5).at(20) == batches.at(20)
     assert Batches(lengths, 16, seed=6).at(20) != batches.at(20)
-    assert sorted(row for batch in by_length(lengths, 16) for row in batch) == list(range(203))
 
 
 def test_token_dropout_spares_the_template() -> None:

@@ -97,6 +97,34 @@ def test_out_of_memory_halves_the_batch_and_learns_the_same(
     assert "out of memory" in read_events(none)[-1]["error"] and not (none / "attempts/1/result.json").exists()
 
 
+def test_out_of_memory_in_scoring_halves_its_batch_and_scores_the_same(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = {"method": "evaluate", "base": {"path": str(world.base)}, "evaluate": {"free_rows": 0, "batch_size": 16}}
+    runs = [write_run(tmp_path / name, spec, heldout=world.heldout[:20]) for name in ("much", "little", "none")]
+    assert engine(runs[0]) == 0
+    states = ActionScorer.states
+
+    def in_little_memory(self: ActionScorer, model: Any, prompt_ids: Any, *others: Any) -> Tensor:
+        if len(prompt_ids) > room:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return states(self, model, prompt_ids, *others)
+
+    room = 5
+    monkeypatch.setattr(ActionScorer, "states", in_little_memory)
+    assert engine(runs[1]) == 0
+    assert read_result(runs[1])["warnings"] == [
+        "out of memory with 16 rows scored at once: 8 at once for the rest",
+        "out of memory with 8 rows scored at once: 4 at once for the rest",
+    ]
+    much, little = ((run / "attempts/1/predictions.jsonl").read_text().splitlines() for run in runs[:2])
+    for one, other in zip(map(json.loads, much), map(json.loads, little), strict=True):
+        assert one["id"] == other["id"] and one["p"] == pytest.approx(other["p"], abs=1e-5)
+    room = 0
+    assert engine(runs[2]) == 1
+    assert "out of memory" in read_events(runs[2])[-1]["error"] and not (runs[2] / "attempts/1/result.json").exists()
+
+
 def test_a_run_repeats_to_the_same_weights_and_so_with_recomputed_activations(world: World, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"lora": {"r": 2, "dropout": 0.1}, "optimiser": {"batch_size": 8, "token_dropout": 0.1}}
     for method, given in (("posterior", settings), ("grpo", {})):
