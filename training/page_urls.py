@@ -4,6 +4,7 @@ from django.urls import path
 
 from training import dataset_views, erasure_views, start_views, views
 from training.imports import views as imports
+from training.pipeline import views as pipelines
 from training.rehearsal import views as rehearsals
 from training.suites import views as suites
 
@@ -19,6 +20,9 @@ urlpatterns = [
     path("runs/<uuid:pk>/predictions", views.run_predictions, name="run-predictions"),
     path("runs/<uuid:pk>/notes", views.run_note, name="run-note"),
     path("runs/<uuid:pk>/cancel", views.run_cancel, name="run-cancel"),
+    path("pipelines/<uuid:pk>", pipelines.pipeline_detail, name="pipeline"),
+    path("pipelines/<uuid:pk>/cancel", pipelines.pipeline_cancel, name="pipeline-cancel"),
+    path("pipelines/<uuid:pk>/resume", pipelines.pipeline_resume, name="pipeline-resume"),
     path("datasets/", dataset_views.dataset_list, name="datasets"),
     path("datasets/new", dataset_views.dataset_make, name="dataset-make"),
     path("datasets/<uuid:pk>", dataset_views.dataset_detail, name="dataset"),

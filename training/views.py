@@ -23,6 +23,7 @@ from training.engine.methods import TRAINING
 from training.measures import draw_verdicts, find_reach, measure_evaluation, tone_of
 from training.models import RunEvent, RunMetric, TrainingRun
 from training.notes import note_run
+from training.pipeline.services import find_pipeline_of
 from training.predictions import draw_reliability, read_predictions
 from training.run_states import RunState
 from training.runs import cancel_run
@@ -203,7 +204,9 @@ def _prospects(version: ModelVersion) -> dict[str, Any]:
 def run_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     run = get_run(request, pk)
     curves = RunMetric.objects.filter(run=run).order_by().values_list("name", flat=True).distinct()
-    return render(request, "training/run.html", {**_progress(run), "curves": list(curves)})
+    return render(
+        request, "training/run.html", {**_progress(run), "curves": list(curves), "pipeline": find_pipeline_of(run)}
+    )
 
 
 @require_safe

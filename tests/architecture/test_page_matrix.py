@@ -18,6 +18,10 @@ from django.urls import get_resolver, reverse
 from tests.architecture.api_calls import World, build
 from tests.architecture.test_api_matrix import state_of_everything, undone
 from tools.factories import InvitationFactory, JobFactory, MembershipFactory, RehearsalFactory, WorkspaceFactory
+from training.models import DatasetKind
+from training.pipeline.plan import PipelinePlan, Prepared
+from training.pipeline.services import KIND
+from training.pipeline.stored import StoredPipeline
 
 VIEWER, LABELLER, ADMIN = "viewer", "labeller", "admin"
 ROLES = (VIEWER, LABELLER, ADMIN)
@@ -128,6 +132,9 @@ PAGES: dict[str, Page] = {
     "run-predictions": Page(of=of("run")),
     "run-note": replace(ACTION, of=of("run")),
     "run-cancel": replace(FORM, of=of("run")),
+    "pipeline": Page(of=of("pipeline")),
+    "pipeline-cancel": replace(FORM, of=of("pipeline")),
+    "pipeline-resume": replace(ACTION, of=of("pipeline")),
     "erasures": FORM,
     "suites": Page(),
     "suite-new": FORM,
@@ -181,10 +188,21 @@ class Scene:
     """Of everything, before any call: each test leaves it so, or what it changes is undone."""
 
 
+def make_pipeline(agent: Any) -> Any:
+    """Queued; a pipeline has no row but its job's."""
+    prepared = Prepared(
+        plan=PipelinePlan(method="grpo"), kind=DatasetKind.LOGGED, base_version=None, base_model="tiny", root="tiny",
+        heldout=None, replay=None, unused_at=None,
+    )  # fmt: skip
+    payload = StoredPipeline(agent, "pipeline-1", "ann@example.org", prepared).as_payload()
+    return JobFactory(workspace=agent.workspace, kind=KIND, payload=payload)
+
+
 def enrich(world: World, workspace: Any) -> World:
     job = JobFactory(workspace=workspace, kind="training.rehearse")
     world.extra |= {
         "rehearsal": RehearsalFactory(workspace=workspace, job=job),
+        "pipeline": make_pipeline(world.agent),
         "member": MembershipFactory(workspace=workspace, role=LABELLER),
         "invitation": InvitationFactory(workspace=workspace),
     }

@@ -15,6 +15,7 @@ from jobs.following import follow_job
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job, request_cancel
 from training.errors import InvalidPipeline, PipelineFailed, PipelineUnderWay, RunOver
+from training.models import TrainingRun
 from training.models.export import ExportState
 from training.pipeline.loop import PipelineLoop
 from training.pipeline.plan import PipelinePlan, prepare_pipeline
@@ -28,6 +29,7 @@ from workspaces.models import Workspace
 from workspaces.services import record_audit
 
 KIND = "training.pipeline"
+PREFIX = "pipeline-"
 UNDER_WAY = (JobState.QUEUED, JobState.RUNNING)
 
 
@@ -48,6 +50,12 @@ def find_pipelines(workspace: Workspace) -> Any:
     return Job.objects.for_workspace(workspace).filter(kind=KIND).order_by("-id")
 
 
+def find_pipeline_of(run: TrainingRun) -> Job | None:
+    """The newest job of the pipeline that started the run; no statement for a run without such a tag."""
+    name = next((tag for tag in run.tags if tag.startswith(PREFIX)), None)
+    return find_pipelines(run.workspace).filter(payload__pipeline=name).first() if name is not None else None
+
+
 @transaction.atomic
 def start_pipeline(*, by: Actor, agent: Agent, plan: PipelinePlan) -> Job:
     """The same pipeline of the agent that is under way, or a new one. Raises InvalidPipeline with every reason why it
@@ -59,7 +67,7 @@ def start_pipeline(*, by: Actor, agent: Agent, plan: PipelinePlan) -> Job:
     under_way = find_pipelines(by.workspace).filter(state__in=UNDER_WAY, **same).first()
     if under_way is not None:
         return under_way
-    stored = StoredPipeline(agent, f"pipeline-{str(uuid7())[-8:]}", by.name, prepared)
+    stored = StoredPipeline(agent, f"{PREFIX}{str(uuid7())[-8:]}", by.name, prepared)
     return _enqueue(by, stored.as_payload(), "pipeline.started")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from django.urls import reverse
 from django.utils import timezone
 
 from decisions.models import Reward
@@ -69,7 +70,9 @@ def refused(*arguments: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_one_call_leads_from_decisions_to_an_exported_version(agent: Any, by: Any, base_version: Any) -> None:
+def test_one_call_leads_from_decisions_to_an_exported_version(
+    agent: Any, by: Any, base_version: Any, admin: Any, page_client: Any
+) -> None:
     """Cancelled on the way, and resumed from Python, which waits while a worker works."""
     decide(agent, labelled(16, 3))
     heldout = import_labelled(by=by, agent=agent, name="held-out rows", rows=labelled(30, 2))
@@ -107,6 +110,11 @@ def test_one_call_leads_from_decisions_to_an_exported_version(agent: Any, by: An
     assert get_champion(agent.registered_model) == base_version and not Experiment.objects.exists()
     assert refused("--resume") == (2, f"--resume: the newest pipeline of filer is done; expected: {NEW}\n")
     assert AuditEntry.objects.filter(action__startswith="pipeline.").count() == 3
+    client, pages = page_client(admin), agent.workspace.slug
+    shown = client.get(reverse("pages:pipeline", args=[pages, told["job"]]), follow=True).content.decode()
+    assert all(part in shown for part in (str(version), "48 logged rows", "Filer grpo", "ready"))
+    own = reverse("pages:run", args=[pages, report["run"]])
+    assert told["pipeline"] in client.get(own).content.decode()
     end_with_job(ended)  # nothing is left to cancel
     assert ExportJob.objects.get().state == "ready"
 
@@ -208,6 +216,24 @@ class TestRefusals:
         assert code == 2 and "--with-propensity: 1 of its decisions have no propensity" in said
         assert not Job.objects.exists()
         assert ask("--method", "posterior", "--detach")["pipeline"].startswith("pipeline-")
+
+    def test_its_page_cancels_and_resumes_it(self, agent: Any, admin: Any, page_client: Any) -> None:
+        AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
+        FeedbackFactory(decision=DecisionFactory(agent=agent), value="confirmed")
+        told, client = ask("--method", "posterior", "--detach"), page_client(admin)
+
+        def at(name: str, job: object = told["job"]) -> str:
+            return reverse(f"pages:{name}", args=[agent.workspace.slug, job])
+
+        shown = client.get(at("pipeline")).content.decode()
+        assert told["pipeline"] in shown and "Waiting for a worker" in shown and 'id="cancel"' in shown
+        assert client.post(at("pipeline-resume")).status_code == 409
+        client.post(at("pipeline-cancel"))
+        part = client.get(at("pipeline"), headers={"HX-Request": "true"})
+        assert part.status_code == 286 and 'id="resume"' in part.content.decode()
+        again = client.post(at("pipeline-resume"))["Location"]
+        assert again != at("pipeline") and client.get(at("pipeline"))["Location"] == again
+        assert [job.state for job in Job.objects.order_by("id")] == ["cancelled", "queued"]
 
     def test_python_is_told_the_same(self, agent: Any) -> None:
         with pytest.raises(InvalidPipeline) as told:
