@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import torch
@@ -24,6 +24,9 @@ NO_OPTION = -1e4
 """Log-probability in the columns beyond a row's own options: finite, so that 0 · it is 0, and exp(it) is 0."""
 
 TRIES_KEPT = 4096
+
+WORTH_A_FORWARD = 32
+"""Tokens that take a CPU longer than the fixed cost of a forward, even through a tiny model."""
 
 
 class OptionError(ValueError):
@@ -85,12 +88,18 @@ class ActionTrie:
             for n in range(1, len(prefix)):
                 ancestors[slot[prefix] - 1, slot[prefix[:n]] - 1] = True
         self.ancestors = ancestors.to(device)
-        self.branches: list[tuple[int, Tensor]] = []
-        edge: dict[tuple[tuple[int, ...], int], int] = {}
-        for prefix in branching:
-            self.branches.append((slot[prefix], torch.tensor(children[prefix], dtype=torch.long, device=device)))
-            for token in children[prefix]:
-                edge[prefix, token] = len(edge)
+        # Branchings with as many children are read together: few operations, however many there are.
+        branching.sort(key=lambda prefix: len(children[prefix]))
+        alike = [list(some) for _, some in groupby(branching, key=lambda prefix: len(children[prefix]))]
+        self.branches = [
+            (
+                torch.tensor([slot[prefix] for prefix in some], dtype=torch.long, device=device),
+                torch.tensor([children[prefix] for prefix in some], dtype=torch.long, device=device),
+            )
+            for some in alike
+        ]
+        edges = [(prefix, token) for prefix in branching for token in children[prefix]]
+        edge = {pair: place for place, pair in enumerate(edges)}
         edges_of = torch.zeros(len(edge), len(sequences))
         for option, sequence in enumerate(sequences):
             for depth, token in enumerate(sequence):
@@ -103,8 +112,9 @@ class ActionTrie:
         """`slots` (B, ≥ N + 1, H) → (B, K), float32."""
         if not self.branches:  # a single option: certain, yet still a function of the weights
             return (0.0 * slots[:, :1, 0].float()).expand(-1, self.options)
-        edges = [head.logits(slots[:, slot], tokens).log_softmax(-1) for slot, tokens in self.branches]
-        return torch.cat(edges, 1) @ self.edges_of
+        by_slot = slots.transpose(0, 1)
+        edges = [head.logits(by_slot[places], tokens).log_softmax(-1) for places, tokens in self.branches]
+        return torch.cat([some.transpose(0, 1).flatten(1) for some in edges], 1) @ self.edges_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +136,11 @@ class Head:
         return cls(layer.weight, getattr(layer, "bias", None), scale, softcap, temperature)
 
     def logits(self, hidden: Tensor, tokens: Tensor | None = None) -> Tensor:
-        """`hidden` (B, H), `tokens` (C,) or None for the whole vocabulary → (B, C) in float32."""
+        """`hidden` (…, B, H), `tokens` (…, C) or None for the whole vocabulary → (…, B, C) in float32."""
         chosen = slice(None) if tokens is None else tokens
-        logits = hidden.float() @ self.weight[chosen].float().T
+        logits = hidden.float() @ self.weight[chosen].float().mT
         if self.bias is not None:
-            logits = logits + self.bias[chosen].float()
+            logits = logits + self.bias[chosen].float()[..., None, :]
         logits = logits * self.scale
         if self.softcap is not None:
             logits = self.softcap * torch.tanh(logits / self.softcap)
@@ -154,6 +164,17 @@ def pad_right(sequences: Sequence[Sequence[int]], pad: int, device: torch.device
     inside = torch.arange(ids.shape[1])[None] < lengths[:, None]
     ids[inside] = torch.tensor(list(chain.from_iterable(sequences)), dtype=torch.long)
     return ids.to(device), lengths.to(device)
+
+
+def parts_by_length(lengths: Sequence[int]) -> list[list[int]]:
+    """Row numbers, shortest first, parted wherever that saves more padding than another forward costs."""
+
+    def part(rows: list[int]) -> list[list[int]]:
+        longest = lengths[rows[-1]]
+        saved, cut = max((n * (longest - lengths[rows[n - 1]]), n) for n in range(1, len(rows) + 1))
+        return [rows] if saved < WORTH_A_FORWARD else [*part(rows[:cut]), *part(rows[cut:])]
+
+    return part(sorted(range(len(lengths)), key=lambda row: lengths[row]))
 
 
 class ActionScorer:
@@ -223,11 +244,24 @@ class ActionScorer:
         options: Sequence[Sequence[str]],
         adapter_names: Sequence[str] | None = None,
     ) -> Tensor:
-        """The forward alone: (B, N + 1, H), the last prompt token's state and those of the trie's nodes."""
+        """The forward alone: (B, N + 1, H), the last prompt token's state and those of the trie's nodes.
+
+        On the CPU, a batch of very different lengths goes through in parts of similar ones.
+        """
         tries = [self.trie(row) for row in options]
-        ids, lengths = pad_right(prompt_ids, self.tokenizer.pad_token_id, self.device)
-        with adapters_by_row(model, adapter_names):
-            return self._slots(causal_of(model), ids, lengths, tries)
+        parts = parts_by_length([len(ids) for ids in prompt_ids]) if self.device.type == "cpu" else []
+        if len(parts) < 2:
+            parts = [list(range(len(tries)))]
+        found = []
+        for rows in parts:
+            ids, lengths = pad_right([prompt_ids[i] for i in rows], self.tokenizer.pad_token_id, self.device)
+            with adapters_by_row(model, adapter_names and [adapter_names[i] for i in rows]):
+                found.append(self._slots(causal_of(model), ids, lengths, [tries[i] for i in rows]))
+        if len(parts) == 1:
+            return found[0]
+        width = max(slots.shape[1] for slots in found)
+        together = torch.cat([nn.functional.pad(slots, (0, 0, 0, width - slots.shape[1])) for slots in found])
+        return together[torch.tensor(list(chain.from_iterable(parts))).argsort()]
 
     def read(
         self, model: nn.Module, states: Tensor, options: Sequence[Sequence[str]], temperature: float = 1.0

@@ -9,7 +9,7 @@ import pytest
 import torch
 from families import WINDOW, make_model
 
-from training.engine.actions import NO_OPTION, ActionScorer, OptionError, UnknownAttention
+from training.engine.actions import NO_OPTION, ActionScorer, OptionError, UnknownAttention, parts_by_length
 from training.engine.models import Loaded, attach_adapter, load_for_training, load_model, load_tokenizer, save
 from training.engine.settings import Lora
 from training.engine.spec import ModelSource
@@ -48,7 +48,13 @@ def scorer(base_folder: Path) -> ActionScorer:
 
 
 @torch.no_grad()
-def test_scores_equal_one_forward_an_option(scorer: ActionScorer, base_folder: Path) -> None:
+@pytest.mark.parametrize(("worth", "parts"), [(1, 4), (10**6, 1)])
+def test_scores_equal_one_forward_an_option(
+    scorer: ActionScorer, base_folder: Path, monkeypatch: pytest.MonkeyPatch, worth: int, parts: int
+) -> None:
+    """Whether or not rows of other lengths share a forward."""
+    monkeypatch.setattr("training.engine.actions.WORTH_A_FORWARD", worth)
+    assert len(parts_by_length([len(ids) for ids in scorer.encode(PROMPTS)])) == parts
     model = load_model(base_folder, CPU)
     scored = scorer.log_probabilities(model, scorer.encode(PROMPTS), OPTIONS)
     assert_exact(scorer, scored, [model] * 4)
@@ -63,6 +69,11 @@ def test_scores_are_exact_for_every_family(scorer: ActionScorer, family: str) ->
     prompts = scorer.encode(PROMPTS)
     assert max(map(len, prompts)) > 3 * WINDOW
     assert_exact(scorer, scorer.log_probabilities(model, prompts, OPTIONS), [model] * 4)
+
+
+def test_a_batch_is_parted_where_that_saves_padding() -> None:
+    assert parts_by_length([9, 10, 9, 10]) == [[0, 2, 1, 3]]  # a forward costs more than two tokens
+    assert parts_by_length([100, 10, 11, 50, 10]) == [[1, 4, 2], [3], [0]]
 
 
 def test_layers_of_an_unknown_kind_are_refused(scorer: ActionScorer) -> None:
