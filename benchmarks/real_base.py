@@ -55,9 +55,9 @@ model.save_pretrained(out)
 tokenizer.chat_template = None
 tokenizer.save_pretrained(out)
 """
-LABELS, DECISIONS, ROUNDS, HELD_OUT = 200, 2_000, 2, 1_000
+LABELS, DECISIONS, ROUNDS, HELD_OUT = 200, 2_000, 4, 1_000
 PROMPT_TOKENS = 64
-TEMPERATURE, EPSILON, WRONG, MISSING = 0.5, 0.05, 0.05, 0.15
+TEMPERATURE, EPSILON, WRONG, MISSING = 0.25, 0.05, 0.05, 0.15
 BOUND = 0.94
 
 
@@ -168,12 +168,12 @@ class Bench:
             cpu,
         )
 
-    def decide(self, queries: Queries, predictions: Sequence[Mapping[str, Any]], seed: str) -> list[dict[str, Any]]:
+    def decide(self, queries: Queries, predictions: Sequence[Mapping[str, Any]], seed: str, temperature: float) -> list[dict[str, Any]]:
         """What a policy with these predictions would log, with a person's feedback: some of it wrong, some missing."""
         rng = random.Random(seed)
         rows = []
         for number, ((text, domain), told) in enumerate(zip(queries, predictions, strict=True)):
-            draw = draw_action(acting_policy(told["p"], temperature=TEMPERATURE, epsilon=EPSILON), rng)
+            draw = draw_action(acting_policy(told["p"], temperature=temperature, epsilon=EPSILON), rng)
             action = self.options[draw.index]
             right = (action == domain) != (rng.random() < WRONG)
             row = {"id": f"{seed}-{number}", "prompt": text, "options": self.options, "action": action}
@@ -265,17 +265,19 @@ def run_seed(report: Report, base: str, seed: int, queries: Queries, options: ar
             scored = bench.run(f"decide-{number}", scoring, heldout=bench.labelled(part, "decision"))
             # An adapter's run scores its base beside it.
             told = [one for one in scored.predictions if one["model"] == ("trained" if "adapter" in newest else "base")]
-            rows += bench.decide(part, told, f"{seed}/{number}")
+            rows += bench.decide(part, told, f"{seed}/{number}", options.temperature)
             spec = {
                 "seed": seed,
                 "method": "posterior",
-                "base": {"path": str(taught.folder)},
+                "base": newest if base != recipes.TINY else {"path": str(taught.folder)},
                 "posterior": {"feedback_noise": WRONG},
-                **recipes.round_settings(base, len(rows) + LABELS, lora=options.lora),
+                **recipes.round_settings(base, len(rows) + LABELS, lora=options.lora, last=number == options.rounds),
             }
             final = bench.run(f"round-{number}", spec, train=rows, replay=replay, heldout=measured)
             newest = source_of(taught.folder, final)
             seconds, cpu = seconds + scored.seconds + final.seconds, cpu + scored.cpu_seconds + final.cpu_seconds
+            right = sum(row["action"] == domain for row, (_, domain) in zip(rows[begin:], part, strict=True)) / len(part)
+            log(f"{name}, round {number}: right in {right:.3f} of its decisions")
             log(f"{name}, round {number}: {len(rows):,} decisions, {final.accuracy:.3f}, {seconds:.0f} s so far")
         report.add(
             f"{name}, seed {seed}: and {options.decisions:,} decisions{', LoRA' if options.lora else ''}",
@@ -291,7 +293,9 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, required=True, help="folder for the base and the runs")
     parser.add_argument("--base", type=Path, help="a model's folder instead of the one from the package index")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real files")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--temperature", type=float, default=TEMPERATURE)
+    parser.add_argument("--only-real", action="store_true", help="without the tiny base")
     parser.add_argument("--decisions", type=int, default=DECISIONS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--lora", action="store_true", help="the rounds train an adapter")
@@ -313,8 +317,8 @@ def main() -> int:
     if options.rates:
         measure_rates(report, base, queries)
         return report.finish()
-    for seed in range(1 if options.quick else options.seeds):
-        for one in (recipes.TINY, str(base)):
+    for seed in options.seeds[:1] if options.quick else options.seeds:
+        for one in (recipes.TINY, str(base))[options.only_real :]:
             run_seed(report, one, seed, queries, options)
     return report.finish()
 

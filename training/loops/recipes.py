@@ -34,7 +34,7 @@ def base_settings(base_model: str, rows: int) -> Mapping[str, Any]:
     return {"freeze_embeddings": True, "optimiser": {"learning_rate": 5e-5, "epochs": 3, "batch_size": 16}}
 
 
-def round_settings(base_model: str, rows: int, *, lora: bool = True) -> Mapping[str, Any]:
+def round_settings(base_model: str, rows: int, *, lora: bool = True, last: bool = True) -> Mapping[str, Any]:
     """Training on the log so far, from the base. The tiny one passes more often over fewer rows. Of a real base an
     adapter is trained with `lora`, else every weight but the embeddings."""
     if base_model == TINY:
@@ -42,8 +42,8 @@ def round_settings(base_model: str, rows: int, *, lora: bool = True) -> Mapping[
         return {"optimiser": {"learning_rate": 2e-3, "epochs": passes}}
     if lora:
         adapter = {"r": 16, "alpha": 32}
-        return {"lora": adapter, "optimiser": {"learning_rate": 2e-4, "epochs": REAL_PASSES, "batch_size": 16}}
-    optimiser = {"learning_rate": 3e-5, "epochs": REAL_PASSES, "batch_size": 16}
+        return {"lora": adapter, "optimiser": {"learning_rate": 2e-4, "epochs": REAL_PASSES if last else 1, "batch_size": 16}}
+    optimiser = {"learning_rate": 3e-5, "epochs": REAL_PASSES if last else 1, "batch_size": 16}
     return {"freeze_embeddings": True, "optimiser": optimiser}
 
 
