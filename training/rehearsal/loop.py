@@ -124,8 +124,10 @@ class SeedLoop(AgentLoop):
 
     def _start_round(self, number: int, progress: Progress) -> TrainingRun:
         dataset = self.dataset(round_name(number))
+        before = round_name(number - 1) if number > 1 else SEED_LABELS
+        last = number == self.plan.rounds
         if dataset is None:
-            self._serve_by(self._produced(round_name(number - 1) if number > 1 else SEED_LABELS))
+            self._serve_by(self._produced(before))
             ends = [0, 0, *self.split.round_ends(self.plan.rounds)]
             now = self.split.stream[ends[number] : ends[number + 1]]
             self.decide_all(now, self._said(f"round {number}"), progress)
@@ -137,9 +139,11 @@ class SeedLoop(AgentLoop):
             method="posterior",
             dataset=dataset,
             replay=self.labelled(SEED_LABELS, self.seed_rows),
-            base_version=self._produced(SEED_LABELS),
-            recipe=recipes.round_settings(self.base_model, dataset.rows + len(self.seed_rows), lora=self.plan.lora),
-            free_rows=recipes.FREE_ROWS if number == self.plan.rounds else 0,
+            base_version=self._produced(before if recipes.goes_on(self.base_model) else SEED_LABELS),
+            recipe=recipes.round_settings(
+                self.base_model, dataset.rows + len(self.seed_rows), lora=self.plan.lora, last=last
+            ),
+            free_rows=recipes.FREE_ROWS if last else 0,
         )
 
     def gate_version(self) -> AgentVersion | None:
