@@ -41,6 +41,9 @@ SHOWN: Mapping[str, Sequence[str]] = {
         f"{ENGINE}/test_engine_resume.py",
     ],
     "texts through TRL: learn, stop, resume, refuse": [f"{ENGINE}/test_text_runs.py"],
+    "memory: updates made of parts, half of it where it ran out": [f"{ENGINE}/test_memory.py"],
+    "two processes, as accelerate launches them, learn what one learns": [f"{ENGINE}/test_processes.py"],
+    "a curriculum by measured success": [f"{ENGINE}/test_curriculum.py"],
     "Qwen2, Llama and Gemma 3 shapes: scoring, windows, calibration": [
         f"{ENGINE}/test_engine_actions.py",
         f"{ENGINE}/test_calibration.py",
