@@ -128,8 +128,12 @@ def _runs(agent: Any, base: Any, trained: Any) -> tuple[Any, Any]:
             factories.RunEventFactory(run=run, sequence=sequence, kind=kind, details=details)
         curves = {
             "loss": lambda step: 2.1 * math.exp(-step / 50) + 0.4 + 0.05 * math.sin(step * step),
-            "accuracy": lambda step: 0.82 - 0.6 * math.exp(-step / 40) + 0.01 * math.sin(step * step),
+            "heldout_accuracy": lambda step: 0.82 - 0.6 * math.exp(-step / 40) + 0.01 * math.sin(step * step),
+            "kl": lambda step: 0.3 - 0.3 * math.exp(-step / 60),
+            "entropy": lambda step: 0.5 + 1.2 * math.exp(-step / 45),
             "learning_rate": lambda step: 0.002 * math.sin(step / 55),
+            "tokens_per_second": lambda step: 2150 + 90 * math.sin(step * step),
+            "peak_memory_gb": lambda step: 1.31 if step < 20 else 1.38,
         }
         RunMetric.objects.bulk_create(
             RunMetric(run=run, attempt=1, step=step, name=name, value=value(step))

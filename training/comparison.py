@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from training.curves import thin_curve
+from training.curves import describe_curve, order_curves, thin_curve
 from training.measures import MEASURES, find_reach, tone_of
 from training.models import RunMetric, TrainingRun
 
@@ -87,19 +87,20 @@ def overlay_curves(runs: Sequence[TrainingRun]) -> dict[str, Any]:
     for run, name, step, value in rows.values_list("run_id", "name", "step", "value"):
         curves.setdefault(name, {}).setdefault(run, {})[step] = value
     figures = []
-    for name, by_run in sorted(curves.items(), key=lambda pair: (pair[0] != "loss", pair[0])):
+    for name in order_curves(curves):
+        by_run, kind = curves[name], describe_curve(name)
         thinned = {run: thin_curve(name, values, POINTS) for run, values in by_run.items()}
         steps = sorted({step for curve in thinned.values() for step in curve["x"]})
-        share = "accuracy" in name or "share" in name
-        scale = 100.0 if share else 1.0
+        scale = 100.0 if kind["share"] else 1.0
         kept = {
             run: {x: y * scale for x, y in zip(curve["x"], curve["y"], strict=True)} for run, curve in thinned.items()
         }
         figures.append(
             {
-                "title": name.replace("_", " ") + (", %" if share else ""),
+                "title": kind["title"],
+                "help": kind["means"],
                 "x": {"label": "step", "values": steps},
-                "y": {"decimals": 1, "unit": "%"} if share else {"decimals": 2 if "reward" in name else None},
+                "y": {"decimals": 1, "unit": "%"} if kind["share"] else {"decimals": 2 if "reward" in name else None},
                 "series": [
                     {"label": str(run), "values": [kept.get(run.id, {}).get(step) for step in steps]} for run in runs
                 ],

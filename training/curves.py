@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypedDict
 from uuid import UUID
 
@@ -16,11 +16,29 @@ from django.db.models import Min
 
 from training.models import RunEvent, RunMetric, TrainingRun
 from training.run_states import RunState
+from workspaces.glossary import find_entry
 
 CURVE_POINTS = 1000
 SPARK_POINTS = 32
 PACE_EVENTS = 60
 """The pace is that of so many last reports: about the last 40 seconds."""
+
+MEANINGS = {
+    "loss": "loss",
+    "reward": "reward of fresh actions",
+    "heldout_accuracy": "held-out accuracy",
+    "probability_of_right": "probability of right",
+    "kl": "KL",
+    "entropy": "entropy",
+    "valid_share": "valid share",
+    "learning_rate": "learning rate",
+    "grad_norm": "gradient norm",
+    "tokens_per_second": "tokens per second",
+    "peak_memory_gb": "peak memory",
+}
+"""Curves that most methods give, in the order in which they are drawn, with their terms in the glossary."""
+
+TITLES = {"kl": "KL", "heldout_accuracy": "held-out accuracy", "peak_memory_gb": "peak memory, GB"}
 
 SPARKLINES = """
 SELECT run_id, avg(value)
@@ -32,6 +50,16 @@ SELECT run_id, avg(value)
  GROUP BY run_id, bucket
  ORDER BY run_id, bucket
 """
+
+
+class Kind(TypedDict):
+    """How a curve is shown. `share`: its values are shares, drawn in percent; `means`: for people, "" where only some
+    methods give it; `place`: those with a smaller one are drawn before it."""
+
+    title: str
+    share: bool
+    means: str
+    place: float
 
 
 class Curve(TypedDict):
@@ -48,10 +76,11 @@ class Attempt(TypedDict):
 
 
 class Curves(TypedDict):
-    """`after` is what to ask with next time."""
+    """`after` is what to ask with next time; `kinds` say how each curve is shown."""
 
     after: int
     curves: list[Curve]
+    kinds: dict[str, Kind]
     attempts: list[Attempt]
 
 
@@ -72,10 +101,26 @@ def read_curves(run: TrainingRun, *, after: int = 0) -> Curves:
         "after": last,
         "curves": [
             _whole(name, found[name]) if after else thin_curve(name, found[name], CURVE_POINTS)
-            for name in sorted(found)
+            for name in order_curves(found)
         ],
+        "kinds": {name: describe_curve(name) for name in found},
         "attempts": [{"attempt": row["attempt"], "step": row["step"]} for row in started],
     }
+
+
+def describe_curve(name: str) -> Kind:
+    """The common ones stand as in MEANINGS, the others between those of learning and those of the machine."""
+    share = any(part in name for part in ("accuracy", "share", "probability"))
+    title = TITLES.get(name, name.replace("_", " ")) + (", %" if share else "")
+    known = list(MEANINGS)
+    place = known.index(name) if name in known else known.index("learning_rate") - 0.5
+    means = find_entry(MEANINGS[name]).plain if name in MEANINGS else ""
+    return {"title": title, "share": share, "means": means, "place": place}
+
+
+def order_curves(names: Iterable[str]) -> list[str]:
+    """As they are drawn; those of one place by name."""
+    return sorted(names, key=lambda name: (describe_curve(name)["place"], name))
 
 
 def write_curves(run: TrainingRun) -> Iterator[str]:

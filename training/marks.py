@@ -16,6 +16,7 @@ from django.utils import timezone
 from jobs.errors import Permanent
 from models_registry.erasure import mark_versions, remove_artifact
 from models_registry.models import ModelVersion
+from training.engine.samples import SAMPLES_FILE
 from training.errors import RunOver
 from training.log_gate import remove_log
 from training.models import DatasetSnapshot, EvaluationSuite, TrainingRun
@@ -87,8 +88,8 @@ def mark_new_version(run: TrainingRun, version: ModelVersion) -> None:
 
 
 def remove_marked_files(workspace: Workspace) -> int:
-    """Removes the files of marked datasets, the rows of them that runs were handed, and what was predicted for such
-    rows: it names the options that they offered. How many datasets; idempotent.
+    """Removes the files of marked datasets, the rows of them that runs were handed, and what was predicted or shown of
+    such rows: it names the options that they offered. How many datasets; idempotent.
 
     Call outside a transaction.
     """
@@ -109,7 +110,21 @@ def remove_marked_files(workspace: Workspace) -> int:
         for run_id in runs.values_list("id", flat=True):
             folder = settings.RUNS / str(run_id)
             (folder / "data" / f"{name}.jsonl").unlink(missing_ok=True)
+            remove_samples(run_id)
             if role == "heldout":
                 for predictions in folder.glob("attempts/*/predictions.jsonl"):
                     predictions.unlink(missing_ok=True)
     return still_there
+
+
+def remove_samples(run_id: uuid.UUID) -> None:
+    """Removes what the run's page shows of single rows. Idempotent."""
+    for path in (settings.RUNS / str(run_id)).glob(f"attempts/*/*{SAMPLES_FILE}"):
+        path.unlink(missing_ok=True)
+
+
+def remove_erased_samples(run: TrainingRun) -> None:
+    """After the engine: it may have written of rows that were erased meanwhile."""
+    handed = [pk for pk in (run.dataset_id, run.replay_id, run.heldout_id) if pk is not None]
+    if DatasetSnapshot.objects.filter(id__in=handed, marked_at__isnull=False).exists():
+        remove_samples(run.id)

@@ -25,7 +25,7 @@ from training.engine.spec import RunSpec
 from training.evaluation import Scored, gate_version, score_predictions
 from training.launcher import Finished, run_engine, write_atomically
 from training.log_gate import LOG_FILE, LoggedDecision, judge_by_log, remove_log, write_log
-from training.marks import mark_new_version, refuse_marked
+from training.marks import mark_new_version, refuse_marked, remove_erased_samples
 from training.models import DatasetSnapshot, Evaluation, RunEvent, RunMetric, TrainingRun
 from training.plain_baseline import Words, compare_on_heldout, read_lessons, teach_words
 from training.run_states import RunState
@@ -61,6 +61,7 @@ def supervise_run(context: JobContext) -> dict[str, Any] | None:
         finished = run_engine(context, run_dir, sink=sink)
     finally:
         remove_log(run.id)
+        remove_erased_samples(run)
     publish(context, run, finished, log)
     return None
 

@@ -27,6 +27,7 @@ from training.pipeline.services import find_pipeline_of
 from training.predictions import draw_reliability, read_predictions
 from training.run_states import RunState
 from training.runs import cancel_run
+from training.samples import read_samples
 from training.suites.shown import list_suites
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
@@ -35,8 +36,8 @@ from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, wor
 PAGE = 25
 EVENTS = 40
 AGENTS = 100
-QUIET_EVENTS = ("progress", "metric")
-"""Kinds that the bar and the curves already show."""
+QUIET_EVENTS = ("progress", "metric", "samples")
+"""Kinds that the bar, the curves and the table of samples already show."""
 EVENT_TONES = {
     "started": "info",
     "running": "info",
@@ -177,6 +178,7 @@ def _progress(run: TrainingRun) -> dict[str, Any]:
         "measured": measure_evaluation(evaluation) if evaluation is not None else [],
         "cancellable": not run.is_terminal and run.state != RunState.STOPPING,
         "left": left.total_seconds() if left is not None else None,
+        "samples": read_samples(run),
         **(_prospects(run.produced_version) if run.produced_version is not None else {}),
     }
 

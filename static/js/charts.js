@@ -4,7 +4,7 @@
    <div class="charts" data-chart="plot" data-url="…" data-every="5000">   fetched, and again until `terminal` is true
    data-chart="evidence" translates what the experiment's address answers into figures.
 
-   A figure: {title, says?, height?, x: {label, log?, whole?, values: [number]}, y: {label? (else the title), log?, min?, max?, decimals?, unit?}, series: [...],
+   A figure: {title, help? (what it means), says?, height?, x: {label, log?, whole?, values: [number]}, y: {label? (else the title), log?, min?, max?, decimals?, unit?}, series: [...],
               lines: [{label, y, tone?}], marks: [{label, x}]}   (marks: places on the x axis, dashed from top to bottom)
    A series: {label, values: [number|null], kind?: "line" | "step" | "bars" | "dots", low?, high?: [number|null],
               tone?: "ok" | "warn" | "bad" | "info" | "muted", dash?: true, bare?: true}   (bare: its key has no last value)
@@ -211,6 +211,16 @@
     };
   }
 
+  /* The title; with `help` a term whose meaning is its tooltip. */
+  function named(figure) {
+    if (!figure.help) return element("span", "", figure.title);
+    const term = element("button", "term", figure.title);
+    term.type = "button";
+    term.dataset.tip = figure.help;
+    term.setAttribute("aria-description", figure.help);
+    return term;
+  }
+
   function keysOf(figure, drawn) {
     const list = element("ul", "chart-keys");
     const last = (line) => figures(line.values.findLast((value) => value != null), figure.y);
@@ -276,7 +286,7 @@
     if (!made) {
       made = { figure, drawn: lines(figure), holder: element("figure", "chart") };
       const title = element("figcaption");
-      title.append(element("span", "", figure.title));
+      title.append(named(figure));
       made.room = element("div", "chart-room");
       made.room.setAttribute("role", "img");
       made.holder.append(title, made.room, numbers(() => made.figure, () => made.drawn));

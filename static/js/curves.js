@@ -10,10 +10,10 @@
   if (!box || !window.charts) return;
   const says = box.querySelector("[data-chart-says]");
   const MOST = 2000; // points of a curve that are drawn; a long run is followed for hours
-  const ORDER = ["loss", "reward", "accuracy"];
   const STORED = "reckoner-curves";
   const chosen = { smooth: false, log: false, ...JSON.parse(localStorage.getItem(STORED) ?? "{}") };
   const curves = new Map(); // name → Map(step → value), the newest attempt's value of a step
+  const kinds = new Map(); // name → how it is shown: {title, share, means, place}
   let attempts = [];
   let after = 0;
   let shown = "";
@@ -35,15 +35,15 @@
     const every = Math.ceil(points.length / MOST);
     if (every > 1) points = points.filter((_, index) => index % every === 0 || index === points.length - 1);
     const steps = points.map(([step]) => step);
-    const share = /accuracy|share/.test(name);
+    const { title: label, share, means } = kinds.get(name);
     const values = points.map(([, value]) => (share ? value * 100 : value));
-    const label = name.replaceAll("_", " ") + (share ? ", %" : "");
     const written = share ? { decimals: 1, unit: "%" } : { decimals: name.includes("reward") ? 2 : undefined };
     // Of a logarithm, what is not positive has none.
     const log = chosen.log && values.every((value) => value > 0);
     const smooth = chosen.smooth && values.length > 4;
     return {
       title: log ? `${label}, log scale` : label,
+      help: means,
       says: `${label} over steps, last ${charts.figures(values.at(-1), written)} at step ${steps.at(-1)}`,
       x: { label: "step", values: steps },
       y: { log, ...written, label },
@@ -55,8 +55,7 @@
   }
 
   function draw() {
-    const place = (name) => (ORDER.includes(name) ? ORDER.indexOf(name) : ORDER.length);
-    const names = [...curves.keys()].sort((first, second) => place(first) - place(second) || first.localeCompare(second));
+    const names = [...curves.keys()].sort((first, second) => kinds.get(first).place - kinds.get(second).place || first.localeCompare(second));
     // A new curve may stand before others, and a log axis has another title: then all are made afresh.
     const wanted = [...names, chosen.log].join("|");
     if (wanted !== shown) clear();
@@ -99,6 +98,7 @@
       after = found.after;
       attempts = found.attempts;
       for (const { name, x, y } of found.curves) {
+        kinds.set(name, found.kinds[name]);
         if (!curves.has(name)) curves.set(name, new Map());
         const known = curves.get(name);
         x.forEach((step, index) => known.set(step, y[index]));

@@ -117,7 +117,8 @@ class TestWholeWay:
         run = run_over(DatasetSnapshotFactory(agent=agent, name="clean"), agent, heldout=dataset)
         folder = settings.RUNS / str(run.id)
         files = {name: folder / name for name in ("data/train.jsonl", "data/heldout.jsonl")}
-        files |= {name: folder / "attempts/1" / name for name in ("predictions.jsonl", "result.json")}
+        ended = ("predictions.jsonl", "samples.json", "result.json")
+        files |= {name: folder / "attempts/1" / name for name in ended}
         for path in files.values():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(WORD)

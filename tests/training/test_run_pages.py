@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import msgspec
 import pytest
 from django.urls import reverse
 from django.utils import timezone
@@ -24,7 +25,8 @@ from tools.factories import (
     TrainingRunFactory,
 )
 from training.curves import estimate_left
-from training.models import ExportJob, TrainingRun
+from training.engine.samples import Asked, Look, Reply, Samples
+from training.models import DatasetSnapshot, ExportJob, TrainingRun
 from training.runs import RunPlan, start_run
 from workspaces.actors import person
 
@@ -245,6 +247,25 @@ class TestRun:
         assert over.status_code == 286 and "every 2s" not in over.content.decode()
         assert "+12.3 pts" in over.content.decode()
         assert client.get(at("run-curves", run)).json()["terminal"] is True
+
+    def test_sample_answers_stand_beside_those_from_before_until_their_rows_are_erased(
+        self, run: TrainingRun, viewer: Any, page_client: Any, store: Any
+    ) -> None:
+        client, folder = page_client(viewer), store.parent / "runs" / str(run.id) / "attempts"
+        assert "Sample answers" not in client.get(at("run", run)).content.decode()
+        row = Asked("1", "Where does <this> go?", "travel")
+        before, now = Reply("finance", 0.41, False, "fin"), Reply("travel", 0.87, True, "travel", True)
+        for attempt, replies in ((1, [before]), (2, [now])):
+            (folder / str(attempt)).mkdir(parents=True)
+            samples = Samples("heldout", [row], Look(0, [before]), Look(40, replies))
+            (folder / str(attempt) / "samples.json").write_bytes(msgspec.json.encode(samples))
+        text = client.get(at("run-status", run)).content.decode()
+        assert "Where does &lt;this&gt; go?" in text and "41.0%" in text and "87.0%" in text
+        assert "writes freely" in text and text.count("writes freely") == 1
+        shown = client.get(at("run", run)).context["samples"]
+        assert (shown.step, shown.right, shown.lines) == (40, (0, 1), [(row, before, now)])
+        DatasetSnapshot.objects.filter(id=run.dataset_id).update(marked_at=timezone.now(), erased_rows=1)
+        assert "Sample answers" not in client.get(at("run", run)).content.decode()
 
     def test_the_queries_do_not_grow_with_the_events(
         self, run: TrainingRun, viewer: Any, page_client: Any, django_assert_max_num_queries: Any

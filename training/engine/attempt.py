@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -19,10 +20,17 @@ from training.engine.spec import RunSpec
 from training.engine.stop import StopFlag
 
 
+class Watching(Protocol):
+    """Looks at the model between updates (training.engine.watch)."""
+
+    def measure(self, step: int, *, last: bool = False) -> dict[str, float]: ...
+
+
 @dataclass(slots=True)
 class Attempt:
     """`resume` is the checkpoint to go on from; `folder` is attempts/<number>, which this process owns. `save_epoch`
-    keeps the weights after the epoch of that number; None where nobody asked for it. `processes` train it together."""
+    keeps the weights after the epoch of that number; None where nobody asked for it. `processes` train it together.
+    `watch` looks at what the model answers meanwhile; None where nobody looks."""
 
     spec: RunSpec
     number: int
@@ -33,6 +41,7 @@ class Attempt:
     resume: Checkpoint | None = None
     save_epoch: Callable[[int], None] | None = None
     processes: Processes = field(default_factory=Processes)
+    watch: Watching | None = None
 
     def hear_stop(self) -> bool:
         """Whether any process of the run was asked to stop. All of them ask at the same steps."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["started", "progress", "metric", "checkpoint", "warning", "stopped", "finished", "failed"]
+Kind = Literal["started", "progress", "metric", "checkpoint", "samples", "warning", "stopped", "finished", "failed"]
 
 PROGRESS_SECONDS = 0.7
 

@@ -29,6 +29,7 @@ class Updates:
             raise ValueError("the model has no trainable parameters")
         self.parameters = dict(parameters)
         self.clip_norm = settings.clip_norm
+        self.norm: Tensor | None = None
         self._list = list(parameters.values())
         self.optimiser = torch.optim.AdamW(
             self._list,
@@ -56,9 +57,14 @@ class Updates:
 
     def step(self) -> None:
         """One optimiser update by the gradients that have been gathered."""
-        torch.nn.utils.clip_grad_norm_(self._list, self.clip_norm)
+        self.norm = torch.nn.utils.clip_grad_norm_(self._list, self.clip_norm)
         self.optimiser.step()
         self.schedule.step()
+
+    def measure(self) -> dict[str, float]:
+        """The next update's learning rate, and the length of the last gradient before it was clipped."""
+        norm = {} if self.norm is None else {"grad_norm": float(self.norm)}
+        return {"learning_rate": float(self.schedule.get_last_lr()[0]), **norm}
 
     def state(self) -> dict[str, Any]:
         return {
@@ -120,7 +126,9 @@ def fit(
             attempt.save_epoch(step * epochs // total_steps)
         if attempt.events.due() or step == total_steps:
             # Reading a metric waits for the device, so it is done here and not at every step.
-            attempt.events.metric(step, _finite(metrics, step))
+            told = _finite(metrics, step)
+            seen = attempt.watch.measure(step, last=step == total_steps) if attempt.watch is not None else {}
+            attempt.events.metric(step, {**seen, **updates.measure(), **told})
             attempt.events.progress(step, total_steps, message)
         if (began := time.monotonic()) >= due:
             leave_checkpoint()

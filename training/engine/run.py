@@ -35,6 +35,7 @@ from training.engine.models import (
     weights_sha256,
 )
 from training.engine.spec import Evaluate, ModelSource, RunResult
+from training.engine.watch import Watch
 
 PLAIN_TEMPLATE = "the base has no chat template, so it gets a plain one, which is saved with its tokenizer"
 Train = Callable[[Attempt, Loaded, RunData], Outcome]
@@ -111,6 +112,11 @@ def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     assert spec.train_rows is not None
     module, function = spec.trains_by.entry_for(spec.train_rows).split(":")
     train: Train = getattr(import_module(module), function)
+    if spec.samples and attempt.processes.is_main:
+        attempt.watch = watch = Watch(attempt, loaded, data)
+        outcome = train(attempt, loaded, data)
+        watch.close()
+        return loaded, outcome
     return loaded, train(attempt, loaded, data)
 
 

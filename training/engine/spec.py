@@ -203,6 +203,9 @@ class RunSpec(Strict):
     evaluate: Evaluate | None = None
     checkpoint_every_seconds: float = Field(default=30.0, gt=0, le=300)
     epoch_checkpoints: bool = Field(default=False, description="keep the weights after each epoch")
+    samples: int = Field(
+        default=8, ge=0, le=8, description="rows whose answers are shown while the model is trained; 0: none are asked"
+    )
     threads: int | None = Field(default=None, ge=1, le=1024)
 
     @property

@@ -72,7 +72,7 @@ def write_run(folder: Path, spec: dict[str, Any], **data: list[dict[str, Any]]) 
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / "data" / f"{name}.jsonl").write_text(lines, encoding="utf-8")
     paths = {name: f"data/{name}.jsonl" for name in data}
-    full = {"run_id": folder.name, "threads": 1, "max_prompt_tokens": 32} | spec
+    full = {"run_id": folder.name, "threads": 1, "max_prompt_tokens": 32, "samples": 0} | spec
     full["data"] = paths | spec.get("data", {})
     (folder / "spec.json").write_text(json.dumps(full), encoding="utf-8")
     return folder

@@ -43,6 +43,7 @@ def ppo_run(world: World) -> Path:
         "optimiser": {"learning_rate": 1e-3, "batch_size": 16},
         "online": {"steps": 40, "prompts_per_step": 32, "inner_epochs": 1, "curriculum": {"stages": 8}},
         "reward": [{"name": "matches_answer"}],
+        "samples": 4,  # looking at the model between two updates must change nothing
     }
 
     def make(folder: Path) -> None:
@@ -76,6 +77,9 @@ def test_a_stopped_run_goes_on_bit_for_bit(ppo_run: Path, tmp_path: Path, launch
     started = next(event for event in read_events(run, 7) if event["kind"] == "started")
     assert started["resumed_from"] == f"1/checkpoints/step-{events[-1]['step']:08d}"
     assert read_result(run, 7)["weights_sha256"] == read_result(ppo_run)["weights_sha256"]
+    samples = [json.loads((run / f"attempts/{number}/samples.json").read_text()) for number in (1, 7)]
+    assert samples[0]["first"] == samples[1]["first"]  # by the base, also where the weights are those of a checkpoint
+    assert samples[1]["newest"]["step"] == 40 and samples[1]["newest"] != samples[1]["first"]
 
 
 @pytest.mark.parametrize("method", ["posterior", "all_action", "dpo"])

@@ -51,6 +51,7 @@ def writer(world: World) -> Path:
         "base": {"path": str(world.base)},
         "optimiser": {"learning_rate": 5e-3, "epochs": 6, "batch_size": 16},
         "evaluate": {},
+        "samples": 3,
     }
 
     def make(folder: Path) -> None:
@@ -80,11 +81,23 @@ def test_sft_teaches_valid_json_and_says_what_was_before(writer: Path) -> None:
 def test_a_run_of_text_tells_what_every_run_tells_and_writes_into_its_attempt_alone(writer: Path) -> None:
     events = read_events(writer)
     assert [event["seq"] for event in events] == list(range(len(events)))
-    assert {"started", "progress", "metric", "checkpoint", "finished"} == {event["kind"] for event in events}
+    assert {"started", "progress", "metric", "checkpoint", "samples", "finished"} == {event["kind"] for event in events}
     metric = [event for event in events if event["kind"] == "metric"][-1]
-    assert {"loss", "grad_norm", "learning_rate"} <= metric["values"].keys()
+    common = {"loss", "grad_norm", "learning_rate", "peak_memory_gb", "tokens_per_second"}
+    assert common | {"valid_share", "heldout_accuracy"} <= metric["values"].keys()
     assert metric["step"] == read_result(writer)["steps"] == 6 * 240 // 16
     assert sorted(path.name for path in writer.iterdir()) == ["attempts", "data", "spec.json"]
+
+
+@pytest.mark.slow
+def test_a_run_of_text_shows_what_is_written_now_beside_what_was_written_before(writer: Path) -> None:
+    samples = json.loads((writer / "attempts/1/samples.json").read_text())
+    assert samples["source"] == "heldout" and len(samples["rows"]) == 3
+    first, newest = samples["first"], samples["newest"]
+    assert (first["step"], newest["step"]) == (0, read_result(writer)["steps"])
+    assert not any(reply["valid"] for reply in first["replies"]) and all(reply["valid"] for reply in newest["replies"])
+    for row, reply in zip(samples["rows"], newest["replies"], strict=True):
+        assert reply["right"] == (reply["said"] == row["answer"])
 
 
 @pytest.mark.slow

@@ -62,7 +62,8 @@ class Bridge(TrainerCallback):
         saving, telling = self.attempt.processes.any(self._began >= self._due, self.attempt.events.due())
         control.should_training_stop = control.should_training_stop or stopping
         control.should_save = control.should_training_stop or saving
-        control.should_log = control.should_save or telling
+        last = state.global_step == state.max_steps
+        control.should_log = control.should_save or last or telling
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         logs: Mapping[str, Any] = kwargs["logs"]
@@ -76,7 +77,9 @@ class Bridge(TrainerCallback):
         self.metrics = {
             name.replace("/", "_"): value for name, value in told.items() if name not in UNTOLD and math.isfinite(value)
         }
-        self.attempt.events.metric(state.global_step, self.metrics)
+        watch, last = self.attempt.watch, state.global_step == state.max_steps
+        seen = watch.measure(state.global_step, last=last) if watch is not None else {}
+        self.attempt.events.metric(state.global_step, {**seen, **self.metrics})
         self.attempt.events.progress(state.global_step, state.max_steps, self.message)
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
