@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from django.urls import reverse
 from django.utils import timezone
@@ -18,6 +19,7 @@ from models_registry.models import Experiment
 from tests.browser.accessibility import axe_findings, look_at
 from tools import factories
 from tools.scenes import TOPICS
+from training.engine.samples import Asked, Look, Reply, Samples
 from training.models import RunMetric, TrainingRun
 
 
@@ -80,7 +82,27 @@ def earlier(scene: Any, store: Path) -> Any:
         finished_at=now - dt.timedelta(hours=2) + dt.timedelta(seconds=12),
     )
     predict(finished, store)
+    for one in (finished, scene.running):
+        show_samples(one, store)
     return run
+
+
+def show_samples(run: TrainingRun, store: Path) -> None:
+    """What the engine leaves while it trains: answers to a few rows, before and now."""
+    prompts = [
+        "Acknowledge a message after its handler has returned; a lost worker gives it back to the queue.",
+        "Render the prompt with its completions below the cursor and redraw on resize.",
+        "Collect the terms by powers of x, and cancel what the numerator and the denominator share. " * 4,
+        "Return the shortest path between two nodes whose edges have weights.",
+    ]
+    rows = [Asked(str(at), prompt, TOPICS[at]) for at, prompt in enumerate(prompts)]
+    first = [Reply(TOPICS[(at + at % 2) % len(TOPICS)], 0.31 + at / 20, at % 2 == 0, "que") for at in range(4)]
+    newest = [Reply(TOPICS[at], 0.93 - at / 9, True, TOPICS[at], True) for at in range(3)]
+    newest.append(Reply(TOPICS[5], 0.44, False, TOPICS[5], True))
+    folder = store.parent / "runs" / str(run.id) / "attempts" / "1"
+    folder.mkdir(parents=True, exist_ok=True)
+    samples = Samples("heldout", rows, Look(0, first), Look(59, newest))
+    (folder / "samples.json").write_bytes(msgspec.json.encode(samples))
 
 
 def predict(run: TrainingRun, store: Path) -> None:
@@ -263,5 +285,6 @@ def test_every_page_of_learning_fits_and_is_accessible(
         tab.goto(path)
         if name == "run":
             expect(tab.locator("#predictions")).to_be_visible()
+            expect(tab.locator("#samples")).to_contain_text("2 right before, 3 at the end, of 4")
         found += look_at(tab, f"learning-{name}")
     assert found == []
