@@ -6,13 +6,14 @@ The worlds are CLINC150's 150 intents and ten domains (10,000 decisions), and `f
 300 labels for the base and 7,000 decisions. 5 % of the feedback is wrong, 15 % is missing; the rows are split and the
 settings are those of `manage.py rehearse`. The switches change one thing each:
 
-    --sizes FIRST,GROWTH   the first round's share of the decisions, and how much each round is larger than the last
-    --temperature, --epsilon   of the acting policy; --epsilon-falls: it is divided by the round's number
+    --growth G             each round is G times as large as the one before; 1 makes them equal
+    --temperature, --epsilon   of the acting policy
     --labels N --price C   so many decisions, the least confident ones, are labelled instead of judged; each label costs
                            as much as C verdicts, which are not given
     --set, --base-set      a field of the spec of every round (and of the ceiling: --ceiling-set), or of the base
 
-Prints a row per seed, with a plain classifier of words on the same feedback, and one JSON object as the last line.
+Prints a row per seed, with a plain classifier of words on the same feedback and the gate's effective sample on a log by
+the base and by the version before the last, and one JSON object as the last line; exits 1 when a seed misses its bound.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tools.report import Report, log
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,10 +113,8 @@ class Bench:
         return Trained(attempt / str(result["output"] or ""), result["scores"][which]["accuracy"], thoughts)
 
 
-def round_ends(decisions: int, rounds: int, first: float, growth: float) -> list[int]:
-    """Equal parts without `first`; else the first is that share, each further one `growth` times the one before,
-    scaled so that they end at all."""
-    sizes = [1.0] * rounds if not first else [growth**number for number in range(rounds)]
+def round_ends(decisions: int, rounds: int, growth: float) -> list[int]:
+    sizes = [growth**number for number in range(rounds)]
     ends = np.cumsum(sizes) / sum(sizes) * decisions
     return [round(float(end)) for end in ends]
 
@@ -131,75 +132,139 @@ def merge(spec: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     return made  # type: ignore[no-any-return]
 
 
-def run_seed(world: str, seed: int, options: argparse.Namespace, place: Path) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What reviewers do: `labels`, the share of the decisions that they label, the least confident ones, and `unpaid`,
+    the share of the verdicts that are not given for it."""
+
+    labels: float
+    unpaid: float
+
+
+def decide(
+    bench: Bench, part: Sequence[Any], model: Path, person: Any, options: argparse.Namespace, spent: Spent, draws: str
+) -> tuple[Rows, Sequence[Any], float]:
+    """One round: the judged decisions as rows, the examples that were labelled instead, and the share of right ones."""
     from decisions.gateway.exploration import acting_policy, draw_action
-    from training.engine.rows import Labelled
+
+    spec = {"method": "evaluate", "base": {"path": str(model)}}
+    thoughts = bench.run(f"decide-{draws.partition('/')[2]}", spec, heldout=bench.labelled(part)).thoughts
+    rng = random.Random(draws)
+    labelled = sorted(part, key=lambda one: margin(thoughts[one.id]))[: round(spent.labels * len(part))]
+    asked = {one.id for one in labelled}
+    logged, right = [], 0
+    for one in part:
+        policy = acting_policy(thoughts[one.id], temperature=options.temperature, epsilon=options.epsilon)
+        draw = draw_action(policy, rng)
+        action = bench.labels[draw.index]
+        right += action == one.label
+        reaction = person.react(one.id, right=action == one.label)
+        silent = rng.random() < spent.unpaid
+        if reaction.when == "never" or silent or one.id in asked:
+            continue
+        row = {"id": one.id, "prompt": one.text, "options": bench.labels, "action": action}
+        reward = {"propensity": draw.propensity, "reward": float(reaction.verdict == "confirmed")}
+        logged.append({**row, **reward, "probabilities": thoughts[one.id]})
+    return logged, labelled, right / len(part)
+
+
+def run_seed(seed: int, options: argparse.Namespace, place: Path) -> dict[str, Any]:
     from training.loops import recipes
     from training.loops.person import Person
-    from training.plain_baseline import teach_words
     from training.rehearsal.plan import split_rows
 
-    source, plan = read_world(world, options.data)
+    source, plan = read_world(options.world, options.data)
     if options.quick:
         plan = replace(plan, decisions=1_000)
     split = split_rows(source, plan, seed)
-    labels = list(source.labels)
-    bench = Bench(place, recipes.prompt_tokens(source.examples), labels, seed)
+    bench = Bench(place, recipes.prompt_tokens(source.examples), list(source.labels), seed)
     person = Person(seed, missing=MISSING, late=0.0, noise=NOISE)
     began = time.process_time()
     heldout, replay = bench.labelled(split.heldout), bench.labelled(split.seed_rows)
-    tiny = merge(recipes.base_settings("tiny", len(replay)), options.base_set)
-    base = bench.run("base", {"method": "pretrain", "base": {"tiny": {}}, **tiny}, train=replay, heldout=heldout)
-    say(f"base {base.accuracy:.3f}")
-    found: dict[str, Any] = {"seed": seed, "base": base.accuracy, "rounds": [], "right": []}
+    settings = merge(recipes.base_settings("tiny", len(replay)), options.base_set)
+    base = bench.run("base", {"method": "pretrain", "base": {"tiny": {}}, **settings}, train=replay, heldout=heldout)
+    log(f"base {base.accuracy:.3f}")
+    found: dict[str, Any] = {"seed": seed, "base": base.accuracy, "rounds": [], "right": [], "ceiling": None}
     if not options.no_ceiling:
         every = bench.labelled([*split.stream, *split.seed_rows])
         settings = merge(recipes.ceiling_settings("tiny", len(every)), options.ceiling_set)
         spec = {"method": "pretrain", "base": {"path": str(base.folder)}, **settings}
         found["ceiling"] = bench.run("ceiling", spec, train=every, heldout=heldout).accuracy
-        say(f"ceiling {found['ceiling']:.3f}")
-    ends = [0, *round_ends(len(split.stream), options.rounds, options.sizes[0], options.sizes[1])]
+        log(f"ceiling {found['ceiling']:.3f}")
+    ends = [0, *round_ends(len(split.stream), options.rounds, options.growth)]
+    labels = options.labels / len(split.stream)
+    judged = 1 - MISSING
+    spent = Spent(labels, 1 - (judged - labels * options.price) / (judged * (1 - labels)) if labels else 0.0)
     logged: Rows = []
-    newest = base
-    share_of_labels = options.labels / len(split.stream)
-    unpaid = (share_of_labels * options.price) / (1 - MISSING) if options.labels else 0.0
+    newest = before = base
     for number in range(1, options.rounds + 1):
         part = split.stream[ends[number - 1] : ends[number]]
-        spec = {"method": "evaluate", "base": {"path": str(newest.folder)}}
-        thoughts = bench.run(f"decide-{number}", spec, heldout=bench.labelled(part)).thoughts
-        rng = random.Random(f"{seed}/{number}")
-        epsilon = options.epsilon / number if options.epsilon_falls else options.epsilon
-        asked = sorted(part, key=lambda one: margin(thoughts[one.id]))[: round(share_of_labels * len(part))]
-        chosen = {one.id for one in asked}
-        replay = [*replay, *bench.labelled(asked)]
-        right = 0
-        for one in part:
-            p = thoughts[one.id]
-            draw = draw_action(acting_policy(p, temperature=options.temperature, epsilon=epsilon), rng)
-            action = labels[draw.index]
-            right += action == one.label
-            reaction = person.react(one.id, right=action == one.label)
-            known = reaction.when != "never" and one.id not in chosen and rng.random() >= unpaid
-            row = {"id": one.id, "prompt": one.text, "options": labels, "action": action, "probabilities": p}
-            if known:
-                logged.append({**row, "propensity": draw.propensity, "reward": float(reaction.verdict == "confirmed")})
+        rows, labelled, right = decide(bench, part, newest.folder, person, options, spent, f"{seed}/{number}")
+        logged, replay = [*logged, *rows], [*replay, *bench.labelled(labelled)]
         settings = merge(recipes.round_settings("tiny", len(logged) + len(replay)), options.set)
         spec = {"method": "posterior", "base": {"path": str(base.folder)}, **settings}
+        before = newest
         newest = bench.run(f"round-{number}", spec, train=logged, replay=replay, heldout=heldout)
         found["rounds"].append(newest.accuracy)
-        found["right"].append(right / len(part))
-        say(f"round {number}: {ends[number]} decisions, {right / len(part):.3f} right, {newest.accuracy:.3f}")
-    found["cpu"] = time.process_time() - began
-    lessons = [(row["prompt"], row["answer"]) for row in replay]
-    lessons += [(row["prompt"], row["action"]) for row in logged if row["reward"] == 1.0]
-    words = teach_words(lessons)
-    if words is not None:
-        told = words.choose([Labelled(row["id"], row["prompt"], tuple(labels), row["answer"]) for row in heldout])
-        found["words"] = sum(one == row["answer"] for one, row in zip(told, heldout, strict=True)) / len(heldout)
-    found["final"] = newest.accuracy
-    found["labels"] = len(replay) - len(split.seed_rows)
-    found["verdicts"] = len(logged)
+        found["right"].append(right)
+        log(f"round {number}: {ends[number]} decisions, {right:.3f} right, {newest.accuracy:.3f}")
+    found |= {"final": newest.accuracy, "cpu": round(time.process_time() - began)}
+    found |= {"labels": len(replay) - len(split.seed_rows), "verdicts": len(logged)}
+    found["words"] = measure_words(logged, replay, heldout)
+    for name, model in (("base", base), ("before", before)):
+        found[f"gate_by_{name}"] = judge(bench, name, model.folder, newest.folder, split.gate, person, options)
     return found
+
+
+def measure_words(logged: Rows, replay: Rows, heldout: Rows) -> float | None:
+    """Accuracy of the plain classifier on the same feedback."""
+    from training.engine.rows import Labelled
+    from training.plain_baseline import teach_words
+
+    lessons = [(row["prompt"], row["answer"]) for row in replay]
+    words = teach_words(lessons + [(row["prompt"], row["action"]) for row in logged if row["reward"] == 1.0])
+    if words is None:
+        return None
+    asked = [Labelled(row["id"], row["prompt"], tuple(row["options"]), row["answer"]) for row in heldout]
+    return sum(one == row.answer for one, row in zip(words.choose(asked), asked, strict=True)) / len(asked)
+
+
+def judge(
+    bench: Bench, name: str, logger: Path, final: Path, rows: Sequence[Any], person: Any, options: argparse.Namespace
+) -> dict[str, Any]:
+    """The gate on a log by one version of the last one, as `manage.py rehearse` asks it."""
+    from decisions.gateway.exploration import acting_policy, draw_action
+    from training.off_policy import Log, check_off_policy_gate
+    from training.rehearsal.loop import GATE_EPSILON, GATE_TEMPERATURE
+
+    told = [
+        bench.run(
+            f"gate-{name}-{which}", {"method": "evaluate", "base": {"path": str(path)}}, heldout=bench.labelled(rows)
+        )
+        for which, path in (("logger", logger), ("final", final))
+    ]
+    rng = random.Random(f"{bench.seed}/gate")
+    columns: list[tuple[float, ...]] = []
+    for one in rows:
+        acting, policy = (
+            acting_policy(model.thoughts[one.id], temperature=temperature, epsilon=epsilon)
+            for model, temperature, epsilon in zip(
+                told, (GATE_TEMPERATURE, options.temperature), (GATE_EPSILON, options.epsilon), strict=True
+            )
+        )
+        draw = draw_action(acting, rng)
+        reaction = person.react(one.id, right=bench.labels[draw.index] == one.label)
+        if reaction.when == "never":
+            continue
+        guess = [person.expected_feedback(p) for p in policy]
+        value = sum(p * q for p, q in zip(policy, guess, strict=True))
+        columns.append(
+            (float(reaction.verdict == "confirmed"), draw.propensity, policy[draw.index], guess[draw.index], value)
+        )
+    reward, propensity, target, q_logged, q_target = np.array(columns).T
+    found = check_off_policy_gate(Log(reward, propensity, target, q_logged, q_target, epsilon=GATE_EPSILON))
+    sample = round(found.estimates.effective_sample_size)
+    return {"rows": len(columns), "sample": sample, "passed": found.passed, "refusals": found.refusals}
 
 
 def margin(p: Sequence[float]) -> float:
@@ -208,20 +273,15 @@ def margin(p: Sequence[float]) -> float:
     return first - second
 
 
-def say(message: str) -> None:
-    print(f"      {message}", file=sys.stderr, flush=True)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--world", choices=tuple(BOUND), default="intents")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real files")
     parser.add_argument("--seeds", default="0", help="numbers with commas between them")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--sizes", type=lambda given: tuple(map(float, given.split(","))), default=(0.0, 1.0))
-    parser.add_argument("--temperature", type=float, default=0.5)
+    parser.add_argument("--growth", type=float, default=2.0)
+    parser.add_argument("--temperature", type=float, default=0.25)
     parser.add_argument("--epsilon", type=float, default=0.05)
-    parser.add_argument("--epsilon-falls", action="store_true")
     parser.add_argument("--labels", type=int, default=0)
     parser.add_argument("--price", type=float, default=3.0)
     parser.add_argument("--set", action="append", default=[])
@@ -235,15 +295,26 @@ def main() -> int:
     import django
 
     django.setup()
-    results = []
+    report = Report("nearer")
     for seed in map(int, options.seeds.split(",")):
         with tempfile.TemporaryDirectory(prefix="nearer-") as place:
             folder = options.keep / f"{options.world}-{seed}" if options.keep else Path(place)
             folder.mkdir(parents=True, exist_ok=True)
-            found = run_seed(options.world, seed, options, folder)
-        results.append(found)
-        print(json.dumps(found), flush=True)
-    return 0
+            found = run_seed(seed, options, folder)
+        log(json.dumps(found))
+        share = found["final"] / found["ceiling"] if found["ceiling"] else None
+        gates = "; ".join(
+            f"gate by the {name} {'passes' if gate['passed'] else 'does not pass'} at {gate['sample']}"
+            for name, gate in (("base", found["gate_by_base"]), ("version before", found["gate_by_before"]))
+        )
+        report.add(
+            f"{options.world}, seed {seed}: share of the ceiling",
+            bound=f">= {BOUND[options.world]}",
+            figure=f"{'-' if share is None else format(share, '.3f')} ({found['base']:.3f} -> {found['final']:.3f}, "
+            f"ceiling {found['ceiling'] or 0:.3f}, words {found['words'] or 0:.3f}; {gates}; {found['cpu']} CPU s)",
+            passed=options.quick or share is None or share >= BOUND[options.world],
+        )
+    return report.finish()
 
 
 if __name__ == "__main__":

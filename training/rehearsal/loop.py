@@ -95,6 +95,10 @@ class SeedLoop(AgentLoop):
         assert run is not None and run.produced_version is not None
         return run.produced_version
 
+    def _version_before(self, number: int) -> ModelVersion:
+        """Who decides in the round of this number, counted from 1."""
+        return self._produced(round_name(number - 1) if number > 1 else SEED_LABELS)
+
     def _serve_by(self, version: ModelVersion) -> None:
         assert self.agent.registered_model is not None
         if get_champion(self.agent.registered_model) != version:
@@ -124,10 +128,9 @@ class SeedLoop(AgentLoop):
 
     def _start_round(self, number: int, progress: Progress) -> TrainingRun:
         dataset = self.dataset(round_name(number))
-        before = round_name(number - 1) if number > 1 else SEED_LABELS
-        last = number == self.plan.rounds
+        before, last = self._version_before(number), number == self.plan.rounds
         if dataset is None:
-            self._serve_by(self._produced(before))
+            self._serve_by(before)
             ends = [0, 0, *self.split.round_ends(self.plan.rounds)]
             now = self.split.stream[ends[number] : ends[number + 1]]
             self.decide_all(now, self._said(f"round {number}"), progress)
@@ -139,7 +142,7 @@ class SeedLoop(AgentLoop):
             method="posterior",
             dataset=dataset,
             replay=self.labelled(SEED_LABELS, self.seed_rows),
-            base_version=self._produced(before if recipes.goes_on(self.base_model) else SEED_LABELS),
+            base_version=before if recipes.goes_on(self.base_model) else self._produced(SEED_LABELS),
             recipe=recipes.round_settings(
                 self.base_model, dataset.rows + len(self.seed_rows), lora=self.plan.lora, last=last
             ),
@@ -150,12 +153,13 @@ class SeedLoop(AgentLoop):
         return self.agent.versions.filter(number=2).first()
 
     def _log_for_gate(self, progress: Progress) -> None:
-        """Decisions by the base on rows that nobody trained on, exploring more: the log that a gate would ask for."""
+        """Decisions by the version before the last on rows that nobody trained on, exploring more: the log that a gate
+        would ask for. Of the base's own log few decisions would be what the last version does."""
         if self.dataset(GATE_LOG) is not None:
             return
         setup = self._setup(tuple(self.labels), GATE_TEMPERATURE, GATE_EPSILON)
         version = self.gate_version() or create_agent_version(by=self.by, agent=self.agent, setup=setup)
-        self._serve_by(self._produced(SEED_LABELS))
+        self._serve_by(self._version_before(self.plan.rounds))
         self.decide_all(self.split.gate, self._said("log for the gate"), progress)
         self.give_feedback(self.split.gate, "at_once")
         self.give_feedback(self.split.gate, "late")

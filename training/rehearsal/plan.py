@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
+from itertools import accumulate
 from typing import Any, Self
 
 from training.loops.labelled import Example
@@ -14,6 +15,7 @@ MOST_DECISIONS = 10_000
 HELDOUT_SHARE, MOST_HELDOUT = 0.15, 3_000
 GATE_SHARE, MOST_GATE = 0.10, 2_000
 FEWEST_A_ROUND = 10
+LAST_TO_FIRST = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Plan:
     noise: float = 0.0
     late: float = 0.0
     missing: float = 0.0
-    temperature: float = 0.5
+    temperature: float = 0.25
     epsilon: float = 0.05
     base: str = ""
     lora: bool = False
@@ -62,7 +64,7 @@ class PlanError(ValueError):
 class Split:
     """One seed's division of the rows; no row stands in two parts.
 
-    `seed_rows` warm the base, `stream` is decided in order, `gate` is decided by the base once more at the end, for the
+    `seed_rows` warm the base, `stream` is decided in order, `gate` is decided by the last version but one, for the
     off-policy estimate, `heldout` is only ever measured on.
     """
 
@@ -72,8 +74,14 @@ class Split:
     heldout: tuple[Example, ...]
 
     def round_ends(self, rounds: int) -> list[int]:
-        """Up to which decision each round goes: equal parts of the stream."""
-        return [len(self.stream) * (number + 1) // rounds for number in range(rounds)]
+        """Up to which decision each round goes: each is larger than the one before by the same factor, the last eight
+        times as large as the first. A model that is soon better makes most of them (docs/results.md)."""
+        return _round_ends(len(self.stream), rounds)
+
+
+def _round_ends(decisions: int, rounds: int) -> list[int]:
+    sizes = [LAST_TO_FIRST ** (number / max(1, rounds - 1)) for number in range(rounds)]
+    return [round(decisions * end / sum(sizes)) for end in accumulate(sizes)]
 
 
 def check_plan(plan: Plan, source: Source) -> None:
@@ -87,8 +95,11 @@ def check_plan(plan: Plan, source: Source) -> None:
                 f"decisions: {wanted} requested, but after the seed labels and held-out rows, {source.name} "
                 f"has {max(0, allowed)}"
             )
-        elif wanted < plan.rounds * FEWEST_A_ROUND:
-            faults.append(f"rounds: {plan.rounds} rounds of {wanted} decisions leave fewer than {FEWEST_A_ROUND} each")
+        elif (first := _round_ends(wanted, plan.rounds)[0]) < FEWEST_A_ROUND:
+            faults.append(
+                f"rounds: {plan.rounds} rounds of {wanted} decisions leave {first} for the first; "
+                f"{FEWEST_A_ROUND} are needed"
+            )
     if faults:
         raise PlanError(faults)
 

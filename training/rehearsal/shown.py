@@ -23,7 +23,7 @@ ESTIMATES = (
 PARTS = (
     ("seed_labels", "Seed labels", "train the base model only"),
     ("decisions", "Decisions", "get feedback on the chosen option only"),
-    ("gate_log", "Gate log", "decided again by the base, never used for training"),
+    ("gate_log", "Gate log", "decided by the version before the last, never used for training"),
     ("held_out", "Held out", "used only for evaluation"),
 )
 SETTINGS = (

@@ -32,7 +32,7 @@ def print_split(console: Console, source: Source, plan: Plan) -> None:
     share = len(split.seed_rows) / len(source.examples)
     console.print(f"Seed labels  {len(split.seed_rows):,} ({share:.1%}) train the base model only")
     console.print(f"Decisions    {len(split.stream):,} in {plan.rounds} rounds, feedback on the chosen option only")
-    console.print(f"Gate log     {len(split.gate):,} more by the base, for the off-policy estimates")
+    console.print(f"Gate log     {len(split.gate):,} more by the version before the last, for the off-policy estimates")
     console.print(f"Held out     {len(split.heldout):,}, used only for evaluation")
 
 

@@ -27,9 +27,10 @@ def test_parts_are_disjoint_and_every_label_is_taught(seed: int) -> None:
     assert split == split_rows(source(labels=40), Plan(), seed) != split_rows(source(labels=40), Plan(), seed + 1)
 
 
-def test_rounds_share_the_decisions() -> None:
-    split = split_rows(source(), Plan(decisions=103, rounds=4), 0)
-    assert split.round_ends(4) == [25, 51, 77, 103]
+def test_each_round_is_larger_than_the_one_before() -> None:
+    split = split_rows(source(), Plan(decisions=153, rounds=4), 0)
+    assert split.round_ends(4) == [10, 31, 71, 153]
+    assert split.round_ends(1) == [153]
     assert len(split_rows(source(30_000), Plan(), 0).stream) == 10_000
 
 
@@ -43,7 +44,7 @@ def test_every_fault_of_a_plan_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("plan", "told"),
-    [(Plan(decisions=701), "has 700"), (Plan(decisions=100, rounds=11), "fewer than 10 each")],
+    [(Plan(decisions=701), "has 700"), (Plan(decisions=100, rounds=11), "leave 3 for the first")],
 )
 def test_more_than_the_file_holds_is_refused(plan: Plan, told: str) -> None:
     with pytest.raises(PlanError, match=told):
@@ -60,7 +61,7 @@ def test_a_plan_without_a_base_is_what_it_was_before_there_was_a_choice() -> Non
 def test_the_estimate_adds_up_all_runs_and_decisions() -> None:
     """1,000 rows: 50 seed labels, 700 decisions, 100 of the gate, 150 held out, which each run scores twice."""
     plan = Plan(base="some/model", rounds=2, seeds=3, missing=0.1)
-    trained = 3 * 0.8 * 50 + (50 + 0.9 * 350) + 2 * (50 + 0.9 * 700) + 2 * 750
-    scored = 4 * 2 * 150 + (50 + 0.9 * 350) + (50 + 0.9 * 700) + 700 + 100
+    trained = 3 * 0.8 * 50 + (50 + 0.9 * 78) + 2 * (50 + 0.9 * 700) + 2 * 750
+    scored = 4 * 2 * 150 + (50 + 0.9 * 78) + (50 + 0.9 * 700) + 700 + 100
     found = estimate_seconds(plan, source(), Rates(trained=2, scored=10, loading=5))
     assert found == pytest.approx(3 * (trained / 2 + scored / 10 + 5 * 2 * 5))

@@ -56,7 +56,7 @@ class Command(UncheckedCommand):
         parser.add_argument("--noise", type=float, default=0.0, help="share of feedback that is wrong (0)")
         parser.add_argument("--late", type=float, default=0.0, help="share of feedback that arrives one round late (0)")
         parser.add_argument("--missing", type=float, default=0.0, help="share of decisions without feedback (0)")
-        parser.add_argument("--temperature", type=float, default=0.5, help="temperature of the acting policy (0.5)")
+        parser.add_argument("--temperature", type=float, default=0.25, help="temperature of the acting policy (0.25)")
         parser.add_argument("--epsilon", type=float, default=0.05, help="share of uniform exploration (0.05)")
         parser.add_argument(
             "--base",
