@@ -135,17 +135,20 @@ def test_from_python_it_waits_and_says_why_there_is_no_version(agent: Any, base_
 
     def work() -> None:
         try:
-            while not (job := Job.objects.filter(kind=KIND).first()):
+            while not (job := Job.objects.filter(kind=KIND, state=JobState.QUEUED).first()):
                 time.sleep(0.02)
             work_until_over(job)
         finally:
             connection.close()
 
-    worker = threading.Thread(target=work)
-    worker.start()
+    (worker := threading.Thread(target=work)).start()
     with pytest.raises(PipelineFailed, match="all its rows were right"):
         run_full_pipeline(agent="filer", method="kto")
     worker.join(60)
+    (worker := threading.Thread(target=work)).start()
+    code, said = refused("--resume")  # by the command, which takes it up again
+    worker.join(60)
+    assert code == 3 and "ended without a version: " in said and Job.objects.filter(kind=KIND).count() == 2
     assert not DatasetSnapshot.objects.exists() and not TrainingRun.objects.exists()
 
 
