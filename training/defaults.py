@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
@@ -19,8 +19,8 @@ from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.models.version import VersionState
 from training.base_models import TINY, is_allowed_base
 from training.capacity import find_shape_of_model, recommend_here
-from training.engine.methods import METHODS, RowKind
-from training.engine.spec import RunSpec, TinyShape
+from training.engine.methods import METHODS, Need, RowKind
+from training.engine.spec import HELD_OUT, RunSpec, TinyShape
 from training.hardware import fit_settings
 from training.loops import recipes
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
@@ -29,9 +29,12 @@ from training.runs import RunPlan
 from workspaces.models import Workspace
 
 FROM_LOGS, FROM_LABELS, FROM_PAIRS = "posterior", "pretrain", "dpo"
+FROM_REWARDED_TEXTS, FROM_TEXTS = "reward_weighted", "sft"
 """The methods of choice (docs/learning.md)."""
 MOST = 200
 """The newest so many datasets, runs and versions are looked at."""
+TEXT_TOKENS = 256
+"""Texts that are longer are not learnt from, unless the run says more."""
 PROMPT_TOKENS: int = RunSpec.model_fields["max_prompt_tokens"].default
 ENOUGH_TO_HOLD_BACK, HELD_BACK = 5_000, 0.1
 """From so many logged rows on, this share is kept for the gate by the log, which needs an effective 200."""
@@ -47,7 +50,8 @@ class Defaults:
     `base`, or the first version, comes from (`tiny`, a hub id or a folder); "" where nobody knows. `logged`: the newest
     dataset of decisions, one that no run has learnt from before the others. `labelled`: labelled rows to teach a first
     model. `heldout`: imported labelled rows that no run has learnt from (rows of the ledger may be of decisions that
-    one has). `replay`: labelled rows that one has learnt from.
+    one has). `replay`: labelled rows that one has learnt from. `parts`: what was held out of the agent's datasets, by
+    the dataset's id, where a model can be measured on it.
     """
 
     agent: Agent
@@ -58,13 +62,14 @@ class Defaults:
     labelled: DatasetSnapshot | None
     heldout: DatasetSnapshot | None
     replay: DatasetSnapshot | None
+    parts: Mapping[str, DatasetSnapshot] = field(default_factory=dict)
 
     def plan(self, dataset: DatasetSnapshot | None = None) -> RunPlan | None:
         """Learning from this dataset, or from the one of choice; None where something is missing for it."""
         chosen = dataset or (self.logged if self.base is not None and self.logged is not None else self.labelled)
         if chosen is None or (chosen.kind != DatasetKind.LABELLED and self.base is None):
             return None
-        heldout = self.heldout if self.heldout != chosen else None
+        heldout = self.parts.get(str(chosen.pk), self.heldout if self.heldout != chosen else None)
         if chosen.kind == DatasetKind.LOGGED:
             replay = self.replay
             rows = chosen.rows + (replay.rows if replay is not None else 0)
@@ -73,6 +78,12 @@ class Defaults:
         if chosen.kind == DatasetKind.PREFERENCES:
             told = choose_settings(FROM_PAIRS, root=self.root, rows=chosen.rows, agent_version=self.agent_version)
             return RunPlan(FROM_PAIRS, chosen, base_version=self.base, heldout=heldout, settings=told)
+        if chosen.kind == DatasetKind.TEXT:
+            method = FROM_REWARDED_TEXTS if Need.REWARDS in chosen.has else FROM_TEXTS
+            told = choose_settings(method, root=self.root, rows=chosen.rows, agent_version=self.agent_version)
+            told = {**told, "max_completion_tokens": TEXT_TOKENS}
+            measured = heldout if heldout is not None and heldout.kind == DatasetKind.TEXT else None
+            return RunPlan(method, chosen, base_version=self.base, heldout=measured, settings=told)
         root = self.root if self.root and is_allowed_base(self.root) else TINY
         told = choose_settings(FROM_LABELS, root=root, rows=chosen.rows, agent_version=self.agent_version)
         return RunPlan(FROM_LABELS, chosen, base_model=root, heldout=heldout, settings=told)
@@ -139,9 +150,16 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
         own = [version for version in versions.values() if version.registered_model_id == agent.registered_model_id]
         base = _choose_base(own, champions.get(agent.registered_model_id))
         root = _find_root(base, made_by) if base is not None else settings.BASE_MODEL
-        rows = _choose_rows([one for one in datasets if one.agent_id == agent.id], runs, has_base=base is not None)
-        found[agent.id] = Defaults(agent, newest.get(agent.id), base, root, *rows)
+        mine = [one for one in datasets if one.agent_id == agent.id]
+        parts = {one.statistics["held_out_of"]: one for one in mine if "held_out_of" in one.statistics}
+        rows = _choose_rows([one for one in mine if one not in parts.values()], runs, has_base=base is not None)
+        measurable = {whole: one for whole, one in parts.items() if one.row_kind in HELD_OUT and _can_measure(one)}
+        found[agent.id] = Defaults(agent, newest.get(agent.id), base, root, *rows, measurable)
     return found
+
+
+def _can_measure(dataset: DatasetSnapshot) -> bool:
+    return dataset.kind == DatasetKind.TEXT or dataset.has_answers
 
 
 def _choose_base(own: Sequence[ModelVersion], champion: uuid.UUID | None) -> ModelVersion | None:

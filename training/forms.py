@@ -40,10 +40,6 @@ PATHS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _methods_of(kind: RowKind) -> str:
-    return _listed(name for name, method in TRAINING.items() if kind in method.learns_from)
-
-
 def _online_methods() -> str:
     return _listed(name for name, method in TRAINING.items() if method.settings == "online")
 
@@ -61,7 +57,7 @@ class RunForm(forms.Form):
     method = forms.ChoiceField(choices=[(name, f"{name}: {method.sentence}") for name, method in TRAINING.items()])
     dataset = forms.ChoiceField(
         label="Training data",
-        help_text=" ".join(f"For {kind} rows: {_methods_of(kind)}." for kind in RowKind if _methods_of(kind)),
+        help_text="The rows that the run learns from.",
     )
     base = forms.ChoiceField(label="Base model", help_text="A version with full weights or a new small model.")
     heldout = forms.ChoiceField(
@@ -132,6 +128,11 @@ class RunForm(forms.Form):
         field = self.fields[name]
         assert isinstance(field, forms.ChoiceField)
         field.choices = choices
+
+    @property
+    def chosen_dataset(self) -> DatasetSnapshot | None:
+        """The training data that the form shows."""
+        return self.datasets.get(str(self["dataset"].value() or ""))
 
     def clean_more(self) -> dict[str, Any]:
         return self.cleaned_data["more"] or {}

@@ -24,6 +24,7 @@ from training.hardware import this_machine
 from training.models import DatasetKind, DatasetSnapshot
 from training.new_decisions import find_readiness, request_training
 from training.runs import RunPlan, check_plan, prepare_run, start_run
+from training.suited_methods import suit_methods
 from training.views import as_id, get_run
 from workspaces.models import Role
 from workspaces.pages import PageRequest, workspace_page
@@ -60,7 +61,8 @@ def run_start(request: PageRequest) -> HttpResponse:
                 check_plan(*read)  # so that faults of the plan and of single fields are shown together
         except InvalidRun as error:
             form.add_faults(error.faults)
-        return _show(request, {"form": form}, status=400)
+        # What is asked while somebody fills in the form is no mistake yet.
+        return _show(request, {"form": form}, status=200 if request.htmx else 400)
     if request.GET.get("like"):
         like = get_run(request, as_id(request.GET["like"], "like"))
         form = RunForm(initial=values_of_run(like), workspace=request.workspace)
@@ -80,8 +82,10 @@ def _show(
 ) -> HttpResponse:
     """The form beside this machine; with a `plan` that starts, what it needs. Raises InvalidRun for one that does
     not."""
+    dataset = context["form"].chosen_dataset
     about = {
         "machine": this_machine(),
+        "suited": suit_methods(dataset) if dataset is not None else [],
         "recommended": recommend_here(),
         "estimate": prepare_run(*plan).estimate if plan is not None else None,
     }

@@ -125,6 +125,54 @@ def test_running_again_shows_what_was_asked_and_asks_for_the_same(
     assert {name: again.spec[name] for name in spec} == spec
 
 
+def test_what_a_changed_form_needs_is_told_and_nothing_starts(
+    given: dict[str, Any], admin: Any, path: str, page_client: Any
+) -> None:
+    client, headers = page_client(admin), {"HX-Request": "true"}
+    fine = client.post(path, {**given, "check": "1"}, headers=headers)
+    assert fine.status_code == 200 and fine.context["estimate"].seconds > 0
+    wrong = client.post(path, {**given, "check": "1", "method": "posterior"}, headers=headers)
+    needs = wrong.content.decode().partition('id="run-aside"')[2]
+    assert wrong.status_code == 200 and "The run cannot start like this" in needs and "cannot start yet" in needs
+    assert not TrainingRun.objects.exists() and not Job.objects.exists()
+
+
+def test_the_form_says_which_methods_the_data_suits_and_why_not_the_others(
+    agent: Any, labelled: Any, admin: Any, path: str, page_client: Any
+) -> None:
+    ModelVersionFactory(registered_model=agent.registered_model)
+    logged = DatasetSnapshotFactory(
+        agent=agent,
+        kind="logged",
+        reward_spec=RewardSpecFactory(agent=agent),
+        statistics={"without_propensity": 3, "mean_reward": 1.0},
+    )
+    found = {}
+    for dataset in (labelled, logged):
+        shown = page_client(admin).get(f"{path}?dataset={dataset.id}").context["suited"]
+        found[dataset] = {one.method.name: one.why_not for one in shown}
+    assert [name for name, why in found[labelled].items() if not why] == ["pretrain", "sft", "grpo", "ppo"]
+    assert found[labelled]["dpo"] == "learns from pairs of a better and a worse answer"
+    assert found[logged]["posterior"] == "" and found[logged]["all_action"] == "3 of its rows have no propensity"
+    assert found[logged]["kto"] == "all its rewards are 1"
+
+
+@pytest.mark.parametrize("kind", ["labelled", "text"])
+def test_what_was_held_out_of_the_data_is_what_its_run_is_measured_on(
+    kind: str, agent: Any, labelled: Any, admin: Any, path: str, page_client: Any
+) -> None:
+    ModelVersionFactory(registered_model=agent.registered_model)
+    whole = DatasetSnapshotFactory(agent=agent, kind=kind, query={"agent": "filer"}, rows=90)
+    part = DatasetSnapshotFactory(
+        agent=agent, kind=kind, query={"agent": "filer"}, statistics={"held_out_of": str(whole.id)}, rows=10
+    )
+    plan = page_client(admin).get(f"{path}?dataset={whole.id}").context["plan"]
+    assert (plan.dataset, plan.heldout) == (whole, part)
+    assert plan.method == {"labelled": "pretrain", "text": "reward_weighted"}[kind]
+    other = page_client(admin).get(f"{path}?dataset={labelled.id}").context["plan"]
+    assert part not in (other.heldout, other.replay)
+
+
 @pytest.mark.parametrize(("persona", "status"), [("viewer", 403), ("labeller", 403), ("outsider", 404)])
 def test_others_see_no_form_and_start_nothing(
     persona: str, status: int, given: dict[str, Any], path: str, page_client: Any, request: Any
