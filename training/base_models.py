@@ -19,6 +19,13 @@ def hub_ids() -> list[str]:
     return [*own, *(name for name in settings.BASE_MODELS if name not in own and not name.startswith("/"))]
 
 
+def list_folders() -> list[str]:
+    """Allowed folders that hold a model: the roots that RECKONER_BASE_MODELS names, and what lies directly in them."""
+    roots = [Path(name) for name in settings.BASE_MODELS if name.startswith("/")]
+    places = [place for root in roots if root.is_dir() for place in (root, *sorted(root.iterdir()))]
+    return [str(place) for place in places if (place / "config.json").is_file() and is_allowed_base(str(place))]
+
+
 def is_allowed_base(name: str) -> bool:
     """A folder is allowed inside an allowed root, links followed; never inside the instance's own directories."""
     if name == TINY or name in hub_ids():

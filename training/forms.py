@@ -16,7 +16,7 @@ from django.conf import settings
 
 from decisions.models import Agent
 from models_registry.models import ArtifactKind, ModelVersion
-from training.base_models import TINY, hub_ids, is_allowed_base
+from training.base_models import TINY, hub_ids, is_allowed_base, list_folders
 from training.engine.methods import TRAINING, Need, RowKind
 from training.engine.settings import Lora, Online, Optimiser
 from training.models import DatasetSnapshot, TrainingRun
@@ -115,7 +115,7 @@ class RunForm(forms.Form):
         # Folders that runs of this workspace have begun with; the API takes others that are allowed, too.
         known = TrainingRun.objects.for_workspace(workspace).filter(base_model__startswith="/").order_by("base_model")
         folders = filter(is_allowed_base, known.values_list("base_model", flat=True).distinct())
-        elsewhere = list(dict.fromkeys([*hub_ids(), *folders]))
+        elsewhere = list(dict.fromkeys([*hub_ids(), *list_folders(), *folders]))
         self._choose(
             "base",
             [

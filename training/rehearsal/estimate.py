@@ -1,6 +1,7 @@
-"""How long a rehearsal on a pretrained base will take, from rates that the engine measures on some of its texts.
+"""How long a rehearsal will take.
 
-Called by `manage.py rehearse` before it starts anything. The tiny base needs no estimate: it takes minutes.
+`manage.py rehearse` has the engine measure some of the texts on a pretrained base, which takes a minute or more. The
+page, which answers at once, goes by the rate of earlier runs, or a rough guess.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any
 
 from django.conf import settings
 
+from training.base_models import TINY
+from training.capacity import Load, estimate_load
+from training.engine.spec import RunSpec
 from training.launcher import engine_environment
 from training.loops import recipes
 from training.loops.labelled import labelled_row
@@ -52,6 +56,28 @@ def estimate_seconds(plan: Plan, source: Source, rates: Rates) -> float:
     runs = list(list_work(plan, split_rows(source, plan, 0), plan.base))
     one_seed = sum(work.trained / rates.trained + work.scored / rates.scored + 2 * rates.loading for work in runs)
     return plan.seeds * one_seed
+
+
+def guess_seconds(plan: Plan, source: Source) -> tuple[float, int] | None:
+    """Of all seeds, on one worker, at the rate of earlier runs; of how many, 0 for a rough guess. None for a base of
+    unknown size."""
+    base = plan.base or settings.BASE_MODEL
+    spec = RunSpec.model_validate(
+        {
+            "run_id": "guess",
+            "method": "pretrain",
+            "base": {"tiny": {}} if base == TINY else {"path": base},
+            "data": {"train": "rows"},
+            "max_prompt_tokens": recipes.prompt_tokens(source.examples),
+            "optimiser": {"epochs": 1, "batch_size": 16},
+        }
+    )
+    runs = list(list_work(plan, split_rows(source, plan, 0), base))
+    needs = [estimate_load(spec, Load(None, base, round(run.trained), round(run.scored / 2))) for run in runs]
+    known = [one for one in needs if one is not None]
+    if len(known) < len(runs):
+        return None
+    return plan.seeds * sum(one.seconds for one in known), known[0].measured_runs
 
 
 def list_work(plan: Plan, split: Split, base: str) -> Iterator[Work]:

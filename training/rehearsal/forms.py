@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
 from training import uploads
+from training.base_models import TINY, hub_ids, list_folders
 from training.rehearsal.plan import MOST_DECISIONS, Plan, PlanError, check_plan, range_faults
+from training.rehearsal.services import find_base_faults
 from training.rehearsal.source import Source, SourceError, read_source
 
 _plan = Plan()
@@ -31,6 +34,10 @@ class RehearsalForm(forms.Form):
     text_field = forms.CharField(max_length=200, help_text="Name of the column with the text.")
     label_field = forms.CharField(
         max_length=200, help_text="Name of the column with the right label. It needs 2 to 200 different labels."
+    )
+    base = forms.ChoiceField(required=False, label="Base model", help_text="What the first model is made of.")
+    lora = forms.BooleanField(
+        required=False, label="Train an adapter", help_text="LoRA on a pretrained base, rather than its weights."
     )
     seed_share = forms.FloatField(
         required=False, help_text=f"Share of the labels that train the base model. Default: {_plan.seed_share:g}."
@@ -49,15 +56,24 @@ class RehearsalForm(forms.Form):
     source: Source
     plan: Plan
 
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        base = self.fields["base"]
+        assert isinstance(base, forms.ChoiceField)
+        own = "New tiny model" if settings.BASE_MODEL == TINY else settings.BASE_MODEL
+        others = [name for name in (TINY, *hub_ids(), *list_folders()) if name != settings.BASE_MODEL]
+        base.choices = [("", own), *((name, "New tiny model" if name == TINY else name) for name in others)]
+
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
         names = ("seed_share", "decisions", "rounds", "seeds", "noise", "late", "missing")
-        self.plan = Plan(**{name: given[name] for name in names if given.get(name) is not None})
+        told = {name: given[name] for name in names if given.get(name) is not None}
+        self.plan = Plan(**told, base=given.get("base", ""), lora=given.get("lora", False))
         source = None
         if {"file", "text_field", "label_field"} <= given.keys():
             source = self._read(given["file"], given["text_field"], given["label_field"])
         # The plan is checked without a file too, so that its faults and the file's are shown together.
-        faults: Sequence[str] = tuple(range_faults(self.plan))
+        faults: Sequence[str] = (*range_faults(self.plan), *find_base_faults(self.plan))
         if source is not None and not faults:
             self.source = source
             try:

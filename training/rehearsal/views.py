@@ -18,6 +18,7 @@ from models_registry.backends.model_server import is_reachable
 from models_registry.models import ModelVersion
 from training.measures import find_reach, tone_of
 from training.models import Rehearsal, TrainingRun
+from training.rehearsal.estimate import guess_seconds
 from training.rehearsal.forms import RehearsalForm
 from training.rehearsal.loop import EVERY_LABEL, SEED_LABELS, round_name
 from training.rehearsal.report import report_all
@@ -100,8 +101,13 @@ def _line(rehearsal: Rehearsal) -> dict[str, Any]:
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def rehearsal_start(request: PageRequest) -> HttpResponse:
-    """The list with the form; POST starts what it asks for, or takes up the same rehearsal if there was one."""
+    """The list with the form; POST starts what it asks for, or takes up the same rehearsal if there was one. With
+    `check` it only says how long that would take."""
     form, status = RehearsalForm(), 200
+    if request.method == "POST" and "check" in request.POST:
+        form = RehearsalForm(request.POST, request.FILES)
+        guess = guess_seconds(form.plan, form.source) if form.is_valid() else None
+        return render(request, "training/rehearsals/_needs.html", {"guess": guess, "valid": form.is_valid()})
     if request.method == "POST":
         form, status = RehearsalForm(request.POST, request.FILES), 400
         if form.is_valid() and not is_reachable():

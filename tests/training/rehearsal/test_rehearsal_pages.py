@@ -437,6 +437,8 @@ class TestStart:
             ({"missing": "1"}, "missing", "is out of range"),
             ({"missing": "nan"}, "missing", "Enter a number"),
             ({"rounds": "two"}, "rounds", "Enter a whole number"),
+            ({"base": "somebody/elses-model"}, "base", "Select a valid choice"),
+            ({"lora": "on"}, "lora", "the tiny base is trained whole"),
         ],
     )
     def test_a_fault_stands_beside_its_field_and_nothing_is_written(
@@ -447,6 +449,19 @@ class TestStart:
         assert answer.status_code == 400 and list(answer.context["form"].errors) == [field]
         assert says in str(answer.context["form"].errors[field]) and "Nothing was started" in answer.content.decode()
         assert (Workspace.objects.count(), Rehearsal.objects.count(), Job.objects.count()) == (spaces, 0, 0)
+
+    def test_it_says_how_long_a_base_will_take_before_anything_starts(
+        self, settings: Any, path: str, owner: Any, page_client: Any
+    ) -> None:
+        settings.BASE_MODELS = ["Qwen/Qwen2.5-0.5B-Instruct"]
+        visitor, seconds = page_client(owner), {}
+        for base in ("", "Qwen/Qwen2.5-0.5B-Instruct"):
+            shown = visitor.post(path, given(base=base, check="1"))
+            assert shown.status_code == 200 and "roughly" in shown.content.decode()
+            seconds[base], _ = shown.context["guess"]
+        assert 0 < 5 * seconds[""] < seconds["Qwen/Qwen2.5-0.5B-Instruct"]
+        assert visitor.post(path, given(check="1", rounds="0")).context["guess"] is None
+        assert not Rehearsal.objects.exists() and not Job.objects.exists()
 
     def test_faults_of_the_file_and_of_the_plan_are_told_at_once(self, path: str, owner: Any, page_client: Any) -> None:
         answer = page_client(owner).post(path, given(text_field="text", label_field="label", rounds="0", noise="1"))
