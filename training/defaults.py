@@ -154,7 +154,7 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
         parts = {one.statistics["held_out_of"]: one for one in mine if "held_out_of" in one.statistics}
         rows = _choose_rows([one for one in mine if one not in parts.values()], runs, has_base=base is not None)
         measurable = {whole: one for whole, one in parts.items() if one.row_kind in HELD_OUT and _can_measure(one)}
-        found[agent.id] = Defaults(agent, newest.get(agent.id), base, root, *rows, measurable)
+        found[agent.id] = Defaults(agent, newest.get(agent.id), base, root, *rows, parts=measurable)
     return found
 
 

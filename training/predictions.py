@@ -71,7 +71,7 @@ class Seen:
 def read_predictions(run: TrainingRun) -> Seen | None:
     """None where there is no complete attempt with predictions, or it is too large to read while somebody waits."""
     folder = settings.RUNS / str(run.id)
-    path = _find(folder)
+    path = find_predictions(folder)
     if path is None or path.stat().st_size > MAX_BYTES:
         return None
     by_model: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -91,7 +91,7 @@ def read_predictions(run: TrainingRun) -> Seen | None:
     )
 
 
-def _find(folder: Path) -> Path | None:
+def find_predictions(folder: Path) -> Path | None:
     """The predictions of the newest complete attempt: its result is written last."""
     attempts = [result.parent for result in folder.glob("attempts/*/result.json") if result.parent.name.isdigit()]
     for attempt in sorted(attempts, key=lambda path: int(path.name), reverse=True):

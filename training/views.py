@@ -23,6 +23,7 @@ from training.engine.methods import TRAINING
 from training.measures import draw_verdicts, find_reach, measure_evaluation, tone_of
 from training.models import RunEvent, RunMetric, TrainingRun
 from training.notes import note_run
+from training.paired_runs import pair_runs
 from training.pipeline.services import find_pipeline_of
 from training.predictions import draw_reliability, read_predictions
 from training.run_states import RunState
@@ -151,6 +152,7 @@ def _compare(request: PageRequest) -> HttpResponse:
         "runs": runs,
         "picked": urlencode({"picked": wanted}, doseq=True),
         "scores": compare_scores(runs),
+        "paired": pair_runs(runs),
         "differences": find_differences(runs),
         "curves": overlay_curves(runs),
         "same_rows": len({run.heldout_id for run in runs}) == 1,

@@ -133,7 +133,7 @@ def test_what_a_changed_form_needs_is_told_and_nothing_starts(
     assert fine.status_code == 200 and fine.context["estimate"].seconds > 0
     wrong = client.post(path, {**given, "check": "1", "method": "posterior"}, headers=headers)
     needs = wrong.content.decode().partition('id="run-aside"')[2]
-    assert wrong.status_code == 200 and "The run cannot start like this" in needs and "cannot start yet" in needs
+    assert wrong.status_code == 200 and "Fix these before it starts" in needs and "cannot start yet" in needs
     assert not TrainingRun.objects.exists() and not Job.objects.exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from typing import Any
 
 import msgspec
@@ -161,6 +162,24 @@ class TestCompare:
         accuracy = found.context["scores"][0]
         assert accuracy.scores[0] == (None, None, "") and accuracy.scores[1][1] == DIFFERENCE
         assert "+12.3 pts" in found.content.decode()
+
+    def test_models_are_paired_on_the_rows_that_both_were_measured_on(
+        self, run: TrainingRun, others: list[TrainingRun], viewer: Any, page_client: Any, store: Any
+    ) -> None:
+        compared = [run, *others[:2]]
+        for one, skill in zip(compared, (10, 15, 15), strict=True):
+            attempt = store.parent / "runs" / str(one.id) / "attempts" / "1"
+            attempt.mkdir(parents=True)
+            ids = range(20) if one is not others[1] else range(21)
+            lines = [{"id": str(at), "model": "trained", "correct": at < skill} for at in ids]
+            (attempt / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            result = {"run_id": str(one.id), "method": one.method, "attempt": 1, "predictions": "predictions.jsonl"}
+            (attempt / "result.json").write_text(json.dumps(result))
+        found = self.ask(page_client(viewer), compared)
+        first, second, third = found.context["paired"].differences
+        assert first is None and third is None  # the third was measured on another row, too
+        assert second["mean"] == pytest.approx(0.25) and 0 < second["low"] < 0.25 < second["high"]
+        assert "+25.0 pts" in found.content.decode()
 
     def test_the_list_keeps_what_was_compared_also_under_a_filter_that_hides_it(
         self, run: TrainingRun, others: list[TrainingRun], viewer: Any, page_client: Any

@@ -210,6 +210,12 @@ def bar(share: Any, tone: str = "") -> dict[str, str]:
     return {"width": _place(share, 0.0, 1.0), "tone": tone}
 
 
+@register.inclusion_tag("partials/bar.html")
+def bar_of(count: int, most: int) -> dict[str, str]:
+    """A count beside others, of which `most` is the largest."""
+    return bar(count / most if most else 0.0)
+
+
 @register.inclusion_tag("partials/interval.html")
 def interval(mean: Any, low: Any, high: Any, left: float = 0.0, right: float = 1.0, tone: str = "") -> dict[str, Any]:
     """A mean with its interval on an axis from `left` to `right`; a mark stands at 0 when the axis crosses it."""
