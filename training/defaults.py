@@ -152,9 +152,13 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
         root = _find_root(base, made_by) if base is not None else settings.BASE_MODEL
         mine = [one for one in datasets if one.agent_id == agent.id]
         parts = {one.statistics["held_out_of"]: one for one in mine if "held_out_of" in one.statistics}
-        rows = _choose_rows([one for one in mine if one not in parts.values()], runs, has_base=base is not None)
+        logged, labelled, heldout, replay = _choose_rows(
+            [one for one in mine if one not in parts.values()], runs, has_base=base is not None
+        )
         measurable = {whole: one for whole, one in parts.items() if one.row_kind in HELD_OUT and _can_measure(one)}
-        found[agent.id] = Defaults(agent, newest.get(agent.id), base, root, *rows, parts=measurable)
+        found[agent.id] = Defaults(
+            agent, newest.get(agent.id), base, root, logged, labelled, heldout, replay, measurable
+        )
     return found
 
 

@@ -61,6 +61,8 @@
     if (form.dataset.sent) event.preventDefault();
     form.dataset.sent = "yes";
   });
+  // A form that was sent asks for nothing more: what it would need, say.
+  document.addEventListener("htmx:beforeRequest", (event) => { if (event.target.dataset?.sent) event.preventDefault(); });
   window.addEventListener("pageshow", () => {  // also by the way back, with the page as it was left
     for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
   });

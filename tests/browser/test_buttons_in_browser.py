@@ -38,6 +38,7 @@ def test_from_feedback_to_a_run_by_buttons_alone(
     tab.get_by_label("Decisions", exact=True).select_option("new")
     tab.wait_for_url("**which=new**")
     expect(tab.get_by_text("have no verdict yet")).to_be_visible()
+    tab.get_by_text("Filters and held-out rows").click()
     assert look_at(tab, "dataset-make") == []
     tab.get_by_label("Name").fill("by hand")
     tab.get_by_role("button", name="Create dataset").click()
@@ -47,6 +48,12 @@ def test_from_feedback_to_a_run_by_buttons_alone(
     expect(tab.get_by_role("heading", name="by hand", level=1)).to_be_visible()
     assert look_at(tab, "dataset") == []
     tab.get_by_role("link", name="Train on this dataset").click()
+    tab.get_by_label("Epochs").fill("0")
+    tab.get_by_label("Epochs").blur()
+    expect(tab.locator("#run-needs")).to_have_text("cannot start yet")
+    tab.get_by_label("Epochs").fill("2")
+    tab.get_by_label("Epochs").blur()
+    expect(tab.locator("#run-needs")).to_contain_text("memory")
     tab.get_by_role("button", name="Start run").click()
     expect(tab.get_by_role("heading", name="posterior, ", level=1)).to_be_visible()
     dataset = DatasetSnapshot.objects.get(name="by hand")
