@@ -44,8 +44,16 @@ def test_the_base_is_as_sure_as_it_is_right(world: World) -> None:
 def test_posterior_learns_from_what_was_tried(tmp_path: Path, world: World) -> None:
     log = logged(world.stream, world.probabilities, 1)
     spec = {"method": "posterior", "seed": 1, "optimiser": LEARNED_FROM_LOGS}
-    scores = trained(tmp_path, world, spec, train=log, replay=world.taught)["scores"]
+    spec |= {"samples": 4, "evaluate": {"free_rows": 8}}
+    result = trained(tmp_path, world, spec, train=log, replay=world.taught)
+    scores = result["scores"]
     assert scores["trained"]["accuracy"] > scores["base"]["accuracy"] + 0.15
+    told = [event["values"] for event in read_events(tmp_path / "run") if event["kind"] == "metric"][-1]
+    speed = {"learning_rate", "grad_norm", "tokens_per_second", "peak_memory_gb"}
+    assert speed | {"loss", "kl", "entropy", "heldout_accuracy", "probability_of_right", "valid_share"} <= told.keys()
+    assert told["kl"] > 0 and told["entropy"] > 0 and told["peak_memory_gb"] > 0.01
+    assert told["heldout_accuracy"] == pytest.approx(scores["trained"]["accuracy"], abs=0.2)  # of 64 of the rows
+    assert not told.keys() & {"kl", "entropy"} & result["metrics"].keys()  # what is looked at is no result
 
 
 @pytest.mark.parametrize("method", ["reward_weighted", "all_action", "kto"])
