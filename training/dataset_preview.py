@@ -24,7 +24,7 @@ from decisions.models import ActionSpaceKind, Agent, AgentVersion, Decision
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
 from training.models import DatasetKind
-from training.rows_of.shapes import shape_of
+from training.rows_of.shapes import FINDINGS, shape_for
 from training.selection import ALL, LEARNT_FROM, MATCHES, Filters
 
 LOOK = 10_000
@@ -180,14 +180,15 @@ def preview_datasets(
     if not agents:
         return {}
     versions = list(AgentVersion.objects.filter(agent__in=agents))
-    of_kind = [one for one in versions if shape_of(one).kind == kind]
+    shapes = {one.id: shape_for(one, kind) for one in versions}
+    of_kind = [one for one in versions if shapes[one.id] is not None]
     parameters = filters.parameters(agents[0]) | {
         "agents": [agent.id for agent in agents],
         "version": agent_version.id if agent_version is not None else None,
         "unused_at": unused_at,
         "versions": [one.id for one in of_kind],
         "unoffering": [one.id for one in of_kind if one.action_space in OFFERING and one.options is None],
-        "choosing": [one.id for one in of_kind if kind == DatasetKind.LOGGED],
+        "choosing": [one.id for one in of_kind if kind == DatasetKind.LOGGED and shapes[one.id] is not FINDINGS],
         "beside": sorted({name for one in of_kind for name in fields_beside(one)}),
     }
     with connection.cursor() as cursor:

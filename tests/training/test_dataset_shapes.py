@@ -214,6 +214,31 @@ class TestRankings:
         assert answers == {third.prompt: "yes", first.prompt: "no"} and labelled.has_answers
 
 
+class TestFindings:
+    def test_they_are_scored_pairs_and_a_text(self, filer: Any, by: Any) -> None:
+        agent = Agent.objects.get(workspace=filer.workspace, kind="LIBRARIAN")
+        RewardSpecFactory(agent=agent, signal="verdict")
+        known = [{"id": name, "title": f"note {name}"} for name in ("a", "b", "c")]
+        state = {"newItem": {"title": "a flood"}, "corpus": known}
+        found = [{"type": "RELATED", "relatedIds": ["c", "a"]}, {"type": "CONFLICT", "relatedIds": ["a"]}]
+        told = decide(agent, {"findings": found}, state=state, unit="ann", propensity=0.5)
+        none = decide(agent, {"findings": []}, "corrected", state=state)
+        decide(agent, {"findings": [{"type": "SUGGESTION"}]}, state=state)
+        reward(agent)
+        dataset = snapshot_ledger(by=by, agent=agent, name="pairs")
+        rows = read_rows(rows_file(dataset), Logged)
+        assert [(row.id, row.action, row.reward, row.group) for row in rows] == [
+            (str(told.id), "RELATED", 1.0, "ann"),
+            (f"{told.id}/2", "RELATED", 1.0, "ann"),
+            *((f"{none.id}{end}", "NONE", 0.0, str(none.id)) for end in ("", "/2", "/3")),
+        ]
+        assert {row.options[-1] for row in rows} == {"NONE"} and {row.propensity for row in rows} == {None}
+        assert "note c" in rows[0].prompt and "note a" not in rows[0].prompt
+        assert (dataset.statistics["left_out"], dataset.items.count()) == ({"options": 1}, 2)
+        assert snapshot_ledger(by=by, agent=agent, name="texts", kind="text").rows == 3
+        assert preview_datasets([agent])[agent.id].rows == 3
+
+
 class TestTexts:
     def test_texts_and_tool_calls_and_what_no_schema_enumerates(self, workspace: Any, filer: Any, by: Any) -> None:
         agent = writing(workspace)

@@ -81,11 +81,13 @@ def _answer(row: str, prompt: str, answer: str) -> dict[str, Any]:
     return {"id": row, "prompt": prompt, "options": [YES, NO], "answer": answer, "completion": answer}
 
 
-def ask_items(version: AgentVersion, state: Mapping[str, Any], shown: Sequence[str]) -> dict[str, str] | None:
-    """The prompt of each item; None where the prompts do not tell them apart. Raises PromptError."""
-    prompts = {
-        item: render_prompt(version.prompt_template, keep_item(state, item, set(shown)), [item]) for item in shown
-    }
+def ask_items(
+    version: AgentVersion, state: Mapping[str, Any], asked: Sequence[str], *, offered: Sequence[str] = ()
+) -> dict[str, str] | None:
+    """The prompt of each item; None where the prompts do not tell them apart. `offered`: the items among which those
+    that are asked for stand, by default these alone. Raises PromptError."""
+    shown = {*asked, *offered}
+    prompts = {item: render_prompt(version.prompt_template, keep_item(state, item, shown), [item]) for item in asked}
     return prompts if len(set(prompts.values())) == len(prompts) else None
 
 

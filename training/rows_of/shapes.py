@@ -10,7 +10,7 @@ from typing import Any
 from decisions.agents.choices import choices_of
 from decisions.models import ActionSpaceKind, Agent, AgentVersion
 from training.models import DatasetKind
-from training.rows_of import choice, ranking, text
+from training.rows_of import choice, findings, ranking, text
 from training.selection import Rewarded
 
 
@@ -25,6 +25,7 @@ class Shape:
 
 CHOICE = Shape("choice", DatasetKind.LOGGED, choice.write_rows)
 RANKING = Shape("ranking", DatasetKind.LOGGED, ranking.write_rows)
+FINDINGS = Shape("findings", DatasetKind.LOGGED, findings.write_rows)
 TEXT = Shape("text", DatasetKind.TEXT, text.write_rows)
 
 
@@ -35,12 +36,20 @@ def shape_of(version: AgentVersion) -> Shape:
     return CHOICE if choices_of(version, None).options is not None else TEXT
 
 
+def shape_for(version: AgentVersion, kind: str) -> Shape | None:
+    """Of its rows in a dataset of this kind; None where it makes none. Findings are a text, and scored pairs too."""
+    shape = shape_of(version)
+    if shape.kind == kind:
+        return shape
+    lists = kind == FINDINGS.kind and findings.find_findings(version.action_schema) is not None
+    return FINDINGS if lists else None
+
+
 def find_versions(
     agent: Agent, kind: str, only: AgentVersion | None = None
 ) -> tuple[Mapping[uuid.UUID, AgentVersion], Mapping[uuid.UUID, Shape]]:
     """The agent's versions, or the only one that is asked for, whose actions make rows of this kind of dataset; each
     with its shape."""
     versions = [only] if only is not None else list(agent.versions.all())
-    shapes = {version.id: shape_of(version) for version in versions}
-    found = {version.id: version for version in versions if shapes[version.id].kind == kind}
-    return found, {pk: shapes[pk] for pk in found}
+    shapes = {version.id: shape for version in versions if (shape := shape_for(version, kind)) is not None}
+    return {version.id: version for version in versions if version.id in shapes}, shapes
