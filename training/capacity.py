@@ -21,6 +21,7 @@ from django.conf import settings
 from models_registry.artifacts import artifact_path
 from models_registry.models import ModelVersion
 from training.dataset_parts import ROWS_FILE
+from training.engine.methods import RowKind
 from training.engine.settings import Lora
 from training.engine.spec import RunSpec
 from training.estimates import (
@@ -50,6 +51,8 @@ from workspaces.templatetags.show import size
 
 RUNS_MEASURED = 10
 SAMPLED = 200
+CHARACTERS_PER_TOKEN = 3
+"""Of JSON and plain text, on the safe side."""
 ALIKE = 4
 """Earlier runs tell the rate of bases up to so many times smaller or larger."""
 
@@ -57,13 +60,15 @@ ALIKE = 4
 @dataclass(frozen=True, slots=True)
 class Load:
     """What is to be calculated: the base (a version, or the name of a model), how many rows are learnt from and
-    measured on, and about how long their prompts are in tokens, as far as that is known."""
+    measured on, and about how long their prompts and the longest of their texts are in tokens, as far as that is
+    known."""
 
     base_version: ModelVersion | None
     base_model: str
     rows: int
     heldout: int
     prompt_tokens: int | None = None
+    completion_tokens: int | None = None
 
 
 def sample_prompt_tokens(dataset: DatasetSnapshot) -> int | None:
@@ -77,6 +82,18 @@ def sample_prompt_tokens(dataset: DatasetSnapshot) -> int | None:
         return None
     words = [len(str(prompt).split()) for prompt in prompts]
     return math.ceil(TOKENS_PER_WORD * statistics.mean(words)) if words else None
+
+
+def sample_completion_tokens(dataset: DatasetSnapshot) -> int | None:
+    """Of the longest among its first rows of text, by their characters; None of other rows, or without its file."""
+    if dataset.kind != RowKind.TEXT or dataset.artifact_id is None:
+        return None
+    try:
+        with (artifact_path(dataset.artifact.digest) / ROWS_FILE).open(encoding="utf-8") as file:
+            longest = max(len(json.loads(line)["completion"]) for line in islice(file, SAMPLED))
+    except (OSError, ValueError, KeyError):
+        return None
+    return math.ceil(longest / CHARACTERS_PER_TOKEN)
 
 
 def find_shape(spec: RunSpec, load: Load) -> ModelShape | None:
@@ -109,6 +126,8 @@ def estimate_load(spec: RunSpec, load: Load, machine: Machine | None = None) -> 
     shape = find_shape(spec, load)
     if shape is None:
         return None
+    if load.completion_tokens is not None and "max_completion_tokens" not in spec.model_fields_set:
+        spec = spec.model_copy(update={"max_completion_tokens": load.completion_tokens})  # as the engine will have it
     device = _device_of(machine)
     return estimate_run(
         shape,

@@ -22,7 +22,7 @@ from decisions.labelling.classifier import Machines, learn_machines, make_featur
 from models_registry.models import ModelVersion
 from models_registry.statistics.intervals import clustered_mean, paired_difference
 from training.engine.methods import RowKind
-from training.engine.rows import Labelled, Logged, right_or_wrong
+from training.engine.rows import RIGHT_ABOVE, Labelled, Logged, find_answers, right_or_wrong
 from training.engine.spec import RunSpec, is_held_back
 from training.evaluation import as_plain
 from training.models import TrainingRun
@@ -32,7 +32,6 @@ FEWEST_OPTIONS, MOST_OPTIONS = 2, 200
 """With more distinct actions they are hardly the same ones again, and a classifier of actions tells nothing."""
 COMMON_FROM = 1_000
 """From so many texts on, words that only one of them has are left out: half of the time, and no worse."""
-CONFIRMED = 0.5
 
 R = TypeVar("R", Labelled, Logged)
 Lessons = Sequence[tuple[str, str]]
@@ -99,7 +98,7 @@ def _trained_on(spec: RunSpec, run_dir: Path) -> Iterator[tuple[str, str]]:
         if any(row.slate is not None for row in logged):
             return
         kept = [row for row in logged if not is_held_back(row.id, row.group, spec.held_back)]
-        yield from ((row.prompt, row.action) for row, right in right_or_wrong(kept) if right > CONFIRMED)
+        yield from ((row.prompt, row.action) for row, right in right_or_wrong(kept) if right > RIGHT_ABOVE)
 
 
 def _labels(run_dir: Path, path: str | None) -> Iterator[tuple[str, str]]:
@@ -131,10 +130,11 @@ def compare_with_words(words: Words, asked: Sequence[Labelled], correct: Sequenc
 def compare_on_heldout(words: Words, run_dir: Path, predictions: Path) -> dict[str, Any] | None:
     """As `compare_with_words`, of the trained model on the run's held-out rows; None where those have no options."""
     spec = RunSpec.model_validate_json((run_dir / "spec.json").read_bytes())
-    if spec.data.heldout is None or spec.heldout_rows is not RowKind.LABELLED:
+    if spec.data.heldout is None or spec.heldout_rows is RowKind.TEXT:
         return None
     with predictions.open(encoding="utf-8") as lines:
         told = [row for row in map(json.loads, lines) if row["model"] == "trained"]
     right = {row["id"]: row["correct"] for row in told}
-    asked = _read(run_dir / spec.data.heldout, Labelled)
+    path = run_dir / spec.data.heldout
+    asked = find_answers(_read(path, Logged))[0] if spec.heldout_rows is RowKind.LOGGED else _read(path, Labelled)
     return compare_with_words(words, asked, [right[row.id] for row in asked]) if right else None

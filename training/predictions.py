@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from django.conf import settings
 
 from models_registry.statistics.intervals import wilson_interval
+from training.engine.rows import Logged, find_answers
 from training.engine.spec import RunResult
 from training.models import TrainingRun
 
@@ -102,11 +104,15 @@ def find_predictions(folder: Path) -> Path | None:
 
 
 def _read_answers(path: Path) -> dict[str, str]:
-    """Row id → right action, of labelled rows and texts; empty where the file is gone."""
+    """Row id → right action, of labelled rows, decisions and texts; empty where the file is gone."""
     if not path.is_file() or path.stat().st_size > MAX_BYTES:
         return {}
     with path.open(encoding="utf-8") as lines:
-        return {str(row["id"]): row.get("answer") or row["completion"] for row in map(json.loads, lines)}
+        rows = list(map(json.loads, lines))
+    decisions = msgspec.convert([row for row in rows if "action" in row], list[Logged])
+    rows = [row for row in rows if "action" not in row]
+    told = {str(row["id"]): row.get("answer") or row["completion"] for row in rows}
+    return told | {row.id: row.answer for row in find_answers(decisions)[0]}
 
 
 def calculate_reliability(rows: list[dict[str, Any]]) -> list[Bin]:

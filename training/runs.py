@@ -18,7 +18,7 @@ from jobs.services import enqueue_job, request_cancel
 from models_registry.models import ArtifactKind, ModelVersion
 from models_registry.promotion import promote_version
 from training.base_models import TINY, hub_ids, is_allowed_base, why_no_model
-from training.capacity import Load, estimate_load, find_shortages, sample_prompt_tokens
+from training.capacity import Load, estimate_load, find_shortages, sample_completion_tokens, sample_prompt_tokens
 from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need
 from training.engine.spec import HELD_OUT, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
@@ -130,7 +130,8 @@ def prepare_run(agent: Agent, plan: RunPlan) -> Prepared:
 def _load_of(plan: RunPlan) -> Load:
     rows = plan.dataset.rows + (plan.replay.rows if plan.replay is not None else 0)
     heldout = plan.heldout.rows if plan.heldout is not None else 0
-    return Load(plan.base_version, plan.base_model, rows, heldout, sample_prompt_tokens(plan.dataset))
+    prompt, completion = sample_prompt_tokens(plan.dataset), sample_completion_tokens(plan.dataset)
+    return Load(plan.base_version, plan.base_model, rows, heldout, prompt, completion)
 
 
 def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
@@ -157,7 +158,7 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         missing = method.find_missing(plan.dataset.row_kind)
         faults += [FieldFault("method", missing, "another method")] if missing is not None else []
     if plan.heldout is not None and plan.heldout.row_kind not in HELD_OUT:
-        faults.append(FieldFault("heldout", f"has {plan.heldout.kind} rows", "labelled rows, or texts"))
+        faults.append(FieldFault("heldout", f"has {plan.heldout.kind} rows", "labelled rows, decisions, or texts"))
     if plan.replay is not None and plan.replay.kind != DatasetKind.LABELLED:
         faults.append(FieldFault("replay", f"has {plan.replay.kind} rows", "labelled rows"))
     kind = plan.dataset.row_kind

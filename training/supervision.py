@@ -189,7 +189,7 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
                 differences=scored.differences,
                 plain=plain,
             )
-            if base is not None:
+            if base is not None and not result.unanswered:
                 gate_version(version=version, against=base, scored=scored)
         by_log.version = version
         by_log.save()

@@ -154,7 +154,7 @@ class TestStarting:
             method="posterior",
             base_model="",
             dataset=DatasetSnapshotFactory(agent__workspace=other_workspace),
-            heldout=DatasetSnapshotFactory(agent=agent, kind="logged", reward_spec=RewardSpecFactory(agent=agent)),
+            heldout=DatasetSnapshotFactory(agent=agent, kind="preferences"),
             replay=DatasetSnapshotFactory(agent__workspace=other_workspace),
             settings={"run_id": "mine", "data": {}, "base": {"path": "/etc"}},
         )

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from training.engine.methods import WHAT_LACKS, Need, RowKind
-from training.engine.rows import Labelled, Logged, Preference, Text, groups_of_prompts, right_or_wrong
+from training.engine.rows import Labelled, Logged, Preference, Text, find_answers, groups_of_prompts, right_or_wrong
 from training.engine.spec import RunSpec, is_held_back
 from training.engine.texts import find_right_texts, is_right
 
@@ -44,6 +44,8 @@ class RunData(msgspec.Struct, frozen=True):
     log: list[Logged] = []
     suites: dict[str, list[Labelled]] = {}
     heldout_texts: list[Text] = []
+    unanswered: int = 0
+    """Held-out decisions that were wrong and do not name the right action."""
 
     def has(self, need: Need, spec: RunSpec) -> bool:
         """Whether the rows to learn from have it."""
@@ -114,13 +116,20 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
     logged = read(spec.data.train, Logged) if spec.train_rows is RowKind.LOGGED else []
     if spec.held_back:
         logged = [row for row in logged if not is_held_back(row.id, row.group, spec.held_back)]
+    heldout = read(spec.data.heldout, Labelled) if spec.heldout_rows is RowKind.LABELLED else []
+    unanswered = 0
+    if spec.heldout_rows is RowKind.LOGGED and (decisions := read(spec.data.heldout, Logged)):
+        heldout, unanswered = find_answers(decisions)
+        if not heldout:
+            faults.append(f"{spec.data.heldout}: none of its decisions says what was right")
     data = RunData(
         labelled=read(spec.data.train, Labelled) if spec.train_rows is RowKind.LABELLED else [],
         logged=logged,
         texts=read(spec.data.train, Text) if spec.train_rows is RowKind.TEXT else [],
         preferences=read(spec.data.train, Preference) if spec.train_rows is RowKind.PREFERENCES else [],
         replay=read(spec.data.replay, Labelled),
-        heldout=read(spec.data.heldout, Labelled) if spec.heldout_rows is RowKind.LABELLED else [],
+        heldout=heldout,
+        unanswered=unanswered,
         heldout_texts=read(spec.data.heldout, Text) if spec.heldout_rows is RowKind.TEXT else [],
         log=read(spec.data.log, Logged, may_be_empty=True),
         # Those whose rows were erased before a second attempt are left out.

@@ -159,5 +159,5 @@ def valid_share(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled], sett
         return None
     sample = random.Random("free").sample(list(rows), count)  # noqa: S311 - the same rows for every model
     prompts = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens).encode([row.prompt for row in sample])
-    answers = write_answers(attempt, loaded, prompts, settings.batch_size)
+    answers = write_answers(attempt, loaded, prompts, settings.batch_size).texts
     return sum(answer in row.options for answer, row in zip(answers, sample, strict=True)) / count

@@ -32,7 +32,14 @@ def predict_texts(
     """One prediction a row, in the order of the rows."""
     scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
     prompts = scorer.encode([row.prompt for row in rows])
-    answers = write_answers(attempt, loaded, prompts, batch_size)
+    written = write_answers(attempt, loaded, prompts, batch_size)
+    answers = written.texts
+    if written.cut:
+        most = attempt.spec.max_completion_tokens
+        attempt.events.warn(
+            f"{written.cut} of {len(rows)} answers of the {which} model were cut after {most} tokens "
+            "(max_completion_tokens)"
+        )
     wanted = _log_p(attempt, loaded, scorer, prompts, [row.completion.strip() for row in rows], batch_size)
     own = _log_p(attempt, loaded, scorer, prompts, answers, batch_size)
     for row, answer, log_p, own_log_p in zip(rows, answers, wanted, own, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -11,11 +12,19 @@ from training.engine.memory import score_in_batches
 from training.engine.models import Loaded
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Without white space around them; `cut` of them had not come to their end."""
+
+    texts: list[str]
+    cut: int
+
+
 @torch.no_grad()
-def write_answers(attempt: Attempt, loaded: Loaded, prompts: Sequence[Sequence[int]], batch_size: int) -> list[str]:
-    """Encoded prompts → answers of at most `max_completion_tokens`, without white space around them. Raises Stopped
-    between batches when asked to stop."""
-    texts = [""] * len(prompts)
+def write_answers(attempt: Attempt, loaded: Loaded, prompts: Sequence[Sequence[int]], batch_size: int) -> Answers:
+    """Encoded prompts → answers of at most `max_completion_tokens`. Raises Stopped between batches when asked to
+    stop."""
+    texts, cut = [""] * len(prompts), [False] * len(prompts)
 
     def write(batch: list[int]) -> None:
         padded = loaded.tokenizer.pad({"input_ids": [prompts[i] for i in batch]}, return_tensors="pt")
@@ -28,9 +37,11 @@ def write_answers(attempt: Attempt, loaded: Loaded, prompts: Sequence[Sequence[i
                 pad_token_id=loaded.tokenizer.pad_token_id,
                 eos_token_id=loaded.tokenizer.eos_token_id,
             )
-        written = loaded.tokenizer.batch_decode(generated[:, padded["input_ids"].shape[1] :], skip_special_tokens=True)
-        for row, text in zip(batch, written, strict=True):
-            texts[row] = text.strip()
+        tokens = generated[:, padded["input_ids"].shape[1] :]
+        written = loaded.tokenizer.batch_decode(tokens, skip_special_tokens=True)
+        unended = (tokens != loaded.tokenizer.eos_token_id).all(1).tolist()  # as long as it may be
+        for row, text, without_end in zip(batch, written, unended, strict=True):
+            texts[row], cut[row] = text.strip(), without_end
 
     score_in_batches(attempt, [len(ids) for ids in prompts], batch_size, write)
-    return texts
+    return Answers(texts, sum(cut))

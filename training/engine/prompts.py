@@ -18,6 +18,8 @@ PLAIN_TEMPLATE = (
 GAP = " ... "
 ROOM_FOR_GAP = 16
 """Fewer prompt tokens than this are too few to spend some on a mark."""
+MARGIN = 16
+"""Tokens by which a chat that is rendered again may be longer."""
 
 
 def plain_template(tokenizer: Any) -> str:

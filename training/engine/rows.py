@@ -14,6 +14,8 @@ import msgspec
 
 from training.engine.methods import RowKind
 
+RIGHT_ABOVE = 0.5
+"""A judged decision counts as right above this."""
 ROUNDING = 1e-3
 """How far probabilities that were written down with few digits may be from adding up to 1."""
 
@@ -154,6 +156,21 @@ def right_or_wrong(logged: Sequence[Logged]) -> list[tuple[Logged, float]]:
     declared = any(row.right is not None for row in logged)
     told = ((row, row.right if declared else row.reward) for row in logged)
     return [(row, right) for row, right in told if right is not None]
+
+
+def find_answers(logged: Sequence[Logged]) -> tuple[list[Labelled], int]:
+    """What decisions of any policy say of the right option, as rows to measure on, and how many were wrong and do
+    not name it. A right decision names it; a wrong one of two options means the other. Decisions
+    that nobody judged are no part of either."""
+    found, open_ = [], 0
+    for row, right in right_or_wrong(logged):
+        others = [option for option in row.options if option != row.action]
+        if right <= RIGHT_ABOVE and len(others) != 1:
+            open_ += 1
+            continue
+        answer = row.action if right > RIGHT_ABOVE else others[0]
+        found.append(Labelled(row.id, row.prompt, row.options, answer, row.group))
+    return found, open_
 
 
 def normalise_prompt(prompt: str) -> str:

@@ -6,12 +6,13 @@ Called by `__main__` once the spec and the data are checked and the attempt's fo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 import msgspec
+from transformers import AutoConfig
 
 from training.engine.attempt import Attempt, Outcome
 from training.engine.checkpoints import newest_checkpoint, write_synced
@@ -34,10 +35,14 @@ from training.engine.models import (
     trainable_parameters,
     weights_sha256,
 )
-from training.engine.spec import Evaluate, ModelSource, RunResult
+from training.engine.prompts import MARGIN, PromptEncoder
+from training.engine.rows import Text
+from training.engine.spec import Evaluate, ModelSource, RunResult, RunSpec
 from training.engine.watch import Watch
 
 PLAIN_TEMPLATE = "the base has no chat template, so it gets a plain one, which is saved with its tokenizer"
+LONGEST = 4096
+"""Tokens of a completion, at most, where the spec does not say."""
 Train = Callable[[Attempt, Loaded, RunData], Outcome]
 """What a method's entry point is: trains the loaded model in place."""
 
@@ -50,6 +55,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
     began = time.monotonic()
     spec = attempt.spec
     make_deterministic(spec.seed, attempt.device)
+    attempt.spec = spec = fit_completions(spec, [*data.texts, *data.heldout_texts])
     attempt.resume = newest_checkpoint(attempt.folder.parent, spec, attempt.events)
     resumed_from = str(attempt.resume.path.relative_to(attempt.folder.parent)) if attempt.resume else None
     attempt.events.write(
@@ -85,10 +91,25 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         log=found.log,
         suites=found.suites,
         warnings=attempt.events.warnings,
+        unanswered=data.unanswered if found.scores else 0,
         **facts,
     )
     write_synced(attempt.folder / "result.json", result.model_dump_json(indent=2) + "\n")
     return result
+
+
+def fit_completions(spec: RunSpec, texts: Sequence[Text]) -> RunSpec:
+    """The spec with room for the longest of the texts and its end, where it does not say how much there is, and no more
+    than the base's positions leave beside the prompt."""
+    if not texts or "max_completion_tokens" in spec.model_fields_set or spec.base.path is None:
+        return spec
+    tokenizer, config = load_tokenizer(spec.base.path), AutoConfig.from_pretrained(spec.base.path)
+    encoder = PromptEncoder(tokenizer, spec.max_prompt_tokens)
+    ids = tokenizer([encoder.harmless(row.completion) for row in texts], add_special_tokens=False)["input_ids"]
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or LONGEST
+    around = encoder.head + encoder.tail + spec.max_prompt_tokens + MARGIN
+    room = max(1, min(LONGEST, positions - around))
+    return spec.model_copy(update={"max_completion_tokens": min(room, 1 + max(map(len, ids)))})
 
 
 def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
@@ -179,6 +200,11 @@ def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
         data = msgspec.structs.replace(data, heldout=[], heldout_texts=[])
     if not (data.heldout or data.heldout_texts or data.log or data.suites):
         return Evaluated()
+    if data.heldout and data.unanswered:
+        attempt.events.warn(
+            f"{data.unanswered} held-out decisions were wrong and do not name the right action. They are left out; the "
+            f"scores on the other {len(data.heldout)} favour models that decide as the old policy did"
+        )
     return evaluate(attempt, _Saved(attempt, output), data, spec.evaluate or Evaluate())
 
 

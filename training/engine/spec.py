@@ -32,8 +32,8 @@ from training.engine.settings import (
 )
 
 SCHEMA_VERSION = 1
-HELD_OUT = (RowKind.LABELLED, RowKind.TEXT)
-"""Kinds of rows that a model is measured on."""
+HELD_OUT = (RowKind.LABELLED, RowKind.LOGGED, RowKind.TEXT)
+"""Kinds of rows that a model is measured on; of logged ones, on those that tell the right option."""
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
 CHECKPOINTS_KEPT = 2
@@ -159,7 +159,12 @@ class RunSpec(Strict):
     seed: int = Field(default=0, ge=0, lt=2**32)
     base: ModelSource
     max_prompt_tokens: int = Field(default=64, ge=4, le=131_072)
-    max_completion_tokens: int = Field(default=16, ge=1, le=32_768)
+    max_completion_tokens: int = Field(
+        default=16,
+        ge=1,
+        le=32_768,
+        description="of rows of text, by default as many as the longest of them has, up to what the base can hold",
+    )
     lora: Lora | None = None
     freeze_embeddings: bool = Field(
         default=False,
@@ -362,6 +367,9 @@ class RunResult(Strict):
     log: str | None = Field(default=None, description="JSON lines, {id, p} of each row of `data.log`")
     suites: dict[str, SuiteAnswers] = {}
     warnings: list[str] = []
+    unanswered: int = Field(
+        default=0, description="held-out decisions that were wrong and do not name the right action: left out"
+    )
 
 
 def read_spec(run_dir: Path) -> RunSpec:

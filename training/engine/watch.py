@@ -145,7 +145,7 @@ class Watch:
         evaluation = self._attempt.spec.evaluate
         if evaluation is None or evaluation.free_rows == 0:
             return []
-        return write_answers(self._attempt, self._loaded, self._choices.prompts[: self._shown], self._batch_size)
+        return write_answers(self._attempt, self._loaded, self._choices.prompts[: self._shown], self._batch_size).texts
 
     def _write_texts(self) -> tuple[list[Reply], dict[str, float]]:
         if not self._texts:

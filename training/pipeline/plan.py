@@ -20,7 +20,6 @@ from training.dataset_preview import Preview, preview_datasets
 from training.default_runs import merge_settings
 from training.defaults import Defaults, choose_settings, find_defaults
 from training.engine.methods import TRAINING, WHAT_LACKS, Need, RowKind
-from training.engine.spec import HELD_OUT
 from training.errors import InvalidPipeline, InvalidRun
 from training.freezing import REWARDED, find_faults
 from training.label_preview import preview_labels
@@ -35,7 +34,7 @@ EXPERIMENT, CHAMPION = "experiment", "champion"
 DEPLOYMENTS = (EXPERIMENT, CHAMPION)
 HELD_OUT_SHARE = 0.2
 TEXT_TOKENS, TEMPLATE_TOKENS = 128, 64
-"""Of completions in runs on texts, as `manage.py train` has it, and room for the chat template."""
+"""Of completions of a new tiny model, as `manage.py train` has it, and room for the chat template."""
 NO_OLLAMA = (
     "cannot be done yet: versions are exported as merged safetensors, and neither to GGUF nor to Ollama",
     "leave it out; the report names the folder of the export",
@@ -89,7 +88,8 @@ class Prepared:
     def held_out(self) -> float | None:
         """The share that becomes a dataset of its own. Of logged rows the run itself holds it back, for the gate by the
         log; pairs cannot be measured on."""
-        return (self.plan.held_out or None) if RowKind(self.kind) in HELD_OUT else None
+        apart = self.kind in (DatasetKind.LABELLED, DatasetKind.TEXT)
+        return (self.plan.held_out or None) if apart else None
 
     def run_plan(self, dataset: DatasetSnapshot, held_out: DatasetSnapshot | None = None) -> RunPlan:
         """The run on this dataset, measured on the rows that were held out of it where there are some."""
@@ -98,10 +98,9 @@ class Prepared:
         told = dict(choose_settings(self.plan.method, root=self.root, rows=rows, agent_version=version))
         if self.kind is DatasetKind.LOGGED:
             told["held_back"] = self.plan.held_out
-        if self.kind is DatasetKind.TEXT:
+        if self.kind is DatasetKind.TEXT and self.base_model == TINY:  # it gets as many positions as it needs
             told["max_completion_tokens"] = TEXT_TOKENS
-            if self.base_model == TINY:  # it gets as many positions as it needs
-                told["base"] = {"tiny": {"max_positions": told["max_prompt_tokens"] + TEXT_TOKENS + TEMPLATE_TOKENS}}
+            told["base"] = {"tiny": {"max_positions": told["max_prompt_tokens"] + TEXT_TOKENS + TEMPLATE_TOKENS}}
         return RunPlan(
             method=self.plan.method,
             dataset=dataset,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from training.engine.data import Batches, DataError, drop_tokens, read_data, read_rows
-from training.engine.rows import Labelled, Logged
+from training.engine.rows import Labelled, Logged, find_answers
 from training.engine.spec import RunSpec
 
 LOGGED = {"id": "1", "prompt": "p", "options": ["a", "b"], "action": "a", "propensity": 0.5, "reward": 1.0}
@@ -100,3 +100,20 @@ def test_token_dropout_spares_the_template() -> None:
     assert dropped[:3] == [0, 1, 2] and dropped[-2:] == [98, 99]
     assert 25 < len(dropped) < 75
     assert drop_tokens(ids, 3, 2, 0.0, random.Random(0)) == ids
+
+
+def test_decisions_say_what_was_right_or_leave_it_open(tmp_path: Path) -> None:
+    def row(name: str, options: list[str], reward: float | None) -> dict[str, Any]:
+        return {"id": name, "prompt": name, "options": options, "action": "yes", "reward": reward}
+
+    path = written(
+        tmp_path / "log.jsonl",
+        [
+            row("right", ["yes", "no", "later"], 0.9),
+            row("wrong", ["yes", "no"], 0.1),
+            row("open", ["yes", "no", "later"], 0.1),
+            row("untold", ["yes", "no"], None),
+        ],
+    )
+    answers, unanswered = find_answers(read_rows(path, Logged))
+    assert ([(one.id, one.answer) for one in answers], unanswered) == ([("right", "yes"), ("wrong", "no")], 1)

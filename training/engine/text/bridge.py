@@ -23,7 +23,7 @@ from training.engine.attempt import Attempt, Outcome
 from training.engine.checkpoints import mark_complete
 from training.engine.fit import Diverged, pause_for
 from training.engine.models import Loaded
-from training.engine.prompts import PromptEncoder
+from training.engine.prompts import MARGIN, PromptEncoder
 from training.engine.spec import CHECKPOINTS_KEPT
 
 huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # TRL's trainers send some when they are made
@@ -34,9 +34,6 @@ REFERENCE = "ref"
 UNTOLD = {"epoch", "num_tokens", "num_input_tokens_seen", "total_flos", "step_time"}
 """Logs that say nothing of the training."""
 MUST_BE_FINITE = ("loss", "grad_norm")
-
-MARGIN = 16
-"""Tokens by which a chat that is rendered again may be longer."""
 
 Message = dict[str, str]
 
