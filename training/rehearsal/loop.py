@@ -5,20 +5,21 @@ Called by `training.rehearsal.services`; `training.rehearsal.report` reads what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from decisions.agents.services import AgentSetup, create_agent_version
-from decisions.models import AgentVersion
+from decisions.models import AgentVersion, Decision
 from jobs.context import JobContext
 from models_registry.models import ModelVersion
 from models_registry.promotion import promote_version
 from models_registry.services import get_champion
 from training.loops import recipes
 from training.loops.agent_loop import HELDOUT, SEED_LABELS, AgentLoop
+from training.loops.labelled import Example
 from training.loops.person import Person
 from training.loops.stages import Progress, Stage, run_stages
-from training.models import Rehearsal, TrainingRun
+from training.models import DatasetSnapshot, Rehearsal, TrainingRun
 from training.rehearsal.plan import Plan, split_rows
 from training.rehearsal.source import Source
 from workspaces.actors import system
@@ -131,23 +132,45 @@ class SeedLoop(AgentLoop):
         before, last = self._version_before(number), number == self.plan.rounds
         if dataset is None:
             self._serve_by(before)
-            ends = [0, 0, *self.split.round_ends(self.plan.rounds)]
-            now = self.split.stream[ends[number] : ends[number + 1]]
-            self.decide_all(now, self._said(f"round {number}"), progress)
-            self.give_feedback(self.split.stream[ends[number - 1] : ends[number]], "late")
-            self.give_feedback(now, "at_once")
+            self.decide_all(self._decided(number), self._said(f"round {number}"), progress)
+            self.give_feedback(self._judged(number - 1), "late")
+            self.give_feedback(self._judged(number), "at_once")
             self.calculate_rewards()
             dataset = self.logged(round_name(number))
+        replay = self._replay(number)
         return self.start(
             method="posterior",
             dataset=dataset,
-            replay=self.labelled(SEED_LABELS, self.seed_rows),
+            replay=replay,
             base_version=before if recipes.goes_on(self.base_model) else self._produced(SEED_LABELS),
-            recipe=recipes.round_settings(
-                self.base_model, dataset.rows + len(self.seed_rows), lora=self.plan.lora, last=last
-            ),
+            recipe=recipes.round_settings(self.base_model, dataset.rows + replay.rows, lora=self.plan.lora, last=last),
             free_rows=recipes.FREE_ROWS if last else 0,
         )
+
+    def _decided(self, number: int) -> Sequence[Example]:
+        """What is decided in the round of this number, counted from 1; nothing in round 0."""
+        ends = [0, 0, *self.split.round_ends(self.plan.rounds)]
+        return self.split.stream[ends[number] : ends[number + 1]]
+
+    def _reviewed(self, number: int) -> Sequence[Example]:
+        """Of a round that is decided: what a reviewer labels, the least confident decisions."""
+        decided = self._decided(number)
+        quota = round(self.plan.labels * len(decided) / len(self.split.stream))
+        of = {self.decision_id(example): example for example in decided} if quota else {}
+        least = Decision.objects.filter(id__in=of).order_by("confidence", "id").values_list("id", flat=True)
+        return [of[decision] for decision in least[:quota]]
+
+    def _judged(self, number: int) -> Sequence[Example]:
+        """What gets feedback instead."""
+        reviewed = {example.id for example in self._reviewed(number)}
+        return [example for example in self._decided(number) if example.id not in reviewed]
+
+    def _replay(self, number: int) -> DatasetSnapshot:
+        """The seed labels, and the reviewer's of the rounds until this one."""
+        if not self.plan.labels:
+            return self.labelled(SEED_LABELS, self.seed_rows)
+        reviewed = [example for one in range(1, number + 1) for example in self._reviewed(one)]
+        return self.labelled(f"labels until round {number}", [*self.seed_rows, *reviewed])
 
     def gate_version(self) -> AgentVersion | None:
         return self.agent.versions.filter(number=2).first()

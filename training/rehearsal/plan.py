@@ -26,6 +26,7 @@ class Plan:
     as many as the file allows up to 10,000. `rounds`: times of training, 1 to 20. `seeds`: how often all of it is done,
     with other splits, weights and draws. `noise`: chance that feedback says the opposite of the truth, in [0, 0.5).
     `late`: share of the feedback that arrives a round late; `missing`: share that never arrives.
+    `labels`: so many decisions, the least confident ones of each round, get a reviewer's label instead of feedback.
     `temperature` and `epsilon`: how the acting policy explores. `base`: `tiny`, a folder or a hub id, "" for the
     instance's own; with `lora` the rounds train an adapter on it.
     """
@@ -39,6 +40,7 @@ class Plan:
     missing: float = 0.0
     temperature: float = 0.25
     epsilon: float = 0.05
+    labels: int = 0
     base: str = ""
     lora: bool = False
 
@@ -47,9 +49,9 @@ class Plan:
         return cls(**{field.name: plain[field.name] for field in fields(cls) if field.name in plain})
 
     def as_plain(self) -> dict[str, Any]:
-        """Without a base that was not asked for: plans that are older than the choice stay the same plans."""
+        """Without a base and labels that were not asked for: plans that are older than the choice stay the same."""
         plain = asdict(self)
-        return {name: value for name, value in plain.items() if name not in ("base", "lora") or value}
+        return {name: value for name, value in plain.items() if name not in ("labels", "base", "lora") or value}
 
 
 class PlanError(ValueError):
@@ -95,6 +97,8 @@ def check_plan(plan: Plan, source: Source) -> None:
                 f"decisions: {wanted} requested, but after the seed labels and held-out rows, {source.name} "
                 f"has {max(0, allowed)}"
             )
+        elif plan.labels > wanted:
+            faults.append(f"labels: {plan.labels} requested of {wanted} decisions")
         elif (first := _round_ends(wanted, plan.rounds)[0]) < FEWEST_A_ROUND:
             faults.append(
                 f"rounds: {plan.rounds} rounds of {wanted} decisions leave {first} for the first; "
@@ -146,6 +150,8 @@ def range_faults(plan: Plan) -> Iterator[str]:
         yield f"seed-share: {plan.seed_share} is out of range; enter a number above 0, up to 0.5"
     if plan.decisions is not None and plan.decisions < 1:
         yield f"decisions: {plan.decisions} is out of range; enter 1 or more"
+    if plan.labels < 0:
+        yield f"labels: {plan.labels} is out of range; enter 0 or more"
     if not 1 <= plan.rounds <= 20:
         yield f"rounds: {plan.rounds} is out of range; enter 1 to 20"
     if not 1 <= plan.seeds <= 20:

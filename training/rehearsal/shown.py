@@ -299,6 +299,8 @@ def list_left_out(about: Mapping[str, Any]) -> list[tuple[int, str]]:
 def list_settings(plan: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
     """(title, kind, value) of what was asked; kind is "share", "number" or "name"."""
     told = [(title, kind, plan[key]) for key, title, kind in SETTINGS]
+    if plan.get("labels"):
+        told.append(("Labels of a reviewer", "number", plan["labels"]))
     if plan.get("base"):
         told.append(("Base model", "name", f"{plan['base']}, by LoRA" if plan.get("lora") else plan["base"]))
     return told

@@ -44,7 +44,11 @@ def test_every_fault_of_a_plan_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("plan", "told"),
-    [(Plan(decisions=701), "has 700"), (Plan(decisions=100, rounds=11), "leave 3 for the first")],
+    [
+        (Plan(decisions=701), "has 700"),
+        (Plan(decisions=100, rounds=11), "leave 3 for the first"),
+        (Plan(decisions=50, labels=51), "labels: 51"),
+    ],
 )
 def test_more_than_the_file_holds_is_refused(plan: Plan, told: str) -> None:
     with pytest.raises(PlanError, match=told):
@@ -53,8 +57,8 @@ def test_more_than_the_file_holds_is_refused(plan: Plan, told: str) -> None:
 
 def test_a_plan_without_a_base_is_what_it_was_before_there_was_a_choice() -> None:
     plain = Plan(rounds=2).as_plain()
-    assert not {"base", "lora"} & set(plain) and Plan.from_plain(plain) == Plan(rounds=2)
-    chosen = Plan(base="some/model", lora=True)
+    assert not {"base", "lora", "labels"} & set(plain) and Plan.from_plain(plain) == Plan(rounds=2)
+    chosen = Plan(base="some/model", lora=True, labels=5)
     assert Plan.from_plain(chosen.as_plain()) == chosen
 
 

@@ -38,8 +38,8 @@ from workspaces.models import AuditEntry, Membership, Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 ASKED = ("--text-field", "body", "--label-field", "folder", "--seed-share", "0.08", "--rounds", "2")
-ASKED += ("--noise", "0.03", "--late", "0.1", "--missing", "0.1")
-PLAN = Plan(seed_share=0.08, rounds=2, noise=0.03, late=0.1, missing=0.1)
+ASKED += ("--noise", "0.03", "--late", "0.1", "--missing", "0.1", "--labels", "40")
+PLAN = Plan(seed_share=0.08, rounds=2, noise=0.03, late=0.1, missing=0.1, labels=40)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_rehearsal_tells_what_the_loop_would_do(
     assert [entry["decisions"] for entry in seed["rounds"]] == split_rows(source, PLAN, 0).round_ends(2)
     # A plain classifier of words learnt from the confirmed decisions and the seed labels.
     plain = seed["plain"]
-    assert plain["rows"] < seed["rows"]["seed_labels"] + seed["rounds"][-1]["rewarded"]
+    assert plain["rows"] < seed["rows"]["seed_labels"] + 40 + seed["rounds"][-1]["rewarded"]
     assert plain["difference"]["mean"] == pytest.approx(seed["final"]["mean"] - plain["accuracy"]["mean"])
     assert report["plain"]["accuracy"]["mean"] == plain["accuracy"]["mean"]
     # In a workspace of its own, that only its owner sees.
@@ -117,6 +117,12 @@ def test_a_rehearsal_tells_what_the_loop_would_do(
     assert trained_on <= {row.id for row in split.stream}
     assert loop.dataset(HELDOUT).rows == len(split.heldout)
     assert loop.dataset(GATE_LOG).rows <= len(split.gate)
+    # Of each round the least confident decisions were labelled, and got no feedback.
+    replayed = loop.run_on(round_name(2)).replay
+    assert (replayed.name, replayed.rows) == ("labels until round 2", len(split.seed_rows) + 40)
+    first = decided.filter(external_id__in=[row.id for row in split.stream[: split.round_ends(2)[0]]])
+    least = list(first.order_by("confidence", "id").values_list("id", flat=True)[: round(40 / 9)])
+    assert not Feedback.objects.filter(decision__in=least).exists()
     # The estimate from the log stands beside the truth.
     found = seed["off_policy"]
     assert abs(found["doubly_robust"]["mean"] - found["truth"]) < 0.2

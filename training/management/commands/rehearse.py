@@ -56,6 +56,12 @@ class Command(UncheckedCommand):
         parser.add_argument("--noise", type=float, default=0.0, help="share of feedback that is wrong (0)")
         parser.add_argument("--late", type=float, default=0.0, help="share of feedback that arrives one round late (0)")
         parser.add_argument("--missing", type=float, default=0.0, help="share of decisions without feedback (0)")
+        parser.add_argument(
+            "--labels",
+            type=int,
+            default=0,
+            help="the least confident decisions get a label, not feedback: how many (0)",
+        )
         parser.add_argument("--temperature", type=float, default=0.25, help="temperature of the acting policy (0.25)")
         parser.add_argument("--epsilon", type=float, default=0.05, help="share of uniform exploration (0.05)")
         parser.add_argument(
@@ -130,7 +136,7 @@ class Command(UncheckedCommand):
         faults: list[str] = []
         plan = Plan(
             **{name: options[name] for name in ("seed_share", "decisions", "rounds", "seeds", "noise", "late")},
-            **{name: options[name] for name in ("missing", "temperature", "epsilon", "lora")},
+            **{name: options[name] for name in ("missing", "labels", "temperature", "epsilon", "lora")},
             base=_absolute(options["base"]),
         )
         faults += find_base_faults(plan)
