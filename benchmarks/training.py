@@ -9,8 +9,9 @@ each figure is the median over rounds of CPU seconds, divided by the prefill's. 
 that are forwarded: what the figure would be if every token cost the same.
 
 The tiny base has its options in its vocabulary: more than 32 become one token each. With the vocabulary of a pretrained
-base they are several. A prompt is one query, shorter than most agents', or four of them. Prints a row for each setting
-and one JSON object as the last line; exits 1 where scoring costs more than its bound.
+base they are several. A prompt is one query, or four of them.
+
+Prints a row for each setting and one JSON object as the last line; exits 1 where scoring costs more than its bound.
 """
 
 from __future__ import annotations

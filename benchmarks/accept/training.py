@@ -66,6 +66,7 @@ PARTS: dict[str, Callable[[Report, bool], None]] = {
     "shown": shown,
     "methods": program("benchmarks.methods"),
     "scoring": program("benchmarks.training"),
+    "speed": program("benchmarks.training_speed"),
     "log": program("benchmarks.off_policy"),
 }
 
