@@ -14,28 +14,22 @@ difference in accuracy lies above 0 with its whole interval, in every seed.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import random
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.engine_runs import Query, Rows, Runs, each_seed, make_parser, parse, read_queries
 from decisions.agents.canonical import canonical
 from models_registry.statistics.intervals import Interval, paired_difference
 from tools.report import Report, log
-from training.engine.__main__ import main as engine
 
-ROOT = Path(__file__).resolve().parents[1]
 WRONG, SILENT = 0.05, 0.15
 EPSILON = 0.1
 DRAWS = 4  # decisions on each prompt of the groups
-Rows = list[dict[str, Any]]
 
 
 class Sizes(NamedTuple):
@@ -100,14 +94,6 @@ WORLDS = {
 }
 
 
-def read_queries(data: Path) -> list[tuple[str, str, str]]:
-    """Each query with its intent and domain."""
-    found = json.loads((data / "clinc150" / "data_full.json").read_text(encoding="utf-8"))
-    domains = json.loads((data / "clinc150" / "domains.json").read_text(encoding="utf-8"))
-    domain_of = {intent: domain for domain, intents in domains.items() for intent in intents}
-    return [(text, intent, domain_of[intent]) for part in ("train", "val", "test") for text, intent in found[part]]
-
-
 # What each method learns from
 
 LOGS = {"optimiser": {"learning_rate": 2e-3, "epochs": 6}}
@@ -125,7 +111,15 @@ RECIPES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "ppo, fresh": ("prompts", FRESH),
 }
 """By name: the rows it learns from and its settings."""
-KINDS = {"log": "logged", "groups": "logged", "pairs": "preferences", "labels": "labelled", "prompts": "labelled"}
+KINDS = {
+    "log": "logged",
+    "outside": "logged",
+    "groups": "logged",
+    "pairs": "preferences",
+    "outside pairs": "preferences",
+    "labels": "labelled",
+    "prompts": "labelled",
+}
 
 
 def decide(rows: Rows, probabilities: Sequence[Sequence[float]], rng: random.Random) -> Rows:
@@ -161,8 +155,8 @@ def correct(rows: Rows, log: Rows, rng: random.Random) -> Rows:
 class Bench:
     """One world and seed: its base, what that decided, and how it does on the held-out rows."""
 
-    def __init__(self, folder: Path, world: World, queries: Sequence[tuple[str, str, str]], seed: int, sizes: Sizes):
-        self.folder, self.seed, self.sizes = folder, seed, sizes
+    def __init__(self, runs: Runs, world: World, queries: Sequence[Query], seed: int, sizes: Sizes):
+        self.runs, self.sizes = runs, sizes
         taken = random.Random(seed).sample(queries, 2 * sizes.labels + sizes.decisions + sizes.held_out)
         rows: Rows = [
             {"id": str(n), "prompt": text, "options": world.options, "answer": world.answer(text, domain), "group": of}
@@ -172,7 +166,7 @@ class Bench:
         taught, labels, stream, self.held_out = (rows[a:b] for a, b in itertools.pairwise(ends))
         tiny = {"hidden": sizes.hidden}
         recipe = {"optimiser": {"learning_rate": 3e-3, "epochs": 12}, "base": {"tiny": tiny}}
-        self.base = self.run("base", "pretrain", recipe, taught) / "model"
+        self.base = runs.run("base", "pretrain", recipe, train=taught).output
         self.right = [line["correct"] for line in self.predict(self.base, self.held_out)]
         thought = [line["p"] for line in self.predict(self.base, stream)]
         rng = random.Random(f"{seed}/decisions")
@@ -186,72 +180,50 @@ class Bench:
             "prompts": stream,
         }
 
-    def run(self, name: str, method: str, recipe: Mapping[str, Any], rows: Rows, field: str = "train") -> Path:
-        """The folder of the only attempt. Raises RuntimeError where it failed."""
-        folder = self.folder / name
-        folder.mkdir()
-        (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        spec = {"run_id": "x", "method": method, "seed": self.seed, "threads": 1, "max_prompt_tokens": 40, **recipe}
-        spec["data"] = {field: "rows.jsonl", **recipe.get("data", {})}
-        (folder / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
-        if code := engine([str(folder), "--attempt", "1"]):
-            raise RuntimeError(f"{name} ended with {code}: {(folder / 'attempts/1/events.jsonl').read_text()[-500:]}")
-        return folder / "attempts" / "1"
-
-    def predict(self, model: Path, rows: Rows) -> list[dict[str, Any]]:
+    def predict(self, model: Path, rows: Rows) -> Rows:
         """What the model, or the adapter over the base, says of each row."""
         base = {"path": str(self.base if model.name == "adapter" else model)}
         if model.name == "adapter":
             base["adapter"] = str(model)
-        number = len(list(self.folder.iterdir()))
+        number = len(list(self.runs.folder.iterdir()))
         recipe = {"base": base, "evaluate": {"free_rows": 0}}
-        attempt = self.run(f"evaluate-{number}", "evaluate", recipe, rows, "heldout")
-        lines = (attempt / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines[-len(rows) :]]  # the base's own come first
+        done = self.runs.run(f"evaluate-{number}", "evaluate", recipe, heldout=rows)
+        return done.predictions("trained" if model.name == "adapter" else "base")
 
-    def learn(self, name: str) -> tuple[float, Interval, float]:
+    def learn(self, name: str, method: str, source: str, settings: Mapping[str, Any]) -> tuple[float, Interval, float]:
         """(accuracy, its paired difference from the base's, CPU seconds of the training)."""
-        source, settings = RECIPES[name]
         recipe = {"base": {"path": str(self.base)}, "data": {"rows": KINDS[source]}, **settings}
         if source == "prompts":
             recipe["online"] = {"steps": self.sizes.steps}
-        began = time.process_time()
-        attempt = self.run(name, name.partition(",")[0], recipe, self.rows[source])
-        seconds = time.process_time() - began
-        [output] = [attempt / kind for kind in ("model", "adapter") if (attempt / kind).is_dir()]
-        right = [line["correct"] for line in self.predict(output, self.held_out)]
+        done = self.runs.run(name, method, recipe, train=self.rows[source])
+        right = [line["correct"] for line in self.predict(done.output, self.held_out)]
         groups = [row["group"] for row in self.held_out]
-        return sum(right) / len(right), paired_difference(right, self.right, groups), seconds
+        return sum(right) / len(right), paired_difference(right, self.right, groups), done.cpu
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real files")
+    parser = make_parser(__doc__, quick="one seed, fewer rows and a smaller model")
     parser.add_argument("--worlds", default=",".join(WORLDS), help="which worlds, with commas")
     parser.add_argument("--methods", default=";".join(RECIPES), help="which methods, with semicolons")
-    parser.add_argument("--quick", action="store_true", help="one seed, fewer rows and a smaller model")
-    options = parser.parse_args()
-    if not (options.data / "clinc150").is_dir():
-        parser.error(f"--data: {options.data} has no clinc150/")
+    options = parse(parser, "clinc150")
     queries, sizes = read_queries(options.data), QUICK if options.quick else WHOLE
     report = Report("methods")
     for world in options.worlds.split(","):
         found: dict[str, list[tuple[float, Interval, float]]] = {name: [] for name in options.methods.split(";")}
         bases = []
-        for seed in range(sizes.seeds):
-            with tempfile.TemporaryDirectory(prefix="methods-") as folder:
-                bench = Bench(Path(folder), WORLDS[world], queries, seed, sizes)
-                bases.append(sum(bench.right) / len(bench.right))
-                for name, runs in found.items():
-                    runs.append(bench.learn(name))
-                    log(f"{world}, seed {seed}: {name} {bases[-1]:.3f} → {runs[-1][0]:.3f}, {runs[-1][2]:.0f} CPU s")
-        for name, runs in found.items():
+        for seed, runs in each_seed(sizes.seeds, max_prompt_tokens=40):
+            bench = Bench(runs, WORLDS[world], queries, seed, sizes)
+            bases.append(sum(bench.right) / len(bench.right))
+            for name, learnt in found.items():
+                learnt.append(bench.learn(name, name.partition(",")[0], *RECIPES[name]))
+                log(f"{world}, seed {seed}: {name} {bases[-1]:.3f} → {learnt[-1][0]:.3f}, {learnt[-1][2]:.0f} CPU s")
+        for name, learnt in found.items():
             figures = [
                 f"{base:.3f} → {after:.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
-                for base, (after, gain, _) in zip(bases, runs, strict=True)
+                for base, (after, gain, _) in zip(bases, learnt, strict=True)
             ]
-            seconds = sum(one for _, _, one in runs) / len(runs)
-            better = all(gain.low > 0 for _, gain, _ in runs)
+            seconds = sum(one for _, _, one in learnt) / len(learnt)
+            better = all(gain.low > 0 for _, gain, _ in learnt)
             report.add(
                 f"{world}: {name}",
                 bound="> 0 in each",

@@ -19,6 +19,9 @@ SHOWN: Mapping[str, Sequence[str]] = {
     "rows of every kind of action, of outside policies too; filters, hashes, a part held out": [
         "tests/training/test_dataset_shapes.py"
     ],
+    "every kind of agent learns from an outside policy's decisions and is measured on them": [
+        "tests/training/test_outside_policies.py"
+    ],
     "structured actions that their schema enumerates are choices": ["tests/decisions/agents/test_choices.py"],
     "labels and corrections become rows": ["tests/training/test_label_datasets.py"],
     "every format of TRL, loaded and trained by its own trainers": [
@@ -65,6 +68,8 @@ def shown(report: Report, quick: bool) -> None:
 PARTS: dict[str, Callable[[Report, bool], None]] = {
     "shown": shown,
     "methods": program("benchmarks.methods"),
+    "agents": program("benchmarks.agents"),
+    "texts": program("benchmarks.text_agents"),
     "scoring": program("benchmarks.training"),
     "speed": program("benchmarks.training_speed"),
     "log": program("benchmarks.off_policy"),

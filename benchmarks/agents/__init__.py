@@ -1,0 +1,1 @@
+"""Agents of the notes app that learn from an outside policy's decisions; `python -m benchmarks.agents` runs them."""
