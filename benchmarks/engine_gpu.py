@@ -61,7 +61,6 @@ def write_run(
             "epochs": 4,
             "batch_size": options.batch_size,
         },
-        "posterior": {"epochs": 2},
         "online": {"steps": options.steps, "prompts_per_step": options.batch_size // 2},
         "reward": [{"name": "matches_answer"}] if method in ONLINE else [],
         "data": {"train": "data/train.jsonl"},

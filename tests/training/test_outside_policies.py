@@ -15,9 +15,9 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts import artifact_path
 from tests.once import made_once
+from tests.training.engine.engine_world import engine
 from tools.factories import AgentFactory, AgentVersionFactory, ModelVersionFactory, RewardSpecFactory
 from training.datasets import snapshot_ledger
-from training.engine.__main__ import main as engine
 from training.models import DatasetSnapshot
 from training.runs import EnginePaths, RunPlan, check_plan, engine_spec
 from training.selection import Filters
@@ -95,7 +95,7 @@ def run_engine(folder: Path, spec: dict[str, Any], **files: list[dict[str, Any]]
         else:
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "spec.json").write_text(json.dumps(spec | {"threads": 1}))
-    assert engine([str(folder)]) == 0
+    assert engine(folder) == 0
     result: dict[str, Any] = json.loads((folder / "attempts/1/result.json").read_text())
     return result
 

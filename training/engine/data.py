@@ -113,9 +113,13 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
             faults.extend(error.faults)
             return []
 
+    # In the order in which the faults are told: what is trained on first.
     logged = read(spec.data.train, Logged) if spec.train_rows is RowKind.LOGGED else []
     if spec.held_back:
         logged = [row for row in logged if not is_held_back(row.id, row.group, spec.held_back)]
+    labelled = read(spec.data.train, Labelled) if spec.train_rows is RowKind.LABELLED else []
+    texts = read(spec.data.train, Text) if spec.train_rows is RowKind.TEXT else []
+    preferences = read(spec.data.train, Preference) if spec.train_rows is RowKind.PREFERENCES else []
     heldout = read(spec.data.heldout, Labelled) if spec.heldout_rows is RowKind.LABELLED else []
     unanswered = 0
     if spec.heldout_rows is RowKind.LOGGED and (decisions := read(spec.data.heldout, Logged)):
@@ -123,10 +127,10 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         if not heldout:
             faults.append(f"{spec.data.heldout}: none of its decisions says what was right")
     data = RunData(
-        labelled=read(spec.data.train, Labelled) if spec.train_rows is RowKind.LABELLED else [],
+        labelled=labelled,
         logged=logged,
-        texts=read(spec.data.train, Text) if spec.train_rows is RowKind.TEXT else [],
-        preferences=read(spec.data.train, Preference) if spec.train_rows is RowKind.PREFERENCES else [],
+        texts=texts,
+        preferences=preferences,
         replay=read(spec.data.replay, Labelled),
         heldout=heldout,
         unanswered=unanswered,
