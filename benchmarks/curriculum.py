@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks.methods import read_queries
 from models_registry.statistics.intervals import paired_difference
-from tools.report import log
+from tools.report import Report, log
 from training.engine.__main__ import main as engine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -207,15 +207,21 @@ def main() -> int:
         "sums": lambda seed: sums(seed, options.quick, (1, 1, 1, 1)),
         "easy sums": lambda seed: sums(seed, options.quick, (17, 1, 1, 1)),
     }
-    found: dict[str, list[dict[str, Any]]] = {}
+    report = Report("curriculum")
     for name in options.worlds.split(","):
-        found[name] = []
         for seed in range(1 if options.quick else options.seeds):
             with tempfile.TemporaryDirectory(prefix="curriculum-") as folder:
-                found[name].append(compare(makers[name](seed), seed, Path(folder)))
-            log(f"{name}, seed {seed}: {json.dumps(found[name][-1])}")
-    print(json.dumps(found))
-    return 0
+                found = compare(makers[name](seed), seed, Path(folder))
+            log(f"{name}, seed {seed}: {json.dumps(found)}")
+            told = ", ".join(
+                f"{order} {mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+                for order in ("easy_first", "uncertain")
+                for mean, low, high in [found[order]["against_random"]]
+            )
+            base, random_order = found["base"]["accuracy"], found["random"]["accuracy"]
+            figure = f"{base:.3f} → {random_order:.3f} in random order; less that: {told}"
+            report.add(f"{name}, seed {seed}", bound="told", figure=figure, passed=True)
+    return report.finish()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.accept.rehearse import rehearse
-from benchmarks.real_base import Absent, fetch_base
+from benchmarks.real_base import CACHE, Absent, fetch_base
 from benchmarks.suggestions import ROOT, read_queries
 from tools.instance import Instance
 from tools.report import Report, log
@@ -68,7 +68,7 @@ def run(report: Report, cache: Path, data: Path, texts: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, default=ROOT / "var" / "real-base", help="folder for the base")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="folder for the base")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real files")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_TEXTS} texts instead of {TEXTS}")
     options = parser.parse_args()

@@ -2,7 +2,8 @@
 
     python -m benchmarks.accept.training [--only NAME …] [--quick]
 
-The figures of a real pretrained base have a program of their own, which needs its weights: benchmarks/real_base.py.
+The parts named "real base" fetch one from the package index. `make accept PART=rehearse` has the rehearsals of the tiny
+base beside their ceiling.
 """
 
 from __future__ import annotations
@@ -73,6 +74,9 @@ PARTS: dict[str, Callable[[Report, bool], None]] = {
     "scoring": program("benchmarks.training"),
     "speed": program("benchmarks.training_speed"),
     "log": program("benchmarks.off_policy"),
+    "curriculum": program("benchmarks.curriculum"),
+    "real base": program("benchmarks.real_base"),
+    "real base rehearsed": program("benchmarks.accept.real_base"),
 }
 
 if __name__ == "__main__":

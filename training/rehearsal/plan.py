@@ -78,10 +78,10 @@ class Split:
     def round_ends(self, rounds: int) -> list[int]:
         """Up to which decision each round goes: each is larger than the one before by the same factor, the last eight
         times as large as the first. A model that is soon better makes most of them (docs/results.md)."""
-        return _round_ends(len(self.stream), rounds)
+        return round_ends(len(self.stream), rounds)
 
 
-def _round_ends(decisions: int, rounds: int) -> list[int]:
+def round_ends(decisions: int, rounds: int) -> list[int]:
     sizes = [LAST_TO_FIRST ** (number / max(1, rounds - 1)) for number in range(rounds)]
     return [round(decisions * end / sum(sizes)) for end in accumulate(sizes)]
 
@@ -99,7 +99,7 @@ def check_plan(plan: Plan, source: Source) -> None:
             )
         elif plan.labels > wanted:
             faults.append(f"labels: {plan.labels} requested of {wanted} decisions")
-        elif (first := _round_ends(wanted, plan.rounds)[0]) < FEWEST_A_ROUND:
+        elif (first := round_ends(wanted, plan.rounds)[0]) < FEWEST_A_ROUND:
             faults.append(
                 f"rounds: {plan.rounds} rounds of {wanted} decisions leave {first} for the first; "
                 f"{FEWEST_A_ROUND} are needed"
