@@ -8,8 +8,32 @@ import os
 import signal
 import sys
 import threading
+from typing import Any
 
-from supervisor import supervisord
+from supervisor import poller, supervisord
+
+
+class PromptPoller(poller.PollPoller):  # type: ignore[misc]
+    """Returns when a signal arrives, so that supervisord notices an ended program, and stops the next group, at once.
+
+    Python resumes a system call that a signal interrupts (PEP 475): supervisord's own poller waits to the end of its
+    second.
+    """
+
+    def initialize(self) -> None:
+        super().initialize()
+        self.signalled, written = os.pipe()
+        for end in (self.signalled, written):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        self.register_readable(self.signalled)
+
+    def poll(self, timeout: float) -> tuple[list[Any], list[Any]]:
+        readable, writable = super().poll(timeout)
+        if self.signalled in readable:
+            os.read(self.signalled, 4096)
+            readable.remove(self.signalled)
+        return readable, writable
 
 
 def _stop_at_end_of_input() -> None:
@@ -20,4 +44,5 @@ def _stop_at_end_of_input() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
+    poller.Poller = PromptPoller
     supervisord.main(["--nodaemon", "--configuration", sys.argv[1]])

@@ -73,6 +73,8 @@ def reap(layout: Layout, grace: float = 20.0, patience: float = 45.0) -> list[st
     SIGKILL, from which PostgreSQL recovers at its next start.
     """
     found = find_processes(layout)
+    if not found:
+        return []
     names = [_name(process) for process in found]
     supervisors = [process for process in found if "project.embedded.overseer" in _command(process)]
     if supervisors:
