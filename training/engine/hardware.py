@@ -52,6 +52,9 @@ def make_deterministic(seed: int, device: torch.device) -> None:
     """Seeds torch and, on the CPU, refuses operations whose result depends on timing."""
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(device.type == "cpu")
+    # Otherwise torch fills every new buffer with NaN. TRL makes one of 32,768 columns in each step, however small the
+    # vocabulary is, and filling it took over half of a tiny model's training.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def frozen_dtype(device: torch.device) -> torch.dtype:
