@@ -58,6 +58,7 @@ settings.load_profile("reckoner")
 SLOW_FIXTURES = {"tiny_run", "world", "layout", "served"}
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups after it
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what needs a trained model as slow, and puts the slow ones first among those that empty the database, so
     that the workers end together. Tests that only undo a transaction stay before them, where pytest-django put them;
