@@ -16,19 +16,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import redis
 import yaml
+from psycopg import sql
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from project.embedded.layout import PROJECT_ROOT, Layout
 from project.embedded.postgres import DURABLE, Postgres
 from project.embedded.programs import Program, plan_instance
+from project.embedded.testing import SESSION
 from project.embedded.valkey import find_server, pick_port
 from project.placeholders import PLACEHOLDER, refuse_placeholders
 from tests.project.embedded.waiting import wait_for
-from tests.servers import serve
+from tests.servers import Servers, start_broker
+from tests.template_database import ensure_template
 from tests.warm import stand_in
 from tools import model_server
 from tools.compose import (
@@ -461,20 +465,39 @@ class Rehearsal:
         shutil.rmtree(self.warm)  # the process to fork from ends
 
 
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    """A broker, and a database on the session's server: where that is the tests' own, `migrate` finds it migrated."""
+    server_url, name = os.environ["DATABASE_URL"].rpartition("/")[0], f"test_compose_{os.getpid()}"
+    template = ensure_template(server_url) if SESSION in os.environ else "template1"
+    running: list[subprocess.Popen[bytes]] = []
+    with psycopg.connect(f"{server_url}/postgres", autocommit=True) as server:
+        drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+        server.execute(drop)
+        make = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        server.execute(make.format(sql.Identifier(name), sql.Identifier(template)))
+        try:
+            yield Servers(f"{server_url}/{name}", start_broker(tmp_path, find_server(), running))
+        finally:
+            for broker in running:
+                broker.terminate()
+                broker.wait(30)
+            server.execute(drop)
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("embedded")
-def test_the_services_run_as_processes_on_servers_of_their_own_and_are_healthy(tmp_path: Path) -> None:
-    with serve("18", "valkey") as servers:
-        rehearsal = Rehearsal(tmp_path, servers.database_url, servers.redis_url)
-        try:
-            rehearsal.run("check")
-            rehearsal.run("migrate")
-            for name in sorted(PROGRAMS):
-                rehearsal.start(name)
-            for name in ("web", "model-server", "beat", "worker", "trainer"):  # the costly questions last
-                wait_for(lambda name=name: rehearsal.is_healthy(name), seconds=120)
-            assert "one-time password" in rehearsal.run("bootstrap")
-            assert "one-time password" not in rehearsal.run("bootstrap")
-        finally:
-            rehearsal.stop()
+def test_the_services_run_as_processes_and_are_healthy(servers: Servers, tmp_path: Path) -> None:
+    rehearsal = Rehearsal(tmp_path, servers.database_url, servers.redis_url)
+    try:
+        rehearsal.run("check")
+        rehearsal.run("migrate")
+        for name in sorted(PROGRAMS):
+            rehearsal.start(name)
+        for name in ("web", "model-server", "beat", "worker", "trainer"):  # the costly questions last
+            wait_for(lambda name=name: rehearsal.is_healthy(name), seconds=120)
+        assert "one-time password" in rehearsal.run("bootstrap")
+        assert "one-time password" not in rehearsal.run("bootstrap")
+    finally:
+        rehearsal.stop()
     assert {name: process.returncode for name, process in rehearsal.running.items()} == dict.fromkeys(PROGRAMS, 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -15,6 +17,7 @@ import pytest
 from engine_world import World, engine, read_events, read_result, write_run
 from safetensors.torch import load_file
 
+from tests.warm import stand_in
 from training import launcher
 from training.engine.spec import EXIT_STOPPED
 
@@ -88,20 +91,33 @@ def test_two_processes_learn_what_one_learns(
 @pytest.mark.slow
 def test_a_stop_of_one_process_stops_both_at_the_same_step(world: World, tmp_path: Path, launch: Launcher) -> None:
     """One process alone can go on from their checkpoint."""
-    spec = GRPO | {"base": {"path": str(world.base)}, "online": GRPO["online"] | {"steps": 150}}  # type: ignore[operator]
+    spec = GRPO | {"base": {"path": str(world.base)}, "online": GRPO["online"] | {"steps": 80}}  # type: ignore[operator]
     run = write_run(tmp_path / "run", spec, train=world.taught)
     main, other = two(launch, run)
     wait_for(run, lambda event: event["kind"] == "metric")
     other.send_signal(signal.SIGTERM)
     assert (main.wait(60), other.wait(60)) == (75, 75)
     *_, left, stopped = read_events(run)
-    assert (left["kind"], stopped["kind"]) == ("checkpoint", "stopped") and left["step"] == stopped["step"] < 150
+    assert (left["kind"], stopped["kind"]) == ("checkpoint", "stopped") and left["step"] == stopped["step"] < 80
     assert engine(run) == 0
-    assert read_events(run, 2)[0]["resumed_from"] and read_result(run, 2)["steps"] == 150
+    assert read_events(run, 2)[0]["resumed_from"] and read_result(run, 2)["steps"] == 80
+
+
+@pytest.fixture
+def warm_accelerate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_engine: None) -> dict[str, str]:
+    """`accelerate launch` and what it starts have imported torch: the environment by which it takes a warm Python."""
+    *warm, module = stand_in(Path(os.environ["RECKONER_VAR"]), launcher.ACCELERATE[-1])
+    monkeypatch.setattr(launcher, "ACCELERATE", (*warm, module))
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nshift 2  # -u -m\nexec {shlex.join(warm)} "$@"\n')
+    python.chmod(0o755)
+    return {"PYTHON_EXEC": str(python)}
 
 
 @pytest.mark.slow
-def test_accelerate_launches_the_engine_and_passes_a_stop_on(world: World, tmp_path: Path, settings: Any) -> None:
+def test_accelerate_launches_the_engine_and_passes_a_stop_on(
+    world: World, tmp_path: Path, settings: Any, warm_accelerate: dict[str, str]
+) -> None:
     settings.ACCELERATE = "--multi_gpu --num_processes 2 --num_machines 1 --main_process_port 0"
     spec = GRPO | {"base": {"path": str(world.base)}, "online": {"steps": 100_000}}
     run = write_run(tmp_path / "run", spec, train=world.taught)
@@ -109,7 +125,7 @@ def test_accelerate_launches_the_engine_and_passes_a_stop_on(world: World, tmp_p
         process = subprocess.Popen(
             [*launcher.engine_command(), str(run), "--attempt", "1", "--supervised"],
             cwd=ROOT,
-            env=launcher.engine_environment() | {"RECKONER_DEVICE": "cpu"},
+            env=launcher.engine_environment() | warm_accelerate | {"RECKONER_DEVICE": "cpu"},
             stdin=subprocess.PIPE,
             stderr=log,
         )
