@@ -105,11 +105,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def warm_engine() -> None:
     """Engines and model servers start by fork, from a process that has imported torch: see tests/warm.py."""
     from tools import model_server
-    from training import launcher
+    from training import launcher, local_runs
 
     folder = Path(os.environ["RECKONER_VAR"])
     launcher.ENGINE = stand_in(folder, "training.engine")
-    launcher.POLL_SECONDS = 0.05  # a tiny run takes a second
+    launcher.POLL_SECONDS = local_runs.POLL_SECONDS = 0.05  # a tiny run takes a second
     model_server.SERVER = stand_in(folder, "training.engine.server")
 
 

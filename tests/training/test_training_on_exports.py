@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from django.core.management import call_command
 
 from tests.decisions.notes_app.notes_requests import FILER, T, judge
+from training import launcher
 
 TITLES = ("Flights to Rome", "Invoice of May", "Old receipts", "Dentist on Friday")
 QUICK = ("--batch-size", 8, "--learning-rate", 3e-3, "--epochs", 2, "--no-quantization", "--json")
@@ -83,7 +85,10 @@ def test_exports_make_a_tiny_model_and_train_on_over_it(exported: Any, tmp_path:
 
 
 @pytest.mark.django_db
-def test_what_an_export_lacks_is_refused_and_nothing_is_written(exported: Any, tmp_path: Path) -> None:
+def test_what_an_export_lacks_is_refused_and_nothing_is_written(
+    exported: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "ENGINE", (sys.executable, "-m", "training.engine"))  # refuses before it loads torch
     file, base, output = exported("completion", ("CONFIRMED",)), tmp_path / "base", tmp_path / "out"
     base.mkdir()
     (base / "config.json").write_text("{}")
