@@ -17,7 +17,6 @@ from jobs.runner import run_job
 from models_registry.artifacts import artifact_path
 from models_registry.backends.model_server import ScoreItem, client, score
 from tests.engine_task import labelled
-from tests.training.engine.families import FAMILIES
 from tools.factories import OPTIONS
 from tools.model_server import running_model_server
 from training.datasets import import_labelled
@@ -38,6 +37,8 @@ QUICK: dict[str, Any] = {
 def folder(request: pytest.FixtureRequest, tmp_path: Path, tiny_run: Path, settings: Any) -> Path:
     """Weights, config and tokenizer. Only Qwen's has a chat template, as Gemma's base models have none."""
     from transformers import PreTrainedTokenizerFast
+
+    from tests.training.engine.families import FAMILIES  # not at the top: each worker that collects would load torch
 
     tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(tiny_run / "attempts" / "1" / "model")
     place = tmp_path / "models" / f"{request.param}-shape"
