@@ -25,7 +25,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MANAGE = "manage"
 DJANGO = (MANAGE, "project")
-IMPORTED = ("training.engine.attempt", "training.engine.run", "training.engine.server")
+IMPORTED = (
+    *("training.engine.attempt", "training.engine.run", "training.engine.server"),
+    # The methods import these when they train.
+    *("sklearn.feature_extraction.text", "sklearn.isotonic", "sklearn.model_selection", "sklearn.svm"),
+)
 LOOK_SECONDS = 1.0
 IDLE_SECONDS = 900.0
 START_SECONDS = 300.0
@@ -121,7 +125,10 @@ def serve(folder: Path, module: str) -> None:
 def _import_engine() -> None:
     import importlib
 
-    for module in IMPORTED:
+    from training.engine.methods import METHODS
+
+    entries = [entry for method in METHODS.values() for entry in (method.entry, *method.entries.values()) if entry]
+    for module in (*IMPORTED, *(entry.partition(":")[0] for entry in entries)):
         importlib.import_module(module)
     del sys.modules["training.engine.server"]  # it is run, not imported
 

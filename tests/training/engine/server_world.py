@@ -130,14 +130,14 @@ class Process:
         self.client = httpx.Client(
             base_url=self.address, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60, trust_env=False
         )
-        for _ in range(600):
+        for _ in range(3000):
             try:
                 self.client.get("/livez")
                 return
             except httpx.TransportError:
                 if self.process.poll() is not None:
                     break
-                time.sleep(0.1)
+                time.sleep(0.02)
         raise RuntimeError(f"the server did not start: {self.stop()}")
 
     def stop(self) -> tuple[int, str]:
