@@ -61,10 +61,11 @@ def decisions(api: Any, yesterday: None) -> None:
     assert app.post("feedback", told).status_code == 201
 
 
-def work() -> None:
-    """What the worker does: every job that waits, and those that they start."""
+def work(tab: Any) -> None:
+    """What the worker does: every job that waits, and those that they start; the page looks for what came of it now."""
     while (job := Job.objects.filter(state="queued").order_by("id").first()) is not None:
         assert run_job(job.id) == "succeeded", Job.objects.get(id=job.id).error
+    tab.clock.fast_forward(3_000)
 
 
 def picture(tab: Any, name: str) -> None:
@@ -130,7 +131,7 @@ def bring_heldout_rows(admin: Any) -> None:
     admin.get_by_role("button", name="Check the file").click()
     admin.get_by_role("button", name="Import", exact=True).click()
     expect(admin.get_by_text("Waiting for a worker")).to_be_visible()
-    work()
+    work(admin)
     expect(admin.get_by_text("succeeded")).to_be_visible()
     picture(admin, "import")
 
@@ -141,14 +142,14 @@ def train(admin: Any) -> None:
     picture(admin, "overview-labelled")
     admin.get_by_role("button", name="Calculate rewards now").click()
     expect(admin.get_by_text("Waiting for a worker")).to_be_visible()
-    work()
+    work(admin)
     expect(admin.get_by_text("There is no new feedback.")).to_be_visible()
     picture(admin, "rewards")
     expect(admin.get_by_role("link", name="Train on new decisions")).to_be_visible()
     go(admin, "Runs")
     admin.get_by_role("button", name="Train on new decisions").click()
     expect(admin.get_by_text("A run then starts on the dataset")).to_be_visible()
-    work()
+    work(admin)
     expect(admin.get_by_text("The gate passed: ")).to_be_visible()
     expect(admin.get_by_role("region", name="Events")).not_to_contain_text("{")
     picture(admin, "run")
@@ -178,7 +179,7 @@ def download(admin: Any, path: Path) -> set[str]:
     """The names of the exported model's files."""
     admin.get_by_role("button", name="Export merged weights").click()
     expect(admin.get_by_text("The export is queued.")).to_be_visible()
-    work()
+    work(admin)
     with admin.expect_download() as started:
         admin.get_by_role("link", name="Download").click()
     picture(admin, "exported")
@@ -191,6 +192,7 @@ def test_three_people_take_a_model_from_invitation_to_champion(
     open_tab: Any, admin: Any, decisions: None, complaints: list[str], tmp_path: Path
 ) -> None:
     office, desk, sofa = open_tab(), open_tab(), open_tab()  # of the admin, the labeller and the viewer
+    office.clock.install()
     office.goto("/")
     log_in(office, admin.email, PASSWORD)
     picture(office, "overview-first")

@@ -18,6 +18,7 @@ ROW = {"id": "1", "prompt": "Flights to Oslo on 3 May", "options": ["travel", "h
 def test_a_file_is_checked_looked_at_and_imported_and_every_page_fits(
     tab: Any, admin: Any, agent: Any, workspace: Any, log_in: Any, store: Any
 ) -> None:
+    tab.clock.install()
     log_in(tab, admin).goto(reverse("pages:imports", args=[workspace.slug]))
     tab.get_by_role("link", name="Import a file").first.click()
     found = look_at(tab, "import-new")
@@ -31,6 +32,7 @@ def test_a_file_is_checked_looked_at_and_imported_and_every_page_fits(
     tab.get_by_role("button", name="Import", exact=True).click()
     expect(tab.get_by_text("Waiting for a worker")).to_be_visible()
     assert run_job(Job.objects.get().id) == "succeeded"
+    tab.clock.fast_forward(2_000)
     expect(tab.get_by_text("succeeded")).to_be_visible()
     found += look_at(tab, "import")
     tab.goto(reverse("pages:imports", args=[workspace.slug]))

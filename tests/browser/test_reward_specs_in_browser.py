@@ -22,6 +22,7 @@ def test_a_change_is_tried_and_published_and_every_page_fits(
         made = {"model_version": versions[number % 2], "policy_name": None, "unit": f"unit-{number}"}
         decision = DecisionFactory(agent=agent, confidence=0.5 + number / 50, **made)
         FeedbackFactory(decision=decision, value="corrected" if number % (3 + number % 2) == 0 else "confirmed")
+    tab.clock.install()
     log_in(tab, admin).goto(reverse("pages:agent-rewards", args=[workspace.slug, agent.slug]))
     expect(tab.get_by_role("heading", name="Rewards", level=1)).to_be_visible()
     found = look_at(tab, "agent-rewards")
@@ -35,6 +36,7 @@ def test_a_change_is_tried_and_published_and_every_page_fits(
     tab.get_by_role("button", name="Try on past decisions").click()
     expect(tab.get_by_text("Waiting for a worker")).to_be_visible()
     run_job(RewardDraft.objects.get().job_id)
+    tab.clock.fast_forward(2_000)
     expect(tab.get_by_role("heading", name="Rewards before and after")).to_be_visible()
     found += look_at(tab, "reward-draft")
     tab.get_by_role("button", name="Publish as version 2").click()
