@@ -5,7 +5,7 @@ of the feedback, q̂(x, a') = η + (1 − 2η) q(a' | x), corrected where the lo
 
     R(x, a') = q̂(x, a') + [a' = a] · min(1 / μ(a | x), cap) · (r − q̂(x, a))
 
-q is the cross-fitted P(a' is right) of training.engine.reward_model, and μ the logged propensity. Without the cap, R is
+q is the cross-fitted P(a' is right) of training.engine.direct_method, and μ the logged propensity. Without the cap, R is
 unbiased whatever q is. The scorer has π of all options, so the expectation over actions is exact and needs no sampling
 (Ciosek and Whiteson 2020, "Expected policy gradients"):
 
@@ -25,7 +25,7 @@ from training.engine.data import RunData
 from training.engine.fit import Metrics, kept_from
 from training.engine.models import Loaded
 from training.engine.offline import Decisions
-from training.engine.reward_model import guess_right
+from training.engine.direct_method import guess_right
 from training.engine.scoring import divergence
 
 

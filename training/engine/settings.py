@@ -53,7 +53,7 @@ class Pretrain(Strict):
     calibration_share: float = Field(default=0.2, ge=0, le=0.5)
 
 
-class RewardModel(Strict):
+class DirectMethod(Strict):
     """The cross-fitted guess of what was right. `feedback_noise` is η, the chance that feedback says the opposite of
     the truth."""
 
@@ -61,11 +61,11 @@ class RewardModel(Strict):
     folds: int = Field(default=5, ge=2, le=20)
 
 
-class Posterior(RewardModel):
+class Posterior(DirectMethod):
     """Targets are the posterior over the right option given what was tried (docs/learning.md)."""
 
 
-class AllAction(RewardModel):
+class AllAction(DirectMethod):
     """The expected reward over all options, on a doubly robust estimate of what each would have earned."""
 
     weight_cap: float = Field(default=10.0, ge=1, description="largest 1 / propensity")

@@ -30,7 +30,7 @@ from training.engine.models import Loaded, load_model, load_tokenizer, trainable
 from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
 from training.engine.posterior import posterior_targets
 from training.engine.ppo import generalised_advantages, normalise
-from training.engine.reward_model import (
+from training.engine.direct_method import (
     combine,
     find_weights,
     score_words,

@@ -25,7 +25,7 @@ from torch import Tensor
 from decisions.labelling.classifier import learn_machines, make_features, shorten
 from training.engine.offline import Decisions
 from training.engine.rows import Logged
-from training.engine.settings import RewardModel
+from training.engine.settings import DirectMethod
 from training.engine.stop import StopFlag
 
 MOST_OPTIONS = 512
@@ -120,13 +120,13 @@ def find_weights(
     return [float(one) for one in found.x]
 
 
-def guess_right(decisions: Decisions, rewards: Tensor, start: Tensor, settings: RewardModel) -> Tensor:
+def guess_right(decisions: Decisions, rewards: Tensor, start: Tensor, settings: DirectMethod) -> Tensor:
     """(n, K): q(a | x), the chance that an option is right; 0 for what was not offered. On the CPU.
 
     `rewards` (n,) in [0, 1], what was said of each decision; `start` (n, K) log-probabilities of the starting policy.
     """
     attempt = decisions.attempt
-    attempt.events.progress(0, 1, "fitting the reward model")
+    attempt.events.progress(0, 1, "fitting the direct method")
     base_log_p = start.to("cpu", copy=True)
     take_logged_probabilities(base_log_p, decisions.rows)
     reward = rewards.double().numpy()
