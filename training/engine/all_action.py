@@ -5,8 +5,8 @@ of the feedback, q̂(x, a') = η + (1 − 2η) q(a' | x), corrected where the lo
 
     R(x, a') = q̂(x, a') + [a' = a] · min(1 / μ(a | x), cap) · (r − q̂(x, a))
 
-q is the cross-fitted P(a' is right) of training.engine.direct_method, and μ the logged propensity. Without the cap, R is
-unbiased whatever q is. The scorer has π of all options, so the expectation over actions is exact and needs no sampling
+q is the cross-fitted P(a' is right) of training.engine.direct_method, and μ the logged propensity. Without the cap, R
+is unbiased whatever q is. The scorer has π of all options, so the expectation over actions is exact and not sampled
 (Ciosek and Whiteson 2020, "Expected policy gradients"):
 
     loss = − 1/n Σ_i Σ_a' π(a' | x_i) R(x_i, a')  +  β KL(π ‖ π_start)
@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from training.engine.actions import Scores
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
+from training.engine.direct_method import guess_right
 from training.engine.fit import Metrics, kept_from
 from training.engine.models import Loaded
 from training.engine.offline import Decisions
-from training.engine.direct_method import guess_right
 from training.engine.scoring import divergence
 
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from training.engine.actions import Scores
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
+from training.engine.direct_method import guess_right
 from training.engine.fit import Metrics, kept_from
 from training.engine.models import Loaded
 from training.engine.offline import Decisions
-from training.engine.direct_method import guess_right
 from training.engine.rows import right_or_wrong
 
 FLOOR = 1e-4

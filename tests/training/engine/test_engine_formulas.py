@@ -19,6 +19,13 @@ from training.engine.all_action import doubly_robust
 from training.engine.answers import mass_loss
 from training.engine.attempt import Attempt
 from training.engine.data import RunData
+from training.engine.direct_method import (
+    combine,
+    count_words,
+    find_weights,
+    score_apart,
+    take_logged_probabilities,
+)
 from training.engine.dpo import Pairs, dpo_loss
 from training.engine.evaluate import serving_probabilities
 from training.engine.events import Events
@@ -30,12 +37,6 @@ from training.engine.models import Loaded, load_model, load_tokenizer, trainable
 from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
 from training.engine.posterior import posterior_targets
 from training.engine.ppo import generalised_advantages, normalise
-from training.engine.direct_method import (
-    combine,
-    find_weights,
-    score_words,
-    take_logged_probabilities,
-)
 from training.engine.reward_weighted_texts import train as train_on_rewarded_texts
 from training.engine.rows import Labelled, Logged, Preference, Text, groups_of_prompts
 from training.engine.scoring import divergence, score_rows
@@ -361,10 +362,10 @@ def feedback(rows: int) -> tuple[list[str], list[int], list[str], np.ndarray]:
 
 def fit_direct_method(texts: list[str], actions: list[str], reward: np.ndarray, base: float = 1 / 3) -> np.ndarray:
     """q, (n, 3), where the base gives `base` to the first option."""
-    scores = score_words(texts, actions, reward, [OPTIONS] * len(texts), folds=3, seed=0, stop=StopFlag())
+    scores = score_apart(count_words(texts), actions, reward, [OPTIONS] * len(texts), folds=3, seed=0, stop=StopFlag())
     log_p = np.log(np.tile([base, (1 - base) / 2, (1 - base) / 2], (len(texts), 1)))
     offered, action = np.ones(scores.shape, dtype=bool), np.array([OPTIONS.index(one) for one in actions])
-    return combine(scores, log_p, offered, find_weights(scores, log_p, offered, action, reward, 0.05))
+    return combine([scores], log_p, offered, find_weights([scores], log_p, offered, action, reward, 0.05))
 
 
 def test_the_direct_method_finds_the_right_option() -> None:
@@ -380,17 +381,19 @@ def test_the_direct_method_finds_the_right_option() -> None:
 def test_a_row_is_scored_without_its_own_feedback() -> None:
     texts, _, actions, reward = feedback(90)
     told = {"folds": 3, "seed": 0, "stop": StopFlag()}
-    scores = score_words(texts, actions, reward.astype(float), [OPTIONS] * 90, **told)
+    scores = score_apart(count_words(texts), actions, reward.astype(float), [OPTIONS] * 90, **told)
     reward[7] = ~reward[7]
-    again = score_words(texts, actions, reward.astype(float), [OPTIONS] * 90, **told)
+    again = score_apart(count_words(texts), actions, reward.astype(float), [OPTIONS] * 90, **told)
     assert (scores[7] == again[7]).all() and not (scores == again).all()
 
 
 def test_options_are_told_apart_by_their_text() -> None:
     texts, _, actions, reward = feedback(90)
     offered = [("z", "x", "unheard of"), *[OPTIONS] * 89]
-    scores = score_words(texts, actions, reward.astype(float), offered, folds=3, seed=0, stop=StopFlag())
-    usual = score_words(texts, actions, reward.astype(float), [OPTIONS] * 90, folds=3, seed=0, stop=StopFlag())
+    scores = score_apart(count_words(texts), actions, reward.astype(float), offered, folds=3, seed=0, stop=StopFlag())
+    usual = score_apart(
+        count_words(texts), actions, reward.astype(float), [OPTIONS] * 90, folds=3, seed=0, stop=StopFlag()
+    )
     assert scores[0].tolist() == [usual[0, 2], usual[0, 0], -1.0] and (scores[1:] == usual[1:]).all()
 
 
