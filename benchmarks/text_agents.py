@@ -2,14 +2,14 @@
 
     python -m benchmarks.text_agents [--data DIR] [--agents storer,retriever] [--methods sft,kto,…] [--quick]
 
-CLINC150's queries are the requests. STORER writes where the note goes, and as its content the intent in words, or puts
-a query out of scope into cold storage; RETRIEVER writes the intent in words and cites the document of its domain: 150
-texts each, which nobody enumerates. For each of three seeds (one smaller with --quick) a tiny base has learnt the ten
-domains as labels. `sft` then learns from 600 texts that people wrote; `kto`, `dpo`, and `grpo` on stored and on fresh
-texts go on from there, with 200 requests that an outside policy answered twice, rightly in 55 %, without any
-propensity. Held-out requests are answered by greedy generation. Prints a row per agent and method, with the share of
-valid JSON and of right texts before and after, and one JSON object as the last line; exits 1 where a method that
-follows `sft` loses more than 2 points of valid JSON, or `sft` leaves less than 95 %.
+CLINC150's queries are the requests. STORER writes where the note of a query's domain goes, or puts a query out of scope
+into cold storage; RETRIEVER writes which domain it found and cites its document. With the 150 intents in the texts a
+tiny model wrote next to no held-out text right (0 to 0.03). For each of three seeds (one smaller with --quick) a tiny
+base has learnt to choose among the texts for 300 requests. `sft` then learns from 600 texts that people wrote; `kto`,
+`dpo`, and `grpo` on stored and on fresh texts go on from there, with 200 requests that an outside policy answered
+twice, rightly in 55 %, without any propensity. Held-out requests are answered by greedy generation. Prints a row per
+agent and method, with the share of valid JSON and of right texts before and after, and one JSON object as the last
+line; exits 1 where a method that follows `sft` loses more than 2 points of valid JSON, or `sft` leaves less than 95 %.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Sizes(NamedTuple):
     hidden: int
 
 
-WHOLE = Sizes(seeds=3, labels=300, demonstrations=600, requests=200, held_out=120, epochs=8, steps=8, hidden=64)
+WHOLE = Sizes(seeds=3, labels=300, demonstrations=600, requests=200, held_out=200, epochs=12, steps=16, hidden=64)
 QUICK = Sizes(seeds=1, labels=300, demonstrations=300, requests=200, held_out=100, epochs=15, steps=5, hidden=64)
 
 
@@ -54,7 +54,7 @@ def storer(query: Query) -> dict[str, Any]:
         "integrationDecision": "INTEGRATE",
         "location": words(query.domain),
         "method": "APPEND",
-        "suggestedContent": f"about {words(query.intent)}",
+        "suggestedContent": f"about {words(query.domain)}",
     }
 
 
@@ -62,7 +62,7 @@ def retriever(query: Query) -> dict[str, Any]:
     if not query.domain:
         return {"generatedContent": "nothing is known of this", "sourceCitations": []}
     return {
-        "generatedContent": f"see {words(query.intent)}",
+        "generatedContent": f"see {words(query.domain)}",
         "sourceCitations": [f"doc-{query.domain.replace('_', '-')}"],
     }
 
@@ -112,15 +112,16 @@ class World:
         return self.runs.run(name, name.partition(" ")[0], spec, train=train, heldout=self.texts(self.held_out))
 
     def make_base(self) -> Path:
-        """A tiny model that knows the domains, and no JSON."""
-        options = sorted({query.domain or "none" for query in self.demonstrations})
+        """A tiny model that has learnt to choose among the texts of some requests, not to write them freely."""
+        known = self.demonstrations[: self.sizes.labels]
+        options = sorted({self.text(query) for query in known})
         rows: Rows = [
-            {"id": str(n), "prompt": query.text, "options": options, "answer": query.domain or "none"}
-            for n, query in enumerate(self.demonstrations[: self.sizes.labels])
+            {"id": str(n), "prompt": query.text, "options": options, "answer": self.text(query)}
+            for n, query in enumerate(known)
         ]
         spec = {
             "base": {"tiny": {"hidden": self.sizes.hidden}},
-            "optimiser": {"learning_rate": 3e-3, "epochs": 8},
+            "optimiser": {"learning_rate": 3e-3, "epochs": 20},
         }
         return self.runs.run("base", "pretrain", spec, train=rows).output
 
