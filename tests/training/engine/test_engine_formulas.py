@@ -42,6 +42,7 @@ from training.engine.rows import Labelled, Logged, Preference, Text, groups_of_p
 from training.engine.scoring import divergence, score_rows
 from training.engine.settings import Optimiser
 from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, Serving, TinyShape
+from training.engine.states import read_states
 from training.engine.stop import StopFlag
 
 
@@ -376,6 +377,34 @@ def test_the_direct_method_finds_the_right_option() -> None:
     # Where texts tell nothing, it believes the base as far as the feedback bears it out.
     silent = fit_direct_method(["?"] * 240, ["x"] * 240, np.ones(240), base=0.8)
     assert 0.75 < silent[0, 0] < 0.9
+
+
+def test_of_two_classifiers_the_better_one_is_believed() -> None:
+    _, right, actions, reward = feedback(240)
+    scores = np.where(np.eye(3)[right] == 1, 0.5, -1.0)
+    silent = np.random.default_rng(1).normal(size=scores.shape)
+    log_p, offered = np.full(scores.shape, np.log(1 / 3)), np.ones(scores.shape, dtype=bool)
+    action = np.array([OPTIONS.index(one) for one in actions])
+    for both, best in (([scores, silent], 0), ([silent, scores], 1)):
+        weights = find_weights(both, log_p, offered, action, reward.astype(float), 0.05)
+        assert weights[best] > 3 * weights[1 - best] >= 0
+        assert (combine(both, log_p, offered, weights).argmax(1) == right).mean() > 0.95
+
+
+@pytest.mark.parametrize("most", [1, 256])
+def test_states_are_means_over_a_prompts_own_tokens(
+    attempt: Attempt, base_folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("training.engine.states.BATCH", most)
+    model, scorer = load_model(base_folder, attempt.device), ActionScorer(load_tokenizer(base_folder), 32)
+    prompts = scorer.encode(["an invoice from the bank", "pills", "a scenic detour"])
+    states = read_states(attempt, model, scorer, prompts)
+    middle = model.config.num_hidden_layers // 2
+    with torch.no_grad():
+        each = [model(torch.tensor([ids]), output_hidden_states=True).hidden_states[middle][0] for ids in prompts]
+    means = torch.stack([one[scorer.prompts.head : len(one) - scorer.prompts.tail].mean(0) for one in each])
+    wanted = nn.functional.normalize((means - means.mean(0)) / means.std(0), dim=1)
+    assert states.tolist() == [pytest.approx(row, abs=1e-4) for row in wanted.tolist()]
 
 
 def test_a_row_is_scored_without_its_own_feedback() -> None:

@@ -57,7 +57,8 @@ def test_posterior_learns_from_what_was_tried(tmp_path: Path, world: World) -> N
 
 
 @pytest.mark.parametrize("method", ["reward_weighted", "all_action", "kto"])
-def test_logged_rewards_teach(tmp_path: Path, world: World, method: str) -> None:
+def test_logged_rewards_teach(tmp_path: Path, world: World, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.engine.direct_method.WIDE", 16)  # all_action reads the hidden states as well
     log = logged(world.stream, world.probabilities, 1)
     spec = {"method": method, "seed": 1, "optimiser": LEARNED_FROM_LOGS}
     scores = trained(tmp_path, world, spec, train=log, replay=world.taught)["scores"]
