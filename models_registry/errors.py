@@ -17,6 +17,12 @@ class GateNotPassed(Conflict):
     code = "gate_not_passed"
 
 
+class NotAPolicy(Conflict):
+    """A reward model was asked to act: to serve, to be tried, scored on a suite or exported."""
+
+    code = "not_a_policy"
+
+
 class NoExperiment(Conflict):
     code = "experiment_not_running"
 

@@ -24,7 +24,7 @@ from models_registry.models import (
     RegisteredModel,
     Variant,
 )
-from models_registry.services import drop_alias, move_alias
+from models_registry.services import drop_alias, move_alias, refuse_reward_model
 from workspaces.actors import Actor
 from workspaces.services import record_audit
 
@@ -34,9 +34,10 @@ log = logging.getLogger(__name__)
 def prepare_to_serve(version: ModelVersion) -> None:
     """Has the model server read the version's files, so that its first decision neither waits nor fails.
 
-    Raises BackendRefused where the server cannot serve it. Where no server answers nobody is served at all; that is
-    logged, and the first decision loads the version.
+    Raises NotAPolicy for a reward model, BackendRefused where the server cannot serve it. Where no server answers
+    nobody is served at all; that is logged, and the first decision loads the version.
     """
+    refuse_reward_model(version)
     try:
         load(version.artifact.digest)
     except BackendUnavailable as error:

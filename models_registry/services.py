@@ -11,8 +11,8 @@ from django.db import transaction
 from django.db.models import Max
 
 from models_registry import artifacts
-from models_registry.errors import NoChampion
-from models_registry.models import Alias, AliasName, Artifact, ModelVersion, RegisteredModel
+from models_registry.errors import NoChampion, NotAPolicy
+from models_registry.models import Alias, AliasName, Artifact, ArtifactKind, ModelVersion, RegisteredModel
 from workspaces.actors import Actor
 from workspaces.models import Workspace
 from workspaces.services import record_audit
@@ -61,9 +61,11 @@ class NewVersion:
 
 @transaction.atomic
 def register_version(*, by: Actor, model: RegisteredModel, new: NewVersion) -> ModelVersion:
-    """The next number of the model. The first version becomes champion: someone has to serve."""
+    """The next number of the model. The first version that is a policy becomes champion: someone has to serve."""
     # The model's row is the lock under which numbers are given out.
     RegisteredModel.objects.select_for_update().get(id=model.id)
+    policies = ModelVersion.objects.filter(registered_model=model).exclude(artifact__kind=ArtifactKind.REWARD_MODEL)
+    is_first = new.artifact.kind != ArtifactKind.REWARD_MODEL and not policies.exists()
     last = ModelVersion.objects.filter(registered_model=model).aggregate(last=Max("number"))["last"] or 0
     version = ModelVersion.objects.create(
         workspace=by.workspace,
@@ -76,7 +78,7 @@ def register_version(*, by: Actor, model: RegisteredModel, new: NewVersion) -> M
         description=new.description,
         metrics=dict(new.metrics or {}),
     )
-    if last == 0:
+    if is_first:
         move_alias(by=by, version=version, name=AliasName.CHAMPION)
     record_audit(
         by=by, action="version.registered", target=f"model_version:{version.id}", details={"name": str(version)}
@@ -84,12 +86,20 @@ def register_version(*, by: Actor, model: RegisteredModel, new: NewVersion) -> M
     return version
 
 
+def refuse_reward_model(version: ModelVersion) -> None:
+    """Raises NotAPolicy: it scores texts, and cannot act."""
+    if version.is_reward_model:
+        raise NotAPolicy(f"{version} is a reward model: it scores texts for training, and is no policy.")
+
+
 @transaction.atomic
 def move_alias(*, by: Actor, version: ModelVersion, name: str, reason: str = "") -> Alias:
     """Points the alias at the version. One row per (model, name): no instant has two champions or none.
 
-    The champion is changed through `promotion.promote_version`, which also ends a running experiment.
+    The champion is changed through `promotion.promote_version`, which also ends a running experiment. Raises NotAPolicy
+    for a reward model.
     """
+    refuse_reward_model(version)
     alias, _ = Alias.objects.select_for_update().update_or_create(
         registered_model_id=version.registered_model_id,
         name=name,

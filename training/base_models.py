@@ -10,6 +10,8 @@ from pathlib import Path
 
 from django.conf import settings
 
+from training.engine.spec import REWARD_MODEL
+
 TINY = "tiny"
 
 
@@ -39,7 +41,9 @@ def is_allowed_base(name: str) -> bool:
 
 
 def why_no_model(name: str) -> str | None:
-    """What a folder lacks to be a model, for people; None of a name, which only its hub can say more of."""
-    if not name.startswith("/") or (Path(name) / "config.json").is_file():
+    """What a folder lacks to be a policy, for people; None of a name, which only its hub can say more of."""
+    if not name.startswith("/"):
         return None
-    return f"{name} holds no model (there is no config.json)"
+    if (Path(name) / REWARD_MODEL).is_file():
+        return f"{name} is a reward model, which scores texts and is no policy"
+    return None if (Path(name) / "config.json").is_file() else f"{name} holds no model (there is no config.json)"

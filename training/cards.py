@@ -65,6 +65,8 @@ def card_of_folder(base_model: str, *, method: str, rows: int, kind: ArtifactKin
 
 
 def _write(title: str, base: str, facts: Sequence[tuple[str, str]], kind: ArtifactKind) -> str:
+    if kind is ArtifactKind.REWARD_MODEL:
+        facts = [("Kind", "reward model: it scores texts for training (reward_model.json), and is no policy"), *facts]
     is_adapter = kind is ArtifactKind.ADAPTER
     head = ["tags: [reckoner]", f"library_name: {'peft' if is_adapter else 'transformers'}"]
     if base and base != TINY:
@@ -83,5 +85,7 @@ def _write(title: str, base: str, facts: Sequence[tuple[str, str]], kind: Artifa
     else:
         load.append('model = AutoModelForCausalLM.from_pretrained("THIS FOLDER")')
     load.append('tokenizer = AutoTokenizer.from_pretrained("THIS FOLDER")')
+    if kind is ArtifactKind.REWARD_MODEL:  # its head is ours to read, and the weights alone mean nothing
+        load = ["# python -m training.engine RUN, with this folder as the source of the reward component `model`"]
     lines = ["---", *head, "---", "", f"# {title}", "", *(f"- {name}: {value}" for name, value in facts), ""]
     return "\n".join([*lines, "```python", *load, "```", ""])

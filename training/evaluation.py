@@ -82,6 +82,17 @@ def score_predictions(path: Path, result: RunResult, *, spec: RewardSpec, free_r
     return Scored(len(ids), scores, differences)
 
 
+def score_pairs(path: Path) -> Scored:
+    """Of a reward model: the share of held-out pairs that it orders rightly, and by how much r of the better text
+    exceeds that of the worse."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    groups = [line["group"] or line["id"] for line in lines]
+    ordered = clustered_mean(np.array([float(line["correct"]) for line in lines]), groups)
+    margin = clustered_mean(np.array([line["margin"] for line in lines]), groups)
+    trained = {"ordered_rightly": as_plain(ordered, 0.0, 1.0), "margin": as_plain(margin)}
+    return Scored(len(lines), {"trained": trained}, {})
+
+
 def gate_version(*, version: ModelVersion, against: ModelVersion, scored: Scored) -> GateVerdict | None:
     """Passed when the paired difference in accuracy lies above 0 with its whole interval: allows an experiment."""
     difference = scored.differences.get("accuracy")

@@ -14,7 +14,7 @@ from jobs.context import JobContext
 from jobs.services import enqueue_job
 from models_registry.artifacts import artifact_path, verify_artifact
 from models_registry.models import Artifact, ArtifactKind, ModelVersion
-from models_registry.services import store_artifact
+from models_registry.services import refuse_reward_model, store_artifact
 from training.cards import card_of_export
 from training.launcher import run_engine, write_atomically
 from training.models import ExportJob
@@ -27,7 +27,9 @@ EXPORT = "training.export_version"
 
 @transaction.atomic
 def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat.MERGED) -> ExportJob:
-    """The version's export in this format: the one that is there or under way, or a new one."""
+    """The version's export in this format: the one that is there or under way, or a new one. Raises NotAPolicy for a
+    reward model."""
+    refuse_reward_model(version)
     existing = ExportJob.objects.filter(version=version, format=format).exclude(state=ExportState.FAILED).first()
     if existing is not None:
         return existing

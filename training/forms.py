@@ -109,9 +109,8 @@ class RunForm(forms.Form):
         self._choose("agent", [(key, one.name) for key, one in self.agents.items()])
         labelled = [one for one in self.datasets.values() if one.has_answers]
         self._choose("dataset", _by_agent([one for one in self.datasets.values() if one.can_teach]))
-        measured = [
-            one for one in self.datasets.values() if one.has_answers or one.row_kind in (RowKind.LOGGED, RowKind.TEXT)
-        ]
+        shown = (RowKind.LOGGED, RowKind.TEXT, RowKind.PREFERENCES)  # of pairs: for a reward model
+        measured = [one for one in self.datasets.values() if one.has_answers or one.row_kind in shown]
         self._choose("heldout", [("", "None"), *_by_agent(measured)])
         self._choose("replay", [("", "None"), *_by_agent(labelled)])
         # Folders that runs of this workspace have begun with; the API takes others that are allowed, too.

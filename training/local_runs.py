@@ -177,7 +177,7 @@ def _spec_of(asked: Training, rows: Rows) -> dict[str, Any]:
             "batch_size": asked.batch_size,
             "learning_rate": asked.learning_rate,
         },
-        "epoch_checkpoints": not online and rows.kind is not RowKind.TEXT,
+        "epoch_checkpoints": not online and rows.kind is not RowKind.TEXT and not method.makes_reward_model,
         "serving": {"temperature": 0.7},
         "data": {"train": ROWS, "rows": rows.kind},
         **({"online": {"steps": passes}} if online else {}),
@@ -266,6 +266,8 @@ def _name_base(folder: Path, asked: Training, result: RunResult) -> None:
     """An adapter's folder tells peft what it belongs to; the card tells people what it began with."""
     base, config = _absolute(asked.base), folder / "adapter_config.json"
     kind = ArtifactKind.ADAPTER if config.exists() else ArtifactKind.MODEL
+    if TRAINING[asked.method].makes_reward_model:
+        kind = ArtifactKind.REWARD_MODEL
     if config.exists():
         told = json.loads(config.read_text()) | {"base_model_name_or_path": base}
         write_atomically(config, json.dumps(told, indent=2))

@@ -20,6 +20,7 @@ from training.engine.samples import SAMPLES_FILE
 from training.errors import RunOver
 from training.log_gate import remove_log
 from training.models import DatasetSnapshot, EvaluationSuite, TrainingRun
+from training.reward_models import find_reward_models, find_reward_version
 from training.run_states import TERMINAL_STATES
 from training.runs import cancel_run
 from workspaces.actors import system
@@ -69,7 +70,24 @@ def mark_made_versions(workspace: Workspace) -> int:
         _learnt_from_marked(workspace), produced_version__isnull=False
     )
     versions = list(made.values_list("produced_version_id", flat=True))
-    return mark_versions(workspace=workspace, ids=versions, now=timezone.now())
+    marked = mark_versions(workspace=workspace, ids=versions, now=timezone.now())
+    while taught := _taught_by_marked(workspace):
+        marked += mark_versions(workspace=workspace, ids=taught, now=timezone.now())
+    return marked
+
+
+def _taught_by_marked(workspace: Workspace) -> list[uuid.UUID]:
+    """Versions that are not marked yet, of runs whose reward was a marked reward model's."""
+    marked = {
+        str(pk) for pk in find_reward_models(workspace).filter(marked_at__isnull=False).values_list("id", flat=True)
+    }
+    if not marked:
+        return []
+    runs = TrainingRun.objects.for_workspace(workspace).filter(
+        produced_version__marked_at=None, produced_version__isnull=False
+    )
+    told = runs.values_list("spec__reward", "produced_version_id")
+    return [pk for reward, pk in told if find_reward_version({"reward": reward}) in marked]
 
 
 def refuse_marked(run: TrainingRun) -> None:
@@ -82,7 +100,7 @@ def refuse_marked(run: TrainingRun) -> None:
 def mark_new_version(run: TrainingRun, version: ModelVersion) -> None:
     """A run that ended while its rows were being erased, or that began with a marked version, makes a marked one."""
     marked = DatasetSnapshot.objects.filter(id__in=[run.dataset_id, run.replay_id], marked_at__isnull=False).exists()
-    parents = [pk for pk in (version.parent_id, version.base_id) if pk is not None]
+    parents = [pk for pk in (version.parent_id, version.base_id, find_reward_version(run.spec)) if pk is not None]
     if marked or ModelVersion.objects.filter(id__in=parents, marked_at__isnull=False).exists():
         ModelVersion.objects.filter(id=version.id).update(marked_at=timezone.now())
 

@@ -17,6 +17,8 @@ MEASURES = (
     ("accuracy", "Held-out accuracy", "share"),
     ("reward", "Held-out reward", "number"),
     ("valid_share", "Valid actions", "share"),
+    ("ordered_rightly", "Held-out pairs ordered rightly", "share"),
+    ("margin", "Margin of held-out pairs", "number"),
 )
 ESTIMATES = (
     ("logged", "Mean reward of the log"),

@@ -19,13 +19,14 @@ from models_registry.models import ArtifactKind, ModelVersion
 from models_registry.promotion import promote_version
 from training.base_models import TINY, hub_ids, is_allowed_base, why_no_model
 from training.capacity import Load, estimate_load, find_shortages, sample_completion_tokens, sample_prompt_tokens
-from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need
+from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need, RowKind
 from training.engine.spec import HELD_OUT, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
 from training.estimates import Estimate
 from training.hardware import this_machine, why_no_quantisation
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.notes import find_note_faults
+from training.reward_models import find_reward_model_faults, find_reward_version, place_reward_model
 from training.run_states import TERMINAL_STATES, RunState, check_transition
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault
@@ -149,7 +150,11 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         faults.append(FieldFault("base_model", "is not allowed here", f"{allowed}, or what RECKONER_BASE_MODELS names"))
     elif plan.base_model and (lack := why_no_model(plan.base_model)):
         faults.append(FieldFault("base_model", lack, "a folder of weights"))
-    if plan.base_version is not None and plan.base_version.artifact.kind != ArtifactKind.MODEL:
+    if plan.base_version is not None and plan.base_version.is_reward_model:
+        faults.append(
+            FieldFault("base_version", f"{plan.base_version} is a reward model", "a version that is a policy")
+        )
+    elif plan.base_version is not None and plan.base_version.artifact.kind != ArtifactKind.MODEL:
         faults.append(
             FieldFault("base_version", f"{plan.base_version} is an adapter", "full weights: export it merged")
         )
@@ -157,8 +162,12 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         faults += _find_lacks(method, plan)
         missing = method.find_missing(plan.dataset.row_kind)
         faults += [FieldFault("method", missing, "another method")] if missing is not None else []
-    if plan.heldout is not None and plan.heldout.row_kind not in HELD_OUT:
-        faults.append(FieldFault("heldout", f"has {plan.heldout.kind} rows", "labelled rows, decisions, or texts"))
+    pairs_measure = method is not None and method.makes_reward_model
+    measures = (RowKind.PREFERENCES,) if pairs_measure else HELD_OUT
+    if plan.heldout is not None and plan.heldout.row_kind not in measures:
+        wanted = "preference rows" if pairs_measure else "labelled rows, decisions, or texts"
+        faults.append(FieldFault("heldout", f"has {plan.heldout.kind} rows", wanted))
+    faults += find_reward_model_faults(agent, plan.settings)
     if plan.replay is not None and plan.replay.kind != DatasetKind.LABELLED:
         faults.append(FieldFault("replay", f"has {plan.replay.kind} rows", "labelled rows"))
     kind = plan.dataset.row_kind
@@ -217,6 +226,7 @@ class EnginePaths:
     replay: str | None = None
     log: str | None = None
     suites: Mapping[str, str] = field(default_factory=dict)
+    reward_model: Mapping[str, str] | None = None
 
 
 def _paths_to_check(plan: RunPlan) -> EnginePaths:
@@ -225,6 +235,7 @@ def _paths_to_check(plan: RunPlan) -> EnginePaths:
         train="data/train.jsonl",
         heldout="data/heldout.jsonl" if plan.heldout is not None else None,
         replay="data/replay.jsonl" if plan.replay is not None else None,
+        reward_model={"path": "/reward"} if find_reward_version(plan.settings) is not None else None,
     )
 
 
@@ -246,6 +257,8 @@ def engine_spec(
             "suites": dict(paths.suites),
         },
     }
+    if paths.reward_model is not None:
+        full["reward"] = place_reward_model(spec["reward"], paths.reward_model)
     if source.heldout is not None:
         full["data"]["heldout_rows"] = source.heldout.kind
     if paths.heldout is not None:

@@ -21,13 +21,15 @@ from models_registry.services import NewVersion, register_version, store_artifac
 from training.base_models import is_allowed_base
 from training.cards import card_of_run, find_base_name
 from training.dataset_parts import ROWS_FILE
+from training.engine.methods import METHODS
 from training.engine.spec import RunSpec
-from training.evaluation import Scored, gate_version, score_predictions
+from training.evaluation import Scored, gate_version, score_pairs, score_predictions
 from training.launcher import Finished, run_engine, write_atomically
 from training.log_gate import LOG_FILE, LoggedDecision, judge_by_log, remove_log, write_log
 from training.marks import mark_new_version, refuse_marked, remove_erased_samples
 from training.models import DatasetSnapshot, Evaluation, RunEvent, RunMetric, TrainingRun
 from training.plain_baseline import Words, compare_on_heldout, read_lessons, teach_words
+from training.reward_models import find_reward_models, find_reward_version
 from training.run_states import RunState
 from training.runs import EnginePaths, engine_spec, move_run
 from training.suites.services import find_suites, make_score, save_score
@@ -52,7 +54,7 @@ def supervise_run(context: JobContext) -> dict[str, Any] | None:
     prepare_folder(run, run_dir)
     with context.fenced():
         move_run(run, RunState.RUNNING)
-    log = write_log(run, run_dir)
+    log = [] if METHODS[run.method].makes_reward_model else write_log(run, run_dir)
 
     def sink(events: Sequence[Mapping[str, Any]]) -> None:
         store_events(run, context, events)
@@ -71,20 +73,37 @@ def prepare_folder(run: TrainingRun, run_dir: Path) -> None:
     if (run_dir / "spec.json").exists():
         return
     (run_dir / "data").mkdir(parents=True, exist_ok=True)
+    is_policy = not METHODS[run.method].makes_reward_model
     paths = EnginePaths(
         base=str(artifact_path(run.base_version.artifact.digest)) if run.base_version else run.base_model,
         train=_place(run.dataset, run_dir, "train") or "",
         heldout=_place(run.heldout, run_dir, "heldout"),
         replay=_place(run.replay, run_dir, "replay"),
-        log=LOG_FILE,
+        log=LOG_FILE if is_policy else None,
         suites={
             str(suite.id): placed
-            for suite in find_suites(run.agent)
+            for suite in (find_suites(run.agent) if is_policy else ())
             if (placed := _place(suite.dataset, run_dir, f"suite-{suite.id}")) is not None
         },
+        reward_model=source_of_reward_model(run),
     )
     spec = engine_spec(run.spec, run, run_id=str(run.id), paths=paths)
     write_atomically(run_dir / "spec.json", json.dumps(spec, indent=2))
+
+
+def source_of_reward_model(run: TrainingRun) -> dict[str, str] | None:
+    """Where the version is that the run's reward names, as the engine's ModelSource; None without one. Raises Permanent
+    where it is no more."""
+    named = find_reward_version(run.spec)
+    if named is None:
+        return None
+    found = find_reward_models(run.workspace).filter(id=named).first()
+    if found is None or found.marked_at is not None or found.artifact.removed_at is not None:
+        raise Permanent(f"the reward model {named} is there no more, or learnt from rows that were erased")
+    folder = str(artifact_path(found.artifact.digest))
+    if found.base is None:
+        return {"path": folder}
+    return {"path": str(artifact_path(found.base.artifact.digest)), "adapter": folder}
 
 
 def _place(dataset: DatasetSnapshot | None, run_dir: Path, name: str) -> str | None:
@@ -142,6 +161,9 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
     is_adapter = result.output == "adapter"
     base = run.base_version
     kind = ArtifactKind.ADAPTER if is_adapter else ArtifactKind.MODEL
+    is_policy = not METHODS[run.method].makes_reward_model
+    if not is_policy:
+        kind = ArtifactKind.REWARD_MODEL
     meta = {"run": str(run.id), "weights_sha256": result.weights_sha256, "base_model": find_base_name(run)}
     if is_adapter and base is not None:
         meta["base"] = base.artifact.digest
@@ -154,7 +176,9 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
         texts=card_of_run(run, kind=kind),
     )
     scored = _score(run, finished)
-    by_log = judge_by_log(run, log, finished.folder / result.log if result.log is not None else None)
+    by_log = None
+    if is_policy:
+        by_log = judge_by_log(run, log, finished.folder / result.log if result.log is not None else None)
     words = teach_words(read_lessons(settings.RUNS / str(run.id)))
     suites = [
         make_score(suite, finished.folder, result.suites[str(suite.id)], words)
@@ -162,7 +186,7 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
         if str(suite.id) in result.suites
     ]
     actor = system(run.workspace)
-    plain = _compare(run, finished, words)
+    plain = _compare(run, finished, words) if is_policy else None
     with context.fenced():
         assert run.agent.registered_model is not None
         version = register_version(
@@ -182,7 +206,7 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
                 workspace=run.workspace,
                 run=run,
                 version=version,
-                against=base,
+                against=base if is_policy else None,
                 dataset=run.heldout,
                 rows=scored.rows,
                 scores=scored.scores,
@@ -191,8 +215,9 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
             )
             if base is not None and not result.unanswered:
                 gate_version(version=version, against=base, scored=scored)
-        by_log.version = version
-        by_log.save()
+        if by_log is not None:
+            by_log.version = version
+            by_log.save()
         for score in suites:
             save_score(score, version, run)
         metrics = {**result.metrics, "seconds": result.seconds, "steps": result.steps, "rows": result.rows}
@@ -210,6 +235,8 @@ def _compare(run: TrainingRun, finished: Finished, words: Words | None) -> dict[
 def _score(run: TrainingRun, finished: Finished) -> Scored | None:
     if finished.result.predictions is None:
         return None
+    if METHODS[run.method].makes_reward_model:
+        return score_pairs(finished.folder / finished.result.predictions)
 
     asked = RunSpec.model_validate_json((finished.folder.parent.parent / "spec.json").read_text()).evaluate
     return score_predictions(

@@ -40,6 +40,10 @@ SHOWN: Mapping[str, Sequence[str]] = {
         f"{ENGINE}/test_engine_formulas.py",
         f"{ENGINE}/test_grpo_beside_trl.py",
     ],
+    "a reward model learns from pairs, teaches a policy, and is never taken for one": [
+        f"{ENGINE}/test_reward_model.py",
+        "tests/training/test_reward_models.py",
+    ],
     "methods learn; killed ones go on bit for bit": [
         f"{ENGINE}/test_engine_learning.py",
         f"{ENGINE}/test_engine_resume.py",
@@ -69,6 +73,7 @@ def shown(report: Report, quick: bool) -> None:
 PARTS: dict[str, Callable[[Report, bool], None]] = {
     "shown": shown,
     "methods": program("benchmarks.methods"),
+    "reward model": program("benchmarks.reward_model"),
     "agents": program("benchmarks.agents"),
     "texts": program("benchmarks.text_agents"),
     "scoring": program("benchmarks.training"),

@@ -12,6 +12,7 @@ from workspaces.models import WorkspaceOwned
 class ArtifactKind(models.TextChoices):
     MODEL = "model", "Model"
     ADAPTER = "adapter", "Adapter"
+    REWARD_MODEL = "reward_model", "Reward model"
     DATASET = "dataset", "Dataset"
 
 

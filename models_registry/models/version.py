@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
+from models_registry.models.artifact import ArtifactKind
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
@@ -33,7 +34,7 @@ class RegisteredModel(WorkspaceOwned):
 
 
 class ModelVersion(WorkspaceOwned):
-    """A frozen artefact: full weights, or an adapter over `base`'s weights.
+    """A frozen artefact: full weights, an adapter over `base`'s weights, or a reward model of either kind.
 
     `base` is the version whose weights an adapter needs; `parent` is the one that training started from. `marked_at`
     says when it became known that it, or one it came from, learnt from rows that were erased since (docs/erasure.md).
@@ -63,6 +64,11 @@ class ModelVersion(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.registered_model.name}:{self.number}"
+
+    @property
+    def is_reward_model(self) -> bool:
+        """Whether it scores texts. Then it is no policy, and serves no traffic."""
+        return self.artifact.kind == ArtifactKind.REWARD_MODEL
 
     @property
     def base_model(self) -> str:

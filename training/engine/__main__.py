@@ -25,6 +25,8 @@ from training.engine.spec import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_STOPPED,
+    REWARD_MODEL,
+    ModelSource,
     RunSpec,
     find_reward_faults,
     read_spec,
@@ -81,16 +83,17 @@ def read_run(run_dir: Path) -> tuple[RunSpec, RunData]:
         raise BadRun([f"spec.json: {error}"]) from error
     except pydantic.ValidationError as error:
         raise BadRun([fault for detail in error.errors() for fault in _faults(detail)]) from error
-    faults = [
-        f"{name}: no such folder: {path}" if not Path(path).is_dir() else f"{name}: {path} has no {config}"
-        for name, path, config in (
-            ("base.path", spec.base.path, "config.json"),
-            ("base.adapter", spec.base.adapter, "adapter_config.json"),
-        )
-        # A hub id has one slash at most and no dot in front; anything else is meant as a folder.
-        if path is not None and path.startswith(("/", ".")) and not (Path(path) / config).is_file()
+    faults = [f"base.{fault}" for fault in _find_folder_faults(spec.base)]
+    faults += [
+        f"base: {folder} is a reward model, which scores texts and is no policy"
+        for folder in (spec.base.path, spec.base.adapter)
+        if folder is not None and (Path(folder) / REWARD_MODEL).is_file()
     ]
     faults += [f"reward: {fault}" for fault in find_reward_faults(spec)]
+    for source in (component.source for component in spec.reward if component.source is not None):
+        faults += [f"reward.source.{fault}" for fault in _find_folder_faults(source)]
+        if not (Path(source.adapter or source.path or "") / REWARD_MODEL).is_file():
+            faults.append(f"reward.source: {source.adapter or source.path} is no reward model: no {REWARD_MODEL}")
     missing = spec.trains_by.find_missing(spec.train_rows)
     faults += [] if missing is None else [f"method: {missing}"]
     if spec.quantisation is not None and (lack := why_no_quantisation(this_machine())):
@@ -103,6 +106,19 @@ def read_run(run_dir: Path) -> tuple[RunSpec, RunData]:
     if faults:
         raise BadRun(faults)
     return spec, data
+
+
+def _find_folder_faults(source: ModelSource) -> list[str]:
+    """What a folder lacks that is named as a model or an adapter."""
+    return [
+        f"{name}: no such folder: {path}" if not Path(path).is_dir() else f"{name}: {path} has no {config}"
+        for name, path, config in (
+            ("path", source.path, "config.json"),
+            ("adapter", source.adapter, "adapter_config.json"),
+        )
+        # A hub id has one slash at most and no dot in front; anything else is meant as a folder.
+        if path is not None and path.startswith(("/", ".")) and not (Path(path) / config).is_file()
+    ]
 
 
 def claim_attempt(run_dir: Path, number: int | None) -> tuple[int, Path]:

@@ -60,11 +60,13 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a training method did: optimiser steps, rows it learned from, and its last metrics."""
+    """What a training method did: optimiser steps, rows it learned from, and its last metrics. `save_beside(folder)`
+    writes what it made beside the weights, if anything."""
 
     steps: int
     rows: int
     metrics: dict[str, float] = field(default_factory=dict)
+    save_beside: Callable[[Path], None] | None = None
 
     def also(self, **metrics: float) -> Outcome:
         """The same, with what the method has measured besides."""

@@ -44,6 +44,7 @@ class RunData(msgspec.Struct, frozen=True):
     log: list[Logged] = []
     suites: dict[str, list[Labelled]] = {}
     heldout_texts: list[Text] = []
+    heldout_pairs: list[Preference] = []
     unanswered: int = 0
     """Held-out decisions that were wrong and do not name the right action."""
 
@@ -135,6 +136,7 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         heldout=heldout,
         unanswered=unanswered,
         heldout_texts=read(spec.data.heldout, Text) if spec.heldout_rows is RowKind.TEXT else [],
+        heldout_pairs=read(spec.data.heldout, Preference) if spec.heldout_rows is RowKind.PREFERENCES else [],
         log=read(spec.data.log, Logged, may_be_empty=True),
         # Those whose rows were erased before a second attempt are left out.
         suites={

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -66,23 +66,24 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
             found.scores[which] = score_texts(predictions)
         if which == newest:
             if data.log:
-                found.log = _write(attempt, "log.jsonl", list(_thoughts(attempt, loaded, data.log, settings)))
+                found.log = write_lines(attempt, "log.jsonl", list(_thoughts(attempt, loaded, data.log, settings)))
             for name, rows in data.suites.items():
                 attempt.events.progress(number, len(models), "answering the suites")
                 predictions = list(_predictions(attempt, which, loaded, rows, settings))
                 asked = settings.model_copy(update={"free_rows": min(settings.free_rows, len(rows), SUITE_FREE_ROWS)})
                 lines_of = [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
                 found.suites[name] = SuiteAnswers(
-                    predictions=_write(attempt, f"suite-{name}.jsonl", lines_of),
+                    predictions=write_lines(attempt, f"suite-{name}.jsonl", lines_of),
                     valid_share=valid_share(attempt, loaded, rows, asked),
                     free_rows=asked.free_rows,
                 )
     if lines:
-        found.predictions = _write(attempt, "predictions.jsonl", lines)
+        found.predictions = write_lines(attempt, "predictions.jsonl", lines)
     return found
 
 
-def _write(attempt: Attempt, name: str, lines: Sequence[str]) -> str:
+def write_lines(attempt: Attempt, name: str, lines: Iterable[str]) -> str:
+    """Writes the lines into the attempt's folder; the file's name."""
     write_synced(attempt.folder / name, "\n".join(lines) + "\n")
     return name
 

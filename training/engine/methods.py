@@ -67,6 +67,8 @@ class Method:
     makes_model: bool = False
     """May start with a new tiny model, and trains every weight."""
     trains_adapter: bool = True
+    makes_reward_model: bool = False
+    """What it makes orders texts, and is never a policy."""
     entries: Mapping[RowKind, str] = field(default_factory=dict)
 
     def entry_for(self, rows: RowKind) -> str:
@@ -155,6 +157,13 @@ _TABLE = (
         "training.engine.dpo:train",
         {RowKind.PREFERENCES: frozenset()},
         "dpo",
+    ),
+    Method(
+        "reward_model",
+        "learn to score texts from pairs; no policy; weak on corrections alone, or with many options",
+        "training.engine.reward_model:train",
+        {RowKind.PREFERENCES: frozenset()},
+        makes_reward_model=True,
     ),
     Method(
         "grpo",

@@ -20,6 +20,7 @@ from training.engine.attempt import Attempt
 from training.engine.curriculum import Order
 from training.engine.data import Batches
 from training.engine.fit import Metrics, Updates, kept_from
+from training.engine.learned_reward import LearnedReward
 from training.engine.models import fingerprint
 from training.engine.reward_function import RewardFunction
 from training.engine.rows import Labelled
@@ -56,6 +57,7 @@ class Actor:
         self.prompts = scorer.encode([row.prompt for row in rows])
         self.answers = torch.tensor([row.options.index(row.answer) for row in rows], device=attempt.device)
         self.reward = RewardFunction(attempt.spec.reward)
+        self.learned_reward = LearnedReward(attempt, self.reward)
         self._hash: str | None = None
         self._parameters: Mapping[str, Tensor] = {}
 
@@ -98,15 +100,18 @@ class Actor:
         log_p = log_p.detach()
         actions = draw_options(log_p, chance)
         taken = log_p.gather(1, actions)
-        rewards = [
-            [self._reward(self.rows[i], place, p) for place, p in zip(places, chances, strict=True)]
+        made = [
+            (self.rows[i], self.rows[i].options[place], chance)
             for i, places, chances in zip(rows, actions.tolist(), taken.exp().tolist(), strict=True)
+            for place, chance in zip(places, chances, strict=True)
         ]
+        learned = self.learned_reward([(row.prompt, action) for row, action, _ in made])
+        rewards = [self._reward(*one, value) for one, value in zip(made, learned, strict=True)]
         return Trajectories(
             rows,
             actions,
             taken,
-            torch.tensor(rewards, device=log_p.device),
+            torch.tensor(rewards, device=log_p.device).view_as(actions),
             self.weights_hash,
         )
 
@@ -115,9 +120,9 @@ class Actor:
         if trajectories.weights_hash != self.weights_hash:
             raise ForeignTrajectories(f"made by weights {trajectories.weights_hash}, not by {self.weights_hash}")
 
-    def _reward(self, row: Labelled, place: int, confidence: float) -> float:
+    def _reward(self, row: Labelled, action: str, confidence: float, learned: float | None) -> float:
         confidence = min(confidence, 1.0)  # an exponential may round above 1
-        return self.reward(Facts(action=row.options[place], answer=row.answer, confidence=confidence))
+        return self.reward(Facts(action=action, answer=row.answer, confidence=confidence), learned)
 
 
 class Start:

@@ -11,23 +11,31 @@ from collections.abc import Sequence
 from decisions.rewards.components import ComponentError, Facts
 from decisions.rewards.components.rules import component_of
 from decisions.rewards.valuing import total
-from training.engine.spec import RewardComponent
+from training.engine.spec import LEARNED, RewardComponent
 
 
 class RewardFunction:
-    """The spec's reward: the weighted sum of its components on a fresh decision."""
+    """The spec's reward: the weighted sum of its components on a fresh decision.
+
+    `source`: where the reward model is that gives the value of the component `model`; None without one. Whoever has
+    torch asks it about many texts at once (training.engine.learned_reward).
+    """
 
     def __init__(self, components: Sequence[RewardComponent]) -> None:
         """Raises KeyError for a component that is not installed, InvalidRule; `find_reward_faults` looked before."""
         self._lines = []
+        self.source = next((component.source for component in components if component.name == LEARNED), None)
         for component in components:
+            if component.name == LEARNED:
+                continue
             known = component_of(component.model_dump())
             self._lines.append((component.name, known.function, {**known.parameters, **component.parameters}))
         self._weights = {component.name: component.weight for component in components}
 
-    def __call__(self, facts: Facts) -> float:
-        """Raises ComponentError where a component fails or none has a value: a failure is never 0."""
-        values: dict[str, float] = {}
+    def __call__(self, facts: Facts, learned: float | None = None) -> float:
+        """`learned`: what the reward model gives. Raises ComponentError where a component fails or none has a value: a
+        failure is never 0."""
+        values: dict[str, float] = {} if learned is None else {LEARNED: learned}
         for name, function, parameters in self._lines:
             value = function(facts, parameters)
             if value is None:

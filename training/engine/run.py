@@ -5,6 +5,7 @@ Called by `__main__` once the spec and the data are checked and the attempt's fo
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from transformers import AutoConfig
 from training.engine.attempt import Attempt, Outcome
 from training.engine.checkpoints import newest_checkpoint, write_synced
 from training.engine.data import RunData
-from training.engine.evaluate import Evaluated, Which, evaluate, warn_of_cuts
+from training.engine.evaluate import Evaluated, Which, evaluate, warn_of_cuts, write_lines
 from training.engine.hardware import make_deterministic
 from training.engine.memory import recompute_activations
 from training.engine.merge import merged
@@ -36,6 +37,7 @@ from training.engine.models import (
     weights_sha256,
 )
 from training.engine.prompts import MARGIN, PromptEncoder
+from training.engine.reward_model import calibration_error, judge_pairs, load_reward_model
 from training.engine.rows import Text
 from training.engine.spec import Evaluate, ModelSource, RunResult, RunSpec
 from training.engine.watch import Watch
@@ -73,11 +75,16 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         attempt.stop.check(outcome.steps)
         if not attempt.processes.is_main:
             return None
-        facts = _save(attempt, loaded)
+        facts = _save(attempt, loaded, outcome)
         del loaded
     elif not attempt.processes.is_main:
         return None
-    found = _evaluate(attempt, data, facts.get("output"))
+    found = Evaluated()
+    if not spec.trains_by.makes_reward_model:
+        found = _evaluate(attempt, data, facts.get("output"))
+    elif data.heldout_pairs and spec.evaluate is not None:
+        found, measured = _judge(attempt, data, facts["output"])
+        outcome = outcome.also(**measured)
     result = RunResult(
         run_id=spec.run_id,
         method=spec.method,
@@ -133,7 +140,7 @@ def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     assert spec.train_rows is not None
     module, function = spec.trains_by.entry_for(spec.train_rows).split(":")
     train: Train = getattr(import_module(module), function)
-    if spec.samples and attempt.processes.is_main:
+    if spec.samples and attempt.processes.is_main and not spec.trains_by.makes_reward_model:
         attempt.watch = watch = Watch(attempt, loaded, data)
         outcome = train(attempt, loaded, data)
         watch.close()
@@ -178,12 +185,14 @@ def _save_epoch(attempt: Attempt, loaded: Loaded, epoch: int) -> None:
     unfinished.rename(folder)
 
 
-def _save(attempt: Attempt, loaded: Loaded) -> dict[str, Any]:
+def _save(attempt: Attempt, loaded: Loaded, outcome: Outcome) -> dict[str, Any]:
     """Saves the model or adapter and returns what the result says of it."""
     output = "adapter" if loaded.adapts else "model"
     folder = attempt.folder / output
     attempt.events.progress(0, 1, f"saving the {output}")
     save(loaded, folder)
+    if outcome.save_beside is not None:
+        outcome.save_beside(folder)
     return {
         "output": output,
         "weights_sha256": weights_sha256(folder),
@@ -206,6 +215,21 @@ def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
             f"scores on the other {len(data.heldout)} favour models that decide as the old policy did"
         )
     return evaluate(attempt, _Saved(attempt, output), data, spec.evaluate or Evaluate())
+
+
+def _judge(attempt: Attempt, data: RunData, output: str) -> tuple[Evaluated, dict[str, float]]:
+    """What the reward model says of the held-out pairs, as it was saved; and what the result's metrics say of it."""
+    folder = str(attempt.folder / output)
+    source = ModelSource(path=folder) if output == "model" else ModelSource(path=attempt.spec.base.path, adapter=folder)
+    attempt.events.progress(0, 1, "ordering the held-out pairs")
+    lines, score = judge_pairs(load_reward_model(attempt, source), data.heldout_pairs)
+    margins = [line["margin"] for line in lines]
+    found = Evaluated({"trained": score}, write_lines(attempt, "predictions.jsonl", map(json.dumps, lines)))
+    return found, {
+        "heldout_ordered_rightly": score.accuracy,
+        "heldout_margin": sum(margins) / len(margins),
+        "heldout_calibration_error": calibration_error(margins),
+    }
 
 
 class _Saved(Mapping[Which, Loaded]):

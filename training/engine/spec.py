@@ -33,7 +33,12 @@ from training.engine.settings import (
 
 SCHEMA_VERSION = 1
 HELD_OUT = (RowKind.LABELLED, RowKind.LOGGED, RowKind.TEXT)
-"""Kinds of rows that a model is measured on; of logged ones, on those that tell the right option."""
+"""Kinds of rows that a policy is measured on; of logged ones, on those that tell the right option. A reward model is
+measured on preference rows."""
+REWARD_MODEL = "reward_model.json"
+"""Marks a folder whose weights are a reward model's (training.engine.reward_model), and no policy."""
+LEARNED = "model"
+"""The name of the reward component whose value a reward model gives."""
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
 CHECKPOINTS_KEPT = 2
@@ -109,12 +114,18 @@ class RewardRule(Strict):
 
 
 class RewardComponent(Strict):
-    """One line of a reward spec, as `decisions.rewards.components` names it, or with a `rule` the spec's own."""
+    """One line of a reward spec, as `decisions.rewards.components` names it, or with a `rule` the spec's own.
+
+    The component `model` is a reward model's: of a run by the API `version` is the id of its version, which the
+    launcher resolves to `source`, the folder that it is in.
+    """
 
     name: str
     weight: float = 1.0
     parameters: dict[str, float | str | bool] = Field(default_factory=dict)
     rule: RewardRule | None = None
+    version: str | None = None
+    source: ModelSource | None = None
 
 
 class Data(Strict):
@@ -228,6 +239,8 @@ class RunSpec(Strict):
         """The kind of the rows in `data.heldout`."""
         if self.data.heldout_rows is not None:
             return self.data.heldout_rows
+        if self.trains_by.makes_reward_model:
+            return RowKind.PREFERENCES
         return RowKind.TEXT if self.train_rows is RowKind.TEXT else RowKind.LABELLED
 
     @property
@@ -259,10 +272,16 @@ class RunSpec(Strict):
         if self.data.replay is not None and not method.replays(self.train_rows):
             kind = f"{self.train_rows} rows" if self.train_rows is not None else "no rows"
             faults.append(f"data.replay: method {self.method} learns from {kind} and replays none; leave it out")
-        if self.heldout_rows not in HELD_OUT:
+        measured_on = (RowKind.PREFERENCES,) if method.makes_reward_model else HELD_OUT
+        if self.heldout_rows not in measured_on:
+            made = "reward model" if method.makes_reward_model else "model"
             faults.append(
-                f"data.heldout_rows: no model is measured on {self.heldout_rows} rows; give {' or '.join(HELD_OUT)}"
+                f"data.heldout_rows: no {made} is measured on {self.heldout_rows} rows; give {' or '.join(measured_on)}"
             )
+        if method.makes_reward_model and (self.data.log is not None or self.data.suites):
+            faults.append("data: a reward model answers nothing; leave out log and suites")
+        if method.makes_reward_model and self.epoch_checkpoints:
+            faults.append("epoch_checkpoints: other programs cannot load a reward model; leave it out")
         tiny = self.base.tiny
         if tiny is not None and self.max_prompt_tokens + self.max_completion_tokens + 16 > tiny.max_positions:
             faults.append("max_prompt_tokens: prompt, template and answer do not fit into base.tiny.max_positions")
@@ -306,6 +325,12 @@ def find_reward_faults(spec: RunSpec) -> list[str]:
     The launcher looks before it queues a run, and the engine before it loads torch."""
     faults = []
     for component in spec.reward if spec.rewards_fresh_decisions else ():
+        if component.name == LEARNED:
+            if component.source is None or component.rule is not None or component.parameters:
+                faults.append(f"{LEARNED!r} needs a reward model, and takes neither rule nor parameters")
+            continue
+        if component.source is not None or component.version is not None:
+            faults.append(f"only {LEARNED!r} reads a reward model, and {component.name!r} does not")
         if component.rule is not None and not component.name.startswith("rule."):
             faults.append(f"{component.name!r} has a rule, so its name must begin with rule.")
         try:

@@ -122,6 +122,8 @@ def prepare_pipeline(agent: Agent, plan: PipelinePlan) -> Prepared:
         faults.append(FieldFault("deploy", f"{plan.deploy!r} is unknown", " or ".join(DEPLOYMENTS)))
     if plan.method not in TRAINING:
         faults.append(FieldFault("method", f"{plan.method!r} is unknown", ", ".join(TRAINING)))
+    elif TRAINING[plan.method].makes_reward_model:
+        faults.append(FieldFault("method", f"{plan.method} makes no policy to deploy", "a run of its own"))
     version = agent.versions.first()  # the newest
     if version is None:
         faults.append(FieldFault("agent", f"{agent.slug} has no version", "an agent with a prompt"))

@@ -24,7 +24,7 @@ from jobs.models import Job
 from jobs.services import enqueue_job
 from models_registry.artifacts import artifact_path
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
-from models_registry.services import store_artifact
+from models_registry.services import refuse_reward_model, store_artifact
 from training.dataset_parts import ROWS_FILE
 from training.engine.rows import Labelled
 from training.engine.spec import SuiteAnswers
@@ -150,7 +150,8 @@ def find_suites(agent: Agent) -> list[EvaluationSuite]:
 
 def start_scoring(*, by: Actor, suite: EvaluationSuite, version: ModelVersion) -> Job:
     """The job that scores this version, the one that was asked for before, or a new one. Raises Conflict for a version
-    of another model, and where rows of the suite were erased."""
+    of another model or a reward model, and where rows of the suite were erased."""
+    refuse_reward_model(version)
     if version.registered_model_id != suite.agent.registered_model_id:
         raise Conflict(f"{version} is not a version of {suite.agent.slug}.")
     if suite.dataset.marked_at is not None:

@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from jobs.models import Job, JobState
-from models_registry.models import ModelVersion
+from models_registry.models import ArtifactKind, ModelVersion
 from training.models import DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore
 from training.suites.api import read_version_id, select_scores
 from training.suites.services import LONGEST_NAME, SCORE, SuitePlan, compare_scores, create_suite, start_scoring
@@ -106,6 +106,7 @@ def suite_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     suite = _get_suite(request, pk)
     scores = list(select_scores(suite.scores.all()).order_by("-version__number")[:MOST])
     versions = ModelVersion.objects.filter(registered_model=suite.agent.registered_model_id)
+    policies = versions.exclude(artifact__kind=ArtifactKind.REWARD_MODEL)
     under_way = Job.objects.for_workspace(request.workspace).filter(
         kind=SCORE, payload__suite=str(suite.id), state__in=(JobState.QUEUED, JobState.RUNNING)
     )
@@ -113,7 +114,7 @@ def suite_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "suite": suite,
         "lines": [_line(score) for score in scores],
         "chart": draw_versions(scores),
-        "unscored": versions.exclude(suite_scores__suite=suite).select_related("registered_model")[:MOST],
+        "unscored": policies.exclude(suite_scores__suite=suite).select_related("registered_model")[:MOST],
         "under_way": under_way.count(),
     }
     return render(request, "training/suites/detail.html", context)

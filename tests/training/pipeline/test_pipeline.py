@@ -180,6 +180,10 @@ class TestRefusals:
                 ],
             ),
             (
+                ("--method", "reward_model"),
+                ["--method: reward_model makes no policy to deploy", "--agent: it has no decisions yet"],
+            ),
+            (
                 ("--method", "dpo", "--rows", "logged", "--model", "/etc"),
                 ["--rows: dpo cannot learn from logged rows; expected: preferences"],
             ),

@@ -24,6 +24,7 @@ from trl import GRPOConfig, GRPOTrainer
 from decisions.rewards.components import Facts, read_json
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
+from training.engine.learned_reward import LearnedReward
 from training.engine.models import Loaded
 from training.engine.reward_function import RewardFunction
 from training.engine.rows import Text, groups_of_prompts
@@ -40,9 +41,10 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> Outcome:
     settings, chats = attempt.spec.online, Conversations(attempt, loaded)
     value = RewardFunction(attempt.spec.reward)
+    learned_reward = LearnedReward(attempt, value)
 
     def reward(
-        completions: list[list[Message]], answer: list[str], log_metric: Any, **others: Any
+        completions: list[list[Message]], question: list[str], answer: list[str], log_metric: Any, **others: Any
     ) -> list[float | None]:
         """What the spec's components give to each text; the share of valid JSON is told beside it."""
         texts = [turns[-1]["content"] for turns in completions]
@@ -50,7 +52,8 @@ def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> O
         if any(one is not None for one in meant):
             valid = [read_json(text) is not None for text, known in zip(texts, meant, strict=True) if known is not None]
             log_metric("valid_share", sum(valid) / len(valid))
-        return [value(facts_of(text, known)) for text, known in zip(texts, answer, strict=True)]
+        learned = learned_reward(list(zip(question, texts, strict=True)))
+        return [value(facts_of(text, known), one) for text, known, one in zip(texts, answer, learned, strict=True)]
 
     prompts = _prompts_of_step(attempt, len(rows))
     trainer = GRPOTrainer(
@@ -62,7 +65,9 @@ def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> O
             max_completion_length=attempt.spec.max_completion_tokens,
         ),
         train_dataset=make_dataset(
-            prompt=chats.prompts([row.prompt for row in rows]), answer=[row.completion for row in rows]
+            prompt=chats.prompts([row.prompt for row in rows]),
+            question=[row.prompt for row in rows],
+            answer=[row.completion for row in rows],
         ),
         processing_class=loaded.tokenizer,
     )

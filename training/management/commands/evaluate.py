@@ -19,7 +19,7 @@ from models_registry.artifacts import artifact_path
 from models_registry.models import ModelVersion
 from training.cards import CARD, name_base
 from training.engine.rows import Labelled
-from training.engine.spec import RunResult
+from training.engine.spec import REWARD_MODEL, RunResult
 from training.imports.labelled import LabelledRow, read_rows
 from training.launcher import ENGINE, LAST_WORDS, engine_environment
 from training.plain_baseline import compare_with_words, teach_words_of
@@ -146,6 +146,9 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
     folder = Path(given)
     if folder.is_dir():
         folder = folder.resolve()
+        if (folder / REWARD_MODEL).is_file():
+            faults.append(f"--model: {given} is a reward model, which scores texts and is no policy")
+            return None
         config = folder / ADAPTER_CONFIG
         if not config.is_file():
             card = folder / CARD
@@ -166,6 +169,9 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
     )
     if version is None:
         faults.append(f"--model: {given!r} is neither a folder nor a version such as filer:2")
+        return None
+    if version.is_reward_model:
+        faults.append(f"--model: {version} is a reward model, which scores texts and is no policy")
         return None
     artifact = str(artifact_path(version.artifact.digest))
     root = version.base_model or None

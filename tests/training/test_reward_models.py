@@ -1,0 +1,173 @@
+"""A version that is a reward model never acts, and a run's reward can name it and nothing else."""
+
+import pytest
+from django.utils import timezone
+
+from jobs.models import Job, JobState
+from jobs.runner import run_job
+from models_registry.artifacts import artifact_path
+from models_registry.errors import NotAPolicy
+from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.models import Alias, Experiment
+from models_registry.promotion import promote_version
+from models_registry.services import NewVersion, get_champion, move_alias, register_version
+from tests.engine_task import labelled
+from tools.factories import (
+    AgentFactory,
+    ArtifactFactory,
+    DatasetSnapshotFactory,
+    EvaluationSuiteFactory,
+    ModelVersionFactory,
+    RewardSpecFactory,
+    TrainingRunFactory,
+)
+from tools.factories.training import put_rows
+from training.datasets import import_labelled
+from training.errors import InvalidRun
+from training.exports import start_export
+from training.management.commands.evaluate import find_model
+from training.marks import mark_made_versions
+from training.models import Evaluation, ExportJob
+from training.runs import RunPlan, check_plan, start_run, switch_to_run
+from training.suites.services import start_scoring
+from workspaces.actors import system
+from workspaces.models import AuditEntry
+
+pytestmark = pytest.mark.django_db
+OVER = {"state": "succeeded", "finished_at": timezone.now()}
+
+
+def make_reward_model(agent):
+    artifact = ArtifactFactory(workspace=agent.workspace, kind="reward_model")
+    new = NewVersion(artifact=artifact, method="reward_model")
+    return register_version(by=system(agent.workspace), model=agent.registered_model, new=new)
+
+
+def test_a_reward_model_never_acts(agent):
+    """Nor is it champion as the first version, which the first policy after it is."""
+    by, judge = system(agent.workspace), make_reward_model(agent)
+    assert not Alias.objects.exists()
+    policy = register_version(
+        by=by,
+        model=agent.registered_model,
+        new=NewVersion(artifact=ArtifactFactory(workspace=agent.workspace), method="import"),
+    )
+    run = TrainingRunFactory(agent=agent, produced_version=judge, **OVER)
+    suite = EvaluationSuiteFactory(agent=agent)
+
+    def seen():
+        counts = (model.objects.count() for model in (Experiment, ExportJob, Job, AuditEntry))
+        return (*counts, *Alias.objects.values_list("name", "version"))
+
+    before = seen()
+    assert ("champion", policy.id) in before
+    refused = (
+        lambda: promote_version(by=by, version=judge, reason="by hand"),
+        lambda: switch_to_run(by=by, run=run),
+        lambda: move_alias(by=by, version=judge, name="challenger"),
+        lambda: start_experiment(by=by, treatment=judge, plan=ExperimentPlan()),
+        lambda: start_export(by=by, version=judge),
+        lambda: start_scoring(by=by, suite=suite, version=judge),
+    )
+    for act in refused:
+        with pytest.raises(NotAPolicy, match="is a reward model"):
+            act()
+    assert seen() == before
+    faults = []
+    assert find_model(str(judge), "", agent, faults) is None and f"{judge} is a reward model" in faults[0]
+
+
+def test_no_folder_of_one_is_a_base(agent, settings, tmp_path):
+    for name in ("config.json", "reward_model.json"):
+        (tmp_path / name).write_text("{}")
+    settings.BASE_MODELS = [str(tmp_path)]
+    rows = DatasetSnapshotFactory(agent=agent, kind="labelled", rows=7)
+    with pytest.raises(InvalidRun) as raised:
+        check_plan(agent, RunPlan("sft", rows, base_model=str(tmp_path)))
+    [fault] = raised.value.faults
+    assert fault.field == "base_model" and "is a reward model" in fault.reason
+    faults = []
+    assert find_model(str(tmp_path), "", None, faults) is None and "is a reward model" in faults[0]
+
+
+def test_a_run_s_reward_names_a_version_and_no_folder(agent):
+    RewardSpecFactory(agent=agent)
+    base = ModelVersionFactory(registered_model=agent.registered_model)
+    judge, elsewhere = make_reward_model(agent), make_reward_model(AgentFactory())
+    rows = DatasetSnapshotFactory(agent=agent, kind="labelled", rows=7)
+    pairs = DatasetSnapshotFactory(agent=agent, kind="preferences", rows=7)
+
+    def faults_of(method, reward, **plan):
+        given = {"dataset": rows, "base_version": base, "settings": {"reward": [reward]}} | plan
+        with pytest.raises(InvalidRun) as raised:
+            check_plan(agent, RunPlan(method=method, **given))
+        return " ".join(f"{fault.field}: {fault.reason}" for fault in raised.value.faults)
+
+    named = {"name": "model", "version": str(judge.id)}
+    plan = RunPlan("grpo", rows, base_version=base, settings={"reward": [named]})
+    assert check_plan(agent, plan)["reward"] == [named]
+    for wrong in (str(elsewhere.id), str(base.id), "no id"):
+        assert "there is no reward model" in faults_of("grpo", named | {"version": wrong})
+    assert "is filled in by the run" in faults_of("grpo", {"name": "model", "source": {"path": "/etc"}})
+    assert "needs a reward model" in faults_of("grpo", {"name": "model"})
+    assert "base_version: " in (told := faults_of("grpo", named, base_version=judge)) and "is a reward model" in told
+    labelled = {"dataset": pairs, "heldout": rows, "settings": {}}
+    assert "heldout: has labelled rows" in faults_of("reward_model", {}, **labelled)
+    measured = RunPlan(
+        "reward_model", pairs, base_version=base, heldout=DatasetSnapshotFactory(agent=agent, kind="preferences")
+    )
+    assert check_plan(agent, measured)["method"] == "reward_model"
+
+
+def test_what_a_reward_model_of_erased_rows_taught_is_marked(agent):
+    pairs = DatasetSnapshotFactory(agent=agent, kind="preferences", rows=7, marked_at=timezone.now(), erased_rows=1)
+    judge = make_reward_model(agent)
+    TrainingRunFactory(agent=agent, dataset=pairs, produced_version=judge, **OVER)
+    taught, other = (ModelVersionFactory(registered_model=agent.registered_model) for _ in range(2))
+    for version, reward in ((taught, {"name": "model", "version": str(judge.id)}), (other, {"name": "matches_answer"})):
+        TrainingRunFactory(agent=agent, produced_version=version, **OVER, spec={"reward": [reward]})
+    assert mark_made_versions(agent.workspace) == 2
+    for version, marked in ((judge, True), (taught, True), (other, False)):
+        version.refresh_from_db()
+        assert (version.marked_at is not None) is marked
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_a_run_makes_one_and_another_learns_from_it(agent, by, base_version, store):
+    """Pairs → a version that does not serve, measured on held-out pairs → fresh decisions that it rewards."""
+    rows = labelled(48, 5)
+
+    def pairs_of(some):
+        told = [(row, next(one for one in row["options"] if one != row["answer"])) for row in some]
+        lines = [
+            {"id": row["id"], "prompt": row["prompt"], "chosen": row["answer"], "rejected": worse}
+            for row, worse in told
+        ]
+        stored = put_rows(lines)
+        artifact = ArtifactFactory(workspace=by.workspace, kind="dataset", digest=stored.digest)
+        return DatasetSnapshotFactory(agent=agent, kind="preferences", rows=len(lines), artifact=artifact)
+
+    optimiser = {"epochs": 1, "batch_size": 16}
+    plan = RunPlan(
+        "reward_model", pairs_of(rows[:32]), base_version=base_version, heldout=pairs_of(rows[32:]),
+        settings={"lora": {"r": 2}, "optimiser": optimiser},
+    )  # fmt: skip
+    run = start_run(by=by, agent=agent, plan=plan)
+    assert run_job(run.job_id) is JobState.SUCCEEDED
+    run.refresh_from_db()
+    judge = run.produced_version
+    assert judge.is_reward_model and get_champion(agent.registered_model) == base_version
+    assert (judge.base, judge.gate_verdicts.count()) == (base_version, 0)
+    trained = Evaluation.objects.get(version=judge).scores["trained"]
+    assert set(trained) == {"ordered_rightly", "margin"} and trained["ordered_rightly"]["n"] == 16
+    assert run.metrics["heldout_calibration_error"] >= 0
+    assert "is no policy" in (artifact_path(judge.artifact.digest) / "README.md").read_text()
+
+    prompts = import_labelled(by=by, agent=agent, name="prompts", rows=labelled(8, 6))
+    reward = [{"name": "model", "version": str(judge.id)}]
+    settings = {"reward": reward, "online": {"steps": 1, "prompts_per_step": 4, "group": 2}}
+    taught = start_run(by=by, agent=agent, plan=RunPlan("grpo", prompts, base_version=base_version, settings=settings))
+    assert run_job(taught.job_id) is JobState.SUCCEEDED
+    taught.refresh_from_db()
+    assert taught.produced_version.artifact.kind == "model" and 0 < taught.metrics["reward"] < 1
