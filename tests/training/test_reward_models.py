@@ -1,6 +1,7 @@
 """A version that is a reward model never acts, and a run's reward can name it and nothing else."""
 
 import pytest
+from django.urls import reverse
 from django.utils import timezone
 
 from jobs.models import Job, JobState
@@ -43,7 +44,7 @@ def make_reward_model(agent):
     return register_version(by=system(agent.workspace), model=agent.registered_model, new=new)
 
 
-def test_a_reward_model_never_acts(agent):
+def test_a_reward_model_never_acts(agent, admin, page_client):
     """Nor is it champion as the first version, which the first policy after it is."""
     by, judge = system(agent.workspace), make_reward_model(agent)
     assert not Alias.objects.exists()
@@ -75,6 +76,10 @@ def test_a_reward_model_never_acts(agent):
     assert seen() == before
     faults = []
     assert find_model(str(judge), "", agent, faults) is None and f"{judge} is a reward model" in faults[0]
+    page = page_client(admin).get(reverse("pages:version", args=[agent.workspace.slug, judge.id])).content.decode()
+    assert "This version is a reward model." in page and "Promote" not in page
+    page = page_client(admin).get(reverse("pages:suite", args=[agent.workspace.slug, suite.id])).content.decode()
+    assert f'value="{policy.id}"' in page and f'value="{judge.id}"' not in page
 
 
 def test_no_folder_of_one_is_a_base(agent, settings, tmp_path):
