@@ -28,6 +28,7 @@ from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.new_decisions import request_training
 from training.notes import note_run
 from training.runs import RunPlan, cancel_run, prepare_run, start_run
+from training.samples import NO_SAMPLES, read_samples
 from training.selection import Filters
 from training.serializers import (
     DatasetCreateSerializer,
@@ -37,6 +38,7 @@ from training.serializers import (
     RunCheckSerializer,
     RunEventSerializer,
     RunNoteSerializer,
+    RunSamplesSerializer,
     RunSerializer,
     RunStartSerializer,
     SweepSerializer,
@@ -277,6 +279,18 @@ class RunCurves(RunQuery):
             content_type=f"{CSV}; charset=utf-8",
             headers={"Content-Disposition": f'attachment; filename="curves-{run.pk}.csv"'},
         )
+
+
+class RunSamples(RunQuery):
+    """Reads a run's sample answers: to a few rows, before the training and now. Of a resumed run the newest attempt's;
+    without any, or once rows of the run were erased, `step` is null and `rows` is empty."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+
+    @extend_schema(operation_id="read_run_samples", responses={"200": RunSamplesSerializer, "404": ErrorSerializer})
+    def get(self, request: Request, pk: UUID) -> Response:
+        run = generics.get_object_or_404(self.get_queryset().select_related("dataset", "heldout", "replay"), pk=pk)
+        return Response(RunSamplesSerializer(read_samples(run) or NO_SAMPLES).data)
 
 
 class RunCancel(RunQuery):

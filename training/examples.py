@@ -91,6 +91,21 @@ A_DATASET = {
     "erased_rows": 0,
     "marked_at": None,
 }
+SAMPLES = {
+    "held_out": True,
+    "step": 240,
+    "rows": [
+        {
+            "id": "17",
+            "prompt": "Flights to Oslo on 3 May",
+            "answer": "travel",
+            "action": None,
+            "reward": None,
+            "before": {"said": "finance", "p": 0.41, "right": False, "wrote": None, "valid": None},
+            "now": {"said": "travel", "p": 0.87, "right": True, "wrote": None, "valid": None},
+        }
+    ],
+}
 AN_ESTIMATE = {
     "parameters": 649_216,
     "trained_parameters": 649_216,
@@ -186,6 +201,26 @@ FINISHED = {
     "state": "succeeded",
     "produced_version": "filer:2",
     "progress": 1.0,
+    "metrics": {
+        "loss": 0.61,
+        "loss_at_start": 1.92,
+        "loss_at_end": 0.64,
+        "loss_reduction": 0.667,
+        "seconds": 22.4,
+        "steps": 230,
+        "rows": 1840,
+        "trainable_parameters": 24_576,
+        "total_parameters": 673_792,
+        "rewards": {
+            "rows": 1840,
+            "mean": 0.68,
+            "deviation": 0.466,
+            "minimum": 0.0,
+            "median": 1.0,
+            "maximum": 1.0,
+            "counts": [589, 0, 0, 0, 0, 0, 0, 0, 0, 1251],
+        },
+    },
     "scores": {
         "scores": {"base": {"accuracy": _BASE}, "trained": {"accuracy": _TRAINED}},
         "differences": {"accuracy": _GAIN},
@@ -343,6 +378,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "runs_retrieve": [Example(A_RUN | FINISHED, path={"id": RUN})],
     "runs_events_list": [Example(page(AN_EVENT), path={"id": RUN})],
     "read_run_curves": [Example("curve,step,value\nloss,1,0.693\nloss,2,0.612\n", path={"id": RUN}, media="text/csv")],
+    "read_run_samples": [Example(SAMPLES, path={"id": RUN})],
     "cancel_run": [Example(A_RUN | {"state": "cancelled", "finished_at": MOMENT}, path={"id": RUN})],
     "suites_list": [Example(page(A_SUITE))],
     "create_suite": [

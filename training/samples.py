@@ -1,4 +1,4 @@
-"""What a run's model answers to a few rows, before the training and now, as its page shows it.
+"""What a run's model answers to a few rows, before the training and now, as its page and the API show it.
 
 The engine keeps one small file in its attempt's folder (training.engine.watch). It holds what people wrote, so nothing
 of it is stored in the database, and it goes with the rows that it is of (training.marks).
@@ -7,6 +7,7 @@ of it is stored in the database, and it goes with the rows that it is of (traini
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 from django.conf import settings
@@ -15,15 +16,26 @@ from training.engine.samples import SAMPLES_FILE, Asked, Reply, Samples
 from training.models import TrainingRun
 
 
+class SampleLine(NamedTuple):
+    """A row with the model's reply before the training, and its newest."""
+
+    asked: Asked
+    before: Reply
+    now: Reply
+
+
 @dataclass(frozen=True, slots=True)
 class ShownSamples:
-    """`lines`: each row with its reply before the training and the newest. `right`: how many of the replies are known
-    to be right (before, now); None where nothing is known of any. `step`: of the newest replies."""
+    """`right`: how many of the replies are known to be right (before, now); None where nothing is known of any.
+    `step`: of the newest replies."""
 
     held_out: bool
-    step: int
-    lines: list[tuple[Asked, Reply, Reply]]
+    step: int | None
+    lines: list[SampleLine]
     right: tuple[int, int] | None
+
+
+NO_SAMPLES = ShownSamples(held_out=False, step=None, lines=[], right=None)
 
 
 def read_samples(run: TrainingRun) -> ShownSamples | None:
@@ -36,7 +48,7 @@ def read_samples(run: TrainingRun) -> ShownSamples | None:
             found = msgspec.json.decode((attempt / SAMPLES_FILE).read_bytes(), type=Samples)
         except FileNotFoundError:
             continue
-        lines = list(zip(found.rows, found.first.replies, found.newest.replies, strict=True))
+        lines = [SampleLine(*line) for line in zip(found.rows, found.first.replies, found.newest.replies, strict=True)]
         known = any(reply.right is not None for _, *replies in lines for reply in replies)
         right = (_count_right(found.first.replies), _count_right(found.newest.replies)) if known else None
         return ShownSamples(found.source == "heldout", found.newest.step, lines, right)

@@ -10,8 +10,10 @@ from rest_framework import serializers
 from jobs.models import Job
 from jobs.serializers import JobSerializer
 from training.engine.methods import TRAINING
+from training.engine.samples import Reply
 from training.label_rows import LEAST_CONFIDENCE
 from training.models import DatasetKind, DatasetSnapshot, ExportJob, RunEvent, TrainingRun
+from training.samples import SampleLine, ShownSamples
 from workspaces.serializers import StrictBody
 
 
@@ -193,6 +195,34 @@ class RunEventSerializer(serializers.ModelSerializer[RunEvent]):
     class Meta:
         model = RunEvent
         fields = ["id", "attempt", "sequence", "kind", "details", "at"]
+
+
+class SampleReplySerializer(serializers.Serializer[Reply]):
+    said = serializers.CharField(help_text="The likeliest option, or the text that the model wrote")
+    p = serializers.FloatField(help_text="Its probability")
+    right = serializers.BooleanField(allow_null=True, help_text="Null where nobody knows")
+    wrote = serializers.CharField(
+        allow_null=True, help_text="Of options: what the model writes when it is not held to them"
+    )
+    valid = serializers.BooleanField(
+        allow_null=True, help_text="Whether that is an option, or a text the JSON it is to be"
+    )
+
+
+class SampleRowSerializer(serializers.Serializer[SampleLine]):
+    id = serializers.CharField(source="asked.id")
+    prompt = serializers.CharField(source="asked.prompt", help_text="Texts are cut to 600 characters")
+    answer = serializers.CharField(source="asked.answer", allow_null=True, help_text="The right one, where it is known")
+    action = serializers.CharField(source="asked.action", allow_null=True, help_text="What was logged")
+    reward = serializers.FloatField(source="asked.reward", allow_null=True)
+    before = SampleReplySerializer(help_text="Of the weights before the training")
+    now = SampleReplySerializer(help_text="Of the newest weights")
+
+
+class RunSamplesSerializer(serializers.Serializer[ShownSamples]):
+    held_out = serializers.BooleanField(help_text="False: the rows are of those to learn from")
+    step = serializers.IntegerField(allow_null=True, help_text="Updates behind the newest answers")
+    rows = SampleRowSerializer(source="lines", many=True)
 
 
 class ExportSerializer(serializers.ModelSerializer[ExportJob]):

@@ -24,6 +24,7 @@ from training.dataset_parts import ROWS_FILE
 from training.engine.methods import METHODS
 from training.engine.spec import RunSpec
 from training.evaluation import Scored, gate_version, score_pairs, score_predictions
+from training.figures import keep_metrics
 from training.launcher import Finished, run_engine, write_atomically
 from training.log_gate import LOG_FILE, LoggedDecision, judge_by_log, remove_log, write_log
 from training.marks import mark_new_version, refuse_marked, remove_erased_samples
@@ -220,9 +221,9 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
             by_log.save()
         for score in suites:
             save_score(score, version, run)
-        metrics = {**result.metrics, "seconds": result.seconds, "steps": result.steps, "rows": result.rows}
         mark_new_version(run, version)
-        move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=metrics, message=str(version))
+        kept = keep_metrics(result)
+        move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=kept, message=str(version))
         context.complete({"version": str(version), "run": str(run.id)})
 
 

@@ -22,6 +22,7 @@ urlpatterns = [
     path("runs/<uuid:pk>", api.RunDetail.as_view(), name="api-run"),
     path("runs/<uuid:pk>/events", api.RunEvents.as_view(), name="api-run-events"),
     path("runs/<uuid:pk>/curves", api.RunCurves.as_view(), name="api-run-curves"),
+    path("runs/<uuid:pk>/samples", api.RunSamples.as_view(), name="api-run-samples"),
     path("runs/<uuid:pk>/cancel", api.RunCancel.as_view(), name="api-run-cancel"),
     path("suites", suites.SuiteList.as_view(), name="api-suites"),
     path("suites/scorings/<uuid:pk>", suites.SuiteScoring.as_view(), name="api-suite-scoring"),

@@ -20,6 +20,7 @@ from models_registry.models import AliasName, Experiment, ExperimentState, GateV
 from training.comparison import FEWEST, MOST, compare_scores, find_differences, overlay_curves
 from training.curves import estimate_left, read_curves, read_sparklines, write_curves
 from training.engine.methods import TRAINING
+from training.figures import show_figures
 from training.measures import draw_verdicts, find_reach, measure_evaluation, tone_of
 from training.models import RunEvent, RunMetric, TrainingRun
 from training.notes import note_run
@@ -181,6 +182,7 @@ def _progress(run: TrainingRun) -> dict[str, Any]:
         "cancellable": not run.is_terminal and run.state != RunState.STOPPING,
         "left": left.total_seconds() if left is not None else None,
         "samples": read_samples(run),
+        "figures": show_figures(run),
         **(_prospects(run.produced_version) if run.produced_version is not None else {}),
     }
 

@@ -399,6 +399,7 @@ CALLS: dict[str, list[Call]] = {
     ],
     "api-run-events": [Call("GET", "runs/{run}/events", READ, foreign=(404,))],
     "api-run-curves": [Call("GET", "runs/{run}/curves", READ, foreign=(404,))],
+    "api-run-samples": [Call("GET", "runs/{run}/samples", READ, foreign=(404,))],
     "api-run-cancel": [Call("POST", "runs/{run}/cancel", ADMIN, foreign=(404,))],
     "api-export": [Call("GET", "exports/{export}", READ, foreign=(404,))],
     "api-export-download": [Call("GET", "exports/{export}/download", ADMIN, foreign=(404,))],

@@ -30,6 +30,7 @@ QUERIES = {
     "run-curves": ("after",),
     "imports": ("before",),
     "import-new": ("what",),
+    "pipelines": ("before",),
     "rehearsals": ("before",),
     "rehearsal-start": ("agent",),
     "models": ("agent",),

@@ -132,6 +132,8 @@ PAGES: dict[str, Page] = {
     "run-predictions": Page(of=of("run")),
     "run-note": replace(ACTION, of=of("run")),
     "run-cancel": replace(FORM, of=of("run")),
+    "pipelines": Page(),
+    "pipeline-row": Page(of=of("pipeline")),
     "pipeline": Page(of=of("pipeline")),
     "pipeline-cancel": replace(FORM, of=of("pipeline")),
     "pipeline-resume": replace(ACTION, of=of("pipeline")),

@@ -1,4 +1,4 @@
-"""The page of a pipeline, while it works and once it has ended: it fits, and is accessible."""
+"""The list of pipelines, and the page of one while it works and once it has ended: they fit, and are accessible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.pipeline.services import KIND
 from training.pipeline.stored import StoredPipeline
 
 
-def test_a_pipeline_s_page_fits_and_is_accessible(
+def test_the_pages_of_pipelines_fit_and_are_accessible(
     tab: Any, admin: Any, scene: Any, workspace: Any, log_in: Any
 ) -> None:
     def make(name: str, **job: Any) -> str:
@@ -39,13 +39,14 @@ def test_a_pipeline_s_page_fits_and_is_accessible(
             error="The run cannot start with these settings. dataset: all its rows were right. No run was started.",
         ),
     }
+    pages["list"] = reverse("pages:pipelines", args=[workspace.slug])
     log_in(tab, admin)
     found = []
     for name, path in pages.items():
         tab.goto(path)
         found += look_at(tab, f"pipeline-{name}")
-    tab.goto(pages["live"])
+    tab.get_by_role("link", name="pipeline-5f1c9a20", exact=True).click()
     tab.get_by_role("link", name=str(run)).click()
-    tab.get_by_role("link", name="pipeline-5f1c9a20", exact=True).last.click()
+    tab.get_by_role("link", name="pipeline-5f1c9a20", exact=True).first.click()
     tab.wait_for_url(f"**{pages['live']}")
     assert found == []

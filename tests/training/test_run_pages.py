@@ -27,6 +27,8 @@ from tools.factories import (
 )
 from training.curves import estimate_left
 from training.engine.samples import Asked, Look, Reply, Samples
+from training.engine.spec import RewardSpread, RunResult
+from training.figures import keep_metrics
 from training.models import DatasetSnapshot, ExportJob, TrainingRun
 from training.runs import RunPlan, start_run
 from workspaces.actors import person
@@ -267,9 +269,30 @@ class TestRun:
         assert "+12.3 pts" in over.content.decode()
         assert client.get(at("run-curves", run)).json()["terminal"] is True
 
-    def test_sample_answers_stand_beside_those_from_before_until_their_rows_are_erased(
-        self, run: TrainingRun, viewer: Any, page_client: Any, store: Any
+    def test_its_figures_are_those_that_were_kept_when_it_ended(
+        self, run: TrainingRun, viewer: Any, page_client: Any, api: Any
     ) -> None:
+        assert page_client(viewer).get(at("run", run)).context["figures"] is None
+        rewards = RewardSpread(
+            rows=8, mean=0.75, deviation=0.4, minimum=0, median=1, maximum=1, counts=[2, *[0] * 8, 6]
+        )
+        result = RunResult(
+            run_id=str(run.id), method="reward_weighted", attempt=1, steps=40, rows=8, rewards=rewards,
+            trainable_parameters=250, total_parameters=1_000, metrics={"loss_at_start": 2.0, "loss_at_end": 0.5},
+        )  # fmt: skip
+        TrainingRun.objects.filter(id=run.id).update(metrics=keep_metrics(result))
+        text = page_client(viewer).get(at("run-status", run)).content.decode()
+        assert "250 of 1,000 (25.0%)" in text and "2.000 → 0.500" in text and "75.0%" in text
+        assert "Reward distribution" in text and "0.9 to 1.0" in text and "standard deviation 0.400" in text
+        told = api("export:read").get(f"runs/{run.pk}").json()["metrics"]
+        assert (told["loss_reduction"], told["rewards"]["counts"][-1]) == (0.75, 6)
+        assert "loss_reduction" not in keep_metrics(result.model_copy(update={"method": "grpo"}))
+
+    def test_sample_answers_stand_beside_those_from_before_until_their_rows_are_erased(
+        self, run: TrainingRun, viewer: Any, page_client: Any, api: Any, store: Any
+    ) -> None:
+        path, none = f"runs/{run.pk}/samples", {"held_out": False, "step": None, "rows": []}
+        assert api("export:read").get(path).json() == none
         client, folder = page_client(viewer), store.parent / "runs" / str(run.id) / "attempts"
         assert "Sample answers" not in client.get(at("run", run)).content.decode()
         row = Asked("1", "Where does <this> go?", "travel")
@@ -283,8 +306,13 @@ class TestRun:
         assert "writes freely" in text and text.count("writes freely") == 1
         shown = client.get(at("run", run)).context["samples"]
         assert (shown.step, shown.right, shown.lines) == (40, (0, 1), [(row, before, now)])
+        told = api("export:read").get(path).json()
+        assert (told["held_out"], told["step"]) == (True, 40)
+        asked, replies = msgspec.to_builtins(row), {"before": before, "now": now}
+        assert told["rows"] == [asked | msgspec.to_builtins(replies)]
         DatasetSnapshot.objects.filter(id=run.dataset_id).update(marked_at=timezone.now(), erased_rows=1)
         assert "Sample answers" not in client.get(at("run", run)).content.decode()
+        assert api("export:read").get(path).json() == none
 
     def test_the_queries_do_not_grow_with_the_events(
         self, run: TrainingRun, viewer: Any, page_client: Any, django_assert_max_num_queries: Any

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,8 @@ from training.engine.checkpoints import write_checkpoint
 from training.engine.settings import Optimiser
 
 Metrics = Mapping[str, Tensor]
+LOSSES = "losses"
+"""Of every step so far, in the checkpoint."""
 
 
 class Updates:
@@ -96,6 +98,9 @@ def fit(
     is left every `checkpoint_every_seconds` (less often where that would take too long, see `pause_for`), at the end,
     and when asked to stop, which raises Stopped. Raises Diverged when a metric stops being a number.
 
+    The result also has `loss_at_start` and `loss_at_end`: means over the first and the last tenth of all steps, those
+    of earlier attempts among them.
+
     Every epoch takes as many steps; where the spec asks for it, the weights after each are kept (`save_epoch`).
     """
     step = 0
@@ -104,12 +109,18 @@ def fit(
         updates.restore(attempt.resume.state["updates"])
         restore_generators(attempt.resume.state["generators"])
         step = attempt.resume.step
+    before = kept_from(attempt, LOSSES)
+    losses = list(before) if before is not None else []
 
     def leave_checkpoint() -> None:
         _finite(metrics, step)
         if not attempt.processes.is_main:
             return
-        state = {"updates": updates.state(), "generators": generator_states(), "kept": dict(kept or {})}
+        state = {
+            "updates": updates.state(),
+            "generators": generator_states(),
+            "kept": {**(kept or {}), **_stack(losses)},
+        }
         path = write_checkpoint(attempt.folder / "checkpoints", step, state, attempt.spec)
         attempt.events.write("checkpoint", step=step, path=str(path.relative_to(attempt.folder)))
 
@@ -122,6 +133,8 @@ def fit(
             attempt.stop.check(step)
         metrics = take_step(step)
         step += 1
+        if "loss" in metrics:
+            losses.append(metrics["loss"].detach())
         if attempt.save_epoch is not None and step * epochs % total_steps == 0:
             attempt.save_epoch(step * epochs // total_steps)
         if attempt.events.due() or step == total_steps:
@@ -136,7 +149,20 @@ def fit(
             due = began + taken + pause_for(taken, attempt.spec.checkpoint_every_seconds)
     if attempt.resume is None or attempt.resume.step < total_steps:
         leave_checkpoint()
-    return _plain(metrics)
+    return _plain(metrics) | compare_ends(losses, total_steps)
+
+
+def _stack(losses: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {LOSSES: torch.stack(list(losses))} if losses else {}
+
+
+def compare_ends(losses: Sequence[Tensor], total_steps: int) -> dict[str, float]:
+    """Means over the first and the last tenth; empty where the losses of some steps are unknown."""
+    if not losses or len(losses) != total_steps:
+        return {}
+    told = torch.stack(list(losses)).float()
+    tenth = math.ceil(total_steps / 10)
+    return {"loss_at_start": float(told[:tenth].mean()), "loss_at_end": float(told[-tenth:].mean())}
 
 
 def pause_for(taken: float, wanted: float) -> float:

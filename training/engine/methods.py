@@ -70,6 +70,8 @@ class Method:
     makes_reward_model: bool = False
     """What it makes orders texts, and is never a policy."""
     entries: Mapping[RowKind, str] = field(default_factory=dict)
+    loss_falls: bool = True
+    """Whether a lower loss means that more was learnt; that of a policy gradient says nothing by itself."""
 
     def entry_for(self, rows: RowKind) -> str:
         """The function that trains on such rows, as "module:function"."""
@@ -139,6 +141,7 @@ _TABLE = (
         "training.engine.all_action:train",
         {RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY})},
         "all_action",
+        loss_falls=False,
     ),
     Method(
         "kto",
@@ -176,6 +179,7 @@ _TABLE = (
         },
         "online",
         entries={RowKind.TEXT: "training.engine.text.grpo:train"},
+        loss_falls=False,
     ),
     Method(
         "ppo",
@@ -186,6 +190,7 @@ _TABLE = (
             RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY}),
         },
         "online",
+        loss_falls=False,
     ),
     Method("merge", "merge an adapter into its base", trains_adapter=False),
     Method("evaluate", "score a model on held-out rows", trains_adapter=False),

@@ -6,8 +6,9 @@ Called by `__main__` once the spec and the data are checked and the attempt's fo
 from __future__ import annotations
 
 import json
+import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -39,7 +40,7 @@ from training.engine.models import (
 from training.engine.prompts import MARGIN, PromptEncoder
 from training.engine.reward_model import calibration_error, judge_pairs, load_reward_model
 from training.engine.rows import Text
-from training.engine.spec import Evaluate, ModelSource, RunResult, RunSpec
+from training.engine.spec import Evaluate, ModelSource, RewardSpread, RunResult, RunSpec
 from training.engine.watch import Watch
 
 PLAIN_TEMPLATE = "the base has no chat template, so it gets a plain one, which is saved with its tokenizer"
@@ -93,6 +94,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         rows=outcome.rows or len(data.heldout) + len(data.heldout_texts) or sum(map(len, data.suites.values())),
         seconds=round(time.monotonic() - began, 3),
         metrics=outcome.metrics,
+        rewards=_spread_of([row.reward for rows in (data.logged, data.texts) for row in rows]),
         scores=found.scores,
         predictions=found.predictions,
         log=found.log,
@@ -103,6 +105,24 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
     )
     write_synced(attempt.folder / "result.json", result.model_dump_json(indent=2) + "\n")
     return result
+
+
+def _spread_of(told: Iterable[float | None]) -> RewardSpread | None:
+    rewards = [reward for reward in told if reward is not None]
+    if not rewards:
+        return None
+    counts = [0] * 10
+    for reward in rewards:
+        counts[min(9, int(reward * 10 + 1e-9))] += 1  # 0.3 is 0.29999… of ten tenths
+    return RewardSpread(
+        rows=len(rewards),
+        mean=statistics.fmean(rewards),
+        deviation=statistics.pstdev(rewards),
+        minimum=min(rewards),
+        median=statistics.median(rewards),
+        maximum=max(rewards),
+        counts=counts,
+    )
 
 
 def fit_completions(spec: RunSpec, texts: Sequence[Text]) -> RunSpec:

@@ -371,6 +371,21 @@ class SuiteAnswers(Strict):
     free_rows: int = Field(default=0, description="rows that were also answered by free generation")
 
 
+class RewardSpread(Strict):
+    """Of the rewards, in [0, 1], of the rows that a run learnt from; those without one are not counted.
+
+    `deviation`: of the population. `counts`: rows whose reward is in [0, 0.1), [0.1, 0.2), …, [0.9, 1].
+    """
+
+    rows: int
+    mean: float
+    deviation: float
+    minimum: float
+    median: float
+    maximum: float
+    counts: list[int]
+
+
 class RunResult(Strict):
     """`result.json`, written last and by rename: its presence means the attempt is complete."""
 
@@ -387,6 +402,7 @@ class RunResult(Strict):
     total_parameters: int = 0
     precision: Precision | None = Field(default=None, description="of the matrix products in training")
     metrics: dict[str, float] = {}
+    rewards: RewardSpread | None = Field(default=None, description="of the rows to learn from; null without rewards")
     scores: dict[Literal["base", "trained"], ModelScore] = {}
     predictions: str | None = Field(default=None, description="JSON lines, one per held-out row and model")
     log: str | None = Field(default=None, description="JSON lines, {id, p} of each row of `data.log`")

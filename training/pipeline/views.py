@@ -1,9 +1,10 @@
-"""Pages of a pipeline: its stages and what came of each, and the ways to cancel and resume it."""
+"""Pages of pipelines: the list, and one with its stages and what came of each, and the ways to cancel and resume it."""
 
 from __future__ import annotations
 
 import uuid
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
@@ -14,10 +15,15 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from decisions.models import Agent
 from jobs.models import Job, JobState
 from training.pipeline.deployment import read_deployment
+from training.pipeline.listed import find_newest, list_pipelines
 from training.pipeline.services import cancel_pipeline, find_pipelines, resume_pipeline
 from training.pipeline.stored import StoredPipeline
+from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, wants_part, workspace_page
+
+PAGE = 25
+COMMAND = ".venv/bin/python manage.py pipeline --agent AGENT --method posterior"
 
 
 def _get(request: PageRequest, pk: uuid.UUID) -> Job:
@@ -26,6 +32,42 @@ def _get(request: PageRequest, pk: uuid.UUID) -> Job:
     if job is None:
         raise Http404("Pipeline not found.")
     return job
+
+
+@require_safe
+@workspace_page()
+def pipeline_list(request: PageRequest) -> HttpResponse:
+    """Newest first, read by cursor."""
+    jobs = find_newest(request.workspace)
+    before = request.GET.get("before", "")
+    if before:
+        jobs = jobs.filter(id__lt=_read_before(before))
+    page = list(jobs[: PAGE + 1])
+    context = {
+        "lines": list_pipelines(request.workspace, page[:PAGE]),
+        "older": urlencode({"before": page[PAGE - 1].id}) if len(page) > PAGE else "",
+        "before": before,
+        "command": COMMAND,
+    }
+    return render(request, "training/pipelines/list.html", context)
+
+
+def _read_before(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError as error:
+        fault = FieldFault("before", "is not an id", "a pipeline's id")
+        raise InvalidInput("The address is invalid.", faults=[fault]) from error
+
+
+@require_safe
+@workspace_page()
+def pipeline_row(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """One row of the list, which htmx polls until its job is over."""
+    job = _get(request, pk)
+    (line,) = list_pipelines(request.workspace, [job])
+    status = STOP_POLLING if job.is_terminal else 200
+    return render(request, "training/pipelines/_row.html", {"line": line}, status=status)
 
 
 @require_safe

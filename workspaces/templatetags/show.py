@@ -118,7 +118,7 @@ def duration(seconds: Any) -> str:
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         return NONE
     if seconds < 10:
-        return f"{seconds:.3g} s"
+        return f"{seconds:.3g} s" if seconds >= 0.0005 else "0 s"
     rest = round(seconds)
     parts = []
     for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):

@@ -61,8 +61,12 @@ def test_logged_rewards_teach(tmp_path: Path, world: World, method: str, monkeyp
     monkeypatch.setattr("training.engine.direct_method.WIDE", 16)  # all_action reads the hidden states as well
     log = logged(world.stream, world.probabilities, 1)
     spec = {"method": method, "seed": 1, "optimiser": LEARNED_FROM_LOGS}
-    scores = trained(tmp_path, world, spec, train=log, replay=world.taught)["scores"]
+    result = trained(tmp_path, world, spec, train=log, replay=world.taught)
+    scores, losses = result["scores"], result["metrics"]
     assert scores["trained"]["accuracy"] > scores["base"]["accuracy"] + 0.12
+    assert losses["loss_at_end"] < losses["loss_at_start"]
+    known = [row["reward"] for row in log if row["reward"] is not None]
+    assert result["rewards"]["counts"] == [known.count(0.0), *[0] * 8, known.count(1.0)]
 
 
 @pytest.mark.parametrize("method", ["grpo", "ppo"])

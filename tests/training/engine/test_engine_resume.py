@@ -76,7 +76,9 @@ def test_a_stopped_run_goes_on_bit_for_bit(ppo_run: Path, tmp_path: Path, launch
     assert engine(run, "--attempt", "7") == 0
     started = next(event for event in read_events(run, 7) if event["kind"] == "started")
     assert started["resumed_from"] == f"1/checkpoints/step-{events[-1]['step']:08d}"
-    assert read_result(run, 7)["weights_sha256"] == read_result(ppo_run)["weights_sha256"]
+    resumed, whole = read_result(run, 7), read_result(ppo_run)
+    assert resumed["weights_sha256"] == whole["weights_sha256"]
+    assert {resumed["metrics"][name] == whole["metrics"][name] for name in ("loss_at_start", "loss_at_end")} == {True}
     samples = [json.loads((run / f"attempts/{number}/samples.json").read_text()) for number in (1, 7)]
     assert samples[0]["first"] == samples[1]["first"]  # by the base, also where the weights are those of a checkpoint
     assert samples[1]["newest"]["step"] == 40 and samples[1]["newest"] != samples[1]["first"]

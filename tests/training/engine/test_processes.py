@@ -56,12 +56,15 @@ def two(launch: Launcher, run: Path) -> list[subprocess.Popen[bytes]]:
     return [launch(str(run), RANK=rank, LOCAL_RANK=rank, **around, **device) for rank in "01"]
 
 
+UNCOMPARED = {"grad_norm", "learning_rate", "loss_at_start", "loss_at_end"}
+
+
 def read_metrics(run: Path) -> dict[str, float]:
     """The result's; of texts the means over all steps: TRL gives them since it last logged, which is by the clock."""
     result = read_result(run)
     if json.loads((run / "spec.json").read_text())["data"].get("rows") != "text":
         return result["metrics"]
-    means = dict.fromkeys(result["metrics"].keys() - {"grad_norm", "learning_rate"}, 0.0)
+    means = dict.fromkeys(result["metrics"].keys() - UNCOMPARED, 0.0)
     step = 0
     for event in read_events(run):
         if event["kind"] == "metric":

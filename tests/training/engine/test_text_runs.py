@@ -85,7 +85,9 @@ def test_a_run_of_text_tells_what_every_run_tells_and_writes_into_its_attempt_al
     metric = [event for event in events if event["kind"] == "metric"][-1]
     common = {"loss", "grad_norm", "learning_rate", "peak_memory_gb", "tokens_per_second"}
     assert common | {"valid_share", "heldout_accuracy"} <= metric["values"].keys()
-    assert metric["step"] == read_result(writer)["steps"] == 6 * 240 // 16
+    result = read_result(writer)
+    assert metric["step"] == result["steps"] == 6 * 240 // 16
+    assert result["metrics"]["loss_at_end"] < result["metrics"]["loss_at_start"] and result["rewards"] is None
     assert sorted(path.name for path in writer.iterdir()) == ["attempts", "data", "spec.json"]
 
 

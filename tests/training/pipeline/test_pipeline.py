@@ -227,20 +227,29 @@ class TestRefusals:
     def test_its_page_cancels_and_resumes_it(self, agent: Any, admin: Any, page_client: Any) -> None:
         AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
         FeedbackFactory(decision=DecisionFactory(agent=agent), value="confirmed")
-        told, client = ask("--method", "posterior", "--detach"), page_client(admin)
+        client, path = page_client(admin), reverse("pages:pipelines", args=[agent.workspace.slug])
+        assert "manage.py pipeline --agent AGENT" in client.get(path).content.decode()
+        told = ask("--method", "posterior", "--detach")
 
         def at(name: str, job: object = told["job"]) -> str:
             return reverse(f"pages:{name}", args=[agent.workspace.slug, job])
 
         shown = client.get(at("pipeline")).content.decode()
         assert told["pipeline"] in shown and "Waiting for a worker" in shown and 'id="cancel"' in shown
+        assert client.get(at("pipeline-row")).status_code == 200
         assert client.post(at("pipeline-resume")).status_code == 409
         client.post(at("pipeline-cancel"))
         part = client.get(at("pipeline"), headers={"HX-Request": "true"})
+        assert client.get(at("pipeline-row")).status_code == 286
         assert part.status_code == 286 and 'id="resume"' in part.content.decode()
         again = client.post(at("pipeline-resume"))["Location"]
         assert again != at("pipeline") and client.get(at("pipeline"))["Location"] == again
         assert [job.state for job in Job.objects.order_by("id")] == ["cancelled", "queued"]
+        (line,) = client.get(path).context["lines"]
+        assert (line.name, line.state, line.agent, line.run) == (told["pipeline"], "queued", agent, None)
+        newest = client.get(path).content.decode()
+        assert again in newest and at("pipeline") not in newest
+        assert client.get(path, {"before": line.job.id}).context["lines"] == []
 
     def test_python_is_told_the_same(self, agent: Any) -> None:
         with pytest.raises(InvalidPipeline) as told:

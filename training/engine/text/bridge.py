@@ -60,7 +60,7 @@ class Bridge(TrainerCallback):
         control.should_training_stop = control.should_training_stop or stopping
         control.should_save = control.should_training_stop or saving
         last = state.global_step == state.max_steps
-        control.should_log = control.should_save or last or telling
+        control.should_log = control.should_save or last or telling or state.global_step == 1
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         logs: Mapping[str, Any] = kwargs["logs"]
@@ -178,7 +178,13 @@ def run_trainer(attempt: Attempt, loaded: Loaded, trainer: Any, rows: int, messa
     if loaded.adapts and REFERENCE in loaded.model.peft_config:
         loaded.model.delete_adapter(REFERENCE)
     loaded.model.eval()
-    return Outcome(step, rows, bridge.metrics)
+    return Outcome(step, rows, bridge.metrics).also(**_compare_ends(trainer.state))
+
+
+def _compare_ends(state: TrainerState) -> dict[str, float]:
+    """The first step's loss, and the mean of the last ones that was told. The state is in every checkpoint."""
+    told = [float(logs["loss"]) for logs in state.log_history if "loss" in logs]
+    return {"loss_at_start": told[0], "loss_at_end": told[-1]} if told else {}
 
 
 def make_dataset(**columns: Sequence[Any]) -> Any:
