@@ -8,8 +8,8 @@ settings are those of `manage.py rehearse`. The switches change one thing each:
 
     --growth G             each round is G times as large as the one before; 1 makes them equal
     --temperature, --epsilon   of the acting policy
-    --labels N --price C   so many decisions, the least confident ones, are labelled instead of judged; each label costs
-                           as much as C verdicts, which are not given
+    --labels N --price C   so many decisions are labelled: rejected ones first, then those not judged, the least
+                           confident first. Each label costs as much as C verdicts, which are not given
     --set, --base-set      a field of the spec of every round (and of the ceiling: --ceiling-set), or of the base
 
 Prints a row per seed, with a plain classifier of words on the same feedback and the gate's effective sample on a log by
@@ -38,6 +38,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 ROOT = Path(__file__).resolve().parents[1]
 NOISE, MISSING = 0.05, 0.15
 Rows = list[dict[str, Any]]
+# Which feedback leaves most to learn from the right answer: a rejection, none, a confirmation.
+WORTH_A_LABEL = (0.0, None, 1.0)
 BOUND = {"intents": 0.95, "domains": 0.965, "few": 0.93}
 
 
@@ -134,8 +136,8 @@ def merge(spec: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What reviewers do: `labels`, the share of the decisions that they label, the least confident ones, and `unpaid`,
-    the share of the verdicts that are not given for it."""
+    """What reviewers do: `labels`, the share of the decisions that they label, and `unpaid`, the share of the verdicts
+    that are not given for it."""
 
     labels: float
     unpaid: float
@@ -150,22 +152,25 @@ def decide(
     spec = {"method": "evaluate", "base": {"path": str(model)}}
     thoughts = bench.run(f"decide-{draws.partition('/')[2]}", spec, heldout=bench.labelled(part)).thoughts
     rng = random.Random(draws)
-    labelled = sorted(part, key=lambda one: margin(thoughts[one.id]))[: round(spent.labels * len(part))]
-    asked = {one.id for one in labelled}
-    logged, right = [], 0
+    rows, right = [], 0
     for one in part:
         policy = acting_policy(thoughts[one.id], temperature=options.temperature, epsilon=options.epsilon)
         draw = draw_action(policy, rng)
         action = bench.labels[draw.index]
         right += action == one.label
         reaction = person.react(one.id, right=action == one.label)
-        silent = rng.random() < spent.unpaid
-        if reaction.when == "never" or silent or one.id in asked:
-            continue
-        row = {"id": one.id, "prompt": one.text, "options": bench.labels, "action": action}
-        reward = {"propensity": draw.propensity, "reward": float(reaction.verdict == "confirmed")}
-        logged.append({**row, **reward, "probabilities": thoughts[one.id]})
-    return logged, labelled, right / len(part)
+        silent = reaction.when == "never" or rng.random() < spent.unpaid
+        reward = None if silent else float(reaction.verdict == "confirmed")
+        row = {"id": one.id, "prompt": one.text, "options": bench.labels, "action": action, "reward": reward}
+        rows.append({**row, "propensity": draw.propensity, "probabilities": thoughts[one.id]})
+    order = sorted(rows, key=lambda row: (WORTH_A_LABEL.index(row["reward"]), margin(row["probabilities"])))
+    asked = {row["id"] for row in order[: round(spent.labels * len(part))]}
+    labelled = [one for one in part if one.id in asked]
+    answer = {one.id: one.label for one in labelled}
+    for row in rows:
+        if row["id"] in answer:  # a label outranks the feedback on the action, as in the ledger
+            row["reward"] = float(row["action"] == answer[row["id"]])
+    return [row for row in rows if row["reward"] is not None], labelled, right / len(part)
 
 
 def run_seed(seed: int, options: argparse.Namespace, place: Path) -> dict[str, Any]:
@@ -193,8 +198,7 @@ def run_seed(seed: int, options: argparse.Namespace, place: Path) -> dict[str, A
         log(f"ceiling {found['ceiling']:.3f}")
     ends = [0, *round_ends(len(split.stream), options.rounds, options.growth)]
     labels = options.labels / len(split.stream)
-    judged = 1 - MISSING
-    spent = Spent(labels, 1 - (judged - labels * options.price) / (judged * (1 - labels)) if labels else 0.0)
+    spent = Spent(labels, labels * options.price / (1 - MISSING))
     logged: Rows = []
     newest = before = base
     for number in range(1, options.rounds + 1):

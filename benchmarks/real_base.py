@@ -62,6 +62,8 @@ LABELS, DECISIONS, ROUNDS, HELD_OUT = 200, 2_000, 4, 1_000
 PROMPT_TOKENS = 64
 TEMPERATURE, EPSILON, WRONG, MISSING = 0.25, 0.02, 0.05, 0.15
 BOUND = 0.94
+# Which feedback leaves most to learn from the right answer: a rejection, none, a confirmation.
+WORTH_A_LABEL = (0.0, None, 1.0)
 
 
 class Absent(RuntimeError):
@@ -174,24 +176,30 @@ class Bench:
     def decide(
         self, queries: Queries, predictions: Sequence[Mapping[str, Any]], seed: str, options: argparse.Namespace
     ) -> tuple[list[dict[str, Any]], Queries]:
-        """What a policy with these predictions would log, with a person's feedback: some of it wrong, some missing; and
-        what reviewers labelled instead: the share `labels` / `decisions`, those in which the two likeliest options
-        are closest."""
+        """What a policy with these predictions would log, with a person's feedback: some of it wrong, some missing,
+        some not given because reviewers label `labels` of the `decisions` for the price of it. They label what was
+        rejected first, then what was not judged, the closest two likeliest options first. A label outranks the feedback
+        on the action, as in the ledger."""
         rng = random.Random(seed)
         share = options.labels / options.decisions
-        unpaid = options.labels * options.price / (options.decisions * (1 - MISSING) * (1 - share))
-        closest = sorted(range(len(queries)), key=lambda number: margin(predictions[number]["p"]))
-        asked = set(closest[: round(share * len(queries))])
+        unpaid = share * options.price / (1 - MISSING)
         rows = []
         for number, ((text, domain), told) in enumerate(zip(queries, predictions, strict=True)):
             draw = draw_action(acting_policy(told["p"], temperature=options.temperature, epsilon=options.epsilon), rng)
             action = self.options[draw.index]
             right = (action == domain) != (rng.random() < WRONG)
             row = {"id": f"{seed}-{number}", "prompt": text, "options": self.options, "action": action}
-            silent = rng.random() < MISSING or number in asked or (unpaid and rng.random() < unpaid)
+            silent = rng.random() < MISSING or (unpaid and rng.random() < unpaid)
             known = {"reward": None if silent else float(right)}
             rows.append({**row, **known, "propensity": draw.propensity, "probabilities": told["p"]})
-        return rows, [queries[number] for number in sorted(asked)]
+        order = sorted(rows, key=lambda row: (WORTH_A_LABEL.index(row["reward"]), margin(row["probabilities"])))
+        asked = {row["id"] for row in order[: round(share * len(rows))]}
+        labelled = []
+        for row, query in zip(rows, queries, strict=True):
+            if row["id"] in asked:
+                row["reward"] = float(row["action"] == query[1])
+                labelled.append(query)
+        return rows, labelled
 
 
 def margin(p: Sequence[float]) -> float:
@@ -324,9 +332,7 @@ def main() -> int:
     parser.add_argument("--only-real", action="store_true", help="without the tiny base")
     parser.add_argument("--epsilon", type=float, default=EPSILON)
     parser.add_argument("--decisions", type=int, default=DECISIONS)
-    parser.add_argument(
-        "--labels", type=int, default=0, help="decisions that reviewers label, the least confident ones"
-    )
+    parser.add_argument("--labels", type=int, default=0, help="decisions that reviewers label, rejected ones first")
     parser.add_argument("--price", type=float, default=3.0, help="verdicts that are not given for a label")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--lora", action="store_true", help="the rounds train an adapter")

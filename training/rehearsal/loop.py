@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from decisions.agents.services import AgentSetup, create_agent_version
-from decisions.models import AgentVersion, Decision
+from decisions.labelling.labels import label_decision
+from decisions.models import AgentVersion, Decision, Verdict
 from jobs.context import JobContext
 from models_registry.models import ModelVersion
 from models_registry.promotion import promote_version
@@ -133,8 +134,9 @@ class SeedLoop(AgentLoop):
         if dataset is None:
             self._serve_by(before)
             self.decide_all(self._decided(number), self._said(f"round {number}"), progress)
-            self.give_feedback(self._judged(number - 1), "late")
-            self.give_feedback(self._judged(number), "at_once")
+            self.give_feedback(self._decided(number - 1), "late")
+            self.give_feedback(self._decided(number), "at_once")
+            self._label(number)
             self.calculate_rewards()
             dataset = self.logged(round_name(number))
         replay = self._replay(number)
@@ -153,17 +155,29 @@ class SeedLoop(AgentLoop):
         return self.split.stream[ends[number] : ends[number + 1]]
 
     def _reviewed(self, number: int) -> Sequence[Example]:
-        """Of a round that is decided: what a reviewer labels, the least confident decisions."""
+        """Of a round that is decided: what a reviewer labels. What the person rejected comes first, then what was not
+        judged at once, the least confident decisions first: a confirmed one has little to tell."""
         decided = self._decided(number)
         quota = round(self.plan.labels * len(decided) / len(self.split.stream))
         of = {self.decision_id(example): example for example in decided} if quota else {}
-        least = Decision.objects.filter(id__in=of).order_by("confidence", "id").values_list("id", flat=True)
-        return [of[decision] for decision in least[:quota]]
+        order = []
+        for decision, action, confidence in Decision.objects.filter(id__in=of).values_list(
+            "id", "action", "confidence"
+        ):
+            reaction = self.person.react(of[decision].id, right=action == of[decision].label)
+            told = 1 if reaction.when != "at_once" else 2 if reaction.verdict == "confirmed" else 0
+            order.append((told, confidence, decision))
+        return [of[decision] for _, _, decision in sorted(order)[:quota]]
 
-    def _judged(self, number: int) -> Sequence[Example]:
-        """What gets feedback instead."""
-        reviewed = {example.id for example in self._reviewed(number)}
-        return [example for example in self._decided(number) if example.id not in reviewed]
+    def _label(self, number: int) -> None:
+        """The reviewer's labels of a round. Said again, each is the label that is there."""
+        of = {self.decision_id(example): example for example in self._reviewed(number)}
+        for decision in Decision.objects.filter(id__in=of):
+            right = of[decision.id].label
+            if decision.action == right:
+                label_decision(by=self.by, decision=decision, verdict=Verdict.CONFIRMED)
+            else:
+                label_decision(by=self.by, decision=decision, verdict=Verdict.CORRECTED, corrected_action=right)
 
     def _replay(self, number: int) -> DatasetSnapshot:
         """The seed labels, and the reviewer's of the rounds until this one."""

@@ -26,7 +26,7 @@ class Plan:
     as many as the file allows up to 10,000. `rounds`: times of training, 1 to 20. `seeds`: how often all of it is done,
     with other splits, weights and draws. `noise`: chance that feedback says the opposite of the truth, in [0, 0.5).
     `late`: share of the feedback that arrives a round late; `missing`: share that never arrives.
-    `labels`: so many decisions, the least confident ones of each round, get a reviewer's label instead of feedback.
+    `labels`: so many decisions get a reviewer's label too, of each round those that were rejected first.
     `temperature` and `epsilon`: how the acting policy explores. `base`: `tiny`, a folder or a hub id, "" for the
     instance's own; with `lora` the rounds train an adapter on it.
     """

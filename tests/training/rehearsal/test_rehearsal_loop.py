@@ -17,7 +17,7 @@ from django.conf import settings as django_settings
 from django.core.management import call_command
 from django.utils import timezone
 
-from decisions.models import Agent, Decision, Feedback
+from decisions.models import Agent, Decision, Feedback, Label, Reward
 from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry.backends.model_server import client
@@ -117,12 +117,21 @@ def test_a_rehearsal_tells_what_the_loop_would_do(
     assert trained_on <= {row.id for row in split.stream}
     assert loop.dataset(HELDOUT).rows == len(split.heldout)
     assert loop.dataset(GATE_LOG).rows <= len(split.gate)
-    # Of each round the least confident decisions were labelled, and got no feedback.
+    # Of each round a reviewer labelled the rejected decisions first, and what the label says counts.
     replayed = loop.run_on(round_name(2)).replay
     assert (replayed.name, replayed.rows) == ("labels until round 2", len(split.seed_rows) + 40)
+    reviewed = Label.objects.filter(decision__in=decided)
+    assert reviewed.count() == 40
+    answer = {row.id: row.label for row in split.stream}
+    for label in reviewed.select_related("decision"):
+        right = label.decision.action == answer[label.decision.external_id]
+        assert (label.verdict == "confirmed") is right
+        assert Reward.objects.get(decision=label.decision).value == float(right)
     first = decided.filter(external_id__in=[row.id for row in split.stream[: split.round_ends(2)[0]]])
-    least = list(first.order_by("confidence", "id").values_list("id", flat=True)[: round(40 / 9)])
-    assert not Feedback.objects.filter(decision__in=least).exists()
+    labelled = first.filter(labels__isnull=False)
+    verdicts = Feedback.objects.filter(decision__in=labelled, idempotency_key__startswith="person:")
+    assert labelled.count() == round(40 / 9) == len(verdicts)
+    assert {verdict.value for verdict in verdicts} == {"corrected"}
     # The estimate from the log stands beside the truth.
     found = seed["off_policy"]
     assert abs(found["doubly_robust"]["mean"] - found["truth"]) < 0.2

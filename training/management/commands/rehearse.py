@@ -60,7 +60,7 @@ class Command(UncheckedCommand):
             "--labels",
             type=int,
             default=0,
-            help="the least confident decisions get a label, not feedback: how many (0)",
+            help="so many decisions get a reviewer's label too, rejected ones first (0)",
         )
         parser.add_argument("--temperature", type=float, default=0.25, help="temperature of the acting policy (0.25)")
         parser.add_argument("--epsilon", type=float, default=0.05, help="share of uniform exploration (0.05)")
