@@ -133,8 +133,8 @@ class Trained:
 class Bench:
     """Runs the engine in folders of its own under `place`."""
 
-    def __init__(self, place: Path, options: Sequence[str]) -> None:
-        self.place, self.options = place, options
+    def __init__(self, place: Path, options: Sequence[str], threads: int | None = None) -> None:
+        self.place, self.options, self.threads = place, options, threads
 
     def labelled(self, queries: Queries, name: str) -> list[dict[str, Any]]:
         return [
@@ -154,6 +154,7 @@ class Bench:
             "max_prompt_tokens": PROMPT_TOKENS,
             "evaluate": {"free_rows": 0, "batch_size": 32},
             "checkpoint_every_seconds": 300,
+            "threads": self.threads,
             "data": paths,
             **spec,
         }
@@ -264,7 +265,7 @@ def run_seed(report: Report, base: str, seed: int, queries: Queries, options: ar
     held_out, labels, stream = chosen[:HELD_OUT], chosen[HELD_OUT : HELD_OUT + LABELS], chosen[HELD_OUT + LABELS :]
     name = recipes.TINY if base == recipes.TINY else Path(base).name
     with tempfile.TemporaryDirectory(prefix="real-base-", dir=options.cache) as place:
-        bench = Bench(Path(place), sorted({domain for _, domain in queries}))
+        bench = Bench(Path(place), sorted({domain for _, domain in queries}), options.threads)
         measured, replay = bench.labelled(held_out, "heldout"), bench.labelled(labels, "label")
         source: dict[str, Any] = {"tiny": {}} if base == recipes.TINY else {"path": base}
         spec = {"seed": seed, "method": "pretrain", "base": source, **recipes.base_settings(base, LABELS)}
@@ -335,6 +336,7 @@ def main() -> int:
     parser.add_argument("--labels", type=int, default=0, help="decisions that reviewers label, rejected ones first")
     parser.add_argument("--price", type=float, default=3.0, help="verdicts that are not given for a label")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--threads", type=int, help="of the engine; by default as many as there are cores")
     parser.add_argument("--lora", action="store_true", help="the rounds train an adapter")
     parser.add_argument("--quick", action="store_true", help="one seed, the labels alone")
     parser.add_argument("--rates", action="store_true", help="rows a second of each way of training, nothing else")
