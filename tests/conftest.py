@@ -106,9 +106,12 @@ def warm_engine() -> None:
     """Engines and model servers start by fork, from a process that has imported torch: see tests/warm.py."""
     from tools import model_server
     from training import launcher, local_runs
+    from training.rehearsal import estimate
 
     folder = Path(os.environ["RECKONER_VAR"])
     launcher.ENGINE = stand_in(folder, "training.engine")
+    launcher.TRY_DEVICE = stand_in(folder, "training.engine.hardware")
+    estimate.MEASURE = stand_in(folder, "training.engine.measure")
     launcher.POLL_SECONDS = local_runs.POLL_SECONDS = 0.05  # a tiny run takes a second
     model_server.SERVER = stand_in(folder, "training.engine.server")
 

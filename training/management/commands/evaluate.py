@@ -17,11 +17,11 @@ from decisions.models import Agent
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts import artifact_path
 from models_registry.models import ModelVersion
+from training import launcher
 from training.cards import CARD, name_base
 from training.engine.rows import Labelled
 from training.engine.spec import REWARD_MODEL, RunResult
 from training.imports.labelled import LabelledRow, read_rows
-from training.launcher import ENGINE, LAST_WORDS, engine_environment
 from training.plain_baseline import compare_with_words, teach_words_of
 from training.reward_scale import reward_if
 from training.suites.scoring import make_value, read_answers, summarise
@@ -107,15 +107,16 @@ class Command(UncheckedCommand):
             }
             (folder / "spec.json").write_text(json.dumps(run))
             ended = subprocess.run(  # noqa: S603 - our own interpreter and module, no shell
-                [*ENGINE, place, "--attempt", str(ATTEMPT)],
-                env=engine_environment(),
+                [*launcher.ENGINE, place, "--attempt", str(ATTEMPT)],
+                env=launcher.engine_environment(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
                 check=False,
             )
             if ended.returncode != 0:
-                self.stderr.write(ended.stderr[-LAST_WORDS:].strip() or f"the engine ended with {ended.returncode}")
+                said = ended.stderr[-launcher.LAST_WORDS :].strip()
+                self.stderr.write(said or f"the engine ended with {ended.returncode}")
                 sys.exit(EXIT_FAILED)
             attempt = folder / "attempts" / str(ATTEMPT)
             result = RunResult.model_validate_json((attempt / "result.json").read_text())
