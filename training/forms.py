@@ -54,7 +54,7 @@ class RunForm(forms.Form):
     """Choices are of one workspace; whoever asks must be an admin of it."""
 
     agent = forms.ChoiceField(help_text="The new version belongs to the model of this agent.")
-    method = forms.ChoiceField(choices=[(name, f"{name}: {method.sentence}") for name, method in TRAINING.items()])
+    method = forms.ChoiceField(choices=[(name, name) for name in TRAINING])
     dataset = forms.ChoiceField(
         label="Training data",
         help_text="The rows that the run learns from.",
@@ -90,7 +90,7 @@ class RunForm(forms.Form):
     more = JsonObjectField(
         label="Further settings",
         example='{"text_weight": 0.3}',
-        widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false", "placeholder": '{"text_weight": 0.3}'}),
+        widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false"}),
         help_text="JSON with other fields of the training spec. The fields above take precedence.",
     )
 

@@ -12,11 +12,14 @@ from workspaces.parsing import check_body
 
 
 class JsonObjectField(forms.CharField):
-    """A JSON object, or nothing; cleaned to a dict or None. `example` is what the error shows."""
+    """A JSON object, or nothing; cleaned to a dict or None. `example` is what the error shows, and the
+    empty field where it is given."""
 
-    def __init__(self, *, example: str = "{…}", **options: Any) -> None:
-        self.example = example
+    def __init__(self, *, example: str = "", **options: Any) -> None:
+        self.example = example or "{…}"
         super().__init__(required=False, **options)
+        if example:
+            self.widget.attrs["placeholder"] = example
 
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value)

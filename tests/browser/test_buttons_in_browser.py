@@ -60,7 +60,7 @@ def test_from_feedback_to_a_run_by_buttons_alone(
     expect(tab.locator("#run-needs")).to_have_text("cannot start yet")
     tab.get_by_label("Epochs").fill("2")
     tab.get_by_label("Epochs").blur()
-    expect(tab.locator("#run-needs")).to_have_text("can start")  # the size of the scene's base is unknown
+    expect(tab.locator("#run-needs")).to_have_text("ready to start")  # the size of the scene's base is unknown
     tab.get_by_role("button", name="Start run").click()
     expect(tab.get_by_role("heading", name="posterior, ", level=1)).to_be_visible()
     dataset = DatasetSnapshot.objects.get(name="by hand")
