@@ -126,7 +126,7 @@ def test_a_rehearsal_tells_what_the_loop_would_do(
     for label in reviewed.select_related("decision"):
         right = label.decision.action == answer[label.decision.external_id]
         assert (label.verdict == "confirmed") is right
-        assert Reward.objects.get(decision=label.decision).value == float(right)
+        assert (Reward.objects.get(decision=label.decision).value > 0.5) is right
     first = decided.filter(external_id__in=[row.id for row in split.stream[: split.round_ends(2)[0]]])
     labelled = first.filter(labels__isnull=False)
     verdicts = Feedback.objects.filter(decision__in=labelled, idempotency_key__startswith="person:")
