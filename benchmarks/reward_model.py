@@ -4,8 +4,8 @@
 
 The worlds, bases and seeds of benchmarks/methods.py: a tiny base learns from 500 labelled queries and decides on 2,000
 others; a person says of most whether they were right, and corrects what was wrong. `reward_model` learns from the
-*corrections*, each a pair of the right action and the one taken; and from all *verdicts*: the right action, confirmed
-or named, against three others, the one taken among them where it was wrong. It orders a pair for each held-out query,
+*corrections*, each a pair of the right action and the one taken; and from all *verdicts*: rows with the right action,
+confirmed or named, each against a third of the other options. It orders a pair for each held-out query,
 the right action and the likeliest wrong one by the base; the base orders as many rightly as it decides rightly. Then
 `grpo` decides afresh on the prompts of the 2,000, rewarded by the reward model alone, without an answer. Held-out
 queries are clustered by intent. Prints two rows per world, kind of pairs and seed, and one JSON object as the last
@@ -15,31 +15,24 @@ lie above 0 with their whole intervals, in every seed.
 
 from __future__ import annotations
 
-import random
 import sys
+from typing import Any
 
 from benchmarks.engine_runs import Rows, each_seed, make_parser, parse, read_queries
 from benchmarks.methods import QUICK, WHOLE, WORLDS, Bench
 from models_registry.statistics.intervals import Interval, paired_difference
 from tools.report import Report
 
-OTHERS = 3
 FEW, MORE = "corrections", "verdicts"
 EPOCHS = {FEW: 6, MORE: 3}
 
 
-def pairs_of_verdicts(bench: Bench, rng: random.Random) -> Rows:
-    """The right action of each verdict against three others; of a correction, one of those is the action taken."""
+def answers_of_verdicts(bench: Bench) -> Rows:
+    """A labelled row of each verdict: the action that was confirmed, or the right one that a correction names."""
     options = bench.held_out[0]["options"]
-    confirmed = [row | {"chosen": row["action"], "rejected": None} for row in bench.rows["log"] if row["reward"] == 1.0]
-    found = []
-    for one in [*bench.rows["pairs"], *confirmed]:
-        taken = [one["rejected"]] if one["rejected"] is not None else []
-        rest = [option for option in options if option not in (one["chosen"], *taken)]
-        pair = {name: one[name] for name in ("prompt", "chosen")}
-        worse = [*taken, *rng.sample(rest, OTHERS - len(taken))]
-        found += [pair | {"id": f"{one['id']}/{place}", "rejected": other} for place, other in enumerate(worse)]
-    return found
+    told = [(row["id"], row["prompt"], row["chosen"]) for row in bench.rows["pairs"]]
+    told += [(row["id"], row["prompt"], row["action"]) for row in bench.rows["log"] if row["reward"] == 1.0]
+    return [{"id": row, "prompt": prompt, "options": options, "answer": answer} for row, prompt, answer in told]
 
 
 def hold_out(bench: Bench) -> Rows:
@@ -57,21 +50,22 @@ def tell(before: float, right: list[bool], gain: Interval, cpu: float) -> str:
     return f"{before:.3f} → {after:.3f} [{gain.low:+.3f}, {gain.high:+.3f}], {cpu:.0f} CPU s"
 
 
-def measure(report: Report, world: str, seed: int, bench: Bench, kind: str, pairs: Rows, held_out: Rows) -> None:
+def measure(report: Report, world: str, seed: int, bench: Bench, kind: str, rows: Rows, held_out: Rows) -> None:
     groups = [row["group"] for row in bench.held_out]
     before = sum(bench.right) / len(bench.right)
     base = {"base": {"path": str(bench.base)}}
-    optimiser = {"learning_rate": 1e-3, "epochs": EPOCHS[kind]}
-    told = bench.runs.run(
-        f"{kind} judge", "reward_model", {**base, "optimiser": optimiser, "evaluate": {}}, train=pairs, heldout=held_out
-    )
+    spec: dict[str, Any] = {"optimiser": {"learning_rate": 1e-3, "epochs": EPOCHS[kind]}, "evaluate": {}}
+    if kind == MORE:
+        spec["data"] = {"rows": "labelled", "heldout_rows": "preferences"}
+        spec["reward_model"] = {"others": len(bench.held_out[0]["options"]) // 3}
+    told = bench.runs.run(f"{kind} judge", "reward_model", {**base, **spec}, train=rows, heldout=held_out)
     ordered = [line["correct"] for line in told.predictions()]
     gain = paired_difference(ordered, bench.right, groups)
     error = told.result["metrics"]["heldout_calibration_error"]
     report.add(
         f"{world}, {kind}, seed {seed}: held-out pairs ordered rightly",
         bound="> 0" if kind == MORE else "told",
-        figure=f"{tell(before, ordered, gain, told.cpu)}; {len(pairs)} pairs; calibration error {error:.3f}",
+        figure=f"{tell(before, ordered, gain, told.cpu)}; {told.result['rows']} pairs; calibration error {error:.3f}",
         passed=gain.low > 0 or kind == FEW,
     )
     fresh = {
@@ -99,10 +93,10 @@ def main() -> int:
     for name in options.worlds.split(","):
         for seed, runs in each_seed(sizes.seeds, max_prompt_tokens=40):
             bench = Bench(runs, WORLDS[name], queries, seed, sizes)
-            kinds = {FEW: bench.rows["pairs"], MORE: pairs_of_verdicts(bench, random.Random(f"{seed}/others"))}
+            kinds = {FEW: bench.rows["pairs"], MORE: answers_of_verdicts(bench)}
             held_out = hold_out(bench)
-            for kind, pairs in kinds.items():
-                measure(report, name, seed, bench, kind, pairs, held_out)
+            for kind, rows in kinds.items():
+                measure(report, name, seed, bench, kind, rows, held_out)
     return report.finish()
 
 

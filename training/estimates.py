@@ -259,6 +259,8 @@ def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str) -> dict
 def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: int) -> float:
     """2 operations a weight and token in a forward; twice that in a backward, of which frozen weights need half
     (Kaplan et al. 2020, §2.1)."""
+    if spec.trains_by.makes_reward_model and spec.train_rows is RowKind.LABELLED:
+        rows, heldout = rows * spec.reward_model.others, heldout * spec.reward_model.others
     forward = 2.0 * shape.body * tokens
     train = forward * (3 if spec.lora is None else 2) + (forward if spec.gradient_checkpointing else 0)
     train *= 1 + (TEXT_SHARE if spec.weight_of_text and spec.method != "pretrain" else 0)

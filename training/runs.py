@@ -19,8 +19,8 @@ from models_registry.models import ArtifactKind, ModelVersion
 from models_registry.promotion import promote_version
 from training.base_models import TINY, hub_ids, is_allowed_base, why_no_model
 from training.capacity import Load, estimate_load, find_shortages, sample_completion_tokens, sample_prompt_tokens
-from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need, RowKind
-from training.engine.spec import HELD_OUT, RunSpec, find_reward_faults
+from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need
+from training.engine.spec import HELD_OUT, ORDERED, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
 from training.estimates import Estimate
 from training.hardware import this_machine, why_no_quantisation
@@ -162,10 +162,9 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         faults += _find_lacks(method, plan)
         missing = method.find_missing(plan.dataset.row_kind)
         faults += [FieldFault("method", missing, "another method")] if missing is not None else []
-    pairs_measure = method is not None and method.makes_reward_model
-    measures = (RowKind.PREFERENCES,) if pairs_measure else HELD_OUT
-    if plan.heldout is not None and plan.heldout.row_kind not in measures:
-        wanted = "preference rows" if pairs_measure else "labelled rows, decisions, or texts"
+    orders = method is not None and method.makes_reward_model
+    if plan.heldout is not None and plan.heldout.row_kind not in (ORDERED if orders else HELD_OUT):
+        wanted = "labelled or preference rows" if orders else "labelled rows, decisions, or texts"
         faults.append(FieldFault("heldout", f"has {plan.heldout.kind} rows", wanted))
     faults += find_reward_model_faults(agent, plan.settings)
     if plan.replay is not None and plan.replay.kind != DatasetKind.LABELLED:

@@ -22,7 +22,6 @@ from tools.factories import (
     RewardSpecFactory,
     TrainingRunFactory,
 )
-from tools.factories.training import put_rows
 from training.datasets import import_labelled
 from training.errors import InvalidRun
 from training.exports import start_export
@@ -116,12 +115,11 @@ def test_a_run_s_reward_names_a_version_and_no_folder(agent):
     assert "is filled in by the run" in faults_of("grpo", {"name": "model", "source": {"path": "/etc"}})
     assert "needs a reward model" in faults_of("grpo", {"name": "model"})
     assert "base_version: " in (told := faults_of("grpo", named, base_version=judge)) and "is a reward model" in told
-    labelled = {"dataset": pairs, "heldout": rows, "settings": {}}
-    assert "heldout: has labelled rows" in faults_of("reward_model", {}, **labelled)
-    measured = RunPlan(
-        "reward_model", pairs, base_version=base, heldout=DatasetSnapshotFactory(agent=agent, kind="preferences")
-    )
-    assert check_plan(agent, measured)["method"] == "reward_model"
+    texts = DatasetSnapshotFactory(agent=agent, kind="text", rows=7)
+    assert "heldout: has text rows" in faults_of("reward_model", {}, dataset=pairs, heldout=texts, settings={})
+    for train, held_out in ((pairs, pairs), (pairs, rows), (rows, rows), (rows, pairs)):
+        plan = RunPlan("reward_model", train, base_version=base, heldout=held_out)
+        assert check_plan(agent, plan)["method"] == "reward_model"
 
 
 def test_what_a_reward_model_of_erased_rows_taught_is_marked(agent):
@@ -140,23 +138,14 @@ def test_what_a_reward_model_of_erased_rows_taught_is_marked(agent):
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_run_makes_one_and_another_learns_from_it(agent, by, base_version, store):
-    """Pairs → a version that does not serve, measured on held-out pairs → fresh decisions that it rewards."""
-    rows = labelled(48, 5)
-
-    def pairs_of(some):
-        told = [(row, next(one for one in row["options"] if one != row["answer"])) for row in some]
-        lines = [
-            {"id": row["id"], "prompt": row["prompt"], "chosen": row["answer"], "rejected": worse}
-            for row, worse in told
-        ]
-        stored = put_rows(lines)
-        artifact = ArtifactFactory(workspace=by.workspace, kind="dataset", digest=stored.digest)
-        return DatasetSnapshotFactory(agent=agent, kind="preferences", rows=len(lines), artifact=artifact)
-
-    optimiser = {"epochs": 1, "batch_size": 16}
+    """Right answers against other options → a version that does not serve → fresh decisions that it rewards."""
+    rows, held_out = (
+        import_labelled(by=by, agent=agent, name=name, rows=labelled(count, seed))
+        for name, count, seed in (("train", 32, 5), ("held-out rows", 16, 6))
+    )
     plan = RunPlan(
-        "reward_model", pairs_of(rows[:32]), base_version=base_version, heldout=pairs_of(rows[32:]),
-        settings={"lora": {"r": 2}, "optimiser": optimiser},
+        "reward_model", rows, base_version=base_version, heldout=held_out,
+        settings={"lora": {"r": 2}, "optimiser": {"epochs": 1, "batch_size": 16}, "reward_model": {"others": 2}},
     )  # fmt: skip
     run = start_run(by=by, agent=agent, plan=plan)
     assert run_job(run.job_id) is JobState.SUCCEEDED
@@ -165,7 +154,7 @@ def test_a_run_makes_one_and_another_learns_from_it(agent, by, base_version, sto
     assert judge.is_reward_model and get_champion(agent.registered_model) == base_version
     assert (judge.base, judge.gate_verdicts.count()) == (base_version, 0)
     trained = Evaluation.objects.get(version=judge).scores["trained"]
-    assert set(trained) == {"ordered_rightly", "margin"} and trained["ordered_rightly"]["n"] == 16
+    assert set(trained) == {"ordered_rightly", "margin"} and trained["ordered_rightly"]["n"] == 2 * 16
     assert run.metrics["heldout_calibration_error"] >= 0
     assert "is no policy" in (artifact_path(judge.artifact.digest) / "README.md").read_text()
 

@@ -127,6 +127,11 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         heldout, unanswered = find_answers(decisions)
         if not heldout:
             faults.append(f"{spec.data.heldout}: none of its decisions says what was right")
+    pairs = read(spec.data.heldout, Preference) if spec.heldout_rows is RowKind.PREFERENCES else []
+    if spec.trains_by.makes_reward_model:
+        others = spec.reward_model.others
+        preferences = preferences or pair_with_others(labelled, others, seed=f"{spec.seed}/train")
+        pairs, heldout = pairs or pair_with_others(heldout, others, seed="heldout"), []
     data = RunData(
         labelled=labelled,
         logged=logged,
@@ -136,7 +141,7 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         heldout=heldout,
         unanswered=unanswered,
         heldout_texts=read(spec.data.heldout, Text) if spec.heldout_rows is RowKind.TEXT else [],
-        heldout_pairs=read(spec.data.heldout, Preference) if spec.heldout_rows is RowKind.PREFERENCES else [],
+        heldout_pairs=pairs,
         log=read(spec.data.log, Logged, may_be_empty=True),
         # Those whose rows were erased before a second attempt are left out.
         suites={
@@ -151,6 +156,19 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
     if faults:
         raise DataError(faults)
     return data
+
+
+def pair_with_others(rows: Sequence[Labelled], others: int, *, seed: str) -> list[Preference]:
+    """Of each row the right option against so many of the others, or all there are; a row's pairs are one cluster."""
+    pairs: list[Preference] = []
+    for row in rows:
+        rest = [option for option in row.options if option != row.answer]
+        worse = random.Random(f"{seed}/{row.id}").sample(rest, min(others, len(rest)))  # noqa: S311 - reproducible
+        group = row.group or row.id
+        pairs += [
+            Preference(f"{row.id}/{place}", row.prompt, row.answer, one, group) for place, one in enumerate(worse)
+        ]
+    return pairs
 
 
 def _has_content(path: Path) -> bool:

@@ -163,9 +163,10 @@ _TABLE = (
     ),
     Method(
         "reward_model",
-        "learn to score texts from pairs; no policy; weak on corrections alone, or with many options",
+        "learn to score texts from right answers or pairs; no policy; weak on corrections alone, or with many options",
         "training.engine.reward_model:train",
-        {RowKind.PREFERENCES: frozenset()},
+        {RowKind.PREFERENCES: frozenset(), RowKind.LABELLED: frozenset({Need.ANSWERS})},
+        "reward_model",
         makes_reward_model=True,
     ),
     Method(

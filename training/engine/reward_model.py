@@ -6,8 +6,9 @@ A linear head v on the last hidden state h of prompt x and completion y, end of 
     r(x, y) = v · h(x, y),        P(w is better than l | x) = σ(r(x, w) − r(x, l))
     loss = − mean log σ(r(x, w) − r(x, l))        over pairs of a better text w and a worse one l
 
-v begins at 0, so the loss begins at log 2. Head and base are trained together, all of the base's weights or an adapter.
-Only differences count in the loss, so r has no zero and no scale. Whoever reads it gets
+Rows with the right option make pairs of it and some of the others (training.engine.data). v begins at 0, so the loss
+begins at log 2. Head and base are trained together, all of the base's weights or an adapter. Only differences count in
+the loss, so r has no zero and no scale. Whoever reads it gets
 
     reward = σ((r − m) / s)  in (0, 1),        m and s: mean and deviation of r over the texts that it learnt from
 

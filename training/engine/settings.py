@@ -96,6 +96,12 @@ class Dpo(Strict):
     beta: float = Field(default=0.1, gt=0, le=10)
 
 
+class RewardModel(Strict):
+    """Of a labelled row the right option is the better text against so many `others`, drawn by the seed."""
+
+    others: int = Field(default=3, ge=1, le=64)
+
+
 class Curriculum(Strict):
     """Which prompts a run decides on next, by the model's success on them (training.engine.curriculum).
 

@@ -27,14 +27,16 @@ from training.engine.settings import (
     Posterior,
     Precision,
     Pretrain,
+    RewardModel,
     RewardWeighted,
     Strict,
 )
 
 SCHEMA_VERSION = 1
 HELD_OUT = (RowKind.LABELLED, RowKind.LOGGED, RowKind.TEXT)
-"""Kinds of rows that a policy is measured on; of logged ones, on those that tell the right option. A reward model is
-measured on preference rows."""
+"""Kinds of rows that a policy is measured on; of logged ones, on those that tell the right option."""
+ORDERED = (RowKind.PREFERENCES, RowKind.LABELLED)
+"""Kinds of rows that a reward model is measured on: pairs, or rows with the right option, which make pairs."""
 REWARD_MODEL = "reward_model.json"
 """Marks a folder whose weights are a reward model's (training.engine.reward_model), and no policy."""
 LEARNED = "model"
@@ -199,6 +201,7 @@ class RunSpec(Strict):
     all_action: AllAction = AllAction()
     kto: Kto = Kto()
     dpo: Dpo = Dpo()
+    reward_model: RewardModel = RewardModel()
     online: Online = Online()
     text_weight: float | None = Field(
         default=None,
@@ -240,7 +243,7 @@ class RunSpec(Strict):
         if self.data.heldout_rows is not None:
             return self.data.heldout_rows
         if self.trains_by.makes_reward_model:
-            return RowKind.PREFERENCES
+            return self.train_rows or RowKind.PREFERENCES
         return RowKind.TEXT if self.train_rows is RowKind.TEXT else RowKind.LABELLED
 
     @property
@@ -272,7 +275,7 @@ class RunSpec(Strict):
         if self.data.replay is not None and not method.replays(self.train_rows):
             kind = f"{self.train_rows} rows" if self.train_rows is not None else "no rows"
             faults.append(f"data.replay: method {self.method} learns from {kind} and replays none; leave it out")
-        measured_on = (RowKind.PREFERENCES,) if method.makes_reward_model else HELD_OUT
+        measured_on = ORDERED if method.makes_reward_model else HELD_OUT
         if self.heldout_rows not in measured_on:
             made = "reward model" if method.makes_reward_model else "model"
             faults.append(

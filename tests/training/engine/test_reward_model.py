@@ -15,11 +15,13 @@ from engine_world import OPTIONS, World, engine, read_events, read_result, write
 
 from decisions.rewards.components import Facts
 from training.engine.attempt import Attempt
+from training.engine.data import pair_with_others
 from training.engine.events import Events
 from training.engine.learned_reward import LearnedReward
 from training.engine.models import Loaded, build_tiny, build_tokenizer, save
 from training.engine.reward_function import RewardFunction
 from training.engine.reward_model import RewardModel, calibration_error, pair_loss
+from training.engine.rows import Labelled
 from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, TinyShape
 from training.engine.stop import StopFlag
 
@@ -45,6 +47,18 @@ def test_the_loss_is_that_of_bradley_and_terry() -> None:
     assert pair_loss(torch.zeros(3, 2)).item() == pytest.approx(np.log(2))
     # Both pairs are told with confidence σ(2) = 0.881, and one of two is right.
     assert calibration_error([2.0, -2.0]) == pytest.approx(1 / (1 + np.exp(-2)) - 0.5)
+
+
+def test_right_answers_make_pairs_with_other_options() -> None:
+    rows = [Labelled(str(n), "x", ("a", "b", "c", "d"), "b", "one" if n else None) for n in range(40)]
+    pairs = pair_with_others(rows, 2, seed="1")
+    assert pairs == pair_with_others(rows, 2, seed="1") != pair_with_others(rows, 2, seed="2")
+    assert len({pair.id for pair in pairs}) == len(pairs) == 80
+    assert all((pair.chosen, pair.prompt) == ("b", "x") and not list(pair.faults()) for pair in pairs)
+    assert {pair.rejected for pair in pairs} == {"a", "c", "d"}  # of every row two different ones
+    assert all(first.rejected != second.rejected for first, second in zip(pairs[::2], pairs[1::2], strict=True))
+    assert {pair.group for pair in pairs} == {"0", "one"}  # a row without a cluster is one
+    assert len(pair_with_others(rows[:1], 9, seed="1")) == 3  # all there are
 
 
 def test_what_is_saved_scores_as_it_did(tmp_path: Path) -> None:
@@ -146,7 +160,7 @@ def test_no_run_takes_one_for_a_policy(tmp_path: Path, capsys: pytest.CaptureFix
     [
         ({"reward": [{"name": "model"}]}, "needs a reward model"),
         ({"reward": [{"name": "matches_answer", "source": {"path": "/x"}}]}, "only 'model' reads a reward model"),
-        ({"method": "reward_model", "data": {"heldout_rows": "labelled"}}, "no reward model is measured on labelled"),
+        ({"method": "reward_model", "data": {"heldout_rows": "logged"}}, "no reward model is measured on logged"),
         ({"method": "reward_model", "epoch_checkpoints": True}, "cannot load a reward model"),
         ({"method": "sft", "data": {"heldout_rows": "preferences"}}, "no model is measured on preferences"),
     ],
