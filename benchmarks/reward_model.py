@@ -57,7 +57,6 @@ def measure(report: Report, world: str, seed: int, bench: Bench, kind: str, rows
     spec: dict[str, Any] = {"optimiser": {"learning_rate": 1e-3, "epochs": EPOCHS[kind]}, "evaluate": {}}
     if kind == MORE:
         spec["data"] = {"rows": "labelled", "heldout_rows": "preferences"}
-        spec["reward_model"] = {"others": len(bench.held_out[0]["options"]) // 3}
     told = bench.runs.run(f"{kind} judge", "reward_model", {**base, **spec}, train=rows, heldout=held_out)
     ordered = [line["correct"] for line in told.predictions()]
     gain = paired_difference(ordered, bench.right, groups)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from training.engine.methods import RowKind
-from training.engine.settings import Lora
+from training.engine.settings import FEWEST_OTHERS, Lora
 from training.engine.spec import CHECKPOINTS_KEPT, RunSpec, TinyShape
 
 TOKENS_PER_WORD = 1.6
@@ -260,7 +260,8 @@ def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: 
     """2 operations a weight and token in a forward; twice that in a backward, of which frozen weights need half
     (Kaplan et al. 2020, §2.1)."""
     if spec.trains_by.makes_reward_model and spec.train_rows is RowKind.LABELLED:
-        rows, heldout = rows * spec.reward_model.others, heldout * spec.reward_model.others
+        pairs = spec.reward_model.others or FEWEST_OTHERS
+        rows, heldout = rows * pairs, heldout * pairs
     forward = 2.0 * shape.body * tokens
     train = forward * (3 if spec.lora is None else 2) + (forward if spec.gradient_checkpointing else 0)
     train *= 1 + (TEXT_SHARE if spec.weight_of_text and spec.method != "pretrain" else 0)

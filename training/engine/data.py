@@ -15,6 +15,7 @@ import msgspec
 
 from training.engine.methods import WHAT_LACKS, Need, RowKind
 from training.engine.rows import Labelled, Logged, Preference, Text, find_answers, groups_of_prompts, right_or_wrong
+from training.engine.settings import FEWEST_OTHERS, MOST_OTHERS
 from training.engine.spec import RunSpec, is_held_back
 from training.engine.texts import find_right_texts, is_right
 
@@ -158,12 +159,13 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
     return data
 
 
-def pair_with_others(rows: Sequence[Labelled], others: int, *, seed: str) -> list[Preference]:
+def pair_with_others(rows: Sequence[Labelled], others: int | None, *, seed: str) -> list[Preference]:
     """Of each row the right option against so many of the others, or all there are; a row's pairs are one cluster."""
     pairs: list[Preference] = []
     for row in rows:
         rest = [option for option in row.options if option != row.answer]
-        worse = random.Random(f"{seed}/{row.id}").sample(rest, min(others, len(rest)))  # noqa: S311 - reproducible
+        wanted = others or min(max(FEWEST_OTHERS, len(row.options) // 3), MOST_OTHERS)
+        worse = random.Random(f"{seed}/{row.id}").sample(rest, min(wanted, len(rest)))  # noqa: S311 - reproducible
         group = row.group or row.id
         pairs += [
             Preference(f"{row.id}/{place}", row.prompt, row.answer, one, group) for place, one in enumerate(worse)

@@ -96,10 +96,15 @@ class Dpo(Strict):
     beta: float = Field(default=0.1, gt=0, le=10)
 
 
+FEWEST_OTHERS, MOST_OTHERS = 3, 16
+
+
 class RewardModel(Strict):
     """Of a labelled row the right option is the better text against so many `others`, drawn by the seed."""
 
-    others: int = Field(default=3, ge=1, le=64)
+    others: int | None = Field(
+        default=None, ge=1, le=64, description="by default a third of the options, at least 3 and at most 16"
+    )
 
 
 class Curriculum(Strict):

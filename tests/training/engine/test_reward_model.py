@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,9 @@ def test_right_answers_make_pairs_with_other_options() -> None:
     assert all(first.rejected != second.rejected for first, second in zip(pairs[::2], pairs[1::2], strict=True))
     assert {pair.group for pair in pairs} == {"0", "one"}  # a row without a cluster is one
     assert len(pair_with_others(rows[:1], 9, seed="1")) == 3  # all there are
+    told = tuple(map(str, range(150)))
+    many = [Labelled(str(count), "x", told[:count], "0") for count in (4, 30, 150)]
+    assert Counter(pair.group for pair in pair_with_others(many, None, seed="1")) == {"4": 3, "30": 10, "150": 16}
 
 
 def test_what_is_saved_scores_as_it_did(tmp_path: Path) -> None:
