@@ -59,7 +59,10 @@ class RunForm(forms.Form):
         label="Training data",
         help_text="The rows that the run learns from.",
     )
-    base = forms.ChoiceField(label="Base model", help_text="A version with full weights or a new small model.")
+    base = forms.ChoiceField(
+        label="Base model",
+        help_text="A version or a new small model. With a LoRA rank an adapter is trained further, else merged.",
+    )
     heldout = forms.ChoiceField(
         label="Held-out data",
         required=False,
@@ -101,8 +104,8 @@ class RunForm(forms.Form):
         self.datasets = {str(one.pk): one for one in datasets}
         versions = (
             ModelVersion.objects.for_workspace(workspace)
-            .filter(artifact__kind=ArtifactKind.MODEL)
-            .select_related("registered_model", "artifact")
+            .filter(artifact__kind__in=(ArtifactKind.MODEL, ArtifactKind.ADAPTER))
+            .select_related("registered_model", "artifact", "base__artifact")
             .order_by("-id")[:VERSIONS]
         )
         self.versions = {str(one.pk): one for one in versions}

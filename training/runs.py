@@ -15,7 +15,7 @@ from django.utils import timezone
 from decisions.models import Agent
 from jobs.errors import AlreadyFinished
 from jobs.services import enqueue_job, request_cancel
-from models_registry.models import ArtifactKind, ModelVersion
+from models_registry.models import ModelVersion
 from models_registry.promotion import promote_version
 from training.base_models import TINY, hub_ids, is_allowed_base, why_no_model
 from training.capacity import Load, estimate_load, find_shortages, sample_completion_tokens, sample_prompt_tokens
@@ -154,10 +154,6 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         faults.append(
             FieldFault("base_version", f"{plan.base_version} is a reward model", "a version that is a policy")
         )
-    elif plan.base_version is not None and plan.base_version.artifact.kind != ArtifactKind.MODEL:
-        faults.append(
-            FieldFault("base_version", f"{plan.base_version} is an adapter", "full weights: export it merged")
-        )
     if method is not None:
         faults += _find_lacks(method, plan)
         missing = method.find_missing(plan.dataset.row_kind)
@@ -221,6 +217,7 @@ class EnginePaths:
 
     base: str
     train: str
+    adapter: str | None = None
     heldout: str | None = None
     replay: str | None = None
     log: str | None = None
@@ -232,6 +229,7 @@ def _paths_to_check(plan: RunPlan) -> EnginePaths:
     return EnginePaths(
         base="/base",
         train="data/train.jsonl",
+        adapter="/adapter" if plan.base_version is not None and plan.base_version.base is not None else None,
         heldout="data/heldout.jsonl" if plan.heldout is not None else None,
         replay="data/replay.jsonl" if plan.replay is not None else None,
         reward_model={"path": "/reward"} if find_reward_version(plan.settings) is not None else None,
@@ -246,7 +244,7 @@ def engine_spec(
     full = {
         **spec,
         "run_id": run_id,
-        "base": {"tiny": spec.get("base", {}).get("tiny") or {}} if tiny else {"path": paths.base},
+        "base": {"tiny": spec.get("base", {}).get("tiny") or {}} if tiny else _place_base(paths),
         "data": {
             "train": paths.train,
             "rows": source.dataset.kind,
@@ -263,6 +261,10 @@ def engine_spec(
     if paths.heldout is not None:
         full.setdefault("evaluate", {})
     return full
+
+
+def _place_base(paths: EnginePaths) -> dict[str, str]:
+    return {"path": paths.base} if paths.adapter is None else {"path": paths.base, "adapter": paths.adapter}
 
 
 def move_run(run: TrainingRun, new: RunState, **changes: Any) -> TrainingRun:

@@ -44,7 +44,11 @@ def supervise_run(context: JobContext) -> dict[str, Any] | None:
     allowed any more.
     """
     run = TrainingRun.objects.select_related(
-        "agent__registered_model", "base_version__artifact", "dataset__artifact", "workspace"
+        "agent__registered_model",
+        "base_version__artifact",
+        "base_version__base__artifact",
+        "dataset__artifact",
+        "workspace",
     ).get(id=context.payload["run_id"])
     if run.is_terminal:
         return {"state": run.state}
@@ -75,8 +79,12 @@ def prepare_folder(run: TrainingRun, run_dir: Path) -> None:
         return
     (run_dir / "data").mkdir(parents=True, exist_ok=True)
     is_policy = not METHODS[run.method].makes_reward_model
+    version = run.base_version
     paths = EnginePaths(
-        base=str(artifact_path(run.base_version.artifact.digest)) if run.base_version else run.base_model,
+        base=str(artifact_path(version.weights.artifact.digest)) if version is not None else run.base_model,
+        adapter=str(artifact_path(version.artifact.digest))
+        if version is not None and version.base is not None
+        else None,
         train=_place(run.dataset, run_dir, "train") or "",
         heldout=_place(run.heldout, run_dir, "heldout"),
         replay=_place(run.replay, run_dir, "replay"),
@@ -167,7 +175,7 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
         kind = ArtifactKind.REWARD_MODEL
     meta = {"run": str(run.id), "weights_sha256": result.weights_sha256, "base_model": find_base_name(run)}
     if is_adapter and base is not None:
-        meta["base"] = base.artifact.digest
+        meta["base"] = base.weights.artifact.digest
     assert result.output is not None
     artifact = store_artifact(
         workspace=run.workspace,
@@ -196,7 +204,7 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
             new=NewVersion(
                 artifact=artifact,
                 method=run.method,
-                base=base if is_adapter else None,
+                base=base.weights if is_adapter and base is not None else None,
                 parent=base,
                 description=f"{run.method} on {run.dataset}",
                 metrics=result.metrics,

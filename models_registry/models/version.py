@@ -71,6 +71,11 @@ class ModelVersion(WorkspaceOwned):
         return self.artifact.kind == ArtifactKind.REWARD_MODEL
 
     @property
+    def weights(self) -> ModelVersion:
+        """The version whose full weights it needs: itself, or what its adapter lies over."""
+        return self.base or self
+
+    @property
     def base_model(self) -> str:
         """What its first ancestor was made from: `tiny`, a hub id or a folder's name; "" where nobody noted it."""
         return str(self.artifact.meta.get("base_model", ""))

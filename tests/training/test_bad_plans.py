@@ -36,7 +36,7 @@ CASES = {
     "no base": Bad("posterior", "logged", {"base_version": "exactly one of"}, base=""),
     "a folder that is not allowed": Bad("posterior", "logged", {"base_model": "is not allowed here"}, base="/etc"),
     "a folder without a model": Bad("posterior", "logged", {"base_model": "holds no model"}, base="empty"),
-    "an adapter as base": Bad("posterior", "logged", {"base_version": "is an adapter"}, base="adapter"),
+    "a reward model as base": Bad("posterior", "logged", {"base_version": "is a reward model"}, base="judge"),
     "rows without rewards": Bad("posterior", "labelled", {"dataset": "cannot learn from labelled rows"}),
     "texts without rewards": Bad("kto", "silent texts", {"dataset": "none of its rows has a reward"}),
     "groups without rewards": Bad("grpo", "silent texts", {"dataset": "none of its rows has a reward"}),
@@ -48,8 +48,13 @@ CASES = {
     "everything at once": Bad(
         "reward_weighted",
         "outside",
-        {"base_version": "is an adapter", "dataset": "no propensity", "replay": "logged rows", "settings.data": "is"},
-        base="adapter",
+        {
+            "base_version": "is a reward model",
+            "dataset": "no propensity",
+            "replay": "logged rows",
+            "settings.data": "is",
+        },
+        base="judge",
         more={"data": {}},
         replay="logged",
     ),
@@ -72,7 +77,7 @@ def things(agent: Any, settings: Any, tmp_path: Path) -> Things:
 
     (tmp_path / "models" / "empty").mkdir(parents=True)
     settings.BASE_MODELS = [str(tmp_path / "models")]
-    artifact = ArtifactFactory(workspace=agent.workspace, kind="adapter")
+    artifact = ArtifactFactory(workspace=agent.workspace, kind="reward_model")
     return Things(
         datasets={
             "logged": dataset("logged", mean_reward=0.5),
@@ -85,7 +90,7 @@ def things(agent: Any, settings: Any, tmp_path: Path) -> Things:
         },
         bases={
             "version": str(ModelVersionFactory(registered_model=agent.registered_model).id),
-            "adapter": str(ModelVersionFactory(registered_model=agent.registered_model, artifact=artifact).id),
+            "judge": str(ModelVersionFactory(registered_model=agent.registered_model, artifact=artifact).id),
             "empty": str(tmp_path / "models" / "empty"),
         },
     )

@@ -224,6 +224,16 @@ def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, d
     assert read_gate(version).passed
     assert not (settings.RUNS / str(run.id) / "data" / "log.jsonl").exists()
 
+    # The adapter is trained further, measured against what it was, and lies over the same weights.
+    plan = RunPlan("sft", train, base_version=version, heldout=heldout, settings=settings_of(base=None, lora={"r": 4}))
+    further = start_run(by=by, agent=agent, plan=plan)
+    assert run_job(further.job_id) is JobState.SUCCEEDED, TrainingRun.objects.get(id=further.id).error
+    third = ModelVersion.objects.get(registered_model=agent.registered_model, number=3)
+    assert (third.artifact.kind, third.base, third.parent) == ("adapter", base_version, version)
+    before = Evaluation.objects.get(run=further)
+    assert (before.against, before.scores["base"]["accuracy"]) == (version, evaluation.scores["trained"]["accuracy"])
+    assert before.scores["trained"]["accuracy"]["mean"] != before.scores["base"]["accuracy"]["mean"]
+
     export = start_export(by=by, version=version)
     assert run_job(export.job_id) is JobState.SUCCEEDED
     export.refresh_from_db()

@@ -223,7 +223,8 @@ def _save(attempt: Attempt, loaded: Loaded, outcome: Outcome) -> dict[str, Any]:
 
 
 def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
-    """base.path alone as "base"; what this attempt saved, or base.adapter over it, as "trained"."""
+    """What training began with as "base", what this attempt saved as "trained"; of the method evaluate base.path alone
+    and base.adapter over it."""
     spec = attempt.spec
     if spec.evaluate is None and spec.method != "evaluate":
         data = msgspec.structs.replace(data, heldout=[], heldout_texts=[])
@@ -266,7 +267,8 @@ class _Saved(Mapping[Which, Loaded]):
     def __getitem__(self, which: Which) -> Loaded:
         attempt, source = self._attempt, self._attempt.spec.base
         if which == "base":
-            return _warn_of(attempt, load_source(ModelSource(path=source.path), attempt.device))
+            began = source if self._output is not None else ModelSource(path=source.path)
+            return _warn_of(attempt, load_source(began, attempt.device))
         if self._output is None:
             return _warn_of(attempt, load_source(source, attempt.device))
         folder = attempt.folder / self._output

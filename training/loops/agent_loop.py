@@ -22,7 +22,9 @@ from decisions.models import Agent, AgentVersion, Decision
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
+from jobs.errors import Permanent
 from training.datasets import import_labelled, snapshot_ledger
+from training.errors import InvalidRun
 from training.loops import recipes
 from training.loops.labelled import Example, labelled_row
 from training.loops.person import Person, When
@@ -108,7 +110,8 @@ class AgentLoop:
         free_rows: int = 0,
         **plan: Any,
     ) -> TrainingRun:
-        """A run on the dataset, measured on the held-out examples; `plan` are further fields of the RunPlan."""
+        """A run on the dataset, measured on the held-out examples; `plan` are further fields of the RunPlan. Raises
+        Permanent with every reason why it cannot start: trying again would not change them."""
         told = {
             "seed": self.seed,
             "max_prompt_tokens": self.prompt_tokens,
@@ -118,7 +121,11 @@ class AgentLoop:
         }
         heldout = self.labelled(HELDOUT, self.heldout)
         plan = {"method": method, "dataset": dataset, "heldout": heldout, "settings": told, **plan}
-        return start_run(by=self.by, agent=self.agent, plan=RunPlan(**plan))
+        try:
+            return start_run(by=self.by, agent=self.agent, plan=RunPlan(**plan))
+        except InvalidRun as error:
+            reasons = "; ".join(f"{fault.field}: {fault.reason}" for fault in error.faults)
+            raise Permanent(f"{error.message} {reasons}") from error
 
     def base_run(self, recipe: Mapping[str, Any] | None = None, free_rows: int = 0) -> TrainingRun:
         """The run that teaches the base from the seed labels."""

@@ -18,6 +18,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from decisions.models import Agent, Decision, Feedback, Label, Reward
+from jobs.errors import Permanent
 from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry.backends.model_server import client
@@ -137,6 +138,10 @@ def test_a_rehearsal_tells_what_the_loop_would_do(
     assert abs(found["doubly_robust"]["mean"] - found["truth"]) < 0.2
     assert found["gate"]["refusals"] == [] or not found["gate"]["passed"]
     assert get_champion(agent.registered_model) == loop.final_version()
+    # A run that is refused ends the rehearsal at once, with the reasons.
+    refused = {"method": "posterior", "dataset": last, "recipe": {"optimiser": {"epochs": 0}}}
+    with pytest.raises(Permanent, match=r"cannot start with these settings. optimiser.epochs: "):
+        loop.start(**refused, base_version=loop.final_version())
     # Asked for again it is the kept one, as text and as JSON; nothing is done twice.
     runs = TrainingRun.objects.count()
     code, told, _ = run_command(capsys, str(notes), *ASKED, "--json")
