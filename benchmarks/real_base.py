@@ -242,14 +242,17 @@ def read_world(world: str, data: Path) -> Queries:
 
 
 def measure_rates(report: Report, base: Path, queries: Queries) -> None:
-    """Processor time of a row in training and scoring: every weight, every weight but the embeddings, an adapter."""
+    """Processor time of a row in training and scoring: every weight, every weight but the embeddings, in float32 and
+    bfloat16, an adapter."""
     chosen = random.Random(0).sample(list(queries), 64)
     rows = Bench(base, sorted({domain for _, domain in queries})).labelled(chosen, "row")
     adapter = recipes.round_settings(str(base), len(rows), lora=True)
-    ways = {
+    whole = recipes.round_settings(str(base), len(rows), lora=False)
+    ways: dict[str, dict[str, Any]] = {
         "every weight": {"optimiser": adapter["optimiser"]},
-        "every weight but the embeddings": recipes.round_settings(str(base), len(rows), lora=False),
-        "an adapter (LoRA)": adapter,
+        "every weight but the embeddings": {**whole, "precision": "float32"},
+        "the same, products in bfloat16": {**whole, "precision": "bfloat16"},
+        "an adapter (LoRA)": {**adapter},
     }
     for name, recipe in ways.items():
         spec = {"run_id": "rates", "method": "posterior", "base": {"path": str(base)}, "data": {"train": "rows"}}
