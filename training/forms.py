@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django import forms
 from django.conf import settings
+from django.db.models import Q
 
 from decisions.models import Agent
 from models_registry.models import ArtifactKind, ModelVersion
@@ -104,7 +105,7 @@ class RunForm(forms.Form):
         self.datasets = {str(one.pk): one for one in datasets}
         versions = (
             ModelVersion.objects.for_workspace(workspace)
-            .filter(artifact__kind__in=(ArtifactKind.MODEL, ArtifactKind.ADAPTER))
+            .filter(Q(artifact__kind=ArtifactKind.MODEL) | Q(artifact__kind=ArtifactKind.ADAPTER, base__isnull=False))
             .select_related("registered_model", "artifact", "base__artifact")
             .order_by("-id")[:VERSIONS]
         )

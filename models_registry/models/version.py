@@ -71,6 +71,10 @@ class ModelVersion(WorkspaceOwned):
         return self.artifact.kind == ArtifactKind.REWARD_MODEL
 
     @property
+    def is_adapter(self) -> bool:
+        return self.artifact.kind == ArtifactKind.ADAPTER
+
+    @property
     def weights(self) -> ModelVersion:
         """The version whose full weights it needs: itself, or what its adapter lies over."""
         return self.base or self

@@ -250,7 +250,7 @@ class TestStarting:
         assert run_job(run.job_id) == "dead"  # before an engine is started
         assert "no longer among the allowed" in Job.objects.get(id=run.job_id).error
 
-    def test_an_adapter_is_no_base(self, agent, plan):
+    def test_an_adapter_over_no_version_is_no_base(self, agent, plan):
         adapter = ModelVersionFactory(
             registered_model=agent.registered_model,
             artifact=ArtifactFactory(workspace=agent.workspace, kind="adapter"),

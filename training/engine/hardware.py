@@ -79,7 +79,7 @@ def choose_precision(device: torch.device, hidden: int, wanted: Precision | None
 @functools.cache
 def multiplies_bfloat16() -> bool:
     """Whether the processor multiplies faster in bfloat16 than in float32: with AMX, or with AVX-512 BF16 unless it is
-    Intel's, which without AMX took twice as long as float32 (benchmarks.real_base --rates)."""
+    Intel's, which without AMX took 1.5 times as long as float32 (benchmarks.real_base --rates)."""
     told = torch.cpu.get_capabilities()
     return bool(told.get("amx_bf16") or (told.get("avx512_bf16") and "Intel" not in str(told.get("cpu_name"))))
 
