@@ -38,8 +38,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 ROOT = Path(__file__).resolve().parents[1]
 NOISE, MISSING = 0.05, 0.15
 Rows = list[dict[str, Any]]
-# Which feedback leaves most to learn from the right answer: a rejection, none, a confirmation.
-WORTH_A_LABEL = (0.0, None, 1.0)
 BOUND = {"intents": 0.95, "domains": 0.965, "few": 0.93}
 
 
@@ -148,6 +146,7 @@ def decide(
 ) -> tuple[Rows, Sequence[Any], float]:
     """One round: the judged decisions as rows, the examples that were labelled instead, and the share of right ones."""
     from decisions.gateway.exploration import acting_policy, draw_action
+    from training.loops.person import WORTH_A_LABEL
 
     spec = {"method": "evaluate", "base": {"path": str(model)}}
     thoughts = bench.run(f"decide-{draws.partition('/')[2]}", spec, heldout=bench.labelled(part)).thoughts

@@ -10,11 +10,11 @@ folder with a causal language model in safetensors.
 
 For each seed 200 labels teach the base, and the tiny one beside it (`pretrain`), which then decides in rounds: each
 round's decisions (temperature 0.25, epsilon 0.02; 5 % of the feedback is wrong, 15 % missing) are added to the log,
-and `posterior` trains on all of it: the tiny base anew, the other from where it stands. 1,000 other queries are only
-measured on. Beside it stands a classifier of word counts on the same labels and the same confirmed decisions.
-`--world few` has 77 of CLINC150's intents instead of the domains, and no bound. `--quick` teaches one base and stops
-there; `--rates` only measures how fast each way of training is here. Prints a row per seed and one JSON object as the
-last line.
+and `posterior` trains on all of it: the tiny base anew, the other from where it stands. Reviewers label 150 of the
+decisions, rejected ones first, at the price of three verdicts each. 1,000 other queries are only measured on. Beside it
+stands a classifier of word counts on the same labels and the same confirmed decisions. `--world few` has 77 of
+CLINC150's intents instead of the domains, and no bound. `--quick` teaches one base and stops there; `--rates` only
+measures how fast each way of training is here. Prints a row per seed and one JSON object as the last line.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from decisions.gateway.exploration import acting_policy, draw_action
 from decisions.labelling.classifier import learn
 from tools.report import Report, log
 from training.loops import recipes
+from training.loops.person import WORTH_A_LABEL
 from training.rehearsal.plan import round_ends
 
 CACHE = ROOT / "var" / "real-base"
@@ -61,12 +62,10 @@ tokenizer.chat_template = None
 tokenizer.save_pretrained(out)
 """
 LABELS, DECISIONS, ROUNDS, HELD_OUT = 200, 2_000, 4, 1_000
-FEW = 77
+FEW, REVIEWED = 77, 150
 PROMPT_TOKENS = 64
 TEMPERATURE, EPSILON, WRONG, MISSING = 0.25, 0.02, 0.05, 0.15
 BOUND = 0.94
-# Which feedback leaves most to learn from the right answer: a rejection, none, a confirmation.
-WORTH_A_LABEL = (0.0, None, 1.0)
 
 
 class Absent(RuntimeError):
@@ -354,7 +353,9 @@ def main() -> int:
     parser.add_argument("--only-real", action="store_true", help="without the tiny base")
     parser.add_argument("--epsilon", type=float, default=EPSILON)
     parser.add_argument("--decisions", type=int, default=DECISIONS)
-    parser.add_argument("--labels", type=int, default=0, help="decisions that reviewers label, rejected ones first")
+    parser.add_argument(
+        "--labels", type=int, default=REVIEWED, help="decisions that reviewers label, rejected ones first"
+    )
     parser.add_argument("--price", type=float, default=3.0, help="verdicts that are not given for a label")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--threads", type=int, help="of the engine; by default as many as there are cores")

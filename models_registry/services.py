@@ -86,6 +86,14 @@ def register_version(*, by: Actor, model: RegisteredModel, new: NewVersion) -> M
     return version
 
 
+def locate_version(version: ModelVersion) -> dict[str, str]:
+    """The folder of its weights as `path`, and that of the `adapter` over them, if it is one: what an engine loads."""
+    folder = str(artifacts.artifact_path(version.artifact.digest))
+    if version.base is None:
+        return {"path": folder}
+    return {"path": str(artifacts.artifact_path(version.base.artifact.digest)), "adapter": folder}
+
+
 def refuse_reward_model(version: ModelVersion) -> None:
     """Raises NotAPolicy: it scores texts, and cannot act."""
     if version.is_reward_model:

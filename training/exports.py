@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from jobs.context import JobContext
 from jobs.services import enqueue_job
-from models_registry.artifacts import artifact_path, verify_artifact
+from models_registry.artifacts import verify_artifact
 from models_registry.models import Artifact, ArtifactKind, ModelVersion
-from models_registry.services import refuse_reward_model, store_artifact
+from models_registry.services import locate_version, refuse_reward_model, store_artifact
 from training.cards import card_of_export
 from training.launcher import run_engine, write_atomically
 from training.models import ExportJob
@@ -66,10 +66,7 @@ def _merge(context: JobContext, export: ExportJob) -> Artifact:
     spec = {
         "run_id": f"export-{export.id}",
         "method": "merge",
-        "base": {
-            "path": str(artifact_path(version.base.artifact.digest)),
-            "adapter": str(artifact_path(version.artifact.digest)),
-        },
+        "base": locate_version(version),
     }
     write_atomically(run_dir / "spec.json", json.dumps(spec))
 

@@ -217,11 +217,11 @@ def _is_learnt_from(heldout: DatasetSnapshot, plan: RunPlan) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EnginePaths:
-    """Where the launcher has put what the engine reads. Data paths are relative to the run's folder."""
+    """Where the launcher has put what the engine reads, `base` and `reward_model` as its ModelSource. Data paths are
+    relative to the run's folder."""
 
-    base: str
+    base: Mapping[str, str]
     train: str
-    adapter: str | None = None
     heldout: str | None = None
     replay: str | None = None
     log: str | None = None
@@ -231,9 +231,8 @@ class EnginePaths:
 
 def _paths_to_check(plan: RunPlan) -> EnginePaths:
     return EnginePaths(
-        base="/base",
+        base={"path": "/base"},
         train="data/train.jsonl",
-        adapter="/adapter" if plan.base_version is not None and plan.base_version.base is not None else None,
         heldout="data/heldout.jsonl" if plan.heldout is not None else None,
         replay="data/replay.jsonl" if plan.replay is not None else None,
         reward_model={"path": "/reward"} if find_reward_version(plan.settings) is not None else None,
@@ -248,7 +247,7 @@ def engine_spec(
     full = {
         **spec,
         "run_id": run_id,
-        "base": {"tiny": spec.get("base", {}).get("tiny") or {}} if tiny else _place_base(paths),
+        "base": {"tiny": spec.get("base", {}).get("tiny") or {}} if tiny else dict(paths.base),
         "data": {
             "train": paths.train,
             "rows": source.dataset.kind,
@@ -265,10 +264,6 @@ def engine_spec(
     if paths.heldout is not None:
         full.setdefault("evaluate", {})
     return full
-
-
-def _place_base(paths: EnginePaths) -> dict[str, str]:
-    return {"path": paths.base} if paths.adapter is None else {"path": paths.base, "adapter": paths.adapter}
 
 
 def move_run(run: TrainingRun, new: RunState, **changes: Any) -> TrainingRun:

@@ -17,7 +17,7 @@ from jobs.context import JobContext
 from jobs.errors import Permanent
 from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
-from models_registry.services import NewVersion, register_version, store_artifact
+from models_registry.services import NewVersion, locate_version, register_version, store_artifact
 from training.base_models import is_allowed_base
 from training.cards import card_of_run, find_base_name
 from training.dataset_parts import ROWS_FILE
@@ -79,12 +79,8 @@ def prepare_folder(run: TrainingRun, run_dir: Path) -> None:
         return
     (run_dir / "data").mkdir(parents=True, exist_ok=True)
     is_policy = not METHODS[run.method].makes_reward_model
-    version = run.base_version
     paths = EnginePaths(
-        base=str(artifact_path(version.weights.artifact.digest)) if version is not None else run.base_model,
-        adapter=str(artifact_path(version.artifact.digest))
-        if version is not None and version.base is not None
-        else None,
+        base=locate_version(run.base_version) if run.base_version else {"path": run.base_model},
         train=_place(run.dataset, run_dir, "train") or "",
         heldout=_place(run.heldout, run_dir, "heldout"),
         replay=_place(run.replay, run_dir, "replay"),
@@ -109,10 +105,7 @@ def source_of_reward_model(run: TrainingRun) -> dict[str, str] | None:
     found = find_reward_models(run.workspace).filter(id=named).first()
     if found is None or found.marked_at is not None or found.artifact.removed_at is not None:
         raise Permanent(f"the reward model {named} is there no more, or learnt from rows that were erased")
-    folder = str(artifact_path(found.artifact.digest))
-    if found.base is None:
-        return {"path": folder}
-    return {"path": str(artifact_path(found.base.artifact.digest)), "adapter": folder}
+    return locate_version(found)
 
 
 def _place(dataset: DatasetSnapshot | None, run_dir: Path, name: str) -> str | None:

@@ -72,6 +72,7 @@ class ModelVersion(WorkspaceOwned):
 
     @property
     def is_adapter(self) -> bool:
+        """Whether it needs the weights of another model."""
         return self.artifact.kind == ArtifactKind.ADAPTER
 
     @property

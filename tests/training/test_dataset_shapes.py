@@ -275,7 +275,7 @@ class TestTexts:
             check_plan(agent, replace(plan, dataset=right))
         assert refused.value.faults[0].reason == "all its rows were right"
         spec = check_plan(agent, plan)
-        paths = EnginePaths(base="/base", train="data/train.jsonl", heldout="data/heldout.jsonl")
+        paths = EnginePaths(base={"path": "/base"}, train="data/train.jsonl", heldout="data/heldout.jsonl")
         data = engine_spec(spec, plan, run_id="r", paths=paths)["data"]
         assert (data["rows"], data["heldout_rows"]) == ("text", "text")
         with pytest.raises(InvalidRun) as refused:

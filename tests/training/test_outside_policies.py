@@ -137,7 +137,7 @@ def test_an_agent_learns_and_is_measured(name: str, by: Any, store: Path, api: A
     settings["evaluate"] = {"free_rows": 0}
     version: Any = ModelVersionFactory(workspace=by.workspace)
     plan = RunPlan(kind.method, learnt, base_version=version, heldout=held, settings=settings)
-    paths = EnginePaths(base=str(base), train="train.jsonl", heldout="heldout.jsonl")
+    paths = EnginePaths(base={"path": str(base)}, train="train.jsonl", heldout="heldout.jsonl")
     spec = engine_spec(check_plan(agent, plan), plan, run_id="outside", paths=paths)
     result = run_engine(tmp_path / "run", spec, train=rows_file(learnt), heldout=rows_file(held))
     assert result["output"] == "model" and result["steps"] > 0

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 When = Literal["at_once", "late", "never"]
+WORTH_A_LABEL = (0.0, None, 1.0)
+"""The person's verdicts, none among them, from the one to which a reviewer's label adds most: a rejection has not told
+what is right, a confirmation has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from models_registry.services import get_champion
 from training.loops import recipes
 from training.loops.agent_loop import HELDOUT, SEED_LABELS, AgentLoop
 from training.loops.labelled import Example
-from training.loops.person import Person
+from training.loops.person import WORTH_A_LABEL, Person
 from training.loops.stages import Progress, Stage, run_stages
 from training.models import DatasetSnapshot, Rehearsal, TrainingRun
 from training.rehearsal.plan import Plan, split_rows
@@ -156,7 +156,7 @@ class SeedLoop(AgentLoop):
 
     def _reviewed(self, number: int) -> Sequence[Example]:
         """Of a round that is decided: what a reviewer labels. What the person rejected comes first, then what was not
-        judged at once, the least confident decisions first: a confirmed one has little to tell."""
+        judged at once, the least confident decisions first."""
         decided = self._decided(number)
         quota = round(self.plan.labels * len(decided) / len(self.split.stream))
         of = {self.decision_id(example): example for example in decided} if quota else {}
@@ -165,8 +165,8 @@ class SeedLoop(AgentLoop):
             "id", "action", "confidence"
         ):
             reaction = self.person.react(of[decision].id, right=action == of[decision].label)
-            told = 1 if reaction.when != "at_once" else 2 if reaction.verdict == "confirmed" else 0
-            order.append((told, confidence, decision))
+            verdict = float(reaction.verdict == "confirmed") if reaction.when == "at_once" else None
+            order.append((WORTH_A_LABEL.index(verdict), confidence, decision))
         return [of[decision] for _, _, decision in sorted(order)[:quota]]
 
     def _label(self, number: int) -> None:
