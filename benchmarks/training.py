@@ -8,8 +8,9 @@ answer as long as the longest option, token by token and not bound to the option
 each figure is the median over rounds of CPU seconds, divided by the prefill's. Beside it stands the share of the tokens
 that are forwarded: what the figure would be if every token cost the same.
 
-The tiny base has its options in its vocabulary: more than 32 become one token each. With the vocabulary of a pretrained
-base they are several. A prompt is one query, or four of them.
+The tiny base has its options in its vocabulary: more than 32 become one token each, as they do in a pretrained base
+that is given them (`option_tokens`). Otherwise they are several tokens there, and 150 of them have no bound. A prompt
+is one query, or four of them.
 
 Prints a row for each setting and one JSON object as the last line; exits 1 where scoring costs more than its bound.
 """
@@ -31,6 +32,7 @@ import torch
 from tools.report import Report
 from training.engine.actions import ActionScorer, causal_of, pad_right, parts_by_length
 from training.engine.models import build_tiny, build_tokenizer
+from training.engine.option_tokens import MANY_OPTIONS, add_option_tokens
 from training.engine.spec import TinyShape
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,17 +42,20 @@ MAX_PROMPT_TOKENS = 128
 
 
 class Setting(NamedTuple):
-    """`knows`: the options are in its vocabulary, as in that of a tiny base."""
+    """`knows`: the options are in its vocabulary from the start; `given`: they are added to it."""
 
     name: str
     shape: TinyShape
     knows: bool = False
+    given: bool = False
     queries_a_prompt: int = 1
 
 
 SETTINGS = (
     Setting("tiny that knows the options", TINY, knows=True),
+    Setting("tiny, given the options", TINY, given=True),
     Setting("tiny", TINY),
+    Setting("30M, given the options", LARGER, given=True),
     Setting("30M", LARGER),
     Setting("30M, four queries a prompt", LARGER, queries_a_prompt=4),
 )
@@ -116,22 +121,25 @@ def measure_setting(report: Report, setting: Setting, queries: list[str], option
     words = [] if setting.knows else options * 20
     tokenizer = build_tokenizer(queries + words, options if setting.knows else [], setting.shape.vocabulary)
     model = build_tiny(setting.shape, tokenizer).eval()
+    if setting.given:
+        add_option_tokens(model, tokenizer, options)
     scorer = ActionScorer(tokenizer, MAX_PROMPT_TOKENS)
+    bound = BOUNDS[len(options)] if setting.knows or setting.given or len(options) <= MANY_OPTIONS else None
     few = 1 if setting.shape is TINY and not quick else 4
     for batch_size, count in ((1, 64 // few), (32, 256 // few)):
         drawn = iter(random.Random(0).sample(queries, count * setting.queries_a_prompt))
         texts = [" ".join(some) for some in zip(*[drawn] * setting.queries_a_prompt, strict=True)]
         batches = [texts[at : at + batch_size] for at in range(0, count, batch_size)]
         seconds = measure(model, scorer, batches, options, rounds=3 if quick else 5)
-        share, bound = seconds["score"] / seconds["prefill"], BOUNDS[len(options)]
+        share = seconds["score"] / seconds["prefill"]
         tokens = statistics.mean(len(ids) for ids in scorer.encode(texts))
         report.add(
             f"{setting.name}, batch {batch_size}, {len(options)} options: scoring / prefill",
-            bound=f"<= {bound}",
+            bound=f"<= {bound}" if bound else "as measured",
             figure=f"{share:.2f} (tokens {forwarded(scorer, batches, options):.2f}: {scorer.trie(options).size} behind "
             f"{tokens:.0f}; generate / prefill {seconds['generate'] / seconds['prefill']:.1f}; "
             f"{1000 * seconds['score'] / count:.1f} CPU ms a query)",
-            passed=share <= bound,
+            passed=bound is None or share <= bound,
         )
 
 

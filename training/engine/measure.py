@@ -45,7 +45,8 @@ def measure(spec: RunSpec, rows: Sequence[Labelled]) -> Rates:
     device = choose_device()
     set_threads(spec.threads)
     began = time.monotonic()
-    loaded = load_for_training(spec.base, spec.lora, device, freeze_embeddings=spec.freeze_embeddings)
+    options = {option for row in rows for option in row.options} if spec.option_tokens else ()
+    loaded = load_for_training(spec.base, spec.lora, device, freeze_embeddings=spec.freeze_embeddings, options=options)
     loading = time.monotonic() - began
     precision = choose_precision(device, hidden_size(loaded.model), spec.precision)
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, device)

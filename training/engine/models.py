@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import safe_open
-from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers import models as token_models
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -26,6 +26,7 @@ from transformers.utils import logging as transformers_logging
 
 from training.engine.hardware import frozen_dtype
 from training.engine.memory import four_bits
+from training.engine.option_tokens import MANY_OPTIONS, add_option_tokens, as_tokens
 from training.engine.prompts import plain_template
 from training.engine.settings import Lora
 from training.engine.spec import ModelSource, TinyShape
@@ -36,8 +37,6 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-MANY_OPTIONS = 32
-"""More options than this get a token each in a tokenizer made on the spot."""
 ADAPTER = "default"
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
@@ -88,7 +87,7 @@ def build_tokenizer(texts: Iterable[str], options: Sequence[str], vocabulary: in
     )
     wrapped.chat_template = CHAT_TEMPLATE
     if len(options) > MANY_OPTIONS:
-        wrapped.add_tokens([AddedToken(option, single_word=True, normalized=False) for option in options])
+        wrapped.add_tokens(as_tokens(options))
     return wrapped
 
 
@@ -183,12 +182,13 @@ def load_for_training(
     *,
     freeze_embeddings: bool = False,
     quantised: bool = False,
+    options: Collection[str] = (),
 ) -> Loaded:
     """The model a run trains, in eval mode, with gradients on what is to change.
 
     With `lora` an adapter is trained over frozen weights, `quantised` to 4 bits if wanted (CUDA only): the source's own
     adapter, continued, or a fresh one. Without it every weight is trained in float32, but for the embeddings with
-    `freeze_embeddings`; an adapter is merged in first.
+    `freeze_embeddings`; an adapter is merged in first, and many `options` become tokens of their own.
     """
     if source.path is None:
         raise ValueError("a tiny shape has no weights to load")
@@ -200,6 +200,7 @@ def load_for_training(
             model.requires_grad_(True)
         if freeze_embeddings:
             model.get_input_embeddings().weight.requires_grad_(False)
+        add_option_tokens(model, tokenizer, options)
         return Loaded(model, tokenizer, plain)
     model = load_quantised(source.path, device) if quantised else load_model(source.path, device)
     if source.adapter is not None:

@@ -39,7 +39,7 @@ from training.engine.models import (
 )
 from training.engine.prompts import MARGIN, PromptEncoder
 from training.engine.reward_model import calibration_error, judge_pairs, load_reward_model
-from training.engine.rows import Text
+from training.engine.rows import Labelled, Logged, Text
 from training.engine.spec import Evaluate, ModelSource, RewardSpread, RunResult, RunSpec
 from training.engine.watch import Watch
 
@@ -146,7 +146,7 @@ def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     if spec.trains_by.makes_model:
         loaded = _grown(attempt, data)
     else:
-        loaded = _load(attempt)
+        loaded = _load(attempt, data)
         if spec.base.adapter is not None and spec.lora is not None:
             attempt.events.warn("base.adapter is trained further as it is: the spec's lora settings do not change it")
     _warn_of(attempt, loaded)
@@ -175,14 +175,16 @@ def _warn_of(attempt: Attempt, loaded: Loaded) -> Loaded:
     return loaded
 
 
-def _load(attempt: Attempt) -> Loaded:
+def _load(attempt: Attempt, data: RunData) -> Loaded:
     spec = attempt.spec
+    learnt_from: list[Labelled | Logged] = [*data.labelled, *data.logged, *data.replay]
     return load_for_training(
         spec.base,
         spec.lora,
         attempt.device,
         freeze_embeddings=spec.freeze_embeddings,
         quantised=spec.quantisation is not None,
+        options={option for row in learnt_from for option in row.options} if spec.option_tokens else (),
     )
 
 
@@ -190,7 +192,7 @@ def _grown(attempt: Attempt, data: RunData) -> Loaded:
     """The model that pretraining starts from: a fresh tiny one, or the one that the spec names."""
     shape = attempt.spec.base.tiny
     if shape is None:
-        return _load(attempt)
+        return _load(attempt, data)
     options = sorted({option for row in data.labelled for option in row.options})
     read = [row.prompt for rows in (data.labelled, data.texts) for row in rows]
     tokenizer = build_tokenizer([*read, *(row.completion for row in data.texts)], options, shape.vocabulary)

@@ -183,6 +183,10 @@ class RunSpec(Strict):
         default=False,
         description="without an adapter: the embeddings stay as they are, and so does an output layer tied to them",
     )
+    option_tokens: bool = Field(
+        default=False,
+        description="without an adapter: of more than 32 options, each that is several tokens gets one of its own",
+    )
     quantisation: Literal["4bit"] | None = Field(
         default=None, description="of the weights under an adapter in training; CUDA with bitsandbytes only"
     )
@@ -301,6 +305,8 @@ class RunSpec(Strict):
             faults.append("base.adapter: merge needs the adapter to merge")
         if self.freeze_embeddings and tiny is not None:
             faults.append("freeze_embeddings: those of a new tiny model have yet to be learnt")
+        if self.option_tokens and self.lora is not None:
+            faults.append("option_tokens: an adapter keeps its base's vocabulary; leave out option_tokens or lora")
         if self.lora is not None and not method.trains_adapter:
             faults.append(f"lora: method {self.method} trains no adapter")
         if self.quantisation is not None and self.lora is None:

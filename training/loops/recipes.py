@@ -1,6 +1,7 @@
 """Training settings of the loops, as fields of the engine's spec. PURE. Measured in docs/results.md.
 
-The tiny model is trained from scratch; a pretrained one gently, with its embeddings kept, or by an adapter.
+The tiny model is trained from scratch; a pretrained one gently, with its embeddings kept but for those of options
+that become tokens, or by an adapter.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ SHORTEST_PROMPT, LONGEST_PROMPT = 40, 160
 PASSES = 3
 REAL_PASSES = 3
 FREE_ROWS = 300
+WHOLE: Mapping[str, Any] = {"freeze_embeddings": True, "option_tokens": True}
+"""Every weight of a pretrained model but its embeddings."""
 
 
 def prompt_tokens(examples: Sequence[Example]) -> int:
@@ -31,7 +34,7 @@ def base_settings(base_model: str, rows: int) -> Mapping[str, Any]:
     if base_model == TINY:
         passes = max(8, min(40, math.ceil(6000 / rows)))
         return {"optimiser": {"learning_rate": 3e-3, "epochs": passes}}
-    return {"freeze_embeddings": True, "optimiser": {"learning_rate": 5e-5, "epochs": 3, "batch_size": 16}}
+    return {**WHOLE, "optimiser": {"learning_rate": 5e-5, "epochs": 3, "batch_size": 16}}
 
 
 def round_settings(base_model: str, rows: int, *, lora: bool = True, last: bool = True) -> Mapping[str, Any]:
@@ -44,7 +47,7 @@ def round_settings(base_model: str, rows: int, *, lora: bool = True, last: bool 
     steps = {"epochs": REAL_PASSES if last else 1, "batch_size": 16}
     if lora:
         return {"lora": {"r": 16, "alpha": 32}, "optimiser": {"learning_rate": 2e-4, **steps}}
-    return {"freeze_embeddings": True, "optimiser": {"learning_rate": 3e-5, **steps}}
+    return {**WHOLE, "optimiser": {"learning_rate": 3e-5, **steps}}
 
 
 def goes_on(base_model: str) -> bool:

@@ -15,7 +15,6 @@ from training.engine import measure
 from training.engine.actions import ActionScorer
 from training.engine.models import (
     ADAPTER,
-    MANY_OPTIONS,
     Loaded,
     attach_adapter,
     build_tiny,
@@ -27,6 +26,7 @@ from training.engine.models import (
     trainable_parameters,
     weights_sha256,
 )
+from training.engine.option_tokens import MANY_OPTIONS
 from training.engine.spec import ModelSource, TinyShape
 
 CPU = torch.device("cpu")

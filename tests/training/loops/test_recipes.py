@@ -17,6 +17,9 @@ def test_the_ceiling_is_trained_as_the_last_round_is() -> None:
     # Only a pretrained base has embeddings that are worth keeping; an adapter keeps them anyway.
     assert round_settings("a/real-model", 100, lora=False)["freeze_embeddings"]
     assert not any("freeze_embeddings" in make("tiny", 100) for make in (base_settings, round_settings))
+    # Options become tokens while every weight is trained; an adapter keeps the vocabulary that it finds.
+    assert base_settings("a/real-model", 100)["option_tokens"]
+    assert "option_tokens" not in round_settings("a/real-model", 100)
 
 
 def test_prompts_get_room_for_nearly_all_texts() -> None:
