@@ -26,6 +26,7 @@ from benchmarks.engine_runs import Query, Rows, Runs, each_seed, make_parser, pa
 from decisions.agents.canonical import canonical
 from models_registry.statistics.intervals import Interval, paired_difference
 from tools.report import Report, log
+from training.engine.methods import METHODS
 
 WRONG, SILENT = 0.05, 0.15
 EPSILON = 0.1
@@ -111,6 +112,8 @@ RECIPES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "ppo, fresh": ("prompts", FRESH),
 }
 """By name: the rows it learns from and its settings."""
+TOLD = "> 0 in each, or told as weak"
+"""By docs, `--help` and the form that starts a run (training.engine.methods)."""
 KINDS = {
     "log": "logged",
     "outside": "logged",
@@ -223,12 +226,12 @@ def main() -> int:
                 for base, (after, gain, _) in zip(bases, learnt, strict=True)
             ]
             seconds = sum(one for _, _, one in learnt) / len(learnt)
-            better = all(gain.low > 0 for _, gain, _ in learnt)
+            better, weak = all(gain.low > 0 for _, gain, _ in learnt), METHODS[name.partition(",")[0]].weak
             report.add(
                 f"{world}: {name}",
-                bound="> 0 in each",
-                figure=f"{'; '.join(figures)}; {seconds:.0f} CPU s",
-                passed=better,
+                bound=TOLD,
+                figure=f"{'; '.join(figures)}; {seconds:.0f} CPU s" + ("" if better else f"; told: weak {weak}"),
+                passed=better or bool(weak),
             )
     return report.finish()
 

@@ -56,11 +56,12 @@ class Method:
     """`learns_from`: the kinds of rows of `data.train`, the usual one first, each with what it needs then; empty for a
     method that learns nothing. `entry` is "module:function" of `train(attempt, loaded, data) -> Outcome`, "" where
     nothing is trained; `entries` holds that of kinds of rows for which it is another. `settings`: the field of the
-    run's spec that holds its own settings. `sentence` says for people what it does.
+    run's spec that holds its own settings. `does` says for people what it does, and `weak` where it was measured weak,
+    and why (docs/learning.md); "" where it was not.
     """
 
     name: str
-    sentence: str
+    does: str
     entry: str = ""
     learns_from: Mapping[RowKind, frozenset[Need]] = field(default_factory=dict)
     settings: str = ""
@@ -72,6 +73,12 @@ class Method:
     entries: Mapping[RowKind, str] = field(default_factory=dict)
     loss_falls: bool = True
     """Whether a lower loss means that more was learnt; that of a policy gradient says nothing by itself."""
+    weak: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What it does, and where it is weak."""
+        return f"{self.does}; weak {self.weak}" if self.weak else self.does
 
     def entry_for(self, rows: RowKind) -> str:
         """The function that trains on such rows, as "module:function"."""
@@ -99,6 +106,8 @@ class Method:
         return sorted(self.needs(rows) - set(has))
 
 
+FEW_FOR_MANY = "with many options and few decisions, which say little of most options"
+
 _TABLE = (
     Method(
         "pretrain",
@@ -123,6 +132,7 @@ _TABLE = (
         "training.engine.posterior:train",
         {RowKind.LOGGED: frozenset({Need.REWARDS})},
         "posterior",
+        weak=FEW_FOR_MANY,
     ),
     Method(
         "reward_weighted",
@@ -134,6 +144,7 @@ _TABLE = (
         },
         "reward_weighted",
         entries={RowKind.TEXT: "training.engine.reward_weighted_texts:train"},
+        weak=FEW_FOR_MANY,
     ),
     Method(
         "all_action",
@@ -142,10 +153,11 @@ _TABLE = (
         {RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY})},
         "all_action",
         loss_falls=False,
+        weak=FEW_FOR_MANY,
     ),
     Method(
         "kto",
-        "tell right actions from wrong ones; weak with many options",
+        "tell right actions from wrong ones",
         "training.engine.kto:train",
         {
             RowKind.LOGGED: frozenset({Need.REWARDS, Need.RIGHT_AND_WRONG}),
@@ -153,6 +165,7 @@ _TABLE = (
         },
         "kto",
         entries={RowKind.TEXT: "training.engine.text.kto:train"},
+        weak="with many options, for that one was wrong says little of the others",
     ),
     Method(
         "dpo",
@@ -163,15 +176,16 @@ _TABLE = (
     ),
     Method(
         "reward_model",
-        "learn to score texts from right answers or pairs; no policy; weak on corrections alone, or with many options",
+        "learn to score texts from right answers or pairs; no policy",
         "training.engine.reward_model:train",
         {RowKind.PREFERENCES: frozenset(), RowKind.LABELLED: frozenset({Need.ANSWERS})},
         "reward_model",
         makes_reward_model=True,
+        weak="on corrections alone, or with many options, where a policy finds what it overrates",
     ),
     Method(
         "grpo",
-        "prefer what earned more than the rest of its group; weak on small logs",
+        "prefer what earned more than the rest of its group",
         "training.engine.grpo:train",
         {
             RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION}),
@@ -181,10 +195,11 @@ _TABLE = (
         "online",
         entries={RowKind.TEXT: "training.engine.text.grpo:train"},
         loss_falls=False,
+        weak="on small logs, whose groups mostly agree and teach nothing",
     ),
     Method(
         "ppo",
-        "prefer what earned more than a critic expected; slow with many options",
+        "prefer what earned more than a critic expected",
         "training.engine.ppo:train",
         {
             RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION}),
@@ -192,6 +207,7 @@ _TABLE = (
         },
         "online",
         loss_falls=False,
+        weak="with many options and few decisions, fresh or stored",
     ),
     Method("merge", "merge an adapter into its base", trains_adapter=False),
     Method("evaluate", "score a model on held-out rows", trains_adapter=False),
@@ -200,3 +216,6 @@ _TABLE = (
 METHODS: Mapping[str, Method] = {method.name: method for method in _TABLE}
 TRAINING: Mapping[str, Method] = {name: method for name, method in METHODS.items() if method.learns_from}
 """Those that a run can be started with."""
+
+HELP = "; ".join(f"{name}: {method.sentence.replace('; ', ', ')}" for name, method in TRAINING.items())
+"""Of a command's option that names one."""

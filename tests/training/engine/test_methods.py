@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from django.core.management import load_command_class
 
 from training.engine.methods import METHODS, TEXT_ROOM, TRAINING, WHAT_LACKS, Method, Need, RowKind
 from training.engine.rows import ROW_TYPES
@@ -46,3 +47,10 @@ def test_what_a_method_lacks_is_told_all_at_once() -> None:
     weighted = METHODS["reward_weighted"]
     assert weighted.find_lacks(RowKind.LOGGED, []) == [Need.PROPENSITY, Need.REWARDS]
     assert weighted.find_lacks(RowKind.LOGGED, [Need.PROPENSITY, Need.REWARDS]) == []
+
+
+@pytest.mark.parametrize("command", ["train", "pipeline"])
+def test_help_says_what_each_method_does_and_where_it_is_weak(command: str) -> None:
+    told = " ".join(load_command_class("training", command).create_parser("manage.py", command).format_help().split())
+    assert [method.name for method in TRAINING.values() if method.does.replace("; ", ", ") not in told] == []
+    assert [method.name for method in TRAINING.values() if method.weak not in told] == []

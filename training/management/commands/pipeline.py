@@ -14,7 +14,7 @@ from decisions.models import Agent
 from jobs.following import EXIT_INTERRUPTED
 from jobs.models import Job, JobState
 from models_registry.backends.model_server import is_reachable
-from training.engine.methods import TRAINING, RowKind
+from training.engine.methods import HELP, RowKind
 from training.errors import InvalidPipeline, PipelineFailed
 from training.management.filters import add_filters, read_filters
 from training.pipeline.plan import DEPLOYMENTS, HELD_OUT_SHARE, PipelinePlan
@@ -42,7 +42,7 @@ class Command(UncheckedCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--agent", required=True, help="slug of the agent")
-        parser.add_argument("--method", help=f"one of: {', '.join(TRAINING)}")
+        parser.add_argument("--method", help=HELP)
         parser.add_argument(
             "--model",
             default="",

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from decisions.models import Agent, AgentKind
-from training.engine.methods import TRAINING
+from training.engine.methods import HELP, TRAINING
 from training.errors import EmptyDataset, EngineFailed
 from training.local_runs import (
     Interrupted,
@@ -45,7 +45,7 @@ class Command(UncheckedCommand):
         parser.add_argument(
             "--model", default="meta-llama/Llama-3.1-8B-Instruct", help="hub id, folder, or tiny (default: %(default)s)"
         )
-        parser.add_argument("--method", default="ppo", choices=list(TRAINING), help="default: %(default)s")
+        parser.add_argument("--method", default="ppo", choices=list(TRAINING), help=f"default: %(default)s. {HELP}")
         parser.add_argument("--epochs", type=int, default=3, help="passes over the rows (default: %(default)s)")
         parser.add_argument("--batch-size", type=int, default=4, help="rows of an update (default: %(default)s)")
         parser.add_argument("--learning-rate", type=float, default=1.41e-5, help="default: %(default)s")
