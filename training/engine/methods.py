@@ -106,7 +106,7 @@ class Method:
         return sorted(self.needs(rows) - set(has))
 
 
-FEW_FOR_MANY = "with many options and few decisions, which say little of most options"
+FEW_FOR_MANY = "where few decisions say little of many options"
 
 _TABLE = (
     Method(
@@ -165,7 +165,7 @@ _TABLE = (
         },
         "kto",
         entries={RowKind.TEXT: "training.engine.text.kto:train"},
-        weak="with many options, for that one was wrong says little of the others",
+        weak="with many options, where one wrong action says little",
     ),
     Method(
         "dpo",
@@ -195,7 +195,7 @@ _TABLE = (
         "online",
         entries={RowKind.TEXT: "training.engine.text.grpo:train"},
         loss_falls=False,
-        weak="on small logs, whose groups mostly agree and teach nothing",
+        weak="on small logs, whose groups mostly agree",
     ),
     Method(
         "ppo",
@@ -207,7 +207,7 @@ _TABLE = (
         },
         "online",
         loss_falls=False,
-        weak="with many options and few decisions, fresh or stored",
+        weak=FEW_FOR_MANY,
     ),
     Method("merge", "merge an adapter into its base", trains_adapter=False),
     Method("evaluate", "score a model on held-out rows", trains_adapter=False),
