@@ -1,6 +1,6 @@
 """Errors of requests to the registry."""
 
-from workspaces.errors import Conflict, ReckonerError, Unavailable
+from workspaces.errors import Conflict, NotFound, ReckonerError, Unavailable
 
 
 class NoChampion(Conflict):
@@ -21,6 +21,18 @@ class NotAPolicy(Conflict):
     """A reward model was asked to act: to serve, to be tried, scored on a suite or exported."""
 
     code = "not_a_policy"
+
+
+class NotStored(Conflict):
+    """A remote model was asked for its weights: to be trained further, measured or exported."""
+
+    code = "not_stored"
+
+
+class UnknownVersion(NotFound):
+    """A name such as `filer:7` or `filer@champion` that stands for no version."""
+
+    code = "unknown_version"
 
 
 class NoExperiment(Conflict):

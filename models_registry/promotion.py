@@ -38,8 +38,10 @@ def prepare_to_serve(version: ModelVersion) -> None:
     nobody is served at all; that is logged, and the first decision loads the version.
     """
     refuse_reward_model(version)
+    if version.is_remote:
+        return
     try:
-        load(version.artifact.digest)
+        load(version.stored.digest)
     except BackendUnavailable as error:
         log.warning("%s was not loaded before it got traffic: %s", version, error)
 

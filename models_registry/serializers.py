@@ -37,8 +37,8 @@ class GateSerializer(serializers.Serializer[Any]):
 class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
     name = serializers.CharField(source="__str__")
     model = serializers.CharField(source="registered_model.name")
-    digest = serializers.CharField(source="artifact.digest")
-    kind = serializers.CharField(source="artifact.kind")
+    digest = serializers.SerializerMethodField(help_text="Of its artifact; null for a remote model")
+    kind = serializers.CharField(read_only=True, help_text="model, adapter, reward_model, or remote")
     base_model = serializers.CharField(
         read_only=True, help_text="What its first ancestor was made from: tiny, a hub id or a folder's name"
     )
@@ -55,6 +55,7 @@ class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "state",
             "kind",
             "digest",
+            "remote_name",
             "base_model",
             "base",
             "parent",
@@ -70,6 +71,9 @@ class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
     @extend_schema_field(GateSerializer)
     def get_gate(self, version: ModelVersion) -> Any:
         return GateSerializer(read_gate(version)).data
+
+    def get_digest(self, version: ModelVersion) -> str | None:
+        return version.artifact.digest if version.artifact is not None else None
 
     def get_aliases(self, version: ModelVersion) -> list[str]:
         return sorted(alias.name for alias in version.aliases.all())

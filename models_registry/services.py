@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +14,18 @@ from django.db.models import Max
 
 from models_registry import artifacts
 from models_registry.errors import NoChampion, NotAPolicy
-from models_registry.models import Alias, AliasName, Artifact, ArtifactKind, ModelVersion, RegisteredModel
+from models_registry.models import (
+    ALIAS_NAME,
+    Alias,
+    AliasMove,
+    AliasName,
+    Artifact,
+    ArtifactKind,
+    ModelVersion,
+    RegisteredModel,
+)
 from workspaces.actors import Actor
+from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 from workspaces.services import record_audit
 
@@ -49,10 +61,12 @@ def register_model(*, by: Actor, name: str, description: str = "") -> Registered
 
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """What a version is made of; see ModelVersion for the difference of `base` and `parent`."""
+    """What a version is made of: an artifact, or the name of a remote model. See ModelVersion for the difference of
+    `base` and `parent`."""
 
-    artifact: Artifact
     method: str
+    artifact: Artifact | None = None
+    remote_name: str = ""
     base: ModelVersion | None = None
     parent: ModelVersion | None = None
     description: str = ""
@@ -65,13 +79,15 @@ def register_version(*, by: Actor, model: RegisteredModel, new: NewVersion) -> M
     # The model's row is the lock under which numbers are given out.
     RegisteredModel.objects.select_for_update().get(id=model.id)
     policies = ModelVersion.objects.filter(registered_model=model).exclude(artifact__kind=ArtifactKind.REWARD_MODEL)
-    is_first = new.artifact.kind != ArtifactKind.REWARD_MODEL and not policies.exists()
+    is_policy = new.artifact is None or new.artifact.kind != ArtifactKind.REWARD_MODEL
+    is_first = is_policy and not policies.exists()
     last = ModelVersion.objects.filter(registered_model=model).aggregate(last=Max("number"))["last"] or 0
     version = ModelVersion.objects.create(
         workspace=by.workspace,
         registered_model=model,
         number=last + 1,
         artifact=new.artifact,
+        remote_name=new.remote_name,
         base=new.base,
         parent=new.parent,
         method=new.method,
@@ -87,11 +103,17 @@ def register_version(*, by: Actor, model: RegisteredModel, new: NewVersion) -> M
 
 
 def locate_version(version: ModelVersion) -> dict[str, str]:
-    """The folder of its weights as `path`, and that of the `adapter` over them, if it is one: what an engine loads."""
-    folder = str(artifacts.artifact_path(version.artifact.digest))
+    """The folder of its weights as `path`, and that of the `adapter` over them, if it is one: what an engine loads.
+    Raises NotStored for a remote model."""
+    folder = str(artifacts.artifact_path(version.stored.digest))
     if version.base is None:
         return {"path": folder}
-    return {"path": str(artifacts.artifact_path(version.base.artifact.digest)), "adapter": folder}
+    return {"path": str(artifacts.artifact_path(version.base.stored.digest)), "adapter": folder}
+
+
+def refuse_remote(version: ModelVersion) -> None:
+    """Raises NotStored for a remote model: others keep its weights."""
+    _ = version.stored
 
 
 def refuse_reward_model(version: ModelVersion) -> None:
@@ -105,31 +127,59 @@ def move_alias(*, by: Actor, version: ModelVersion, name: str, reason: str = "")
     """Points the alias at the version. One row per (model, name): no instant has two champions or none.
 
     The champion is changed through `promotion.promote_version`, which also ends a running experiment. Raises NotAPolicy
-    for a reward model.
+    for a reward model under a name that serves, InvalidInput for what is no alias.
     """
-    refuse_reward_model(version)
-    alias, _ = Alias.objects.select_for_update().update_or_create(
+    if name in AliasName.values:
+        refuse_reward_model(version)
+    if not re.fullmatch(ALIAS_NAME, name):
+        fault = FieldFault("alias", f"{name[:80]!r} is no alias", "lower-case letters, digits and hyphens, up to 63")
+        raise InvalidInput("The alias is invalid.", faults=[fault])
+    # The model's row is the lock: the move that is written is the one that was made.
+    RegisteredModel.objects.select_for_update().get(id=version.registered_model_id)
+    before = _find_alias(version.registered_model_id, name)
+    alias, _ = Alias.objects.update_or_create(
         registered_model_id=version.registered_model_id,
         name=name,
         defaults={"version": version, "workspace_id": version.workspace_id},
     )
+    if before is None or before.version_id != version.id:
+        _note_move(by, version, name, before=before.version if before else None, after=version, reason=reason)
     details = {"name": str(version)} | ({"reason": reason} if reason else {})
     record_audit(by=by, action=f"alias.{name}", target=f"model_version:{version.id}", details=details)
     return alias
 
 
 @transaction.atomic
-def drop_alias(*, by: Actor, version: ModelVersion, name: str) -> bool:
+def drop_alias(*, by: Actor, version: ModelVersion, name: str, reason: str = "") -> bool:
     """Takes the alias from the version; False when it points elsewhere or nowhere. Not for the champion, which has to
     be somebody: that alias only moves. Raises ValueError for it."""
     if name == AliasName.CHAMPION:
         raise ValueError("the champion can be replaced but not removed")
     dropped, _ = Alias.objects.filter(version=version, name=name).delete()
     if dropped:
+        _note_move(by, version, name, before=version, after=None, reason=reason)
         record_audit(
             by=by, action=f"alias.{name}_dropped", target=f"model_version:{version.id}", details={"name": str(version)}
         )
     return bool(dropped)
+
+
+def _find_alias(model_id: uuid.UUID, name: str) -> Alias | None:
+    return Alias.objects.select_related("version").filter(registered_model_id=model_id, name=name).first()
+
+
+def _note_move(
+    by: Actor, version: ModelVersion, name: str, *, before: ModelVersion | None, after: ModelVersion | None, reason: str
+) -> None:
+    AliasMove.objects.create(
+        workspace_id=version.workspace_id,
+        registered_model_id=version.registered_model_id,
+        name=name,
+        before=before,
+        after=after,
+        by=by.name,
+        reason=reason[:500],
+    )
 
 
 def get_champion(model: RegisteredModel) -> ModelVersion:

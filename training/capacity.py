@@ -101,7 +101,7 @@ def find_shape(spec: RunSpec, load: Load) -> ModelShape | None:
     if spec.base.tiny is not None:
         return shape_of_tiny(spec.base.tiny)
     if load.base_version is not None:
-        return read_shape(artifact_path(load.base_version.weights.artifact.digest))
+        return read_shape(artifact_path(load.base_version.weights.stored.digest))
     return find_shape_of_model(load.base_model)
 
 

@@ -49,7 +49,7 @@ def card_of_run(run: TrainingRun, *, kind: ArtifactKind) -> Mapping[str, str]:
     """Of what a run has made: the card's text by its file's name."""
     facts = [("Trained by", run.method), ("on", f"{run.dataset} ({run.dataset.rows:,} rows)")]
     if run.base_version is not None:
-        facts.append(("Starts from", f"{run.base_version}, {run.base_version.artifact.digest}"))
+        facts.append(("Starts from", f"{run.base_version}, {run.base_version.stored.digest}"))
     return {CARD: _write(f"{run.agent.slug}: {run.method} on {run.dataset}", find_base_name(run), facts, kind)}
 
 

@@ -170,7 +170,7 @@ def _choose_base(own: Sequence[ModelVersion], champion: uuid.UUID | None) -> Mod
     """Full weights: the champion's, those under it where it is an adapter, or the newest. `own`: newest first."""
     first = [version for version in own if version.id == champion]
     candidates = [*first, *(version.base for version in first if version.base is not None), *own]
-    return next((one for one in candidates if one.artifact.kind == ArtifactKind.MODEL and one.marked_at is None), None)
+    return next((one for one in candidates if one.kind == ArtifactKind.MODEL and one.marked_at is None), None)
 
 
 def _find_root(version: ModelVersion, made_by: Mapping[uuid.UUID, TrainingRun]) -> str:

@@ -14,7 +14,7 @@ from jobs.context import JobContext
 from jobs.services import enqueue_job
 from models_registry.artifacts import verify_artifact
 from models_registry.models import Artifact, ArtifactKind, ModelVersion
-from models_registry.services import locate_version, refuse_reward_model, store_artifact
+from models_registry.services import locate_version, refuse_remote, refuse_reward_model, store_artifact
 from training.cards import card_of_export
 from training.launcher import run_engine, write_atomically
 from training.models import ExportJob
@@ -28,8 +28,9 @@ EXPORT = "training.export_version"
 @transaction.atomic
 def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat.MERGED) -> ExportJob:
     """The version's export in this format: the one that is there or under way, or a new one. Raises NotAPolicy for a
-    reward model."""
+    reward model, NotStored for a remote model."""
     refuse_reward_model(version)
+    refuse_remote(version)
     existing = ExportJob.objects.filter(version=version, format=format).exclude(state=ExportState.FAILED).first()
     if existing is not None:
         return existing
@@ -47,7 +48,7 @@ def export_version(context: JobContext) -> dict[str, Any] | None:
     )
     if export.state == ExportState.READY:
         return {"digest": export.artifact.digest if export.artifact else None}
-    artifact = _merge(context, export) if export.version.base is not None else export.version.artifact
+    artifact = _merge(context, export) if export.version.base is not None else export.version.stored
     verify_artifact(artifact.digest)
     with context.fenced():
         ExportJob.objects.filter(id=export.id).update(

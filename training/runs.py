@@ -150,7 +150,11 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         faults.append(FieldFault("base_model", "is not allowed here", f"{allowed}, or what RECKONER_BASE_MODELS names"))
     elif plan.base_model and (lack := why_no_model(plan.base_model)):
         faults.append(FieldFault("base_model", lack, "a folder of weights"))
-    if plan.base_version is not None and plan.base_version.is_reward_model:
+    if plan.base_version is not None and plan.base_version.is_remote:
+        faults.append(
+            FieldFault("base_version", f"{plan.base_version} is a remote model", "a version whose weights are here")
+        )
+    elif plan.base_version is not None and plan.base_version.is_reward_model:
         faults.append(
             FieldFault("base_version", f"{plan.base_version} is a reward model", "a version that is a policy")
         )

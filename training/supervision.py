@@ -103,7 +103,7 @@ def source_of_reward_model(run: TrainingRun) -> dict[str, str] | None:
     if named is None:
         return None
     found = find_reward_models(run.workspace).filter(id=named).first()
-    if found is None or found.marked_at is not None or found.artifact.removed_at is not None:
+    if found is None or found.marked_at is not None or found.stored.removed_at is not None:
         raise Permanent(f"the reward model {named} is there no more, or learnt from rows that were erased")
     return locate_version(found)
 
@@ -168,7 +168,7 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
         kind = ArtifactKind.REWARD_MODEL
     meta = {"run": str(run.id), "weights_sha256": result.weights_sha256, "base_model": find_base_name(run)}
     if is_adapter and base is not None:
-        meta["base"] = base.weights.artifact.digest
+        meta["base"] = base.weights.stored.digest
     assert result.output is not None
     artifact = store_artifact(
         workspace=run.workspace,

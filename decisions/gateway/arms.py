@@ -97,7 +97,7 @@ def _try_score(current: CurrentAgent, questions: Sequence[Question], versions: S
     if not questions:
         return []
     items = [
-        ScoreItem(version.artifact.digest, question.prompt, question.options, current.version.max_prompt_tokens)
+        ScoreItem(version.stored.digest, question.prompt, question.options, current.version.max_prompt_tokens)
         for question, version in zip(questions, versions, strict=True)
     ]
     try:

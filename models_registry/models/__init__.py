@@ -1,4 +1,4 @@
-"""Tables of artifacts, models, versions, aliases and experiments."""
+"""Tables of artifacts, models, versions, aliases, backends, calls and experiments."""
 
 from models_registry.models.artifact import Artifact, ArtifactKind
 from models_registry.models.experiment import (
@@ -13,8 +13,21 @@ from models_registry.models.experiment import (
     Phase,
     Variant,
 )
+from models_registry.models.serving import (
+    Backend,
+    BackendKind,
+    BackendState,
+    Call,
+    CallKind,
+    CallState,
+    Capability,
+    Deployment,
+)
 from models_registry.models.version import (
+    ALIAS_NAME,
+    REMOTE,
     Alias,
+    AliasMove,
     AliasName,
     GateKind,
     GateVerdict,
@@ -24,11 +37,22 @@ from models_registry.models.version import (
 )
 
 __all__ = [
+    "ALIAS_NAME",
+    "REMOTE",
     "Alias",
+    "AliasMove",
     "AliasName",
     "Arm",
     "Artifact",
     "ArtifactKind",
+    "Backend",
+    "BackendKind",
+    "BackendState",
+    "Call",
+    "CallKind",
+    "CallState",
+    "Capability",
+    "Deployment",
     "Experiment",
     "ExperimentState",
     "Exposure",

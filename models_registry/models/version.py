@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
-from models_registry.models.artifact import ArtifactKind
+from models_registry.errors import NotStored
+from models_registry.models.artifact import Artifact, ArtifactKind
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
@@ -16,8 +17,14 @@ class VersionState(models.TextChoices):
 
 
 class AliasName(models.TextChoices):
+    """The aliases that Reckoner moves itself, or reads. All others are free."""
+
     CHAMPION = "champion", "Champion"
     CHALLENGER = "challenger", "Challenger"
+    FALLBACK = "fallback", "Fallback"
+
+
+REMOTE = "remote"
 
 
 class RegisteredModel(WorkspaceOwned):
@@ -34,7 +41,8 @@ class RegisteredModel(WorkspaceOwned):
 
 
 class ModelVersion(WorkspaceOwned):
-    """A frozen artefact: full weights, an adapter over `base`'s weights, or a reward model of either kind.
+    """A frozen artefact (full weights, an adapter over `base`'s weights, or a reward model of either kind), or a model
+    that others keep, under the `remote_name` that their servers know it by.
 
     `base` is the version whose weights an adapter needs; `parent` is the one that training started from. `marked_at`
     says when it became known that it, or one it came from, learnt from rows that were erased since (docs/erasure.md).
@@ -44,7 +52,12 @@ class ModelVersion(WorkspaceOwned):
     registered_model = models.ForeignKey(RegisteredModel, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=16, choices=VersionState.choices, default=VersionState.READY)
-    artifact = models.ForeignKey("models_registry.Artifact", on_delete=models.PROTECT, related_name="versions")
+    artifact = models.ForeignKey(
+        "models_registry.Artifact", on_delete=models.PROTECT, related_name="versions", null=True, blank=True
+    )
+    remote_name = models.CharField(
+        max_length=200, blank=True, default="", db_default="", help_text="Of a remote model: gpt-4o-mini, for example"
+    )
     base = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="adapters")
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
     method = models.CharField(max_length=32, help_text="How it came to be: a training method, or import")
@@ -60,20 +73,47 @@ class ModelVersion(WorkspaceOwned):
             models.CheckConstraint(condition=Q(number__gte=1), name="model_version_numbers_from_one"),
             models.CheckConstraint(condition=Q(state__in=VersionState.values), name="model_version_state_known"),
             models.CheckConstraint(condition=~Q(base=F("id")) & ~Q(parent=F("id")), name="model_version_not_own_base"),
+            models.CheckConstraint(
+                condition=Q(artifact__isnull=False, remote_name="")
+                | (Q(artifact__isnull=True, base__isnull=True) & ~Q(remote_name="")),
+                name="model_version_stored_or_remote",
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.registered_model.name}:{self.number}"
 
     @property
+    def is_remote(self) -> bool:
+        """Whether others keep its weights. Then nothing here can train on top of it, measure or export it."""
+        return self.artifact is None
+
+    @property
+    def kind(self) -> str:
+        """`remote`, or its artifact's kind."""
+        return REMOTE if self.artifact is None else self.artifact.kind
+
+    @property
+    def kind_name(self) -> str:
+        """The kind for people."""
+        return "Remote model" if self.artifact is None else self.artifact.get_kind_display()
+
+    @property
+    def stored(self) -> Artifact:
+        """Its artifact. Raises NotStored for a remote model."""
+        if self.artifact is None:
+            raise NotStored(f"{self} is a remote model ({self.remote_name}): its weights are not here.")
+        return self.artifact
+
+    @property
     def is_reward_model(self) -> bool:
         """Whether it scores texts. Then it is no policy, and serves no traffic."""
-        return self.artifact.kind == ArtifactKind.REWARD_MODEL
+        return self.kind == ArtifactKind.REWARD_MODEL
 
     @property
     def is_adapter(self) -> bool:
         """Whether it needs the weights of another model."""
-        return self.artifact.kind == ArtifactKind.ADAPTER
+        return self.kind == ArtifactKind.ADAPTER
 
     @property
     def weights(self) -> ModelVersion:
@@ -82,16 +122,24 @@ class ModelVersion(WorkspaceOwned):
 
     @property
     def base_model(self) -> str:
-        """What its first ancestor was made from: `tiny`, a hub id or a folder's name; "" where nobody noted it."""
-        return str(self.artifact.meta.get("base_model", ""))
+        """What its first ancestor was made from: `tiny`, a hub id or a folder's name; a remote model's name; "" where
+        nobody noted it."""
+        return self.remote_name if self.artifact is None else str(self.artifact.meta.get("base_model", ""))
+
+
+ALIAS_NAME = r"^[a-z][a-z0-9-]{0,62}$"
 
 
 class Alias(WorkspaceOwned):
-    """A movable name. The unique constraint is the promise: exactly one champion at any instant."""
+    """A movable name. The unique constraint is the promise: exactly one champion at any instant.
+
+    `champion` serves, `challenger` is tried in an experiment, `fallback` answers where no other version can. Every
+    other name is free.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     registered_model = models.ForeignKey(RegisteredModel, on_delete=models.CASCADE, related_name="aliases")
-    name = models.CharField(max_length=16, choices=AliasName.choices)
+    name = models.CharField(max_length=63)
     version = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, related_name="aliases")
     moved_at = models.DateTimeField(auto_now=True)
 
@@ -99,11 +147,38 @@ class Alias(WorkspaceOwned):
         verbose_name_plural = "aliases"
         constraints = [
             models.UniqueConstraint(fields=["registered_model", "name"], name="alias_once_per_model"),
-            models.CheckConstraint(condition=Q(name__in=AliasName.values), name="alias_name_known"),
+            models.CheckConstraint(condition=Q(name__regex=ALIAS_NAME), name="alias_name_is_a_slug"),
         ]
 
     def __str__(self) -> str:
         return f"{self.registered_model.name}@{self.name}"
+
+
+class AliasMove(WorkspaceOwned):
+    """One change of an alias, append-only: where it pointed before and after (null: nowhere), by whom, and why."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    registered_model = models.ForeignKey(RegisteredModel, on_delete=models.CASCADE, related_name="alias_moves")
+    name = models.CharField(max_length=63)
+    before = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    after = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    by = models.CharField(max_length=254)
+    reason = models.CharField(max_length=500, blank=True)
+    moved_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(before__isnull=True, after__isnull=False)
+                | Q(before__isnull=False, after__isnull=True)
+                | (Q(before__isnull=False, after__isnull=False) & ~Q(before=F("after"))),
+                name="alias_move_changes_something",
+            ),
+        ]
+        indexes = [models.Index(fields=["registered_model", "name", "-id"], name="alias_move_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.registered_model.name}@{self.name}: {self.before} → {self.after}"
 
 
 class GateKind(models.TextChoices):

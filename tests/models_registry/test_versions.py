@@ -2,13 +2,28 @@
 
 import pytest
 from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.utils import timezone
 
-from models_registry.errors import NoChampion
-from models_registry.models import Alias, AliasName, ModelVersion
-from models_registry.services import NewVersion, get_champion, move_alias, register_model, register_version
+from models_registry.errors import NoChampion, NotAPolicy, NotStored, UnknownVersion
+from models_registry.models import Alias, AliasMove, AliasName, ModelVersion
+from models_registry.references import find_version
+from models_registry.services import (
+    NewVersion,
+    drop_alias,
+    get_champion,
+    locate_version,
+    move_alias,
+    register_model,
+    register_version,
+)
 from tools.factories import (
     AliasFactory,
+    AliasMoveFactory,
     ArtifactFactory,
+    BackendFactory,
+    CallFactory,
+    DeploymentFactory,
     ExperimentFactory,
     ExposureFactory,
     GateVerdictFactory,
@@ -17,7 +32,9 @@ from tools.factories import (
     PhaseFactory,
     RegisteredModelFactory,
     VariantFactory,
+    WorkspaceFactory,
 )
+from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -89,7 +106,18 @@ def test_first_champions_set_at_once_leave_one(by, at_once):
         (ArtifactFactory, {"kind": "poem"}),
         (ModelVersionFactory, {"number": 0}),
         (ModelVersionFactory, {"state": "asleep"}),
-        (AliasFactory, {"name": "emperor"}),
+        (AliasFactory, {"name": "The Emperor"}),
+        (ModelVersionFactory, {"remote_name": "gpt-4o-mini"}),
+        (ModelVersionFactory, {"artifact": None}),
+        (BackendFactory, {"kind": "oracle"}),
+        (BackendFactory, {"capabilities": ["score", "sing"]}),
+        (BackendFactory, {"key_variable": "sk-live-1234"}),
+        (BackendFactory, {"timeout_seconds": 0.0}),
+        (BackendFactory, {"price_out": -1}),
+        (CallFactory, {"state": "answered", "closed_at": timezone.now()}),
+        (CallFactory, {"state": "failed", "closed_at": timezone.now()}),
+        (CallFactory, {"closed_at": timezone.now()}),
+        (CallFactory, {"cost": -1}),
         (GateVerdictFactory, {"low": 0.2}),
         (GateVerdictFactory, {"high": 0.0}),
         (ExperimentFactory, {"state": "promoted"}),
@@ -118,6 +146,8 @@ def test_an_impossible_row_is_refused(factory, fields):
         (RegisteredModelFactory, ("workspace", "name")),
         (ModelVersionFactory, ("registered_model", "number")),
         (AliasFactory, ("registered_model", "name")),
+        (BackendFactory, ("workspace", "name")),
+        (DeploymentFactory, ("version", "backend", "remote_name")),
         (ExperimentFactory, ("registered_model",)),
         (PhaseFactory, ("experiment",)),
         (VariantFactory, ("experiment", "arm")),
@@ -161,3 +191,102 @@ class TestApi:
         assert shown["name"] == "filer:2"
         assert shown["base"] == shown["parent"] == str(base.id)
         assert (shown["digest"], shown["metrics"]) == (version.artifact.digest, {"loss": 0.5})
+
+
+def moves(model):
+    """(name, before, after, reason) of each change of the model's aliases, oldest first; versions by number."""
+    found = AliasMove.objects.filter(registered_model=model).order_by("id").select_related("before", "after")
+    return [(m.name, m.before and m.before.number, m.after and m.after.number, m.reason) for m in found]
+
+
+class TestAliases:
+    def test_their_names_are_free_and_each_change_is_a_row(self, by, model):
+        first, second = register(by, model), register(by, model)
+        move_alias(by=by, version=first, name="long-notes", reason="reads them well")
+        move_alias(by=by, version=first, name="long-notes")
+        move_alias(by=by, version=second, name="long-notes")
+        assert drop_alias(by=by, version=second, name="long-notes", reason="retired")
+        assert moves(model) == [
+            ("champion", None, 1, ""),
+            ("long-notes", None, 1, "reads them well"),
+            ("long-notes", 1, 2, ""),
+            ("long-notes", 2, None, "retired"),
+        ]
+        assert AliasMove.objects.filter(by=by.name).count() == 4
+
+    @pytest.mark.parametrize("fields", [{"after": None}, {"before": F("after")}], ids=["nowhere", "unmoved"])
+    def test_a_move_that_moves_nothing_is_no_row(self, fields):
+        move = AliasMoveFactory()
+        with pytest.raises(IntegrityError), transaction.atomic():
+            AliasMove.objects.filter(id=move.id).update(**fields)
+
+    @pytest.mark.parametrize("name", ["", "Champion", "two words", "7", "a" * 64, "café"])
+    def test_what_is_no_name_changes_nothing(self, by, model, name):
+        version = register(by, model)
+        with pytest.raises(InvalidInput, match="alias"):
+            move_alias(by=by, version=version, name=name)
+        assert moves(model) == [("champion", None, 1, "")]
+
+    def test_a_reward_model_may_be_named_but_not_serve(self, by, model):
+        judge = ModelVersionFactory(
+            registered_model=model, artifact=ArtifactFactory(workspace=by.workspace, kind="reward_model")
+        )
+        move_alias(by=by, version=judge, name="judge")
+        for name in AliasName.values:
+            with pytest.raises(NotAPolicy):
+                move_alias(by=by, version=judge, name=name)
+        assert moves(model) == [("judge", None, judge.number, "")]
+
+
+class TestRemoteVersions:
+    @pytest.fixture
+    def remote(self, by, model):
+        return register_version(by=by, model=model, new=NewVersion(remote_name="gpt-4o-mini", method="remote"))
+
+    def test_one_is_a_version_like_any_other(self, by, model, remote, api):
+        assert (remote.kind, remote.base_model, remote.is_remote) == ("remote", "gpt-4o-mini", True)
+        assert not (remote.is_adapter or remote.is_reward_model)
+        assert get_champion(model) == remote
+        [shown] = api("export:read").get("/api/v1/versions").json()["results"]
+        assert (shown["kind"], shown["digest"], shown["remote_name"]) == ("remote", None, "gpt-4o-mini")
+
+    def test_its_weights_are_not_here(self, remote):
+        with pytest.raises(NotStored, match="gpt-4o-mini"):
+            locate_version(remote)
+
+
+class TestReferences:
+    @pytest.fixture
+    def second(self, by, model):
+        register(by, model)
+        version = register(by, model)
+        move_alias(by=by, version=version, name="long-notes")
+        return version
+
+    @pytest.mark.parametrize(
+        "reference", ["filer:2", "filer@long-notes", "models:/filer/2", "models:/filer@long-notes"]
+    )
+    def test_every_form_finds_the_version(self, by, second, reference, django_assert_num_queries):
+        with django_assert_num_queries(1):
+            found = find_version(by.workspace, reference)
+            assert (found, str(found)) == (second, "filer:2")
+
+    @pytest.mark.parametrize(
+        ("reference", "reason"),
+        [
+            ("filer:3", "no version 3"),
+            ("filer:999999999", "no version"),
+            ("filer@champ", "alias champ"),
+            ("models:/storer/1", "storer"),
+            ("filer", "Write name:7"),
+            ("filer:2 ", "Write name:7"),
+            ("runs:/filer/2", "Write name:7"),
+        ],
+    )
+    def test_others_are_refused_with_a_reason(self, by, second, reference, reason):
+        with pytest.raises(UnknownVersion, match=reason):
+            find_version(by.workspace, reference)
+
+    def test_another_workspace_finds_nothing(self, second):
+        with pytest.raises(UnknownVersion):
+            find_version(WorkspaceFactory(), "filer:2")

@@ -16,10 +16,16 @@ from factory.django import DjangoModelFactory
 from models_registry import artifacts
 from models_registry.models import (
     Alias,
+    AliasMove,
     AliasName,
     Arm,
     Artifact,
     ArtifactKind,
+    Backend,
+    BackendKind,
+    Call,
+    CallKind,
+    Deployment,
     Experiment,
     Exposure,
     FailedRequest,
@@ -96,6 +102,51 @@ class AliasFactory(DjangoModelFactory[Alias]):
     registered_model = factory.SelfAttribute("version.registered_model")
     workspace = factory.SelfAttribute("version.workspace")
     name = AliasName.CHAMPION
+
+
+class AliasMoveFactory(DjangoModelFactory[AliasMove]):
+    class Meta:
+        model = AliasMove
+
+    after = factory.SubFactory(ModelVersionFactory)
+    registered_model = factory.SelfAttribute("after.registered_model")
+    workspace = factory.SelfAttribute("after.workspace")
+    name = AliasName.CHAMPION
+    by = "system"
+
+
+class BackendFactory(DjangoModelFactory[Backend]):
+    """An OpenAI-compatible server where none answers."""
+
+    class Meta:
+        model = Backend
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    name = factory.Sequence(lambda n: f"backend-{n}")
+    kind = BackendKind.OPENAI
+    url = "http://127.0.0.1:9/v1"
+
+
+class DeploymentFactory(DjangoModelFactory[Deployment]):
+    class Meta:
+        model = Deployment
+
+    version = factory.SubFactory(ModelVersionFactory)
+    backend = factory.SubFactory(BackendFactory, workspace=factory.SelfAttribute("..version.workspace"))
+    workspace = factory.SelfAttribute("version.workspace")
+
+
+class CallFactory(DjangoModelFactory[Call]):
+    """One that is being answered."""
+
+    class Meta:
+        model = Call
+
+    assigned = factory.SubFactory(ModelVersionFactory)
+    registered_model = factory.SelfAttribute("assigned.registered_model")
+    workspace = factory.SelfAttribute("assigned.workspace")
+    kind = CallKind.DECIDE
+    opened_at = factory.LazyFunction(timezone.now)
 
 
 class GateVerdictFactory(DjangoModelFactory[GateVerdict]):

@@ -160,7 +160,7 @@ def _read_gate_log(loop: SeedLoop) -> GateLog:
 
 def _act(loop: SeedLoop, rows: Sequence[Mapping[str, Any]], version: ModelVersion) -> NDArray[np.float64]:
     """P(option | row) with which the version would act on the rows, (n, k)."""
-    thoughts = _probabilities(loop, [row["prompt"] for row in rows], version.artifact.digest)
+    thoughts = _probabilities(loop, [row["prompt"] for row in rows], version.stored.digest)
     acting = {"temperature": loop.plan.temperature, "epsilon": loop.plan.epsilon}
     return np.array([acting_policy(thought, **acting) for thought in thoughts])
 

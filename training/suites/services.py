@@ -198,8 +198,8 @@ def _lay_out(run_dir: Path, suite: EvaluationSuite, name: str) -> Path:
 
 
 def _write_spec(run_dir: Path, suite: EvaluationSuite, version: ModelVersion, name: str) -> dict[str, Any]:
-    artifact = str(artifact_path(version.artifact.digest))
-    base = {"path": str(artifact_path(version.base.artifact.digest)), "adapter": artifact} if version.base else None
+    artifact = str(artifact_path(version.stored.digest))
+    base = {"path": str(artifact_path(version.base.stored.digest)), "adapter": artifact} if version.base else None
     setup = suite.agent.versions.first()
     return {
         "run_id": run_dir.name,

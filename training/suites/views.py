@@ -106,7 +106,7 @@ def suite_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     suite = _get_suite(request, pk)
     scores = list(select_scores(suite.scores.all()).order_by("-version__number")[:MOST])
     versions = ModelVersion.objects.filter(registered_model=suite.agent.registered_model_id)
-    policies = versions.exclude(artifact__kind=ArtifactKind.REWARD_MODEL)
+    policies = versions.filter(artifact__isnull=False).exclude(artifact__kind=ArtifactKind.REWARD_MODEL)
     under_way = Job.objects.for_workspace(request.workspace).filter(
         kind=SCORE, payload__suite=str(suite.id), state__in=(JobState.QUEUED, JobState.RUNNING)
     )

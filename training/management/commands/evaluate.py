@@ -174,8 +174,11 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
     if version.is_reward_model:
         faults.append(f"--model: {version} is a reward model, which scores texts and is no policy")
         return None
-    artifact = str(artifact_path(version.artifact.digest))
+    if version.is_remote:
+        faults.append(f"--model: {version} is a remote model, whose weights are not here")
+        return None
+    artifact = str(artifact_path(version.stored.digest))
     root = version.base_model or None
     if version.base is None:
         return Model(given, artifact, base=root, version=version)
-    return Model(given, str(artifact_path(version.base.artifact.digest)), artifact, root, version)
+    return Model(given, str(artifact_path(version.base.stored.digest)), artifact, root, version)
