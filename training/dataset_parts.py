@@ -3,11 +3,13 @@ that is held out."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import msgspec
 from decisions.models import Agent, RewardSpec
 from models_registry.models import ArtifactKind
 from models_registry.services import store_artifact
+from training.engine.rows import normalise_prompt
 from training.errors import EmptyDataset
 from training.models import DatasetItem, DatasetSnapshot
 from training.splitting import Relations
@@ -42,6 +45,21 @@ class Entry(msgspec.Struct):
     text: str = ""
 
 
+@dataclass(slots=True)
+class Bounds:
+    """The least and the greatest of the values that were added."""
+
+    least: float = math.inf
+    most: float = -math.inf
+
+    def add(self, value: float) -> None:
+        self.least, self.most = min(self.least, value), max(self.most, value)
+
+    @property
+    def known(self) -> bool:
+        return self.least <= self.most
+
+
 class Tally:
     """What the rows hold: by action, by right and wrong, by source and verdict."""
 
@@ -51,12 +69,16 @@ class Tally:
         self.rewards = self.sum = self.high = 0.0
         self.right = self.wrong = self.without_propensity = self.without_options = self.without_reward = 0
         self.words = Counter[int]()
-        self.least_right, self.most_right = math.inf, -math.inf
+        self.declared, self.judged = Bounds(), Bounds()
+        self.texts = 0
+        self.groups: dict[int, float | None] = {}
 
     def add(self, row: Mapping[str, Any]) -> None:
         self.rows += 1
         if isinstance(prompt := row.get("prompt"), str):
             self.words[len(prompt.split())] += 1
+        self.texts += "completion" in row
+        self._add_right(row)
         action = row.get("answer", row.get("action"))
         if action is not None:
             self.actions[action] += 1
@@ -65,11 +87,11 @@ class Tally:
             self.sum += reward
             self.high += reward >= HALF
             right = row.get("right", reward)
-            self.least_right, self.most_right = min(self.least_right, right), max(self.most_right, right)
             if right >= HALF:
                 self.right += 1
             else:
                 self.wrong += 1
+            self._add_to_group(str(prompt), reward)
         self.without_reward += "completion" in row and "source" not in row and reward is None and "right" not in row
         self.without_propensity += "propensity" in row and row["propensity"] is None
         if "source" in row:
@@ -77,6 +99,22 @@ class Tally:
             if (verdict := row.get("verdict")) is not None:
                 self.verdicts[verdict] += 1
             self.without_options += "options" not in row and "chosen" not in row
+
+    def _add_right(self, row: Mapping[str, Any]) -> None:
+        """How right the row is, as the engine will see it (`training.engine.texts.is_right`, and of logged rows
+        `training.engine.rows.right_or_wrong`)."""
+        right, known = row.get("right"), row.get("reward")
+        if right is not None:
+            self.declared.add(right)
+            known = right
+        if known is not None:
+            self.judged.add(known)
+
+    def _add_to_group(self, prompt: str, reward: float) -> None:
+        """By a short digest of the prompt: of millions of rows the prompts themselves would be too much."""
+        digest = hashlib.blake2b(normalise_prompt(prompt).encode(errors="surrogatepass"), digest_size=8).digest()
+        key = int.from_bytes(digest, "big")
+        self.groups[key] = None if self.groups.setdefault(key, reward) != reward else reward
 
     def as_plain(self) -> dict[str, Any]:
         """Only what there is to tell, but for right and wrong: that there is none of one tells much."""
@@ -87,8 +125,10 @@ class Tally:
         if self.rewards:
             told |= {"mean_reward": self.sum / self.rewards, "confirmed_share": self.high / self.rewards}
             told |= {"right": self.right, "wrong": self.wrong}
-            if self.least_right == self.most_right:
-                told["all_right"] = self.most_right
+            told["groups"] = sum(reward is None for reward in self.groups.values())
+        # Of logged rows, where some declare what is right, the others say nothing about it.
+        if (right := self.judged if self.texts or not self.declared.known else self.declared).known:
+            told |= {"least_right": right.least, "most_right": right.most}
         if self.without_reward:
             told["without_reward"] = self.without_reward
         if self.without_propensity:

@@ -79,7 +79,7 @@ class Defaults:
             told = choose_settings(FROM_PAIRS, root=self.root, rows=chosen.rows, agent_version=self.agent_version)
             return RunPlan(FROM_PAIRS, chosen, base_version=self.base, heldout=heldout, settings=told)
         if chosen.kind == DatasetKind.TEXT:
-            method = FROM_REWARDED_TEXTS if Need.REWARDS in chosen.has else FROM_TEXTS
+            method = FROM_REWARDED_TEXTS if Need.REWARDS in chosen.find_has() else FROM_TEXTS
             told = choose_settings(method, root=self.root, rows=chosen.rows, agent_version=self.agent_version)
             told = {**told, "max_completion_tokens": TEXT_TOKENS}
             measured = heldout if heldout is not None and heldout.kind == DatasetKind.TEXT else None

@@ -25,6 +25,7 @@ from training.errors import InvalidRun, RunOver
 from training.estimates import Estimate
 from training.hardware import this_machine, why_no_quantisation
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
+from training.models.dataset import RIGHT_FROM
 from training.notes import find_note_faults
 from training.reward_models import find_reward_model_faults, find_reward_version, place_reward_model
 from training.run_states import TERMINAL_STATES, RunState, check_transition
@@ -206,8 +207,16 @@ def _find_lacks(method: Method, plan: RunPlan) -> list[FieldFault]:
         wanted = " or ".join(method.learns_from)
         return [FieldFault("dataset", f"{method.name} cannot learn from {dataset.kind} rows", f"{wanted} rows")]
     fresh = {Need.REWARDED_GROUPS} if plan.settings.get("reward") else set()
-    lacks = method.find_lacks(kind, {*dataset.has, Need.REWARD_FUNCTION, *fresh})
-    return [FieldFault("dataset", dataset.why_without(lack), WHAT_LACKS[lack]) for lack in lacks]
+    right_from = _right_from(plan.settings)
+    lacks = method.find_lacks(kind, {*dataset.find_has(right_from), Need.REWARD_FUNCTION, *fresh})
+    return [FieldFault("dataset", dataset.why_without(lack, right_from), WHAT_LACKS[lack]) for lack in lacks]
+
+
+def _right_from(settings: Mapping[str, Any]) -> float:
+    """Of the settings, or the default; what is no number, the spec's own check refuses."""
+    told = settings.get("kto")
+    value = told.get("right_from") if isinstance(told, Mapping) else None
+    return value if isinstance(value, int | float) else RIGHT_FROM
 
 
 def _is_learnt_from(heldout: DatasetSnapshot, plan: RunPlan) -> bool:

@@ -34,6 +34,6 @@ def find_hindrance(method: Method, dataset: DatasetSnapshot) -> str:
     kind = dataset.row_kind
     if kind is None or kind not in method.learns_from:
         return f"learns from {' or '.join(ROWS_IN_WORDS[one] for one in method.learns_from)}"
-    if lacks := method.find_lacks(kind, {*dataset.has, Need.REWARD_FUNCTION}):
+    if lacks := method.find_lacks(kind, {*dataset.find_has(), Need.REWARD_FUNCTION}):
         return "; ".join(dataset.why_without(lack) for lack in lacks)
     return "needs the extra “text”, which is not installed" if method.find_missing(kind) else ""

@@ -40,7 +40,14 @@ CASES = {
     "rows without rewards": Bad("posterior", "labelled", {"dataset": "cannot learn from labelled rows"}),
     "texts without rewards": Bad("kto", "silent texts", {"dataset": "none of its rows has a reward"}),
     "groups without rewards": Bad("grpo", "silent texts", {"dataset": "none of its rows has a reward"}),
-    "one class": Bad("kto", "one class", {"dataset": "all its rewards are 1"}),
+    "one class": Bad("kto", "one class", {"dataset": "all its rows were right"}),
+    "all on one side of right_from": Bad("kto", "fair", {"dataset": "at least 0.6, from 0.7 to 0.9: right is from"}),
+    "all below right_from": Bad(
+        "kto", "fair", {"dataset": "below 0.95, from 0.7 to 0.9"}, more={"kto": {"right_from": 0.95}}
+    ),
+    "no prompt with different rewards": Bad("grpo", "fair", {"dataset": "no prompt in it has different rewards"}),
+    "texts without groups": Bad("grpo", "fair texts", {"dataset": "no prompt in it has different rewards"}),
+    "texts of which none is right": Bad("sft", "poor texts", {"dataset": "below 0.6, from 0.1 to 0.4"}),
     "texts of one class": Bad("kto", "right texts", {"dataset": "all its rows were right"}),
     "no propensities": Bad("reward_weighted", "outside", {"dataset": "7 of its rows have no propensity"}),
     "labels that nothing replays": Bad("dpo", "pairs", {"replay": "replays none"}, replay="labelled"),
@@ -85,8 +92,11 @@ def things(agent: Any, settings: Any, tmp_path: Path) -> Things:
             "pairs": dataset("preferences"),
             "one class": dataset("logged", mean_reward=1.0),
             "outside": dataset("logged", mean_reward=0.5, without_propensity=7),
+            "fair": dataset("logged", mean_reward=0.8, groups=0, least_right=0.7, most_right=0.9),
+            "fair texts": dataset("text", mean_reward=0.8, groups=0, least_right=0.7, most_right=0.9),
+            "poor texts": dataset("text", mean_reward=0.3, groups=2, least_right=0.1, most_right=0.4),
             "silent texts": dataset("text", without_reward=7),
-            "right texts": dataset("text", mean_reward=1.0, all_right=1.0),
+            "right texts": dataset("text", mean_reward=1.0, all_right=1.0),  # as an earlier release counted
         },
         bases={
             "version": str(ModelVersionFactory(registered_model=agent.registered_model).id),

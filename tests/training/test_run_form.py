@@ -155,7 +155,7 @@ def test_the_form_says_which_methods_the_data_suits_and_why_not_the_others(
     assert suited == ["pretrain", "sft", "reward_model", "grpo", "ppo"]
     assert found[labelled]["dpo"] == "learns from pairs of a better and a worse answer"
     assert found[logged]["posterior"] == "" and found[logged]["all_action"] == "3 of its rows have no propensity"
-    assert found[logged]["kto"] == "all its rewards are 1"
+    assert found[logged]["kto"] == "all its rows were right"
 
 
 @pytest.mark.parametrize("kind", ["labelled", "text"])

@@ -224,7 +224,8 @@ class TestStarting:
         version = ModelVersionFactory(registered_model=agent.registered_model)
         with pytest.raises(InvalidRun) as refused:
             start_run(by=by, agent=agent, plan=plan(method=method, dataset=logs, base_model="", base_version=version))
-        assert [(fault.field, fault.reason) for fault in refused.value.faults] == [("dataset", "all its rewards are 1")]
+        told = {"kto": "all its rows were right", "grpo": "no prompt in it has different rewards"}[method]
+        assert [(fault.field, fault.reason) for fault in refused.value.faults] == [("dataset", told)]
         assert not TrainingRun.objects.exists() and not Job.objects.exists()
         logs.statistics = {"mean_reward": 0.5}
         assert check_plan(agent, plan(method=method, dataset=logs, base_model="", base_version=version))

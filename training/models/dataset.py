@@ -6,8 +6,11 @@ from django.db import models
 from django.db.models import Q
 
 from training.engine.methods import TRAINING, Need, RowKind
+from training.engine.settings import Kto
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+
+RIGHT_FROM: float = Kto.model_fields["right_from"].default
 
 
 class DatasetKind(models.TextChoices):
@@ -19,11 +22,12 @@ class DatasetKind(models.TextChoices):
 
 class DatasetSnapshot(WorkspaceOwned):
     """`artifact` holds `rows.jsonl`. `query` says what was asked of the ledger, so that it can be asked again; it is
-    empty for rows that were imported. `statistics` count the rows by action and by right and wrong (`all_right`: how
-    right they were, where all were alike), as `left_out` the decisions that made none, as `without_propensity` rows
-    whose policy did not tell it, and as `without_reward` texts of which nobody said anything. Those of people's labels
-    count `sources`, and as `without_options` labelled rows whose action is no choice among options. `held_out` is the
-    id of the dataset that was held out of this one, `held_out_of` the other way round.
+    empty for rows that were imported. `statistics` count the rows by action and by right and wrong (`least_right` and
+    `most_right`: how right they are at least and at most, in [0, 1]), as `groups` the prompts with different rewards,
+    as `left_out` the decisions that made none, as `without_propensity` rows whose policy did not tell it, and as
+    `without_reward` texts of which nobody said anything. Those of people's labels count `sources`, and as
+    `without_options` labelled rows whose action is no choice among options. `held_out` is the id of the dataset that
+    was held out of this one, `held_out_of` the other way round.
 
     `marked_at` is set once some of its rows were erased in the ledger, `erased_rows` says how many: nothing is trained
     from it any more, and its files are removed (docs/erasure.md).
@@ -73,27 +77,48 @@ class DatasetSnapshot(WorkspaceOwned):
         """As the methods call it; None for rows that no method of ours takes."""
         return RowKind(self.kind) if self.kind in set(RowKind) else None
 
-    @property
-    def has(self) -> frozenset[Need]:
-        """What its rows have for a method."""
-        if self.kind == DatasetKind.LOGGED:
-            # Whether decisions of one prompt have different rewards, the engine sees when it reads them, and which
-            # reward is right says the run: here only what cannot be otherwise is known.
-            lacks = {Need.PROPENSITY} if self.statistics.get("without_propensity") else set()
-            if self.statistics.get("mean_reward") in (0.0, 1.0):
-                lacks |= {Need.RIGHT_AND_WRONG, Need.GROUPS}
-            if "all_right" in self.statistics:
-                lacks.add(Need.RIGHT_AND_WRONG)
-            return frozenset({Need.REWARDS, Need.PROPENSITY, Need.RIGHT_AND_WRONG, Need.GROUPS} - lacks)
-        if self.kind == DatasetKind.TEXT:
-            lacks = {Need.RIGHT_AND_WRONG} if "all_right" in self.statistics else set()
-            if self.statistics.get("without_reward") == self.rows:
-                lacks = {Need.REWARDS, Need.RIGHT_AND_WRONG, Need.REWARDED_GROUPS}
-            found = {Need.REWARDS, Need.RIGHT_TEXTS, Need.RIGHT_AND_WRONG, Need.REWARDED_GROUPS}
-            return frozenset(found - lacks)
-        return frozenset({Need.ANSWERS} if self.has_answers else ())
+    def find_has(self, right_from: float = RIGHT_FROM) -> frozenset[Need]:
+        """What its rows have for a method to which those from `right_from` on, in (0, 1], are right. What statistics of
+        earlier releases do not tell is taken for granted; the engine sees it when it reads the rows."""
+        if self.kind not in (DatasetKind.LOGGED, DatasetKind.TEXT):
+            return frozenset({Need.ANSWERS} if self.has_answers else ())
+        is_text = self.kind == DatasetKind.TEXT
+        if is_text and self.statistics.get("without_reward") == self.rows:
+            return frozenset({Need.RIGHT_TEXTS})
+        has = {Need.REWARDS, Need.RIGHT_AND_WRONG} | (
+            {Need.RIGHT_TEXTS, Need.REWARDED_GROUPS} if is_text else {Need.PROPENSITY, Need.GROUPS}
+        )
+        if self.statistics.get("without_propensity"):
+            has.discard(Need.PROPENSITY)
+        if self._has_no_groups:
+            has -= {Need.GROUPS, Need.REWARDED_GROUPS}
+        if (known := self._right_bounds) is not None:
+            least, most = known
+            if not least < right_from <= most:
+                has.discard(Need.RIGHT_AND_WRONG)
+            if most < right_from:
+                has.discard(Need.RIGHT_TEXTS)
+        return frozenset(has)
 
-    def why_without(self, need: Need) -> str:
+    @property
+    def _has_no_groups(self) -> bool:
+        """No prompt stands there twice with different rewards, as far as is known."""
+        known = self.statistics.get("groups")
+        alike = self.kind == DatasetKind.LOGGED and self.statistics.get("mean_reward") in (0.0, 1.0)
+        return alike if known is None else known == 0
+
+    @property
+    def _right_bounds(self) -> tuple[float, float] | None:
+        """How right its rows are at least and at most, in [0, 1]; None where nobody knows."""
+        told = self.statistics
+        if "least_right" in told:
+            return told["least_right"], told["most_right"]
+        if "all_right" in told:  # of earlier releases
+            return told["all_right"], told["all_right"]
+        alike = self.kind == DatasetKind.LOGGED and told.get("mean_reward") in (0.0, 1.0)
+        return (told["mean_reward"], told["mean_reward"]) if alike else None
+
+    def why_without(self, need: Need, right_from: float = RIGHT_FROM) -> str:
         """What keeps its rows from having it, for people."""
         if need is Need.ANSWERS and (count := self.statistics.get("without_options")):
             return f"{count} of its rows choose among no options"
@@ -101,16 +126,20 @@ class DatasetSnapshot(WorkspaceOwned):
             return f"{self.statistics['without_propensity']} of its rows have no propensity"
         if self.kind == DatasetKind.TEXT and self.statistics.get("without_reward") == self.rows:
             return "none of its rows has a reward"
-        if need is Need.RIGHT_AND_WRONG and (right := self.statistics.get("all_right")) is not None:
-            return "all its rows were " + ({0.0: "wrong", 1.0: "right"}.get(right) or f"{right:g} right")
-        if need in (Need.RIGHT_AND_WRONG, Need.GROUPS) and self.kind in (DatasetKind.LOGGED, DatasetKind.TEXT):
-            return f"all its rewards are {self.statistics['mean_reward']:g}"
+        if need in (Need.RIGHT_AND_WRONG, Need.RIGHT_TEXTS) and (known := self._right_bounds) is not None:
+            least, most = known
+            if least == most:
+                return "all its rows were " + ({0.0: "wrong", 1.0: "right"}.get(most) or f"{most:g} right")
+            where = f"at least {right_from:g}" if least >= right_from else f"below {right_from:g}"
+            return f"all its rows are {where}, from {least:g} to {most:g}: right is from {right_from:g} on"
+        if need in (Need.GROUPS, Need.REWARDED_GROUPS):
+            return "no prompt in it has different rewards"
         return f"its rows have no {need}"
 
     @property
     def can_teach(self) -> bool:
         """Whether a method of ours learns from it; other rows are for other trainers."""
-        kind, has = self.row_kind, {*self.has, Need.REWARD_FUNCTION}
+        kind, has = self.row_kind, {*self.find_has(), Need.REWARD_FUNCTION}
         return kind is not None and any(
             kind in method.learns_from and not method.find_lacks(kind, has) for method in TRAINING.values()
         )
