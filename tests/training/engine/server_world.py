@@ -64,11 +64,14 @@ class Shelf:
     folder: Path = Path()
     adapters: dict[str, Path] = field(default_factory=dict)
 
-    def make_base(self, seed: int, hidden: int = 32) -> tuple[str, Path]:
+    def make_base(
+        self, seed: int, hidden: int = 32, positions: int = 128, template: str | None = None
+    ) -> tuple[str, Path]:
         texts = [*PROMPTS, *SHORT, *LONG]
         tokenizer = build_tokenizer(texts * 3, [*SHORT, *LONG], 400)
+        tokenizer.chat_template = template or tokenizer.chat_template
         torch.manual_seed(seed)
-        shape = TinyShape(vocabulary=400, hidden=hidden, heads=4, key_value_heads=2, max_positions=128)
+        shape = TinyShape(vocabulary=400, hidden=hidden, heads=4, key_value_heads=2, max_positions=positions)
         folder = self.scratch / f"base{seed}"
         save(Loaded(build_tiny(shape, tokenizer).eval(), tokenizer), folder)
         return put(self.root, folder, "model"), folder

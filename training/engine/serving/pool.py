@@ -1,7 +1,7 @@
 """Models in memory: bases and their adapters, loaded at first use; the least recently used are dropped.
 
 Adapters sit in their base's layers (peft), so ten adapters cost one copy of the weights, and rows of different adapters
-share a batch. Used by the model thread alone; not thread-safe.
+share a batch. What is `pinned` stays: answers grow from it. Used by the model thread alone; not thread-safe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from training.engine.adapters import BASE
 from training.engine.models import attach_adapter, load_model, load_tokenizer
 from training.engine.prompts import PromptEncoder
 from training.engine.serving.artifacts import Artifact, ArtifactStore
+from training.engine.serving.constraints import Grammars
 from training.engine.serving.faults import Fault
+from training.engine.serving.growing_text import UNFINISHED
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ class LoadedBase:
     scorer: ActionScorer
     positions: int
     ends: frozenset[int]
+    vocabulary: int
+    grammars: Grammars
     adapters: OrderedDict[str, None] = field(default_factory=OrderedDict)
     encoders: OrderedDict[int, PromptEncoder] = field(default_factory=OrderedDict)
 
@@ -47,6 +51,21 @@ class LoadedBase:
         if not isinstance(self.model, PeftModel):
             return None
         return [BASE if digest == self.artifact.digest else adapter_name(digest) for digest in digests]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Their text, without control tokens."""
+        text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    def bytes_of(self, token: int, text: str) -> bytes:
+        """The bytes of a token with this text. A part of a character has bytes but no text; where the tokenizer cannot
+        tell them, they are those of U+FFFD."""
+        if UNFINISHED not in text:
+            return text.encode()
+        try:
+            return self.grammars.bytes_of(token)
+        except Fault:
+            return text.encode()
 
     def encoder(self, max_prompt_tokens: int) -> PromptEncoder:
         """Prompts are cut to a length that belongs to the agent; encoders are kept by it."""
@@ -72,7 +91,24 @@ class ModelPool:
         self.device = device
         self.max_bases = max_bases
         self.max_adapters = max_adapters
+        self.pinned: frozenset[str] = frozenset()
         self._bases: OrderedDict[str, LoadedBase] = OrderedDict()
+
+    def fits(self, digests: Iterable[str]) -> bool:
+        """Whether all of them can be in memory beside what is pinned. True where nothing is pinned: they may come in
+        parts then. What is unknown takes no room."""
+        if not self.pinned:
+            return True
+        adapters: dict[str, set[str]] = {}
+        for digest in {*digests, *self.pinned}:
+            try:
+                base = self.base_of(digest)
+            except Fault:
+                continue
+            adapters.setdefault(base, set())
+            if digest != base:
+                adapters[base].add(digest)
+        return len(adapters) <= self.max_bases and all(len(of) <= self.max_adapters for of in adapters.values())
 
     def base_of(self, digest: str) -> str:
         """The digest of the base that serves this model or adapter. Raises Fault."""
@@ -95,7 +131,8 @@ class ModelPool:
         if loaded is None:
             loaded = self._load_base(digest)
             while len(self._bases) >= self.max_bases:
-                gone, _ = self._bases.popitem(last=False)
+                gone = next(other for other in self._bases if other not in self.pinned)
+                del self._bases[gone]
                 log.info("let go of base %s", gone)
                 gc.collect()  # its modules refer to each other, and would hold their memory until then
             self._bases[digest] = loaded
@@ -132,7 +169,10 @@ class ModelPool:
             raise _unusable(digest, _brief(error)) from error
         log.info("loaded base %s", digest)
         positions = int(getattr(model.config, "max_position_embeddings", None) or 2048)
-        return LoadedBase(artifact, model, tokenizer, scorer, positions, _end_tokens(model, tokenizer))
+        ends = _end_tokens(model, tokenizer)
+        vocabulary = int(model.get_output_embeddings().weight.shape[0])
+        grammars = Grammars(tokenizer, vocabulary, ends)
+        return LoadedBase(artifact, model, tokenizer, scorer, positions, ends, vocabulary, grammars)
 
     def _load_adapter(self, base: LoadedBase, digest: str, *, keep: Sequence[str]) -> None:
         artifact = self.store.find_served(digest)
@@ -140,8 +180,9 @@ class ModelPool:
             raise Fault("artifact_unusable", f"adapter {digest} belongs to another base", "model")
         self._check(artifact)
         _check_fit(artifact, base.model)
+        kept = self.pinned.union(keep)
         while len(base.adapters) >= self.max_adapters:
-            self._drop_adapter(base, next(other for other in base.adapters if other not in keep))
+            self._drop_adapter(base, next(other for other in base.adapters if other not in kept))
         try:
             base.model = attach_adapter(base.model, artifact.folder, adapter_name(digest))
         except Exception as error:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import secrets
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,10 +19,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from training.engine.serving.artifacts import Artifact, ArtifactStore
-from training.engine.serving.chat import ChatAnswer, TokenScore
+from training.engine.serving.chat_requests import ChatBody, chat_request_of
+from training.engine.serving.completions import Completion
 from training.engine.serving.faults import Code, Fault
-from training.engine.serving.requests import ChatBody, LoadBody, ScoreBody, chat_request_of, parse, questions_of
-from training.engine.serving.worker import INTERNAL, ModelThread
+from training.engine.serving.jobs import INTERNAL
+from training.engine.serving.requests import LoadBody, ScoreBody, parse, questions_of
+from training.engine.serving.streaming import answer_or_leave, stream_chat
+from training.engine.serving.worker import ModelThread
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,12 @@ class _Routes:
         if not self.store.root.is_dir():
             return _answer({"status": "artifact store is not there"}, status=503)
         return _answer(
-            {"status": "ready", "loaded": len(self.models.pool.resident()), "waiting": self.models.waiting()}
+            {
+                "status": "ready",
+                "loaded": len(self.models.pool.resident()),
+                "waiting": self.models.waiting(),
+                "answering": self.models.answering(),
+            }
         )
 
     async def list_models(self, request: Request) -> Response:
@@ -122,9 +128,20 @@ class _Routes:
         return _answer({"results": results})
 
     async def chat(self, request: Request) -> Response:
-        asked = chat_request_of(parse(await _body(request), ChatBody))
-        answer = await asyncio.wrap_future(self.models.submit_chat(asked))
-        return _answer(_completion(asked.model, answer))
+        """A schema may be large, and compiling it slow: that happens beside the event loop."""
+        body = parse(await _body(request), ChatBody)
+        asked = await asyncio.to_thread(chat_request_of, body) if _is_formed(body) else chat_request_of(body)
+        if body.stream:
+            with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
+            return await stream_chat(self.models, asked, with_usage=with_usage)
+        if body.stream_options is not None:
+            raise Fault("invalid_request", "stream_options belongs to a stream", "stream_options")
+        answer = await answer_or_leave(request, self.models.submit_chat(asked))
+        return _answer(Completion(asked).whole(answer))
+
+
+def _is_formed(body: ChatBody) -> bool:
+    return body.response_format is not None or body.structured_outputs is not None or bool(body.tools)
 
 
 async def _body(request: Request) -> bytes:
@@ -155,42 +172,6 @@ def _model(artifact: Artifact, resident: frozenset[str]) -> dict[str, Any]:
         "base": artifact.base,
         "loaded": artifact.digest in resident,
     }
-
-
-def _completion(model: str, answer: ChatAnswer) -> dict[str, Any]:
-    """OpenAI's chat.completion object."""
-    logprobs = None
-    if answer.logprobs is not None:
-        logprobs = {
-            "content": [
-                _token(token) | {"top_logprobs": [_token(other) for other in others]}
-                for token, others in answer.logprobs
-            ],
-            "refusal": None,
-        }
-    return {
-        "id": f"chatcmpl-{secrets.token_hex(12)}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": answer.text, "refusal": None},
-                "finish_reason": answer.finish_reason,
-                "logprobs": logprobs,
-            }
-        ],
-        "usage": {
-            "prompt_tokens": answer.prompt_tokens,
-            "completion_tokens": answer.completion_tokens,
-            "total_tokens": answer.prompt_tokens + answer.completion_tokens,
-        },
-    }
-
-
-def _token(score: TokenScore) -> dict[str, Any]:
-    return {"token": score.text, "logprob": max(score.log_p, -9999.0), "bytes": list(score.text.encode())}
 
 
 def _answer(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:

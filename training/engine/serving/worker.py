@@ -1,8 +1,8 @@
 """The one thread that owns the models, and the queue in front of it.
 
 Requests come from the event loop as futures. Whatever waits when the thread is free is served together, so batches grow
-with the load; under load the thread also waits a few milliseconds for more. Scores that need no loading are answered
-between two tokens of a running generation.
+with the load; under load the thread also waits a few milliseconds for more scores. Scores are answered, and chats
+begin, between two tokens of the chats that are being answered.
 """
 
 from __future__ import annotations
@@ -10,39 +10,27 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from training.engine.serving.chat import ChatAnswer, ChatRequest, Generation, Row, prepare
+from training.engine.serving.chat import ChatRequest, Tell
+from training.engine.serving.conversations import ChatJob, Conversations
 from training.engine.serving.faults import Fault
-from training.engine.serving.pool import LoadedBase, ModelPool
+from training.engine.serving.jobs import INTERNAL, STOPPING, Job, fail
+from training.engine.serving.pool import ModelPool
 from training.engine.serving.scoring import Answer, Question, score
 
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.004
 SCORE_ITEMS = 64  # gathered into one pass; one request may hold more
-CHAT_ROWS = 32
 WAITING_JOBS = 1024  # beyond it the server says so instead of letting callers time out
 
-INTERNAL = Fault("internal_error", "the request failed; the server's log has the reason")
-
-T = TypeVar("T")
-P = TypeVar("P")
-
-
-@dataclass(slots=True, eq=False)
-class Job(Generic[P, T]):
-    payload: P
-    future: Future[T]
-
-
 ScoreJob = Job[Sequence[Question], list[Answer]]
-ChatJob = Job[ChatRequest, ChatAnswer]
 LoadJob = Job[str, None]
+J = TypeVar("J", bound=Job[Any, Any])
 
 
 class ModelThread:
@@ -52,6 +40,7 @@ class ModelThread:
         self.pool = pool
         self._scores: deque[ScoreJob] = deque()
         self._chats: deque[ChatJob] = deque()
+        self._conversations = Conversations(pool)
         self._loads: deque[LoadJob] = deque()
         self._changed = threading.Condition()
         self._stopping = False
@@ -74,61 +63,88 @@ class ModelThread:
     def waiting(self) -> int:
         return len(self._scores) + len(self._chats) + len(self._loads)
 
-    def submit_score(self, questions: Sequence[Question]) -> Future[list[Answer]]:
-        return self._submit(self._scores, questions)
+    def answering(self) -> int:
+        """Chats' answers that are growing."""
+        return self._conversations.rows()
 
-    def submit_chat(self, request: ChatRequest) -> Future[ChatAnswer]:
-        return self._submit(self._chats, request)
+    def submit_score(self, questions: Sequence[Question]) -> Future[list[Answer]]:
+        job: ScoreJob = Job(questions, Future())
+        self._submit(self._scores, job)
+        return job.future
+
+    def submit_chat(self, request: ChatRequest, tell: Tell | None = None) -> ChatJob:
+        """`tell` hears of the answer while it grows, in the model thread."""
+        job = ChatJob(request, tell=tell)
+        self._submit(self._chats, job)
+        return job
 
     def submit_load(self, digest: str) -> Future[None]:
-        return self._submit(self._loads, digest)
+        job: LoadJob = Job(digest, Future())
+        self._submit(self._loads, job)
+        return job.future
 
-    def _submit(self, queue: deque[Job[P, T]], payload: P) -> Future[T]:
-        job: Job[P, T] = Job(payload, Future())
+    def _submit(self, queue: deque[J], job: J) -> None:
         with self._changed:
             if self._stopping:
-                raise Fault("shutting_down", "the model server is stopping")
+                raise Fault(STOPPING.code, STOPPING.message)
             if self.waiting() >= WAITING_JOBS:
                 raise Fault("overloaded", "too many requests are waiting; try again in a second")
             queue.append(job)
             self._changed.notify()
-        return job.future
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not (self._stopping or self.waiting()):
+                while not (self._stopping or self.waiting() or self.answering()):
                     self._changed.wait()
                 if self._stopping:
                     break
-            # One of each kind in turn: none can starve the others.
-            self._serve_loads()
+            # One of each kind in turn, then a token for every chat: none can starve the others.
+            self._serve_load()
             self._serve_scores(self._gather_scores())
-            self._serve_chats()
+            if not self._is_blocked():
+                self._conversations.admit(self._chats)
+            self._conversations.step()
+        self._conversations.fail_all(STOPPING)
         for queue in (self._scores, self._chats, self._loads):
-            _fail(_take(queue, len(queue)), Fault("shutting_down", "the model server is stopping"))
+            while queue:
+                fail([queue.popleft()], STOPPING)
+
+    def _fits(self, digests: Collection[str]) -> bool:
+        """Whether these can be used now: what the growing answers need must stay in memory."""
+        return not self.pool.pinned or all(map(self.pool.is_resident, digests)) or self.pool.fits(digests)
+
+    def _is_blocked(self) -> bool:
+        """Whether a load or a score waits for room that growing answers take: then no chat joins them until it had its
+        turn, so that it waits for the longest of them and no longer."""
+        return (bool(self._loads) and not self._fits([self._loads[0].payload])) or (
+            bool(self._scores) and not self._fits(_models(self._scores[0]))
+        )
 
     def _gather_scores(self) -> list[ScoreJob]:
-        """Waiting score jobs, up to SCORE_ITEMS items. An idle server answers at once; a busy one waits for more."""
+        """Waiting score jobs, up to SCORE_ITEMS items. An idle server answers at once; one whose last pass was crowded
+        waits for more, unless a chat waits for its next token."""
         deadline = time.monotonic() + GATHER_SECONDS
         with self._changed:
-            jobs = self._take_scores(lambda _: True)
+            jobs = self._take_scores(SCORE_ITEMS)
             items = sum(len(job.payload) for job in jobs)
-            while jobs and self._crowded and items < SCORE_ITEMS and not self._stopping:
+            while jobs and self._crowded and items < SCORE_ITEMS and not (self._stopping or self.answering()):
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
                     break
-                more = self._take_scores(lambda _: True, SCORE_ITEMS - items)
+                more = self._take_scores(SCORE_ITEMS - items)
                 jobs += more
                 items += sum(len(job.payload) for job in more)
         if jobs:
             self._crowded = len(jobs) > 1
         return jobs
 
-    def _take_scores(self, fits: Callable[[ScoreJob], bool], room: int = SCORE_ITEMS) -> list[ScoreJob]:
+    def _take_scores(self, room: int) -> list[ScoreJob]:
         """Removes and returns jobs from the front that fit, at least one if the first does. Hold the lock."""
         jobs: list[ScoreJob] = []
-        while self._scores and fits(self._scores[0]) and (not jobs or room >= len(self._scores[0].payload)):
+        while self._scores and self._fits(_models(self._scores[0])):
+            if jobs and room < len(self._scores[0].payload):
+                break
             job = self._scores.popleft()
             room -= len(job.payload)
             if job.future.set_running_or_notify_cancel():
@@ -143,7 +159,7 @@ class ModelThread:
         except Exception:
             log.exception("a batch of %d score requests failed", len(jobs))
             if len(jobs) == 1:
-                _fail(jobs, INTERNAL)
+                fail(jobs, INTERNAL)
             else:  # each alone, so that one request's fault does not affect the others
                 for job in jobs:
                     self._serve_scores([job])
@@ -153,97 +169,25 @@ class ModelThread:
             job.future.set_result(answers[start : start + len(job.payload)])
             start += len(job.payload)
 
-    def _serve_resident_scores(self) -> None:
-        """Between two tokens: scores that load nothing and so cannot disturb the generation's own model."""
-        with self._changed:
-            jobs = self._take_scores(lambda job: all(self.pool.is_resident(item.model) for item in job.payload))
-        self._serve_scores(jobs)
-
-    def _serve_loads(self) -> None:
-        for job in _take(self._loads, 1):
-            try:
-                base = self.pool.base(self.pool.base_of(job.payload))
-                if job.payload != base.artifact.digest:
-                    for fault in self.pool.require_adapters(base, [job.payload]).values():
-                        raise fault
-            except Fault as fault:
-                _fail([job], fault)
-            except Exception:
-                log.exception("loading %s failed", job.payload)
-                _fail([job], INTERNAL)
-            else:
-                job.future.set_result(None)
-
-    def _serve_chats(self) -> None:
-        by_base: dict[str, list[ChatJob]] = defaultdict(list)
-        for job in self._gather_chats():
-            try:
-                by_base[self.pool.base_of(job.payload.model)].append(job)
-            except Fault as fault:
-                _fail([job], fault)
-        for digest, jobs in by_base.items():
-            # Distinct adapters of one batch have to fit in memory together.
-            for start in range(0, len(jobs), self.pool.max_adapters):
-                self._generate(digest, jobs[start : start + self.pool.max_adapters])
-
-    def _gather_chats(self) -> list[ChatJob]:
-        """Waiting chats, up to CHAT_ROWS. Who comes later than this short wait waits for the others' whole answers."""
-        deadline = time.monotonic() + GATHER_SECONDS
-        with self._changed:
-            while self._chats and len(self._chats) < CHAT_ROWS and not self._stopping:
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._changed.wait(left):
-                    break
-        return _take(self._chats, CHAT_ROWS)
-
-    def _generate(self, digest: str, jobs: Sequence[ChatJob]) -> None:
+    def _serve_load(self) -> None:
+        if not self._loads or not self._fits([self._loads[0].payload]):
+            return
+        job = self._loads.popleft()
+        if not job.future.set_running_or_notify_cancel():
+            return
         try:
-            base = self.pool.base(digest)
-            rows = self._prepare(base, jobs)
-            if rows:
-                for _ in Generation(base, [row for _, row in rows]).steps():
-                    if self._stopping:
-                        raise Fault("shutting_down", "the model server is stopping")
-                    self._serve_resident_scores()
-                    rows = _deliver(rows)
-        except Fault as fault:
-            _fail(jobs, fault)
-        except Exception:
-            log.exception("a batch of %d chat requests failed", len(jobs))
-            _fail(jobs, INTERNAL)
-
-    def _prepare(self, base: LoadedBase, jobs: Sequence[ChatJob]) -> list[tuple[ChatJob, Row]]:
-        faults = self.pool.require_adapters(
-            base, (job.payload.model for job in jobs if job.payload.model != base.artifact.digest)
-        )
-        rows: list[tuple[ChatJob, Row]] = []
-        for job in jobs:
-            try:
-                if fault := faults.get(job.payload.model):
+            base = self.pool.base(self.pool.base_of(job.payload))
+            if job.payload != base.artifact.digest:
+                for fault in self.pool.require_adapters(base, [job.payload]).values():
                     raise fault
-                rows.append((job, prepare(base, job.payload)))
-            except Fault as fault:
-                _fail([job], fault)
-        return rows
+        except Fault as fault:
+            fail([job], fault)
+        except Exception:
+            log.exception("loading %s failed", job.payload)
+            fail([job], INTERNAL)
+        else:
+            job.future.set_result(None)
 
 
-def _deliver(rows: list[tuple[ChatJob, Row]]) -> list[tuple[ChatJob, Row]]:
-    """Answers finished rows at once and returns the others: the short need not wait for the long."""
-    for job, row in rows:
-        if row.fault:
-            job.future.set_exception(row.fault)
-        elif row.finish_reason:
-            job.future.set_result(row.answer())
-    return [(job, row) for job, row in rows if not row.finish_reason]
-
-
-def _take(queue: deque[Job[P, T]], count: int) -> list[Job[P, T]]:
-    """Up to `count` jobs from the front, without those whose caller has gone. Only the model thread removes jobs."""
-    jobs = [queue.popleft() for _ in range(min(count, len(queue)))]
-    return [job for job in jobs if job.future.set_running_or_notify_cancel()]
-
-
-def _fail(jobs: Iterable[Job[Any, Any]], fault: Fault) -> None:
-    for job in jobs:
-        if not job.future.done():
-            job.future.set_exception(fault)
+def _models(job: ScoreJob) -> set[str]:
+    return {question.model for question in job.payload}
