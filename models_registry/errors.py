@@ -43,6 +43,10 @@ class BackendUnavailable(Unavailable):
     code = "backend_unavailable"
 
 
+class BackendTooSlow(BackendUnavailable):
+    """It did not answer in time."""
+
+
 class BackendRefused(ReckonerError):
     """The model server said that what was asked of it is wrong."""
 

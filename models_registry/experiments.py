@@ -42,7 +42,7 @@ from models_registry.models import (
 )
 from models_registry.outcome_range import find_range
 from models_registry.promotion import end_experiment, get_treatment, prepare_to_serve
-from models_registry.services import get_champion, move_alias
+from models_registry.services import get_champion, get_serving, move_alias
 from models_registry.statistics.intervals import display_interval
 from models_registry.statistics.promotion import Bounds, Evidence, Verdict, decide
 from models_registry.statistics.sample_ratio import PhaseCount, check_sample_ratio
@@ -80,10 +80,12 @@ class ExperimentPlan:
 @dataclass(frozen=True, slots=True)
 class Route:
     """Who answers one unit: the version, and why. `other`, the version of the arm that the unit was not assigned, and
-    `phase` are None outside experiments."""
+    `phase` are None outside experiments. `fallback` is asked where neither of them answers; None where the model has
+    none."""
 
     version: ModelVersion
     other: ModelVersion | None = None
+    fallback: ModelVersion | None = None
     phase: Phase | None = None
     arm: str | None = None
     assignment_probability: float | None = None
@@ -191,7 +193,7 @@ class Router:
     """Routes many units of one model by one reading of the registry: four queries, however many units."""
 
     def __init__(self, model: RegisteredModel) -> None:
-        self.champion = get_champion(model)
+        self.champion, self.fallback = get_serving(model)
         self.phase = (
             Phase.objects.select_related("experiment")
             .filter(
@@ -210,11 +212,13 @@ class Router:
 
     def route(self, unit: str) -> Route:
         if self.phase is None:
-            return Route(version=self.champion)
+            return Route(version=self.champion, fallback=self.fallback)
         experiment = self.phase.experiment
         given = routing.assign(experiment.salt, str(experiment.id), unit, self.phase.treatment_share)
         other = Arm.CONTROL if given.arm == "treatment" else Arm.TREATMENT
-        return Route(self.versions[given.arm], self.versions[other], self.phase, given.arm, given.probability)
+        return Route(
+            self.versions[given.arm], self.versions[other], self.fallback, self.phase, given.arm, given.probability
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import logging
 from django.db import transaction
 from django.utils import timezone
 
-from models_registry.backends.model_server import load
+from models_registry.backends.asking import ready_version
 from models_registry.errors import BackendUnavailable, NoExperiment
 from models_registry.models import (
     AliasName,
@@ -32,16 +32,14 @@ log = logging.getLogger(__name__)
 
 
 def prepare_to_serve(version: ModelVersion) -> None:
-    """Has the model server read the version's files, so that its first decision neither waits nor fails.
+    """Has the version's servers load it, so that its first decision neither waits nor fails.
 
-    Raises NotAPolicy for a reward model, BackendRefused where the server cannot serve it. Where no server answers
-    nobody is served at all; that is logged, and the first decision loads the version.
+    Raises NotAPolicy for a reward model, BackendRefused where a server cannot serve it or there is none. Where none
+    answers nobody is served at all; that is logged, and the first decision loads the version.
     """
     refuse_reward_model(version)
-    if version.is_remote:
-        return
     try:
-        load(version.stored.digest)
+        ready_version(version)
     except BackendUnavailable as error:
         log.warning("%s was not loaded before it got traffic: %s", version, error)
 

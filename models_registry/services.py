@@ -184,16 +184,24 @@ def _note_move(
 
 def get_champion(model: RegisteredModel) -> ModelVersion:
     """Raises NoChampion."""
-    alias = (
-        Alias.objects.select_related("version__artifact", "version__base__artifact", "version__registered_model")
-        .filter(registered_model=model, name=AliasName.CHAMPION)
-        .first()
-    )
-    if alias is None:
+    return get_serving(model)[0]
+
+
+def get_serving(model: RegisteredModel) -> tuple[ModelVersion, ModelVersion | None]:
+    """The champion, and the version that answers where it cannot, if the model has one: the alias `fallback`. Raises
+    NoChampion."""
+    found = {
+        alias.name: alias.version
+        for alias in Alias.objects.select_related(
+            "version__artifact", "version__base__artifact", "version__registered_model"
+        ).filter(registered_model=model, name__in=[AliasName.CHAMPION, AliasName.FALLBACK])
+    }
+    if (champion := found.get(AliasName.CHAMPION)) is None:
         raise NoChampion(
             f"No version of {model.name} can answer yet. Train one: import labelled rows (manage.py import_labelled), "
             "then start a run with the method pretrain (POST /api/v1/runs, or the page Runs); docs/runs.md has both. "
             "The first version serves as soon as it is there. "
             "Until then report what your app decides to POST /api/v1/decisions."
         )
-    return alias.version
+    fallback = found.get(AliasName.FALLBACK)
+    return champion, fallback if fallback is not None and fallback.id != champion.id else None

@@ -389,6 +389,14 @@ HARDWARE_PROFILE = env("RECKONER_HARDWARE_PROFILE", "AUTO_DETECT")
 MODEL_SERVER_URL = env("RECKONER_MODEL_SERVER_URL", embedded_url("MODEL_SERVER_URL") or "http://127.0.0.1:8100")
 MODEL_SERVER_TOKEN = load_secret("model_server_token", "RECKONER_MODEL_SERVER_TOKEN")
 MODEL_SERVER_TIMEOUT_SECONDS = float(env("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS", "20"))
+# Where admins may point backends: origins, such as https://api.openai.com or http://vllm:8000.
+BACKEND_URLS = env_list("RECKONER_BACKEND_URLS", "https://api.openai.com")
+# A server that has another one to stand in for it is waited for no longer than this.
+FALLBACK_SECONDS = float(env("RECKONER_FALLBACK_SECONDS", "1.2"))
+# How often backends are asked whether they answer.
+BACKEND_CHECK_SECONDS = float(env("RECKONER_BACKEND_CHECK_SECONDS", "15"))
+# A call of the gateway that is open for longer belonged to a process that was killed.
+CALL_SECONDS = float(env("RECKONER_CALL_SECONDS", "900"))
 BASE_MODEL = env("RECKONER_BASE_MODEL", "tiny")
 # What else a run may begin with: hub ids, and folders (absolute) whose subfolders are models.
 BASE_MODELS = env_list("RECKONER_BASE_MODELS", "Qwen/Qwen2.5-0.5B-Instruct,HuggingFaceTB/SmolLM2-135M-Instruct")

@@ -32,6 +32,7 @@ from hypothesis import HealthCheck, settings
 from project.embedded.testing import SESSION
 from tests.api_client import ApiMaker
 from tests.engine_task import base_version, tiny_run
+from tests.openai_server import OpenAIServer
 from tests.template_database import ensure_template
 from tests.warm import stand_in
 from tools import factories
@@ -284,3 +285,23 @@ def at_once() -> Callable[..., list[Any]]:
             return [future.result(60) for future in [pool.submit(one) for _ in range(count)]]
 
     return run
+
+
+@pytest.fixture
+def serve(settings: Any) -> Iterator[Callable[[], OpenAIServer]]:
+    """Starts OpenAI-compatible servers; backends may point at them."""
+    from models_registry.backends.asking import forget_breakers
+    from models_registry.backends.outbound import close_clients
+
+    made: list[OpenAIServer] = []
+
+    def start() -> OpenAIServer:
+        made.append(OpenAIServer())
+        settings.BACKEND_URLS = [one.origin for one in made]
+        return made[-1]
+
+    yield start
+    close_clients()
+    forget_breakers()
+    for one in made:
+        one.stop()

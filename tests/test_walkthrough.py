@@ -35,14 +35,12 @@ ASKED_AT_ONCE = 200
 @pytest.fixture
 def model_server(store: Path, settings: Any) -> Iterator[str]:
     """A model server over this test's store, and the client pointed at it; its address."""
-    from models_registry.backends.model_server import client
+    from models_registry.backends.outbound import close_clients
 
     with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
         settings.MODEL_SERVER_URL = address
-        client.cache_clear()
         yield address
-        client().close()
-        client.cache_clear()
+        close_clients()
 
 
 class Walk:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 from msgspec import UNSET
 
@@ -36,9 +37,10 @@ from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of, write_within
 from decisions.models import ActionSpaceKind, AgentVersion, Decision
 from decisions.models.tombstones import ERASED_HASH
-from models_registry.errors import BackendUnavailable
+from models_registry.calls import Ending, Opening, close_calls, open_calls
+from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.experiments import Router
-from models_registry.models import ModelVersion
+from models_registry.models import Call, CallKind, CallState, ModelVersion
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7
@@ -60,7 +62,7 @@ class Answer:
     options: tuple[str, ...]
     probabilities: tuple[float, ...]
     propensity: float
-    confidence: float
+    confidence: float | None
     model_version: ModelVersion
     arm: str | None
     assignment_probability: float | None
@@ -87,9 +89,15 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
         row_id: (path, item) for row_id, path, item in zip(ids, paths, items, strict=True) if row_id not in answers
     }
     questions = _ask(current, router, asked, now)
-    scored = score_questions(current, questions)
+    open_calls(by=by, kind=CallKind.DECIDE, openings=[Opening(one.id, one.route.version) for one in questions], now=now)
+    try:
+        scored = score_questions(current, questions)
+    except BackendRefused as error:
+        reason = "; ".join(fault.reason for fault in error.faults) or error.message
+        close_calls(by=by, endings=[Ending(one.id, CallState.FAILED, error=reason) for one in questions], now=now)
+        raise
     if unanswered := [one for one in scored if one.probabilities is None]:
-        record_failures(by, [one.question for one in unanswered], now)
+        record_failures(by, unanswered, [one for one in scored if one.probabilities is not None], timezone.now())
         raise BackendUnavailable(f"The model server could not answer: {unanswered[0].error}")
     while True:
         try:
@@ -195,7 +203,8 @@ def _record(
                 _decision_row(by, current, question, now)
                 | {
                     "action": action,
-                    "confidence": min(1.0, one.probabilities[draw.index]),
+                    # A server that named an option has not said how sure it is.
+                    "confidence": None if one.picked else min(1.0, one.probabilities[draw.index]),
                     "alternatives": [
                         {"action": action_of(current.version, option), "probability": probability}
                         for option, probability in zip(question.options, policy, strict=True)
@@ -204,6 +213,9 @@ def _record(
                     "other_arm_propensity": _policy(current, one.other)[draw.index] if one.other else None,
                     "exposure_id": exposures.get(question.unit),
                     "latency_ms": one.latency_ms,
+                    "tokens_in": one.tokens_in,
+                    "tokens_out": one.tokens_out,
+                    "cost": one.cost,
                 }
             )
             answers.append(
@@ -213,7 +225,7 @@ def _record(
                     options=question.options,
                     probabilities=policy,
                     propensity=draw.propensity,
-                    confidence=min(1.0, one.probabilities[draw.index]),
+                    confidence=None if one.picked else min(1.0, one.probabilities[draw.index]),
                     model_version=question.served,
                     arm=question.route.arm,
                     assignment_probability=question.route.assignment_probability,
@@ -228,8 +240,23 @@ def _record(
             raise IdNotUsable.of()
         if written.duplicates:
             raise _AnsweredMeanwhile(written.duplicates)
+        close_calls(by=by, endings=[_ending(one) for one in scored], now=timezone.now())
         mark_late_decisions(by.workspace.id, {row["item_ref"] for row in rows if row["item_ref"]})
     return answers
+
+
+def _ending(one: Scored) -> Ending:
+    question = one.question
+    return Ending(
+        question.id,
+        CallState.ANSWERED,
+        served=question.served.id,
+        backend=one.backend,
+        fallback=one.failures,
+        tokens_in=one.tokens_in,
+        tokens_out=one.tokens_out,
+        cost=one.cost,
+    )
 
 
 def _policy(current: CurrentAgent, probabilities: Sequence[float]) -> tuple[float, ...]:
@@ -260,9 +287,6 @@ def _decision_row(by: Actor, current: CurrentAgent, question: Question, now: dt.
         "epsilon": current.version.epsilon,
         "model_version_id": question.served.id,
         "policy_name": None,
-        "tokens_in": None,
-        "tokens_out": None,
-        "cost": None,
         "observed_at": now,
         "recorded_at": now,
         "content_hash": _request_hash(item),
@@ -285,6 +309,7 @@ def _find_repeats(by: Actor, current: CurrentAgent, given: Mapping[uuid.UUID, De
         return {}
     with_all = ("model_version__registered_model", "exposure", "agent_version")
     recorded = Decision.objects.filter(id__in=given).select_related(*with_all)
+    stood_in = set(Call.objects.filter(id__in=given).exclude(served=F("assigned")).values_list("id", flat=True))
     answers: dict[uuid.UUID, Answer] = {}
     for decision in recorded:
         if decision.workspace_id != by.workspace.id:
@@ -305,7 +330,7 @@ def _find_repeats(by: Actor, current: CurrentAgent, given: Mapping[uuid.UUID, De
             model_version=decision.model_version,
             arm=exposure.arm if exposure else None,
             assignment_probability=exposure.assignment_probability if exposure else None,
-            fallback=exposure.fallback if exposure else False,
+            fallback=decision.id in stood_in,
         )
     return answers
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from decisions.gateway.arms import Question
-from models_registry.models import Arm, Exposure, FailedRequest
+from decisions.gateway.arms import Question, Scored
+from models_registry.calls import Ending, close_calls
+from models_registry.models import Arm, CallState, Exposure, FailedRequest
 from workspaces.actors import Actor
 
 
@@ -28,8 +29,14 @@ def record_exposures(by: Actor, questions: Sequence[Question], now: dt.datetime)
 
 
 @transaction.atomic
-def record_failures(by: Actor, questions: Sequence[Question], now: dt.datetime) -> None:
-    """What an experiment's units asked in vain, by the arm assigned: there is no decision that could tell of it."""
+def record_failures(by: Actor, unanswered: Sequence[Scored], answered: Sequence[Scored], now: dt.datetime) -> None:
+    """Closes the calls of a request of which nothing is recorded. What an experiment's units asked in vain counts for
+    the arm assigned: there is no decision that could tell of it."""
+    questions = [one.question for one in unanswered]
+    endings = [Ending(one.question.id, CallState.FAILED, error=one.failures or one.error or "") for one in unanswered]
+    beside = "Another item of the same request had no answer."
+    endings += [Ending(one.question.id, CallState.FAILED, error=beside) for one in answered]
+    close_calls(by=by, endings=endings, now=now)
     exposures = record_exposures(by, questions, now)
     FailedRequest.objects.bulk_create(
         FailedRequest(workspace=by.workspace, exposure_id=exposures[question.unit], failed_at=now)
@@ -40,6 +47,7 @@ def record_failures(by: Actor, questions: Sequence[Question], now: dt.datetime) 
 
 def _exposure(by: Actor, question: Question, now: dt.datetime) -> Exposure:
     route = question.route
+    by_control = question.fallback and route.other is not None and question.served.id == route.other.id
     assert route.phase is not None
     assert route.arm is not None
     assert route.assignment_probability is not None
@@ -51,7 +59,7 @@ def _exposure(by: Actor, question: Question, now: dt.datetime) -> Exposure:
         arm=route.arm,
         assignment_probability=route.assignment_probability,
         version=question.served,
-        served_arm=Arm.CONTROL if question.fallback else route.arm,
+        served_arm=Arm.CONTROL if by_control else route.arm,
         fallback=question.fallback,
         exposed_at=now,
     )

@@ -75,12 +75,12 @@ class _Decided:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What guardrails measure: a unit's decisions, its requests that nobody answered, and the version that answers when
-    the arm assigned cannot."""
+    """What guardrails measure: a unit's decisions, its requests that nobody answered, and the arm's own version: where
+    another one decided, it could not answer."""
 
     decided: Sequence[_Decided]
     failures: int
-    substitute: uuid.UUID | None
+    own: uuid.UUID | None
 
 
 def mature_outcomes(now: dt.datetime | None = None) -> list[Matured]:
@@ -115,7 +115,7 @@ def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
     outcomes = _mean_rewards(ripe, decided)
     failures = _failures_in_window(ripe, window)
     log_l = _log_likelihoods(ripe) if experiment.conditioned else {}
-    substitutes = _substitutes(experiment)
+    versions = _versions(experiment)
     guardrails = read_guardrails(experiment.guardrails)
     units = [
         MaturedUnit(
@@ -124,16 +124,14 @@ def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
             matures_at,
             _measure(
                 guardrails,
-                _Unit(decided.get(exposure.id, []), failures[exposure.id], substitutes.get(exposure.arm)),
+                _Unit(decided.get(exposure.id, []), failures[exposure.id], versions.get(exposure.arm)),
                 rewarded=exposure.id in outcomes,
             ),
             log_l.get(exposure.id),
         )
         for exposure, matures_at in ripe
     ]
-    verdict = consume_observations(
-        experiment=experiment, matured=units, requests=_count_requests(experiment, substitutes)
-    )
+    verdict = consume_observations(experiment=experiment, matured=units, requests=_count_requests(experiment, versions))
     return Matured(experiment.id, len(units), verdict.action)
 
 
@@ -171,11 +169,9 @@ def _mean_rewards(
     return {exposure_id: sum(found) / len(found) for exposure_id, found in values.items()}
 
 
-def _substitutes(experiment: Experiment) -> dict[str, uuid.UUID]:
-    """By arm, the version that answers when the arm's own cannot: the other arm's."""
-    version = dict(Variant.objects.filter(experiment=experiment).values_list("arm", "version_id"))
-    other = {Arm.CONTROL.value: Arm.TREATMENT.value, Arm.TREATMENT.value: Arm.CONTROL.value}
-    return {arm: version[other[arm]] for arm in version if other[arm] in version}
+def _versions(experiment: Experiment) -> dict[str, uuid.UUID]:
+    """By arm, the version that is assigned."""
+    return dict(Variant.objects.filter(experiment=experiment).values_list("arm", "version_id"))
 
 
 def _failures_in_window(ripe: list[tuple[Exposure, dt.datetime]], window: dt.timedelta) -> Counter[uuid.UUID]:
@@ -205,7 +201,7 @@ def _measure(guardrails: Sequence[GuardrailPlan], unit: _Unit, *, rewarded: bool
     measures = {}
     for guardrail in guardrails:
         if guardrail.measure == GuardrailMeasure.ERROR_RATE:
-            fell_back = [unit.substitute is not None and one.version_id == unit.substitute for one in unit.decided]
+            fell_back = [one.version_id is not None and one.version_id != unit.own for one in unit.decided]
             bad = [*fell_back, *[True] * unit.failures]
         elif guardrail.measure == GuardrailMeasure.MISSING_FEEDBACK:
             bad = [not rewarded] if unit.decided or unit.failures else []
@@ -218,8 +214,8 @@ def _measure(guardrails: Sequence[GuardrailPlan], unit: _Unit, *, rewarded: bool
     return measures
 
 
-def _count_requests(experiment: Experiment, substitutes: dict[str, uuid.UUID]) -> RequestCounts:
-    """Every request of the experiment by the arm assigned; those failed that the other arm, or nobody, answered."""
+def _count_requests(experiment: Experiment, versions: dict[str, uuid.UUID]) -> RequestCounts:
+    """Every request of the experiment by the arm assigned; those failed that another version, or nobody, answered."""
     total: dict[str, int] = defaultdict(int)
     failed: dict[str, int] = defaultdict(int)
     groups = (
@@ -230,7 +226,7 @@ def _count_requests(experiment: Experiment, substitutes: dict[str, uuid.UUID]) -
     )
     for arm, version_id, decisions in groups:
         total[arm] += decisions
-        if version_id is not None and version_id == substitutes.get(arm):
+        if version_id is not None and version_id != versions.get(arm):
             failed[arm] += decisions
     unanswered = FailedRequest.objects.filter(exposure__experiment=experiment).values_list("exposure__arm")
     for arm, requests in unanswered.annotate(requests=Count("id")).order_by("exposure__arm"):

@@ -1,1 +1,6 @@
-"""Clients of what serves models: today Reckoner's own model server."""
+"""Asks what serves models: Reckoner's own model server, and any OpenAI-compatible one.
+
+`asking` is the door: it asks a version's servers in their order. `endpoint` says where a server is and what it may
+take, `places` where versions are served; `model_server` and `openai` speak their protocols; `outbound` is the way out
+of the machine; `breaker` stops asking who does not answer.
+"""

@@ -1,113 +1,102 @@
-"""Client of Reckoner's own model server: probabilities of offered options, and chat completions."""
+"""Speaks with Reckoner's own model server: probabilities of offered options."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import httpx
-from django.conf import settings
 
-from models_registry.errors import BackendRefused, BackendUnavailable
+from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, own_endpoint
+from models_registry.backends.outbound import headers_of, http_client, timeout_of
+from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
 
 MAX_ITEMS = 256
 REFUSALS = frozenset({"invalid_request", "unsupported_parameter", "options_ambiguous", "context_length_exceeded"})
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreItem:
-    """One question: which of `options` does the model (an artifact's digest) prefer after `prompt`?"""
-
-    model: str
-    prompt: str
-    options: tuple[str, ...]
-    max_prompt_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """`probabilities`, one per option, sum 1; or None with the reason in `error`.
-
-    `refused`: the question itself is wrong, and no other model would answer it either.
-    """
-
-    probabilities: tuple[float, ...] | None
-    error: str | None = None
-    refused: bool = False
-
-
-@lru_cache(maxsize=1)
-def client() -> httpx.Client:
-    """One pooled client a process; connections outlive requests."""
-    return httpx.Client(
-        base_url=settings.MODEL_SERVER_URL,
-        timeout=httpx.Timeout(settings.MODEL_SERVER_TIMEOUT_SECONDS, connect=2.0),
-        headers={"Authorization": f"Bearer {settings.MODEL_SERVER_TOKEN}"},
-    )
-
-
 def is_reachable() -> bool:
-    """Whether a model server answers; asked before work that would be in vain without one."""
+    """Whether the own model server answers; asked before work that would be in vain without one."""
     try:
-        return client().get("/readyz").is_success
-    except httpx.HTTPError:
+        ModelServerClient().check(own_endpoint(), seconds=own_endpoint().timeout_seconds)
+    except BackendUnavailable:
         return False
+    return True
 
 
-def call(path: str, body: dict[str, Any]) -> dict[str, Any]:
+def load(digest: str) -> None:
+    """Has the own model server read and verify this artifact now. Raises BackendUnavailable, or BackendRefused where it
+    answers and cannot serve it."""
+    ModelServerClient().load(own_endpoint(), digest)
+
+
+def score(items: Sequence[ScoreItem]) -> list[Score]:
+    """Asks the own model server; one answer per item, in order. Raises BackendUnavailable, BackendRefused."""
+    endpoint = own_endpoint()
+    return ModelServerClient().score(endpoint, items, seconds=endpoint.timeout_seconds)
+
+
+class ModelServerClient:
+    """An `endpoint.Client`."""
+
+    def score(self, endpoint: Endpoint, items: Sequence[ScoreItem], *, seconds: float) -> list[Score]:
+        scores: list[Score] = []
+        for start in range(0, len(items), MAX_ITEMS):
+            questions = [
+                {
+                    "model": item.model,
+                    "prompt": item.prompt,
+                    "options": list(item.options),
+                    "max_prompt_tokens": item.max_prompt_tokens,
+                }
+                for item in items[start : start + MAX_ITEMS]
+            ]
+            answer = _call(endpoint, "/score", {"items": questions}, seconds)
+            scores += [_score_of(result) for result in answer["results"]]
+        return scores
+
+    def load(self, endpoint: Endpoint, model: str) -> None:
+        _call(endpoint, "/load", {"model": model}, endpoint.timeout_seconds)
+
+    def check(self, endpoint: Endpoint, *, seconds: float) -> None:
+        try:
+            answer = http_client(endpoint.url, own=endpoint.backend is None).get(
+                "/readyz", headers=headers_of(endpoint), timeout=timeout_of(endpoint, seconds)
+            )
+        except httpx.HTTPError as error:
+            raise BackendUnavailable(f"{endpoint.name} does not answer: {type(error).__name__}.") from error
+        if not answer.is_success:
+            raise BackendUnavailable(f"{endpoint.name} answered {answer.status_code}.")
+
+
+def _score_of(result: dict[str, Any]) -> Score:
+    if "error" in result:
+        error = result["error"]
+        return Score(None, str(error["message"]), refused=error["code"] in REFUSALS)
+    return Score(tuple(result["probabilities"]))
+
+
+def _call(endpoint: Endpoint, path: str, body: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Raises BackendUnavailable (nobody answers, or 5xx) or BackendRefused (4xx).
 
     When every item of a request failed for one reason the server answers with that reason's status and the items'
     results: those are for the caller to judge.
     """
+    client = http_client(endpoint.url, own=endpoint.backend is None)
     try:
-        response = client().post(path, json=body)
+        response = client.post(path, json=body, headers=headers_of(endpoint), timeout=timeout_of(endpoint, seconds))
+    except httpx.ReadTimeout as error:
+        raise BackendTooSlow(f"The {endpoint.name} did not answer within {seconds:g} s.") from error
     except httpx.HTTPError as error:
-        raise BackendUnavailable(f"The model server does not answer: {type(error).__name__}.") from error
+        raise BackendUnavailable(f"The {endpoint.name} does not answer: {type(error).__name__}.") from error
     try:
         answer: dict[str, Any] = response.json()
     except ValueError as error:
-        raise BackendUnavailable(f"The model server answered {response.status_code} without JSON.") from error
+        raise BackendUnavailable(f"The {endpoint.name} answered {response.status_code} without JSON.") from error
     if "results" in answer:
         return answer
     if response.status_code >= 500:
-        raise BackendUnavailable(f"The model server answered {response.status_code}.")
+        raise BackendUnavailable(f"The {endpoint.name} answered {response.status_code}.")
     if response.status_code >= 400:
         raise BackendRefused(str(answer.get("error", {}).get("message", response.status_code)))
     return answer
-
-
-def load(digest: str) -> None:
-    """Has the server read and verify this artifact now. Raises BackendUnavailable, or BackendRefused where the server
-    answers and cannot serve it."""
-    call("/load", {"model": digest})
-
-
-def score(items: Sequence[ScoreItem]) -> list[Score]:
-    """One answer per item, in order. An item that fails carries its error; the others stand."""
-    scores: list[Score] = []
-    for start in range(0, len(items), MAX_ITEMS):
-        part = items[start : start + MAX_ITEMS]
-        answer = call(
-            "/score",
-            {
-                "items": [
-                    {
-                        "model": item.model,
-                        "prompt": item.prompt,
-                        "options": list(item.options),
-                        "max_prompt_tokens": item.max_prompt_tokens,
-                    }
-                    for item in part
-                ]
-            },
-        )
-        for result in answer["results"]:
-            if "error" in result:
-                error = result["error"]
-                scores.append(Score(None, str(error["message"]), refused=error["code"] in REFUSALS))
-            else:
-                scores.append(Score(tuple(result["probabilities"])))
-    return scores

@@ -200,13 +200,12 @@ def instance(
     beside it, and the web server's address.
     """
     from decisions.agents.services import AgentSetup, create_agent
-    from models_registry.backends.model_server import client
+    from models_registry.backends.outbound import close_clients
     from models_registry.services import NewVersion, register_version, store_artifact
 
     settings.RUNS = model_server[0].with_name("runs")
     artifacts, settings.MODEL_SERVER_URL = model_server
     settings.ARTIFACTS = str(artifacts)
-    client.cache_clear()
     if page not in ON_AN_EMPTY_INSTANCE:
         setup = AgentSetup(prompt_template="{{ text }}", options=[topic.name for topic in TOPICS])
         agent = create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)
@@ -224,8 +223,7 @@ def instance(
         "NO_PROXY": "127.0.0.1",
     }
     yield environment, live_server.url
-    client().close()
-    client.cache_clear()
+    close_clients()
 
 
 class Page:

@@ -14,7 +14,7 @@ from django.contrib.sessions.models import Session
 from django.urls import reverse
 
 from decisions.models import Agent, Decision, Feedback
-from models_registry.backends import model_server
+from models_registry.backends.outbound import close_clients
 from models_registry.services import NewVersion, register_version, store_artifact
 from project.connect import Connection, NewAgent, connect_app, example_state, write_snippets
 from tools.factories import OPTIONS, AgentFactory, ApiKeyFactory, DecisionFactory
@@ -301,10 +301,8 @@ class TestAsking:
             settings.ARTIFACTS = str(shelf)
             settings.MODEL_SERVER_URL = address
             settings.MODEL_SERVER_TOKEN = "for-this-test"
-            model_server.client.cache_clear()
             yield
-            model_server.client().close()
-            model_server.client.cache_clear()
+            close_clients()
 
     def test_each_program_asks_and_confirms(
         self, served: None, live_server: Any, agent: Any, by: Any, run: Any, tiny_run: Path

@@ -15,7 +15,9 @@ from django.urls import reverse
 from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry.artifacts import artifact_path
-from models_registry.backends.model_server import ScoreItem, client, score
+from models_registry.backends.endpoint import ScoreItem
+from models_registry.backends.model_server import score
+from models_registry.backends.outbound import close_clients
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
 from tools.model_server import running_model_server
@@ -54,10 +56,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, tiny_run: Path, setti
 def served(store: Path, settings: Any) -> Any:
     with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
         settings.MODEL_SERVER_URL = address
-        client.cache_clear()
         yield
-        client().close()
-        client.cache_clear()
+        close_clients()
 
 
 def finish(run: TrainingRun) -> Any:

@@ -18,7 +18,8 @@ from decisions.gateway.exploration import acting_policy
 from decisions.models import Decision
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts import artifact_path
-from models_registry.backends.model_server import ScoreItem, score
+from models_registry.backends.endpoint import ScoreItem
+from models_registry.backends.model_server import score
 from models_registry.errors import BackendUnavailable
 from models_registry.guardrails import DEFAULT_GUARDRAILS
 from models_registry.models import GuardrailMeasure, ModelVersion

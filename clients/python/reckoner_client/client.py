@@ -38,7 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
     action: str
     probabilities: dict[str, float]
     propensity: float
-    confidence: float
+    confidence: float | None
     model_version: str
     variant: str | None = None
     assignment_probability: float | None = None

@@ -112,7 +112,9 @@ class AnswerSerializer(serializers.Serializer[Any]):
         "action are canonical JSON",
     )
     propensity = serializers.FloatField()
-    confidence = serializers.FloatField(help_text="The model's own probability of the action")
+    confidence = serializers.FloatField(
+        allow_null=True, help_text="The model's own probability of the action; null where its server gives none"
+    )
     model_version = serializers.CharField()
     variant = serializers.CharField(allow_null=True)
     assignment_probability = serializers.FloatField(allow_null=True)

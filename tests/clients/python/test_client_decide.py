@@ -11,7 +11,7 @@ import pytest
 from reckoner_client import Reckoner, Refused, Unavailable, uuid7
 
 from decisions.models import Decision
-from models_registry.backends import model_server
+from models_registry.backends.outbound import close_clients
 from tests.clients.python.gateway import Gateway
 from tools.factories import OPTIONS
 from tools.model_server import running_model_server
@@ -48,10 +48,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
 def store(server: tuple[Path, str], settings: Any) -> Iterator[Path]:
     settings.ARTIFACTS, settings.MODEL_SERVER_URL = str(server[0]), server[1]
     settings.MODEL_SERVER_TOKEN = "for-the-client"
-    model_server.client.cache_clear()
     yield server[0]
-    model_server.client().close()
-    model_server.client.cache_clear()
+    close_clients()
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
 from decisions.rewards.maturing import mature_outcomes
 from models_registry.artifacts import artifact_path
-from models_registry.backends import model_server
+from models_registry.backends.endpoint import own_endpoint
+from models_registry.backends.outbound import close_clients, headers_of, http_client
 from models_registry.errors import BackendUnavailable
 from models_registry.experiments import ExperimentPlan, start_experiment
 from models_registry.models import Experiment, Exposure, FailedRequest, Observation
@@ -49,11 +50,8 @@ def store(shelf, settings, server):
     settings.ARTIFACTS = str(shelf)
     settings.MODEL_SERVER_URL = server
     settings.MODEL_SERVER_TOKEN = "for-this-test"
-    model_server.client.cache_clear()
-    model_server.client()  # before threads that would make one each, of which one is kept and closed
     yield shelf
-    model_server.client().close()
-    model_server.client.cache_clear()
+    close_clients()
 
 
 @pytest.fixture
@@ -70,12 +68,10 @@ def broken_treatment(challenger, by, settings):
     """In an experiment that started while no model server answered: its treatment cannot be served."""
 
     def start(**plan):
-        model_server.client().close()
+        close_clients()
         address, settings.MODEL_SERVER_URL = settings.MODEL_SERVER_URL, "http://127.0.0.1:1"
-        model_server.client.cache_clear()
         start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(**plan))
         settings.MODEL_SERVER_URL = address
-        model_server.client.cache_clear()
         shutil.rmtree(artifact_path(challenger.artifact.digest))
 
     return start
@@ -186,12 +182,12 @@ class TestAnIdempotencyKey:
     def test_no_transaction_is_open_while_the_model_answers(self, ask, monkeypatch):
         asked = []
 
-        def spy(items):
-            asked.append((len(items), connection.in_atomic_block))
-            return score(items)
+        def spy(questions):
+            asked.append((len(questions), connection.in_atomic_block))
+            return score_versions(questions)
 
-        score = arms.score
-        monkeypatch.setattr(arms, "score", spy)
+        score_versions = arms.score_versions
+        monkeypatch.setattr(arms, "score_versions", spy)
         first, again = ask(), ask()
         assert (first.status_code, again.status_code) == (201, 201), first.content
         assert again.json() == first.json() and again.headers["Idempotent-Replayed"] == "true"
@@ -216,10 +212,8 @@ class TestAnIdempotencyKey:
         address = settings.MODEL_SERVER_URL
         assert ask([{"state": {}}]).status_code == 400
         settings.MODEL_SERVER_URL = "http://127.0.0.1:1"
-        model_server.client.cache_clear()
         assert ask().status_code == 503
         settings.MODEL_SERVER_URL = address
-        model_server.client.cache_clear()
         assert ask().status_code == 201
         assert Decision.objects.count() == 2
 
@@ -322,9 +316,8 @@ def test_a_decision_that_no_arm_can_answer_counts_against_the_arm_that_was_asked
     agent, by, base_version, challenger, api, settings
 ):
     experiment = start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
-    model_server.client().close()
+    close_clients()
     settings.MODEL_SERVER_URL = "http://127.0.0.1:1"
-    model_server.client.cache_clear()
     for number in range(12):
         answer = api("route:read").post("agents/filer/decide", {"state": {"text": "x"}, "unit": f"unit-{number}"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "backend_unavailable")
@@ -344,7 +337,9 @@ def test_a_version_is_loaded_before_it_gets_traffic(agent, by, challenger, base_
     """And one that cannot be loaded gets none, by hand or in an experiment."""
 
     def is_loaded():
-        return model_server.client().get(f"/v1/models/{challenger.artifact.digest}").json()["loaded"]
+        own = own_endpoint()
+        address = f"{own.url}/v1/models/{challenger.artifact.digest}"
+        return http_client(own.url, own=True).get(address, headers=headers_of(own)).json()["loaded"]
 
     client, address = api("admin"), f"versions/{challenger.id}/promote"
     folder = artifact_path(challenger.artifact.digest)
@@ -369,7 +364,6 @@ def test_a_champion_that_cannot_answer_is_an_error_and_nothing_is_recorded(agent
 
 def test_without_a_server_the_answer_is_an_error_and_nothing_is_recorded(agent, by, base_version, settings):
     settings.MODEL_SERVER_URL = "http://127.0.0.1:1"
-    model_server.client.cache_clear()
     with pytest.raises(BackendUnavailable):
         decide(by=by, agent="filer", items=[item()])
     assert not Decision.objects.exists()

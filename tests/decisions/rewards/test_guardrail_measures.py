@@ -135,7 +135,7 @@ def half_a_model_server(experiment, monkeypatch):
         return {"probabilities": [1 / len(item["options"])] * len(item["options"]), "model": item["model"]}
 
     client = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://model-server")
-    monkeypatch.setattr(model_server, "client", lambda: client)
+    monkeypatch.setattr(model_server, "http_client", lambda url, own: client)
 
 
 def test_a_treatment_whose_artifact_is_missing_is_rolled_back_before_any_unit_matures(

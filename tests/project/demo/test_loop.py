@@ -9,7 +9,7 @@ import pytest
 from decisions.models import Agent, Decision, Feedback, Reward
 from jobs.models import JobState
 from jobs.services import enqueue_job
-from models_registry.backends.model_server import client
+from models_registry.backends.outbound import close_clients
 from models_registry.experiments import ExperimentPlan
 from models_registry.models import Experiment, GateVerdict, Observation
 from models_registry.services import get_champion
@@ -47,10 +47,8 @@ def world(monkeypatch, settings, store) -> Any:
     monkeypatch.setattr(loop, "EXPERIMENT_PLAN", ExperimentPlan(**windows, min_units_per_arm=60, guardrails=()))
     with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
         settings.MODEL_SERVER_URL = address
-        client.cache_clear()
         yield small
-        client().close()
-        client.cache_clear()
+        close_clients()
 
 
 def test_the_loop_goes_round_and_holds_its_promises(world, workspace):

@@ -21,7 +21,7 @@ from decisions.models import Agent, Decision, Feedback, Label, Reward
 from jobs.errors import Permanent
 from jobs.models import Job, JobState
 from jobs.runner import run_job
-from models_registry.backends.model_server import client
+from models_registry.backends.outbound import close_clients
 from models_registry.services import get_champion
 from tests.training.engine.engine_world import labelled
 from tests.work import work_until_over
@@ -68,10 +68,8 @@ def served(settings: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(recipes, "FREE_ROWS", 10)
     with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
         settings.MODEL_SERVER_URL = address
-        client.cache_clear()
         yield address
-        client().close()
-        client.cache_clear()
+        close_clients()
 
 
 def start(source: Source, **changes: Any) -> Rehearsal:
@@ -262,9 +260,7 @@ class TestCommand:
 
     def test_without_an_instance_it_says_what_to_start(self, capsys: Any, notes: Path, settings: Any) -> None:
         settings.MODEL_SERVER_URL = "http://127.0.0.1:9"
-        client.cache_clear()
         code, _, err = run_command(capsys, str(notes), "--text-field", "body", "--label-field", "folder")
-        client.cache_clear()
         assert code == 3 and "make run" in err and not Rehearsal.objects.exists()
 
     def test_an_interrupt_cancels_it_and_the_same_command_would_go_on(

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from jobs.models import Job, JobState
-from models_registry.backends.model_server import client
+from models_registry.backends.outbound import close_clients
 from tools import factories
 from tools.model_server import running_model_server
 from tools.rehearsals import REFUSAL, make_rehearsal, read_report
@@ -394,10 +394,8 @@ class TestStart:
     def served(self, settings: Any, tmp_path: Path) -> Any:
         with running_model_server(tmp_path, settings.MODEL_SERVER_TOKEN) as address:
             settings.MODEL_SERVER_URL = address
-            client.cache_clear()
             yield address
-            client().close()
-            client.cache_clear()
+            close_clients()
 
     def test_an_admin_starts_one_and_it_is_theirs(
         self, served: str, store: Path, path: str, owner: Any, labeller: Any, page_client: Any
@@ -486,9 +484,7 @@ class TestStart:
 
     def test_without_a_model_server_it_says_so(self, path: str, owner: Any, page_client: Any, settings: Any) -> None:
         settings.MODEL_SERVER_URL = "http://127.0.0.1:9"
-        client.cache_clear()
         answer = page_client(owner).post(path, given())
-        client.cache_clear()
         assert answer.status_code == 503 and "A rehearsal needs the model server" in answer.content.decode()
         assert not Rehearsal.objects.exists() and not Job.objects.exists()
 

@@ -1,0 +1,157 @@
+"""Speaks with OpenAI-compatible servers: OpenAI, vLLM, llama.cpp, Ollama. A question becomes a chat of one turn.
+
+They give no probabilities of options, so they name one, and the gateway explores around that pick: the policy that acts
+is (1 − ε)[a = pick] + ε/K, exact given the pick. An answer that is none of the options is an error, never a guess.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+
+from models_registry.backends.endpoint import Endpoint, Score, ScoreItem
+from models_registry.backends.outbound import headers_of, http_client, timeout_of
+from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
+from models_registry.models import BackendKind, Capability
+
+AT_ONCE = 8
+MAX_TOKENS = 256
+LATER = frozenset({429, 502, 503, 504})
+"""Answers after which the same request may succeed."""
+PAUSE_SECONDS = 0.2
+FIELD = "choice"
+
+
+class OpenAIClient:
+    """An `endpoint.Client`."""
+
+    def score(self, endpoint: Endpoint, items: Sequence[ScoreItem], *, seconds: float) -> list[Score]:
+        """Raises BackendUnavailable where no item could be asked; a single item's failure is its own."""
+        if len(items) == 1:
+            return [_ask(endpoint, items[0], seconds)]
+        with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(items))) as pool:
+            return list(pool.map(lambda item: _try(endpoint, item, seconds), items))
+
+    def load(self, endpoint: Endpoint, model: str) -> None:
+        """Such servers read models when they start: the model has to be among those that they list."""
+        listed = call(endpoint, "GET", "/models", None, endpoint.timeout_seconds).get("data", [])
+        names = [str(one.get("id")) for one in listed if isinstance(one, Mapping)]
+        if names and model not in names:
+            raise BackendRefused(f"{endpoint.name} has no model {model}; it has {', '.join(names[:20])}.")
+
+    def check(self, endpoint: Endpoint, *, seconds: float) -> None:
+        call(endpoint, "GET", "/models", None, seconds)
+
+
+def _try(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
+    try:
+        return _ask(endpoint, item, seconds)
+    except (BackendUnavailable, BackendRefused) as error:
+        return Score(None, error.message)
+
+
+def _ask(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
+    answer = call(endpoint, "POST", "/chat/completions", _body(endpoint, item), seconds)
+    try:
+        text = str(answer["choices"][0]["message"]["content"] or "")
+    except (KeyError, IndexError, TypeError) as error:
+        raise BackendUnavailable(f"{endpoint.name} answered without a message.") from error
+    usage = answer.get("usage") or {}
+    used = {"tokens_in": usage.get("prompt_tokens"), "tokens_out": usage.get("completion_tokens")}
+    pick = _pick(text, item.options)
+    if pick is None:
+        return Score(None, f"{endpoint.name} answered {text.strip()[:80]!r}, which is none of the options.", **used)
+    return Score(tuple(float(option == pick) for option in item.options), picked=True, **used)
+
+
+def _body(endpoint: Endpoint, item: ScoreItem) -> dict[str, Any]:
+    """Greedy, and held to the options in the strictest way that the server knows."""
+    listed = "\n".join(f"- {option}" for option in item.options)
+    body: dict[str, Any] = {"model": item.model, "temperature": 0, "max_tokens": MAX_TOKENS}
+    if endpoint.kind == BackendKind.VLLM and endpoint.can(Capability.CHOICE):
+        how = "Answer with one of these options, word for word:"
+        body["structured_outputs"] = {"choice": list(item.options)}
+    elif endpoint.can(Capability.JSON_SCHEMA):
+        how = f'Answer as JSON, {{"{FIELD}": …}}, with one of these options, word for word:'
+        schema = {
+            "type": "object",
+            "properties": {FIELD: {"type": "string", "enum": list(item.options)}},
+            "required": [FIELD],
+            "additionalProperties": False,
+        }
+        told = {"name": FIELD, "strict": True, "schema": schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": told}
+    else:
+        how = "Answer with one of these options, word for word, and nothing else:"
+    return body | {"messages": [{"role": "user", "content": f"{item.prompt}\n\n{how}\n{listed}"}]}
+
+
+def _pick(text: str, options: Sequence[str]) -> str | None:
+    """The option that the answer names: as JSON, else word for word, but for space around it."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = None
+    if isinstance(told, Mapping) and isinstance(told.get(FIELD), str):
+        text = told[FIELD]
+    stripped = text.strip()
+    return next((option for option in options if option in (text, stripped)), None)
+
+
+def call(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) -> dict[str, Any]:
+    """The answer as JSON. What may succeed a moment later is tried again, `endpoint.retries` times, within `seconds`.
+
+    Raises BackendTooSlow, BackendUnavailable (nobody answers, 5xx, no JSON) or BackendRefused (4xx).
+    """
+    ends = time.monotonic() + seconds
+    for attempt in range(endpoint.retries + 1):
+        left = ends - time.monotonic()
+        last = attempt == endpoint.retries
+        try:
+            response = http_client(endpoint.url, own=False).request(
+                method,
+                endpoint.url + path,
+                json=body,
+                headers=headers_of(endpoint),
+                timeout=timeout_of(endpoint, max(left, 0.05)),
+            )
+        except httpx.ReadTimeout as error:
+            raise BackendTooSlow(f"{endpoint.name} did not answer within {seconds:g} s.") from error
+        except httpx.HTTPError as error:
+            if last or not _may_wait(attempt, None, ends):
+                raise BackendUnavailable(f"{endpoint.name} does not answer: {type(error).__name__}.") from error
+            continue
+        if response.status_code in LATER and not last and _may_wait(attempt, response, ends):
+            continue
+        return _read(endpoint, response)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _may_wait(attempt: int, response: httpx.Response | None, ends: float) -> bool:
+    """Pauses before the next attempt where there is time for it."""
+    asked = response.headers.get("retry-after", "") if response is not None else ""
+    pause = float(asked) if asked.isdecimal() and len(asked) < 4 else PAUSE_SECONDS * 2**attempt
+    if time.monotonic() + pause >= ends:
+        return False
+    time.sleep(pause)
+    return True
+
+
+def _read(endpoint: Endpoint, response: httpx.Response) -> dict[str, Any]:
+    try:
+        answer = response.json()
+    except ValueError:
+        answer = None
+    if response.is_success and isinstance(answer, dict):
+        return answer
+    told = answer.get("error") if isinstance(answer, dict) else None
+    message = told.get("message") if isinstance(told, Mapping) else told
+    reason = f"{endpoint.name} answered {response.status_code}{f': {str(message)[:300]}' if message else ''}."
+    if 400 <= response.status_code < 500 and response.status_code not in (401, 403, 404, 408, 429):
+        raise BackendRefused(reason)
+    raise BackendUnavailable(reason)

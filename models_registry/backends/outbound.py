@@ -1,0 +1,133 @@
+"""The way to servers that an admin has named: only those that the operator allows, at addresses that were checked.
+
+A host's name is resolved here, its addresses are checked, and the connection goes to the address that was: a name that
+changes between the check and the call leads nowhere else. Redirects are not followed, and no proxy of the environment
+is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import threading
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import httpx
+from django.conf import settings
+
+from models_registry.backends.endpoint import Endpoint
+from models_registry.errors import BackendUnavailable
+from workspaces.errors import FieldFault
+
+PORTS = {"http": 80, "https": 443}
+HOW = "the operator allows it by RECKONER_BACKEND_URLS"
+
+
+def find_url_fault(url: str) -> FieldFault | None:
+    """Why a backend may not be at this URL; None where it may."""
+    try:
+        parts = urlsplit(url)
+        origin = _origin(url)
+    except ValueError:
+        return FieldFault("url", f"{url[:200]!r} is no URL", "https://host/v1")
+    if parts.scheme not in PORTS or not parts.hostname:
+        return FieldFault("url", f"{url[:200]!r} is no URL", "https://host/v1")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        return FieldFault("url", "holds more than host and path", "https://host/v1; a key belongs in a variable")
+    if origin not in {_origin(one) for one in settings.BACKEND_URLS}:
+        return FieldFault("url", f"{parts.scheme}://{parts.netloc} is not allowed here", HOW)
+    return None
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    parts = urlsplit(url)
+    return parts.scheme, (parts.hostname or "").lower(), parts.port or PORTS.get(parts.scheme, 0)
+
+
+def choose_address(host: str, found: Sequence[str]) -> str:
+    """The first address that may be connected to. Raises BackendUnavailable.
+
+    Link-local ones never: that is where clouds hand out their machines' credentials. Private ones are where a team's
+    own servers are, and the operator has allowed the host.
+    """
+    for text in found:
+        address = ipaddress.ip_address(text.partition("%")[0])
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        if not (address.is_link_local or address.is_multicast or address.is_unspecified):
+            return str(address)
+    raise BackendUnavailable(f"{host} has no address that may be asked: {', '.join(found)[:200] or 'none'}.")
+
+
+def _pin(request: httpx.Request, address: str) -> None:
+    """Certificates are still checked against the name, which also stays in the header Host."""
+    host = request.url.host
+    if address != host:
+        request.extensions = {**request.extensions, "sni_hostname": host}
+        request.url = request.url.copy_with(host=address)
+
+
+def _addresses(answer: Sequence[tuple[object, object, object, object, tuple[object, ...]]]) -> list[str]:
+    return [str(one[4][0]) for one in answer]
+
+
+class PinnedTransport(httpx.HTTPTransport):
+    """Resolves, checks, and connects to what was checked."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        try:
+            found = _addresses(socket.getaddrinfo(host, request.url.port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            raise httpx.ConnectError(f"{host} is not known: {error}", request=request) from error
+        _pin(request, choose_address(host, found))
+        return super().handle_request(request)
+
+
+class AsyncPinnedTransport(httpx.AsyncHTTPTransport):
+    """The same for the gateway of chats."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        loop = asyncio.get_running_loop()
+        try:
+            found = _addresses(await loop.getaddrinfo(host, request.url.port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            raise httpx.ConnectError(f"{host} is not known: {error}", request=request) from error
+        _pin(request, choose_address(host, found))
+        return await super().handle_async_request(request)
+
+
+_clients: dict[tuple[str, bool], httpx.Client] = {}
+_making = threading.Lock()
+
+
+def http_client(url: str, *, own: bool) -> httpx.Client:
+    """One pooled client a process and server; connections outlive requests. `own`: our model server, which the operator
+    has set and nobody else can."""
+    with _making:
+        if (found := _clients.get((url, own))) is None:
+            transport = httpx.HTTPTransport() if own else PinnedTransport()
+            found = httpx.Client(base_url=url, transport=transport, trust_env=False, follow_redirects=False)
+            _clients[url, own] = found
+    return found
+
+
+def close_clients() -> None:
+    """Closes what is pooled in this process, before it forks or ends."""
+    with _making:
+        for client in _clients.values():
+            client.close()
+        _clients.clear()
+
+
+def headers_of(endpoint: Endpoint) -> dict[str, str]:
+    """Raises BackendUnavailable where the key is not there."""
+    key = endpoint.secret
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def timeout_of(endpoint: Endpoint, seconds: float) -> httpx.Timeout:
+    return httpx.Timeout(seconds, connect=min(endpoint.connect_seconds, seconds))

@@ -1,0 +1,123 @@
+"""Calls of the gateway: opened before anything is asked, closed with the decision, abandoned when a process was killed.
+
+`decisions.gateway` and the gateway of chats write them; `close_abandoned` is the sweeper's.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from django.db import connection
+from django.utils import timezone
+
+from models_registry.models import Call, CallState, ModelVersion
+from workspaces.actors import Actor
+
+LONGEST = 500
+# A call that is lost with the whole database was not answered either, so its commit need not wait for the disk.
+_OPEN = """
+INSERT INTO models_registry_call AS c
+  (id, workspace_id, api_key_id, registered_model_id, kind, state, assigned_id, fallback, error, cached, opened_at)
+SELECT asked.id, %(workspace)s, %(key)s, asked.model, %(kind)s, 'open', asked.version, '', '', false, %(now)s
+  FROM unnest(%(ids)s::uuid[], %(models)s::uuid[], %(versions)s::uuid[]) AS asked(id, model, version),
+       (SELECT set_config('synchronous_commit', 'off', true)) AS quick
+    ON CONFLICT (id) DO UPDATE
+   SET state = 'open', assigned_id = excluded.assigned_id, served_id = NULL, backend_id = NULL, fallback = '',
+       error = '', tokens_in = NULL, tokens_out = NULL, cost = NULL, opened_at = excluded.opened_at,
+       first_byte_at = NULL, closed_at = NULL
+ WHERE c.workspace_id = excluded.workspace_id AND c.state IN ('failed', 'left', 'abandoned')
+"""
+_CLOSE = """
+UPDATE models_registry_call c
+   SET state = ended.state, served_id = ended.served, backend_id = ended.backend, fallback = ended.fallback,
+       error = ended.error, cached = ended.cached, tokens_in = ended.tokens_in, tokens_out = ended.tokens_out,
+       cost = ended.cost, first_byte_at = coalesce(c.first_byte_at, ended.first_byte), closed_at = %(now)s
+  FROM unnest(%(ids)s::uuid[], %(states)s::text[], %(served)s::uuid[], %(backends)s::uuid[], %(fallbacks)s::text[],
+              %(errors)s::text[], %(cached)s::bool[], %(tokens_in)s::int[], %(tokens_out)s::int[],
+              %(costs)s::numeric[], %(first_bytes)s::timestamptz[])
+    AS ended(id, state, served, backend, fallback, error, cached, tokens_in, tokens_out, cost, first_byte)
+ WHERE c.id = ended.id AND c.workspace_id = %(workspace)s AND c.state = 'open'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A question: the id that its decision will have, and the version that should answer it."""
+
+    id: uuid.UUID
+    assigned: ModelVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a call ended. `fallback`: why another version or server than the first answered; "" where none did."""
+
+    id: uuid.UUID
+    state: str
+    served: uuid.UUID | None = None
+    backend: uuid.UUID | None = None
+    fallback: str = ""
+    error: str = ""
+    cached: bool = False
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost: Decimal | None = None
+    first_byte_at: dt.datetime | None = None
+
+
+def open_calls(*, by: Actor, kind: str, openings: Sequence[Opening], now: dt.datetime) -> None:
+    """One statement, outside any transaction. A call that failed before is opened again; one that was answered, or is
+    being answered, stays."""
+    if not openings:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _OPEN,
+            {
+                "workspace": by.workspace.id,
+                "key": by.key.id if by.key is not None else None,
+                "kind": kind,
+                "now": now,
+                "ids": [one.id for one in openings],
+                "models": [one.assigned.registered_model_id for one in openings],
+                "versions": [one.assigned.id for one in openings],
+            },
+        )
+
+
+def close_calls(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> int:
+    """One statement; in the decision's transaction where there is one. Returns how many were still open."""
+    if not endings:
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _CLOSE,
+            {
+                "workspace": by.workspace.id,
+                "now": now,
+                "ids": [one.id for one in endings],
+                "states": [one.state for one in endings],
+                "served": [one.served for one in endings],
+                "backends": [one.backend for one in endings],
+                "fallbacks": [one.fallback[:LONGEST] for one in endings],
+                "errors": [one.error[:LONGEST] for one in endings],
+                "cached": [one.cached for one in endings],
+                "tokens_in": [one.tokens_in for one in endings],
+                "tokens_out": [one.tokens_out for one in endings],
+                "costs": [one.cost for one in endings],
+                "first_bytes": [one.first_byte_at for one in endings],
+            },
+        )
+        return int(cursor.rowcount)
+
+
+def close_abandoned(*, older_than: dt.timedelta, now: dt.datetime | None = None) -> int:
+    """Marks calls that have been open for so long: the process that answered them was killed. Returns how many."""
+    moment = now or timezone.now()
+    return Call.objects.filter(state=CallState.OPEN, opened_at__lt=moment - older_than).update(
+        state=CallState.ABANDONED, closed_at=moment
+    )

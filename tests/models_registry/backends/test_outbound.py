@@ -1,0 +1,77 @@
+"""Where backends may be, and which addresses are connected to."""
+
+import socket
+
+import pytest
+
+from models_registry.backends.outbound import choose_address, close_clients, find_url_fault, http_client
+from models_registry.errors import BackendUnavailable
+
+
+@pytest.fixture(autouse=True)
+def allowed(settings):
+    settings.BACKEND_URLS = ["https://api.openai.com", "http://vllm:8000", "http://[::1]:9000"]
+    yield
+    close_clients()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://api.openai.com/v1", "https://API.openai.com:443/v1", "http://vllm:8000/v1", "http://[::1]:9000/v1"],
+)
+def test_allowed_origins_may_be_used(url):
+    assert find_url_fault(url) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://api.openai.com/v1", "not allowed"),
+        ("https://api.openai.com.evil.example/v1", "not allowed"),
+        ("https://api.openai.com:8443/v1", "not allowed"),
+        ("http://vllm/v1", "not allowed"),
+        ("http://169.254.169.254/latest", "not allowed"),
+        ("https://me:secret@api.openai.com/v1", "more than host and path"),
+        ("https://api.openai.com/v1?key=secret", "more than host and path"),
+        ("file:///etc/passwd", "no URL"),
+        ("api.openai.com/v1", "no URL"),
+        ("http://vllm:99999/v1", "no URL"),
+    ],
+)
+def test_others_are_refused(url, reason):
+    fault = find_url_fault(url)
+    assert fault is not None and reason in fault.reason and fault.field == "url"
+
+
+def test_addresses_that_lead_to_credentials_of_clouds_are_never_connected_to():
+    assert choose_address("x", ["169.254.169.254", "10.0.0.7"]) == "10.0.0.7"
+    assert choose_address("x", ["fe80::1%eth0", "fd00::7"]) == "fd00::7"
+    for bad in (["169.254.169.254"], ["::ffff:169.254.169.254"], ["0.0.0.0"], ["224.0.0.1"], []):
+        with pytest.raises(BackendUnavailable, match="no address"):
+            choose_address("x", bad)
+
+
+def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_checked(serve, settings, monkeypatch):
+    server = serve()
+    port = int(server.origin.rpartition(":")[2])
+    resolved = []
+
+    def resolve(host, *rest, **options):
+        resolved.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", resolve)
+        client = http_client(f"http://models.example:{port}/v1", own=False)
+        patched.setattr("models_registry.backends.outbound.socket.getaddrinfo", resolve)
+        answer = client.post(f"http://models.example:{port}/v1/chat/completions", json={})
+    assert answer.status_code == 200
+    assert server.headers[0]["Host"] == f"models.example:{port}"
+    assert resolved.count("models.example") == 1
+
+
+def test_redirects_are_not_followed(serve):
+    server, other = serve(), serve()
+    server.answers.append((307, {}, {"Location": f"{other.url}/chat/completions"}))
+    answer = http_client(server.url, own=False).post(f"{server.url}/chat/completions", json={})
+    assert answer.status_code == 307 and other.asked == []
