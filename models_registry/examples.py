@@ -21,6 +21,7 @@ A_VERSION = {
     "state": "ready",
     "kind": "adapter",
     "digest": DIGEST,
+    "remote_name": "",
     "base_model": "Qwen/Qwen2.5-0.5B-Instruct",
     "base": CHAMPION,
     "parent": CHAMPION,

@@ -62,11 +62,13 @@ def _ask(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
     except (KeyError, IndexError, TypeError) as error:
         raise BackendUnavailable(f"{endpoint.name} answered without a message.") from error
     usage = answer.get("usage") or {}
-    used = {"tokens_in": usage.get("prompt_tokens"), "tokens_out": usage.get("completion_tokens")}
+    tokens_in, tokens_out = usage.get("prompt_tokens"), usage.get("completion_tokens")
     pick = _pick(text, item.options)
     if pick is None:
-        return Score(None, f"{endpoint.name} answered {text.strip()[:80]!r}, which is none of the options.", **used)
-    return Score(tuple(float(option == pick) for option in item.options), picked=True, **used)
+        lack = f"{endpoint.name} answered {text.strip()[:80]!r}, which is none of the options."
+        return Score(None, lack, tokens_in=tokens_in, tokens_out=tokens_out)
+    certain = tuple(float(option == pick) for option in item.options)
+    return Score(certain, picked=True, tokens_in=tokens_in, tokens_out=tokens_out)
 
 
 def _body(endpoint: Endpoint, item: ScoreItem) -> dict[str, Any]:
