@@ -109,7 +109,8 @@ class World:
     def run(self, name: str, spec: dict[str, Any], train: Rows) -> Done:
         """Measured before and after on the held-out requests. There is room for the longest of the texts."""
         spec = {"evaluate": {"batch_size": 64}, **spec}
-        return self.runs.run(name, name.partition(" ")[0], spec, train=train, heldout=self.texts(self.held_out))
+        heldout = [row | {"source": "human"} for row in self.texts(self.held_out)]
+        return self.runs.run(name, name.partition(" ")[0], spec, train=train, heldout=heldout)
 
     def make_base(self) -> Path:
         """A tiny model that has learnt to choose among the texts of some requests, not to write them freely."""

@@ -82,7 +82,7 @@ class Defaults:
             method = FROM_REWARDED_TEXTS if Need.REWARDS in chosen.find_has() else FROM_TEXTS
             told = choose_settings(method, root=self.root, rows=chosen.rows, agent_version=self.agent_version)
             told = {**told, "max_completion_tokens": TEXT_TOKENS}
-            measured = heldout if heldout is not None and heldout.kind == DatasetKind.TEXT else None
+            measured = heldout if heldout is not None and heldout.measured_as is RowKind.TEXT else None
             return RunPlan(method, chosen, base_version=self.base, heldout=measured, settings=told)
         root = self.root if self.root and is_allowed_base(self.root) else TINY
         told = choose_settings(FROM_LABELS, root=root, rows=chosen.rows, agent_version=self.agent_version)
@@ -155,7 +155,7 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
         logged, labelled, heldout, replay = _choose_rows(
             [one for one in mine if one not in parts.values()], runs, has_base=base is not None
         )
-        measurable = {whole: one for whole, one in parts.items() if one.row_kind in HELD_OUT and _can_measure(one)}
+        measurable = {whole: one for whole, one in parts.items() if one.measured_as in HELD_OUT and _can_measure(one)}
         found[agent.id] = Defaults(
             agent, newest.get(agent.id), base, root, logged, labelled, heldout, replay, measurable
         )
@@ -163,7 +163,7 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
 
 
 def _can_measure(dataset: DatasetSnapshot) -> bool:
-    return dataset.kind == DatasetKind.TEXT or dataset.has_answers
+    return dataset.has_answers or dataset.may_measure_texts
 
 
 def _choose_base(own: Sequence[ModelVersion], champion: uuid.UUID | None) -> ModelVersion | None:

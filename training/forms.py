@@ -114,7 +114,7 @@ class RunForm(forms.Form):
         labelled = [one for one in self.datasets.values() if one.has_answers]
         self._choose("dataset", _by_agent([one for one in self.datasets.values() if one.can_teach]))
         shown = (RowKind.LOGGED, RowKind.TEXT, RowKind.PREFERENCES)  # of pairs: for a reward model
-        measured = [one for one in self.datasets.values() if one.has_answers or one.row_kind in shown]
+        measured = [one for one in self.datasets.values() if one.has_answers or one.measured_as in shown]
         self._choose("heldout", [("", "None"), *_by_agent(measured)])
         self._choose("replay", [("", "None"), *_by_agent(labelled)])
         # Folders that runs of this workspace have begun with; the API takes others that are allowed, too.

@@ -19,16 +19,17 @@ from models_registry.models import ModelVersion
 from models_registry.promotion import promote_version
 from training.base_models import TINY, hub_ids, is_allowed_base, why_no_model
 from training.capacity import Load, estimate_load, find_shortages, sample_completion_tokens, sample_prompt_tokens
-from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need
+from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need, RowKind
+from training.engine.settings import RIGHT_FROM
 from training.engine.spec import HELD_OUT, ORDERED, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
 from training.estimates import Estimate
 from training.hardware import this_machine, why_no_quantisation
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
-from training.models.dataset import RIGHT_FROM
 from training.notes import find_note_faults
 from training.reward_models import find_reward_model_faults, find_reward_version, place_reward_model
 from training.run_states import TERMINAL_STATES, RunState, check_transition
+from training.text_answers import find_text_faults
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault
 from workspaces.services import record_audit
@@ -120,6 +121,8 @@ def prepare_run(agent: Agent, plan: RunPlan) -> Prepared:
             ]
             if checked.quantisation is not None and (lack := why_no_quantisation(this_machine())):
                 faults.append(FieldFault("settings.quantisation", lack, "CUDA with bitsandbytes, or leave it out"))
+            if plan.heldout is not None:
+                faults += find_text_faults("heldout", plan.heldout, checked.kto.right_from)
             load = _load_of(plan)
             estimate = estimate_load(checked, load)
             if estimate is not None:
@@ -179,7 +182,8 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         faults.append(FieldFault("replay", f"{method.name} learns from {kind} rows and replays none", "leave it out"))
     for name in ("heldout", "replay"):
         dataset = getattr(plan, name)
-        if dataset is not None and dataset.kind == DatasetKind.LABELLED and not dataset.has_answers:
+        is_text = name == "heldout" and dataset is not None and dataset.measured_as is RowKind.TEXT
+        if dataset is not None and not is_text and dataset.kind == DatasetKind.LABELLED and not dataset.has_answers:
             count = dataset.statistics["without_options"]
             faults.append(FieldFault(name, f"{count} of its rows choose among no options", "rows with options"))
     if plan.heldout is not None and _is_learnt_from(plan.heldout, plan):
@@ -273,7 +277,7 @@ def engine_spec(
     if paths.reward_model is not None:
         full["reward"] = place_reward_model(spec["reward"], paths.reward_model)
     if source.heldout is not None:
-        full["data"]["heldout_rows"] = source.heldout.kind
+        full["data"]["heldout_rows"] = source.heldout.measured_as
     if paths.heldout is not None:
         full.setdefault("evaluate", {})
     return full

@@ -132,11 +132,19 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
 
     def get_scores(self, run: TrainingRun) -> dict[str, Any] | None:
         """Base and trained on held-out rows, an interval beside every mean; `plain`: a classifier of words taught from
-        the same feedback, and the trained model less that."""
+        the same feedback, and the trained model less that. Left out of the rows are `unanswered` decisions, which were
+        wrong and do not name the right action, and `without_feedback` ones."""
         found = getattr(run, "evaluation", None)
         if found is None:
             return None
-        return {"scores": found.scores, "differences": found.differences, "plain": found.plain}
+        return {
+            "scores": found.scores,
+            "differences": found.differences,
+            "plain": found.plain,
+            "rows": found.rows,
+            "unanswered": found.unanswered,
+            "without_feedback": found.without_feedback,
+        }
 
 
 class _PlanSerializer(StrictBody):

@@ -211,6 +211,8 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
                 against=base if is_policy else None,
                 dataset=run.heldout,
                 rows=scored.rows,
+                unanswered=result.unanswered,
+                without_feedback=result.without_feedback,
                 scores=scored.scores,
                 differences=scored.differences,
                 plain=plain,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from training.engine.rows import normalise_prompt
+from training.engine.settings import RIGHT_FROM
 from training.engine.texts import from_people
 
 Row = dict[str, Any]
@@ -19,8 +20,6 @@ Read = Callable[[], Iterator[Row]]
 """Reads the rows from the first to the last, each time it is called."""
 
 ROLES = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}
-RIGHT_FROM = 0.6
-"""A reward in [0, 1] from which a completion counts as right, where no person said so."""
 
 
 class CannotFormat(ValueError):

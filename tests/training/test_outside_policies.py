@@ -18,6 +18,7 @@ from tests.once import made_once
 from tests.training.engine.engine_world import engine
 from tools.factories import AgentFactory, AgentVersionFactory, ModelVersionFactory, RewardSpecFactory
 from training.datasets import snapshot_ledger
+from training.errors import InvalidRun
 from training.models import DatasetSnapshot
 from training.runs import EnginePaths, RunPlan, check_plan, engine_spec
 from training.selection import Filters
@@ -68,8 +69,17 @@ KINDS = {
         STORED,
         "text",
         "kto",
+        measured=2,
+        unanswered=2,
     ),
-    "RETRIEVER": Kind(lambda n: {"query": f"{TOLD[n % 4]} {n}", "relevantOpuses": items(n, 2)}, WRITTEN, "text", "kto"),
+    "RETRIEVER": Kind(
+        lambda n: {"query": f"{TOLD[n % 4]} {n}", "relevantOpuses": items(n, 2)},
+        WRITTEN,
+        "text",
+        "kto",
+        measured=2,
+        unanswered=2,
+    ),
 }
 
 
@@ -113,30 +123,55 @@ def make_agent(by: Any, name: str) -> Any:
     return agent
 
 
+@pytest.fixture
+def planned(by: Any, store: Path, api: Any) -> Callable[..., tuple[Any, RunPlan]]:
+    """`planned(name, wrong)`: the agent, and a run that learns from its decisions and is measured on others. Half of
+    them were right; with `wrong` all that it is measured on were wrong."""
+
+    def make(name: str, *, wrong: bool = False) -> tuple[Any, RunPlan]:
+        kind, agent, client = KINDS[name], make_agent(by, name), api("admin")
+        RewardSpecFactory(agent=agent, signal="verdict")
+        for unit, count in SIDES.items():
+            for number in range(count):
+                asked: dict[str, Any] = {"agent": agent.slug, "state": kind.state(number), "action": kind.action}
+                if name == "RANKER":
+                    asked["options"] = ["i0", "i1", "i2"]
+                told = client.post("decisions", asked | {"policy_name": "gpt-of-yesterday", "unit": unit})
+                assert told.status_code == 201, told.json()
+                right = number % 2 and not (wrong and unit == "held")
+                verdict = {"metric": "verdict", "value": "confirmed" if right else "corrected"}
+                given = client.post("feedback", verdict | {"decision_id": told.json()["kept"][0]["id"]})
+                assert given.status_code == 201
+        calculate_rewards(current_reward_spec(agent))
+        learnt, held = (
+            snapshot_ledger(by=by, agent=agent, name=unit, kind=kind.dataset, filters=Filters(unit=unit))
+            for unit in SIDES
+        )
+        settings = {"optimiser": {"epochs": 1, "batch_size": 4}, "max_prompt_tokens": 160, "posterior": {"folds": 2}}
+        settings["evaluate"] = {"free_rows": 0}
+        version: Any = ModelVersionFactory(workspace=by.workspace)
+        return agent, RunPlan(kind.method, learnt, base_version=version, heldout=held, settings=settings)
+
+    return make
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.dataset == "text"])
+def test_rejected_texts_are_no_answers_to_be_measured_on(name: str, planned: Any) -> None:
+    agent, plan = planned(name, wrong=True)
+    with pytest.raises(InvalidRun) as refused:
+        check_plan(agent, plan)
+    assert [(fault.field, fault.reason) for fault in refused.value.faults] == [
+        ("heldout", "none of its 4 texts is known to be right")
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_an_agent_learns_and_is_measured(name: str, by: Any, store: Path, api: Any, base: Path, tmp_path: Path) -> None:
-    kind, agent = KINDS[name], make_agent(by, name)
-    RewardSpecFactory(agent=agent, signal="verdict")
-    client = api("admin")
-    for unit, count in SIDES.items():
-        for number in range(count):
-            asked: dict[str, Any] = {"agent": agent.slug, "state": kind.state(number), "action": kind.action}
-            if name == "RANKER":
-                asked["options"] = ["i0", "i1", "i2"]
-            told = client.post("decisions", asked | {"policy_name": "gpt-of-yesterday", "unit": unit})
-            assert told.status_code == 201, told.json()
-            verdict = {"metric": "verdict", "value": "confirmed" if number % 2 else "corrected"}
-            assert client.post("feedback", verdict | {"decision_id": told.json()["kept"][0]["id"]}).status_code == 201
+def test_an_agent_learns_and_is_measured(name: str, planned: Any, base: Path, tmp_path: Path) -> None:
+    kind, (agent, plan) = KINDS[name], planned(name)
     assert agent.decisions.filter(propensity=None, model_version=None).count() == sum(SIDES.values())
-    calculate_rewards(current_reward_spec(agent))
-    learnt, held = (
-        snapshot_ledger(by=by, agent=agent, name=unit, kind=kind.dataset, filters=Filters(unit=unit)) for unit in SIDES
-    )
-    settings = {"optimiser": {"epochs": 1, "batch_size": 4}, "max_prompt_tokens": 160, "posterior": {"folds": 2}}
-    settings["evaluate"] = {"free_rows": 0}
-    version: Any = ModelVersionFactory(workspace=by.workspace)
-    plan = RunPlan(kind.method, learnt, base_version=version, heldout=held, settings=settings)
+    learnt, held = plan.dataset, plan.heldout
+    assert held is not None
     paths = EnginePaths(base={"path": str(base)}, train="train.jsonl", heldout="heldout.jsonl")
     spec = engine_spec(check_plan(agent, plan), plan, run_id="outside", paths=paths)
     result = run_engine(tmp_path / "run", spec, train=rows_file(learnt), heldout=rows_file(held))
@@ -150,3 +185,7 @@ def test_an_agent_learns_and_is_measured(name: str, by: Any, store: Path, api: A
     assert ("answers of the base model were cut" in warned) == (kind.dataset == "text")
     if kind.dataset == "text":
         assert result["scores"]["trained"]["valid_share"] is not None
+        # What people rejected is in the predictions of no model, so repeating it counts as nothing.
+        rejected = {row["id"] for row in map(json.loads, rows_file(held).read_text().splitlines()) if row["right"] == 0}
+        lines = (tmp_path / "run/attempts/1/predictions.jsonl").read_text().splitlines()
+        assert len(rejected) == 2 and not rejected & {json.loads(line)["id"] for line in lines}

@@ -421,6 +421,21 @@ class TestVersion:
         text = client.get(paths[0]).content.decode()
         assert "A plain classifier of words reaches" in text and "is better" not in text
 
+    def test_page_and_api_say_how_many_held_out_decisions_are_left_out(
+        self, version: Any, viewer: Any, page_client: Any, api: Any
+    ) -> None:
+        client, evaluation = page_client(viewer), version.evaluations.get()
+        paths = [at("version", version), at("run", evaluation.run)]
+        assert not any("Left out" in client.get(path).content.decode() for path in paths)
+        evaluation.unanswered, evaluation.without_feedback = 3, 1
+        evaluation.save()
+        for path in paths:
+            text = client.get(path).content.decode()
+            assert "Left out: 3 that were wrong and do not name the right action" in text
+            assert "Left out: 1 that nobody judged" in text
+        told = api("admin").get(f"/api/v1/runs/{evaluation.run_id}").json()["scores"]
+        assert (told["rows"], told["unanswered"], told["without_feedback"]) == (10, 3, 1)
+
     def test_it_says_where_it_serves_by_few_queries(
         self, version: Any, run: TrainingRun, viewer: Any, page_client: Any, django_assert_max_num_queries: Any
     ) -> None:

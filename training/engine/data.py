@@ -17,7 +17,7 @@ from training.engine.methods import WHAT_LACKS, Need, RowKind
 from training.engine.rows import Labelled, Logged, Preference, Text, find_answers, groups_of_prompts, right_or_wrong
 from training.engine.settings import FEWEST_OTHERS, MOST_OTHERS
 from training.engine.spec import RunSpec, is_held_back
-from training.engine.texts import find_right_texts, is_right
+from training.engine.texts import find_right_texts, find_text_answers, is_right
 
 FAULTS_SHOWN = 20
 
@@ -48,6 +48,8 @@ class RunData(msgspec.Struct, frozen=True):
     heldout_pairs: list[Preference] = []
     unanswered: int = 0
     """Held-out decisions that were wrong and do not name the right action."""
+    without_feedback: int = 0
+    """Held-out decisions of which nobody said whether they were right."""
 
     def has(self, need: Need, spec: RunSpec) -> bool:
         """Whether the rows to learn from have it."""
@@ -123,11 +125,22 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
     texts = read(spec.data.train, Text) if spec.train_rows is RowKind.TEXT else []
     preferences = read(spec.data.train, Preference) if spec.train_rows is RowKind.PREFERENCES else []
     heldout = read(spec.data.heldout, Labelled) if spec.heldout_rows is RowKind.LABELLED else []
-    unanswered = 0
+    unanswered = without_feedback = 0
     if spec.heldout_rows is RowKind.LOGGED and (decisions := read(spec.data.heldout, Logged)):
         heldout, unanswered = find_answers(decisions)
+        without_feedback = len(decisions) - len(heldout) - unanswered
         if not heldout:
             faults.append(f"{spec.data.heldout}: none of its decisions says what was right")
+    heldout_texts: list[Text] = []
+    if spec.heldout_rows is RowKind.TEXT and (written := read(spec.data.heldout, Text)):
+        heldout_texts, unanswered = find_text_answers(written, spec.kto.right_from)
+        without_feedback = len(written) - len(heldout_texts) - unanswered
+        if not heldout_texts:
+            faults.append(
+                f"{spec.data.heldout}: none of its texts is known to be right ({unanswered} were wrong, nobody judged "
+                f"{without_feedback}); give texts that people wrote or confirmed, or of a reward from "
+                f"{spec.kto.right_from:g}"
+            )
     pairs = read(spec.data.heldout, Preference) if spec.heldout_rows is RowKind.PREFERENCES else []
     if spec.trains_by.makes_reward_model:
         others = spec.reward_model.others
@@ -141,7 +154,8 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         replay=read(spec.data.replay, Labelled),
         heldout=heldout,
         unanswered=unanswered,
-        heldout_texts=read(spec.data.heldout, Text) if spec.heldout_rows is RowKind.TEXT else [],
+        without_feedback=without_feedback,
+        heldout_texts=heldout_texts,
         heldout_pairs=pairs,
         log=read(spec.data.log, Logged, may_be_empty=True),
         # Those whose rows were erased before a second attempt are left out.

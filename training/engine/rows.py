@@ -93,7 +93,8 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a model wrote, or should have written. `reward` in [0, 1], null while unknown; `right` as of logged rows.
+    """What a model wrote, or should have written. `reward` in [0, 1], null while unknown; `right` as of logged rows;
+    where it comes from, as of labelled rows.
 
     `log_p` is the log-probability of the whole completion under the model that wrote it, null where it is not known.
     """
@@ -109,6 +110,8 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str | None = None
     label_id: str | None = None
     verdict: str | None = None
+    confidence: float | None = None
+    classifier: str | None = None
 
     def faults(self) -> Iterator[str]:
         if not self.completion:

@@ -101,6 +101,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         suites=found.suites,
         warnings=attempt.events.warnings,
         unanswered=data.unanswered if found.scores else 0,
+        without_feedback=data.without_feedback if found.scores else 0,
         **facts,
     )
     write_synced(attempt.folder / "result.json", result.model_dump_json(indent=2) + "\n")
@@ -232,10 +233,15 @@ def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
         data = msgspec.structs.replace(data, heldout=[], heldout_texts=[])
     if not (data.heldout or data.heldout_texts or data.log or data.suites):
         return Evaluated()
-    if data.heldout and data.unanswered:
+    measured = len(data.heldout) + len(data.heldout_texts)
+    if measured and data.unanswered:
         attempt.events.warn(
             f"{data.unanswered} held-out decisions were wrong and do not name the right action. They are left out; the "
-            f"scores on the other {len(data.heldout)} favour models that decide as the old policy did"
+            f"scores on the other {measured} favour models that decide as the old policy did"
+        )
+    if measured and data.without_feedback:
+        attempt.events.warn(
+            f"{data.without_feedback} held-out decisions have no feedback. They are left out of the scores"
         )
     return evaluate(attempt, _Saved(attempt, output), data, spec.evaluate or Evaluate())
 

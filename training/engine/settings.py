@@ -78,6 +78,10 @@ class RewardWeighted(Strict):
     weight_cap: float = Field(default=10.0, ge=1)
 
 
+RIGHT_FROM = 0.6
+"""Of a decision's reward, or of what a person said: from here on it was right, unless a run says otherwise."""
+
+
 class Kto(Strict):
     """What was right against what was wrong, by their distance from the starting policy.
 
@@ -86,7 +90,9 @@ class Kto(Strict):
     """
 
     beta: float = Field(default=0.1, gt=0, le=10)
-    right_from: float = Field(default=0.6, gt=0, le=1, description="a decision was right from here on, in [0, 1]")
+    right_from: float = Field(
+        default=RIGHT_FROM, gt=0, le=1, description="a decision was right from here on, in [0, 1]"
+    )
     undesirable_weight: float = Field(default=0.1, ge=0, le=10)
 
 

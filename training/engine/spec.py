@@ -355,8 +355,8 @@ class ModelScore(Strict):
     """Means over the held-out rows. Intervals are calculated where the rows' clusters are known.
 
     `accuracy` is that of the likeliest option; `probability_of_right` is the chance of the right action under
-    the spec's serving policy. Of held-out texts (`training.engine.evaluate_texts`) they are the share of greedy answers
-    that equal the completion, and the chance that the model writes exactly the completion.
+    the spec's serving policy. Of held-out texts that are right (`training.engine.evaluate_texts`) they are the share of
+    greedy answers that equal the completion, and the chance that the model writes exactly the completion.
     """
 
     rows: int
@@ -420,6 +420,7 @@ class RunResult(Strict):
     unanswered: int = Field(
         default=0, description="held-out decisions that were wrong and do not name the right action: left out"
     )
+    without_feedback: int = Field(default=0, description="held-out decisions that nobody judged: left out")
 
 
 def read_spec(run_dir: Path) -> RunSpec:

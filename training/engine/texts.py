@@ -1,6 +1,6 @@
 """Which of the rows of free text are right. No torch.
 
-Checks before a run and the methods of `training.engine.text` read it.
+Checks before a run, the methods of `training.engine.text`, and whatever measures a model on texts read it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ def find_right_texts(rows: Sequence[Text], right_from: float) -> list[Text]:
     if all(right is None for _, right in judged):
         return list(rows)
     return [row for row, right in judged if right]
+
+
+def find_text_answers(rows: Sequence[Text], right_from: float) -> tuple[list[Text], int]:
+    """The texts that are known to be right, which others can be compared with, and how many are known to be wrong.
+    Texts that nobody judged are no part of either."""
+    judged = [(row, is_right(row, right_from)) for row in rows]
+    return [row for row, right in judged if right], sum(right is False for _, right in judged)
 
 
 def balance_classes(rows: Sequence[Text], right_from: float, seed: int) -> list[tuple[Text, bool]]:

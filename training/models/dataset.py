@@ -6,11 +6,9 @@ from django.db import models
 from django.db.models import Q
 
 from training.engine.methods import TRAINING, Need, RowKind
-from training.engine.settings import Kto
+from training.engine.settings import RIGHT_FROM
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
-
-RIGHT_FROM: float = Kto.model_fields["right_from"].default
 
 
 class DatasetKind(models.TextChoices):
@@ -135,6 +133,21 @@ class DatasetSnapshot(WorkspaceOwned):
         if need in (Need.GROUPS, Need.REWARDED_GROUPS):
             return "no prompt in it has different rewards"
         return f"its rows have no {need}"
+
+    @property
+    def measured_as(self) -> RowKind | None:
+        """The kind of rows that a model is measured on with it: labelled rows that have no options are texts."""
+        if self.kind == DatasetKind.LABELLED and self.statistics.get("without_options") == self.rows:
+            return RowKind.TEXT
+        return self.row_kind
+
+    @property
+    def may_measure_texts(self) -> bool:
+        """Whether some of its texts may be right, so that others can be compared with them; the rows know it."""
+        known = self._right_bounds
+        nothing_right = known is not None and known[1] < RIGHT_FROM
+        untold = self.statistics.get("without_reward") == self.rows
+        return self.measured_as is RowKind.TEXT and not nothing_right and not untold
 
     @property
     def can_teach(self) -> bool:

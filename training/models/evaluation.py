@@ -11,6 +11,9 @@ from workspaces.models import WorkspaceOwned
 class Evaluation(WorkspaceOwned):
     """Every score is {mean, low, high, n, clusters}, 95 %, clustered by the rows' group where they have one.
 
+    `rows` were answered. Left out are held-out decisions whose right action nobody knows: `unanswered` of them were
+    wrong and do not name it, so that the gate does not judge, and `without_feedback` have no feedback.
+
     `plain`: what a classifier of words taught from the same feedback reaches on the same rows, and the trained model
     less that; null where rows have no options to choose among.
     """
@@ -21,6 +24,8 @@ class Evaluation(WorkspaceOwned):
     against = models.ForeignKey("models_registry.ModelVersion", on_delete=models.CASCADE, null=True, related_name="+")
     dataset = models.ForeignKey("training.DatasetSnapshot", on_delete=models.PROTECT, related_name="evaluations")
     rows = models.PositiveIntegerField()
+    unanswered = models.PositiveIntegerField(default=0, db_default=0)
+    without_feedback = models.PositiveIntegerField(default=0, db_default=0)
     scores = models.JSONField(help_text="{base|trained: {accuracy, reward, valid_share: interval}}")
     differences = models.JSONField(help_text="{accuracy, reward: interval of trained − base, paired}")
     plain = models.JSONField(

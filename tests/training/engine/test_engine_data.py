@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from training.engine.data import Batches, DataError, drop_tokens, read_data, read_rows
+from training.engine.data import Batches, DataError, RunData, drop_tokens, read_data, read_rows
 from training.engine.rows import Labelled, Logged, find_answers
 from training.engine.spec import RunSpec
 
@@ -117,3 +117,30 @@ def test_decisions_say_what_was_right_or_leave_it_open(tmp_path: Path) -> None:
     )
     answers, unanswered = find_answers(read_rows(path, Logged))
     assert ([(one.id, one.answer) for one in answers], unanswered) == ([("right", "yes"), ("wrong", "no")], 1)
+
+
+def test_only_texts_that_are_known_to_be_right_are_answers(tmp_path: Path) -> None:
+    told = {
+        "rewarded": {"reward": 0.6},
+        "confirmed": {"reward": 0.2, "right": 1.0},
+        "of people": {"source": "label", "verdict": "corrected"},
+        "rejected": {"reward": 0.0},
+        "corrected": {"reward": 0.9, "right": 0.0},
+        "open": {},
+    }
+    rows = [{"id": name, "prompt": "p", "completion": name, **fields} for name, fields in told.items()]
+    spec = {"run_id": "r", "method": "evaluate", "base": {"path": "/base"}, "data": {"heldout": "heldout.jsonl"}}
+    spec["data"]["heldout_rows"] = "text"  # type: ignore[index]
+
+    def read(rows: list[dict[str, Any]], **settings: Any) -> RunData:
+        written(tmp_path / "heldout.jsonl", rows)
+        return read_data(RunSpec.model_validate(spec | settings), tmp_path)
+
+    found = read(rows)
+    assert [row.id for row in found.heldout_texts] == ["rewarded", "confirmed", "of people"]
+    assert (found.unanswered, found.without_feedback) == (2, 1)
+    stricter = read(rows, kto={"right_from": 0.7})
+    assert [row.id for row in stricter.heldout_texts] == ["confirmed", "of people"]
+    with pytest.raises(DataError) as refused:
+        read(rows[3:])
+    assert "known to be right (2 were wrong, nobody judged 1)" in refused.value.faults[0]

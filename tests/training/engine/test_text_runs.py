@@ -31,6 +31,11 @@ def texts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"id": row["id"], "prompt": row["prompt"], "completion": filing(row["answer"])} for row in rows]
 
 
+def known(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same, which people wrote: a model can be measured on them."""
+    return [row | {"source": "human"} for row in texts(rows)]
+
+
 def tried(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Two answers to each prompt, the right one and one that is not, with their rewards."""
     log = []
@@ -56,7 +61,7 @@ def writer(world: World) -> Path:
 
     def make(folder: Path) -> None:
         demonstrations = texts(world.taught + world.stream[:120])
-        run = write_run(folder / "run", OF_TEXT | spec, train=demonstrations, heldout=texts(world.heldout[:100]))
+        run = write_run(folder / "run", OF_TEXT | spec, train=demonstrations, heldout=known(world.heldout[:100]))
         assert engine(run) == 0
 
     return made_once("writer", make) / "run"
@@ -122,7 +127,7 @@ def test_what_was_tried_teaches_and_keeps_json_valid(
         "optimiser": {"learning_rate": 5e-4, "epochs": 1},
         "evaluate": {},
     }
-    train, heldout = tried(world.stream[200:500]), texts(world.heldout[:100])
+    train, heldout = tried(world.stream[200:500]), known(world.heldout[:100])
     run = write_run(tmp_path / "run", OF_TEXT | spec | changes, train=train, heldout=heldout)
     assert engine(run) == 0
     result = read_result(run)
