@@ -67,7 +67,8 @@ class Tally:
         self.rows = 0
         self.actions, self.sources, self.verdicts = Counter[str](), Counter[str](), Counter[str]()
         self.rewards = self.sum = self.high = 0.0
-        self.right = self.wrong = self.without_propensity = self.without_options = self.without_reward = 0
+        self.right = self.wrong = self.without_options = self.without_reward = 0
+        self.without_propensity = self.without_any = 0
         self.words = Counter[int]()
         self.declared, self.judged = Bounds(), Bounds()
         self.texts = 0
@@ -93,7 +94,10 @@ class Tally:
                 self.wrong += 1
             self._add_to_group(str(prompt), reward)
         self.without_reward += "completion" in row and "source" not in row and reward is None and "right" not in row
-        self.without_propensity += "propensity" in row and row["propensity"] is None
+        if "propensity" in row and row["propensity"] is None:
+            slate = row.get("slate") or {}
+            self.without_propensity += 1
+            self.without_any += slate.get("propensity") is None and slate.get("first") is None
         if "source" in row:
             self.sources[row["source"]] += 1
             if (verdict := row.get("verdict")) is not None:
@@ -132,7 +136,7 @@ class Tally:
         if self.without_reward:
             told["without_reward"] = self.without_reward
         if self.without_propensity:
-            told["without_propensity"] = self.without_propensity
+            told |= {"without_propensity": self.without_propensity, "without_any_propensity": self.without_any}
         if self.sources:
             told |= {"sources": dict(self.sources), "suggested": self.sources["suggestion"]}
             told["verdicts"] = dict(self.verdicts)

@@ -19,16 +19,22 @@ from decisions.models import RewardSpec
 from models_registry.models import GateKind, GateVerdict, ModelVersion
 from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference, wilson_interval
 from training.engine.spec import RunResult
+from training.ranking_measures import Scored as Ranked
+from training.ranking_measures import compare_rankings, measure_rankings
 from training.reward_scale import reward_if
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """`scores[model][measure]` and `differences[measure]` as {mean, low, high, n, clusters}."""
+    """`scores[model][measure]` and `differences[measure]` as {mean, low, high, n, clusters}.
+
+    `ranks`: every row is an item of a ranking of which is known what belongs first.
+    """
 
     rows: int
     scores: dict[str, dict[str, Any]]
     differences: dict[str, Any]
+    ranks: bool = False
 
 
 def as_plain(interval: Interval, least: float = -math.inf, most: float = math.inf) -> dict[str, Any]:
@@ -79,7 +85,27 @@ def score_predictions(path: Path, result: RunResult, *, spec: RewardSpec, free_r
             )
             for name, (low, high) in ends.items()
         }
-    return Scored(len(ids), scores, differences)
+    ranks = False
+    if result.rankings is not None:
+        rankings, items = read_rankings(path.parent / result.rankings)
+        ranks = items == set(ids)
+        for name_of, some in rankings.items():
+            scores[name_of] |= {name: as_plain(one, 0.0, 1.0) for name, one in measure_rankings(some).items()}
+        if {"base", "trained"} <= rankings.keys():
+            compared = compare_rankings(rankings["trained"], rankings["base"])
+            differences |= {name: as_plain(one, -1.0, 1.0) for name, one in compared.items()}
+    return Scored(len(ids), scores, differences, ranks)
+
+
+def read_rankings(path: Path) -> tuple[dict[str, list[Ranked]], set[str]]:
+    """By model, and the ids of all items."""
+    found: dict[str, list[Ranked]] = defaultdict(list)
+    items: set[str] = set()
+    with path.open(encoding="utf-8") as lines:
+        for told in map(json.loads, lines):
+            found[told["model"]].append(Ranked(told["id"], told["group"], told["scores"], told["relevant"]))
+            items.update(told["items"])
+    return found, items
 
 
 def score_pairs(path: Path) -> Scored:
@@ -94,8 +120,10 @@ def score_pairs(path: Path) -> Scored:
 
 
 def gate_version(*, version: ModelVersion, against: ModelVersion, scored: Scored) -> GateVerdict | None:
-    """Passed when the paired difference in accuracy lies above 0 with its whole interval: allows an experiment."""
-    difference = scored.differences.get("accuracy")
+    """Passed when the paired difference in accuracy lies above 0 with its whole interval: allows an experiment. Of
+    rankings it is that in NDCG@10: of ten items nine are wrong, and whoever says so of all is right in 90 %."""
+    measure = "ndcg_10" if scored.ranks else "accuracy"
+    difference = scored.differences.get(measure)
     if difference is None:
         return None
     return GateVerdict.objects.create(
@@ -107,5 +135,5 @@ def gate_version(*, version: ModelVersion, against: ModelVersion, scored: Scored
         estimate=difference["mean"],
         low=difference["low"],
         high=difference["high"],
-        details={"measure": "accuracy", "rows": scored.rows},
+        details={"measure": measure, "rows": scored.rows},
     )

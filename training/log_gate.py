@@ -101,7 +101,8 @@ def remove_log(run_id: uuid.UUID) -> None:
 
 
 def _read(run: TrainingRun) -> Generator[tuple[LoggedDecision, str]]:
-    """Choices with their prompts, newest first; a ranking's propensity is of the whole, and no item has one."""
+    """Choices with their prompts, newest first. Rankings are left out: nothing here ranks live traffic by a version's
+    scores, so there is no policy whose reward could be estimated (docs/adr/0023-rows-by-shape.md)."""
     spec = current_reward_spec(run.agent)
     found, shapes = find_versions(run.agent, DatasetKind.LOGGED)
     versions = {pk: version for pk, version in found.items() if shapes[pk] == CHOICE}

@@ -12,6 +12,7 @@ from django.db.models import Q
 from models_registry.gates import Gate
 from models_registry.models import GateVerdict
 from training.models import Evaluation
+from training.ranking_measures import TITLES
 
 MEASURES = (
     ("accuracy", "Held-out accuracy", "share"),
@@ -19,6 +20,7 @@ MEASURES = (
     ("valid_share", "Valid actions", "share"),
     ("ordered_rightly", "Held-out pairs ordered rightly", "share"),
     ("margin", "Margin of held-out pairs", "number"),
+    *TITLES,
 )
 ESTIMATES = (
     ("logged", "Mean reward of the log"),

@@ -233,7 +233,9 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
 def _compare(run: TrainingRun, finished: Finished, words: Words | None) -> dict[str, Any] | None:
     if words is None or finished.result.predictions is None:
         return None
-    return compare_on_heldout(words, settings.RUNS / str(run.id), finished.folder / finished.result.predictions)
+    folder, told = finished.folder, finished.result
+    rankings = folder / told.rankings if told.rankings is not None else None
+    return compare_on_heldout(words, settings.RUNS / str(run.id), folder / str(told.predictions), rankings)
 
 
 def _score(run: TrainingRun, finished: Finished) -> Scored | None:

@@ -10,7 +10,10 @@ a row per figure, by seed, with 95 % intervals, and one JSON object as the last 
 
 from __future__ import annotations
 
+import os
 import sys
+
+import django
 
 from benchmarks.agents import filer, librarian, prioritizer, retriever
 from benchmarks.engine_runs import make_parser, parse
@@ -27,6 +30,8 @@ AGENTS = {
 def main() -> int:
     parser = make_parser(__doc__, quick="one seed, fewer rows")
     parser.add_argument("--agents", default=",".join(AGENTS), help="which agents, with commas")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings_test")
+    django.setup()  # the product writes the rows of rankings
     options = parse(parser, "clinc150", "cisa_kev", "tau2_banking_knowledge")
     report = Report("agents")
     for name in options.agents.split(","):

@@ -8,18 +8,18 @@ entries that ransomware used stands once in a list with nine that none is known 
 from __future__ import annotations
 
 import csv
-import math
 import random
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.agents.asking import learn_to_answer, positions, show
+from benchmarks.agents.asking import learn_to_answer, show
 from benchmarks.engine_runs import Rows, each_seed
-from models_registry.statistics.intervals import clustered_mean, paired_difference
 from tools.report import Report
+from training.ranking_measures import Scored, compare_rankings, measure_rankings
 
-LONG, TOP = 10, 3
+LONG = 10
 TRAINED, POLICY, WORDS = "trained", "outside policy", "tf-idf and logistic regression"
 HELD_OUT = 0.3
 OPTIONS = ["yes", "no"]
@@ -52,22 +52,27 @@ def alarm(entry: Entry, rng: random.Random) -> float:
 
 
 def log_of(entries: Sequence[Entry], lists: int, rng: random.Random) -> Rows:
-    """As the ledger's rankings become rows: the first item has the outcome, the others nothing."""
+    """The ledger's rankings as datasets have them (training.rows_of.ranking): the first item has the outcome."""
+    # These need Django, which the program has set up by now.
+    from decisions.models import AgentVersion
+    from training.rows_of.ranking import write_rows
+    from training.selection import Rewarded
+
+    setup = AgentVersion(action_space="ranking", prompt_template="{{ options }}")
     rows: Rows = []
     for number in range(lists):
         shown = rng.sample(entries, LONG)
         ranked = sorted(shown, key=lambda entry: -alarm(entry, rng))
-        for place, entry in enumerate(ranked, start=1):
-            rows.append(
-                {
-                    "id": f"{number}/{place}",
-                    "prompt": entry.text,
-                    "options": OPTIONS,
-                    "action": "yes" if place == 1 else "no",
-                    "reward": float(entry.ransomware) if place == 1 else None,
-                    "slate": {"id": str(number), "item": str(place), "place": place},
-                }
-            )
+        earned = float(ranked[0].ransomware)
+        decision = Rewarded(
+            id=uuid.UUID(int=number), version=setup, state={}, options=[entry.text for entry in shown],
+            action=[entry.text for entry in ranked], propensity=None, unit=None, episode=None, alternatives=None,
+            temperature=None, epsilon=None, completion=None, logprobs=None, reward=earned, raw=earned, right=None,
+            reward_version=1,
+        )  # fmt: skip
+        written = write_rows(decision)
+        assert not isinstance(written, str), written
+        rows += written
     return rows
 
 
@@ -97,16 +102,19 @@ def measure(data: Path, report: Report, *, quick: bool) -> None:
             POLICY: [alarm(entry, rng) for entry in flat],
             WORDS: found.words,
         }
-        places = {
-            name: [positions(of[at : at + LONG])[0] for at in range(0, len(of), LONG)] for name, of in scores.items()
+        relevant = [True, *[False] * (LONG - 1)]
+        ranked = {
+            name: [
+                Scored(str(at), slate[0].vendor, of[at * LONG : (at + 1) * LONG], relevant)
+                for at, slate in enumerate(slates)
+            ]
+            for name, of in scores.items()
         }
-        clusters = [slate[0].vendor for slate in slates]
-        top = {name: [float(place < TOP) for place in of] for name, of in places.items()}
-        for name, of in places.items():
-            gain = sum(1 / math.log2(2 + place) for place in of) / len(of)
-            figures.setdefault(name, []).append(f"{show(clustered_mean(top[name], clusters))}, {gain:.2f}")
+        for name, some in ranked.items():
+            found_of = measure_rankings(some)
+            figures.setdefault(name, []).append(f"{show(found_of['hit_3'])}, {found_of['ndcg_10'].mean:.2f}")
         for other in (POLICY, WORDS):
-            difference = paired_difference(top[TRAINED], top[other], clusters)
+            difference = compare_rankings(ranked[TRAINED], ranked[other])["hit_3"]
             figures.setdefault(f"{TRAINED} less {other}", []).append(show(difference, "+"))
     for name, figure in figures.items():
         report.add(

@@ -45,9 +45,9 @@ def test_statistics_say_what_the_engine_finds(
     else:
         data = RunData(texts=read_rows(file, Text))
     spec = spec_for(right_from, kind)
-    read = {Need.REWARDS, Need.PROPENSITY, Need.RIGHT_AND_WRONG, Need.GROUPS, Need.RIGHT_TEXTS, Need.REWARDED_GROUPS}
+    read = {Need.REWARDS, Need.RIGHT_AND_WRONG}
     if kind is RowKind.LOGGED:
-        read -= {Need.RIGHT_TEXTS, Need.REWARDED_GROUPS}
+        read |= {Need.PROPENSITY, Need.ANY_PROPENSITY, Need.GROUPS}
     else:
-        read -= {Need.PROPENSITY, Need.GROUPS}
+        read |= {Need.RIGHT_TEXTS, Need.REWARDED_GROUPS}
     assert dataset.find_has(right_from) == {need for need in read if data.has(need, spec)}

@@ -37,6 +37,7 @@ from training.dataset_preview import preview_datasets
 from training.datasets import snapshot_ledger
 from training.engine.data import read_rows
 from training.engine.rows import Labelled, Logged, Text
+from training.engine.slates import find_rankings
 from training.errors import EmptyDataset, InvalidRun
 from training.label_datasets import snapshot_labels
 from training.label_rows import LabelQuestion
@@ -207,11 +208,45 @@ class TestRankings:
         ]  # fmt: skip
         assert (dataset.rows, dataset.items.count()) == (3, 1)
         assert dataset.statistics["left_out"] == {"item": 1}  # its prompt shows the items in one piece
-        # A corrected order says of two items whether they belong first.
+        # A corrected order says of each item whether it belongs first.
         LabelFactory(decision=decision, verdict="corrected", corrected_action=["c", "b", "a"])
         labelled = snapshot_labels(by=by, agent=agent, name="right", question=LabelQuestion("labelled"))
-        answers = {row.prompt: row.answer for row in read_rows(rows_file(labelled), Labelled)}
-        assert answers == {third.prompt: "yes", first.prompt: "no"} and labelled.has_answers
+        told = read_rows(rows_file(labelled), Labelled)
+        answers = {row.prompt: row.answer for row in told}
+        assert answers == {third.prompt: "yes", first.prompt: "no", second.prompt: "no"} and labelled.has_answers
+        assert [(row.slate.item, row.slate.place) for row in told if row.slate] == [("a", 2), ("b", 1), ("c", None)]
+        [ranking] = find_rankings(told)
+        assert (ranking.id, ranking.group) == (str(decision.id), "ann")
+        assert ranking.relevant == tuple(row.answer == "yes" for row in ranking.items)
+
+    def test_a_propensity_of_the_ranking_is_enough_for_reward_weighted_alone(
+        self, workspace: Any, by: Any, store: Path
+    ) -> None:
+        agent: Any = AgentFactory(workspace=workspace, slug="ranker", kind="CUSTOM")
+        AgentVersionFactory(agent=agent, action_space="ranking", options=None, prompt_template="First? {{ options }}")
+        RewardSpecFactory(agent=agent)
+        first = [{"action": item, "probability": p} for item, p in (("a", 0.5), ("b", 0.3), ("c", 0.2))]
+        state = {"text": "which?"}
+        decide(agent, ["b", "a"], options=["a", "b", "c"], alternatives=first, state=state)
+        reward(agent)
+        known = snapshot_ledger(by=by, agent=agent, name="known")
+        slates = [row.slate for row in read_rows(rows_file(known), Logged) if row.slate is not None]
+        # Plackett and Luce: b of all three, then a of what is left.
+        assert [one.propensity for one in slates] == pytest.approx([0.3 * 0.5 / 0.7] * 3)
+        assert {one.item: one.first for one in slates} == {"a": 0.5, "b": 0.3, "c": 0.2}
+        base: Any = ModelVersionFactory(registered_model=agent.registered_model, workspace=agent.workspace)
+        assert check_plan(agent, RunPlan("reward_weighted", known, base_version=base))
+        with pytest.raises(InvalidRun, match="cannot"):
+            check_plan(agent, RunPlan("all_action", known, base_version=base))
+        # Alternatives that leave an item out tell no probabilities of first places.
+        decide(agent, ["b", "a"], options=["a", "b", "c"], alternatives=first[:2], state=state)
+        reward(agent)
+        both = snapshot_ledger(by=by, agent=agent, name="both")
+        counts = both.statistics
+        assert (counts["without_propensity"], counts["without_any_propensity"]) == (6, 3)
+        with pytest.raises(InvalidRun) as refused:
+            check_plan(agent, RunPlan("reward_weighted", both, base_version=base))
+        assert [fault.reason for fault in refused.value.faults] == ["3 of its rows have no propensity"]
 
 
 class TestFindings:

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
-from training.engine.rows import Labelled
+from training.engine.rows import Labelled, Logged
 from training.plain_baseline import compare_on_heldout, compare_with_words, read_lessons, teach_words
 
 
@@ -72,9 +73,40 @@ def test_it_learns_from_what_the_run_was_told_to_be_right(tmp_path: Path) -> Non
     assert read_lessons(folder) == []
 
 
-def test_a_ranking_has_none(tmp_path: Path) -> None:
-    slate = {"id": "d", "item": "a"}
-    assert read_lessons(write_run(tmp_path, train=[logged(0, 1.0, slate=slate)])) == []
+def test_it_orders_rankings_by_what_it_learnt_of_single_items(tmp_path: Path) -> None:
+    def item(number: int, kind: type[Labelled] | type[Logged], words: str, **fields: Any) -> dict[str, Any]:
+        slate = {"id": f"d{number // 3}", "item": str(number), "place": number % 3 + 1}
+        row = {"id": str(number), "prompt": f"{words} {number}", "options": ["yes", "no"], "slate": slate}
+        return msgspec.to_builtins(msgspec.convert(row | fields, kind))  # type: ignore[no-any-return]
+
+    first = ["a flood", "dust"]
+    train = [
+        item(3 * n + place, Logged, first[n % 2] if not place else "a drip", action="yes" if not place else "no",
+             reward=None if place else float(n % 2 == 0))
+        for n in range(20) for place in range(3)
+    ]  # fmt: skip
+    heldout = [
+        item(3 * n + place, Labelled, "a flood" if place == n % 3 else "dust", answer="yes" if place == n % 3 else "no")
+        for n in range(5) for place in range(3)
+    ]  # fmt: skip
+    folder = write_run(tmp_path, train=train, heldout=heldout)
+    told = read_lessons(folder)
+    assert told[:2] == [("a flood 0", "yes"), ("dust 3", "no")] and len(told) == 20
+    words = teach_words(told)
+    assert words is not None
+    lines = [{"id": row["id"], "model": "trained", "correct": True} for row in heldout]
+    (folder / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    model = {"model": "trained", "scores": [0.0, 1.0, 2.0]}  # it always puts the third first
+    ranked = [
+        model | {"id": f"d{n}", "group": f"d{n}", "items": [f"{3 * n + place}" for place in range(3)],
+                 "relevant": [place == n % 3 for place in range(3)]}
+        for n in range(5)
+    ]  # fmt: skip
+    (folder / "rankings.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ranked))
+    found = compare_on_heldout(words, folder, folder / "predictions.jsonl", folder / "rankings.jsonl")
+    assert found is not None
+    first_place = found["rankings"]["hit_1"]
+    assert (first_place["words"]["mean"], first_place["difference"]["mean"]) == (1.0, pytest.approx(1 / 5 - 1))
 
 
 def test_both_answer_the_held_out_rows(tmp_path: Path) -> None:

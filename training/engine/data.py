@@ -16,6 +16,7 @@ import msgspec
 from training.engine.methods import WHAT_LACKS, Need, RowKind
 from training.engine.rows import Labelled, Logged, Preference, Text, find_answers, groups_of_prompts, right_or_wrong
 from training.engine.settings import FEWEST_OTHERS, MOST_OTHERS
+from training.engine.slates import Ranking, find_rankings
 from training.engine.spec import RunSpec, is_held_back
 from training.engine.texts import find_right_texts, find_text_answers, is_right
 
@@ -42,6 +43,8 @@ class RunData(msgspec.Struct, frozen=True):
     preferences: list[Preference] = []
     replay: list[Labelled] = []
     heldout: list[Labelled] = []
+    rankings: list[Ranking] = []
+    """Held-out rankings of which is known what belongs first."""
     log: list[Logged] = []
     suites: dict[str, list[Labelled]] = {}
     heldout_texts: list[Text] = []
@@ -61,6 +64,8 @@ class RunData(msgspec.Struct, frozen=True):
             )
         if need is Need.PROPENSITY:
             return bool(self.logged) and all(row.propensity is not None for row in self.logged)
+        if need is Need.ANY_PROPENSITY:
+            return bool(self.logged) and all(row.has_any_propensity for row in self.logged)
         if need is Need.RIGHT_AND_WRONG:
             told = [value >= spec.kto.right_from for _, value in right_or_wrong(self.logged)]
             return {True, False} <= {*told, *(is_right(row, spec.kto.right_from) for row in self.texts)}
@@ -125,10 +130,13 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
     texts = read(spec.data.train, Text) if spec.train_rows is RowKind.TEXT else []
     preferences = read(spec.data.train, Preference) if spec.train_rows is RowKind.PREFERENCES else []
     heldout = read(spec.data.heldout, Labelled) if spec.heldout_rows is RowKind.LABELLED else []
+    rankings = find_rankings(heldout)
     unanswered = without_feedback = 0
     if spec.heldout_rows is RowKind.LOGGED and (decisions := read(spec.data.heldout, Logged)):
         heldout, unanswered = find_answers(decisions)
-        without_feedback = len(decisions) - len(heldout) - unanswered
+        rankings = find_rankings(decisions)
+        asked = [row for row in decisions if row.slate is None or row.slate.place == 1]
+        without_feedback = len(asked) - len(heldout) - unanswered
         if not heldout:
             faults.append(f"{spec.data.heldout}: none of its decisions says what was right")
     heldout_texts: list[Text] = []
@@ -153,6 +161,7 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         preferences=preferences,
         replay=read(spec.data.replay, Labelled),
         heldout=heldout,
+        rankings=rankings,
         unanswered=unanswered,
         without_feedback=without_feedback,
         heldout_texts=heldout_texts,

@@ -1,7 +1,8 @@
 """Evaluates base and trained model on the same held-out rows. Also the whole of method `evaluate`.
 
 `predictions.jsonl` has a line for each row and model, for intervals by cluster and paired comparisons; the result holds
-the means. `log.jsonl` has what the trained model thinks of each decision of `data.log`. Models are scored as they were
+the means. `rankings.jsonl` has the scores of the items of held-out rankings, `log.jsonl` what the trained model thinks
+of each decision of `data.log`. Models are scored as they were
 saved.
 """
 
@@ -24,8 +25,9 @@ from training.engine.evaluate_texts import predict_texts, score_texts
 from training.engine.generation import write_answers
 from training.engine.models import Loaded
 from training.engine.prompts import PromptEncoder
-from training.engine.rows import Labelled, Logged, Row
+from training.engine.rows import YES, Labelled, Logged, Row
 from training.engine.scoring import score_rows
+from training.engine.slates import log_odds
 from training.engine.spec import Evaluate, ModelScore, Serving, SuiteAnswers
 
 Which = Literal["base", "trained"]
@@ -40,6 +42,7 @@ class Evaluated:
 
     scores: dict[Which, ModelScore] = field(default_factory=dict)
     predictions: str | None = None
+    rankings: str | None = None
     log: str | None = None
     suites: dict[str, SuiteAnswers] = field(default_factory=dict)
 
@@ -48,6 +51,7 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
     """Scores each model on every held-out row, and the last one on the log and the suites. Loads no model in vain."""
     found = Evaluated()
     lines: list[str] = []
+    ranked: list[str] = []
     newest = list(models)[-1]
     for number, which in enumerate(models):
         if not (data.heldout or data.heldout_texts) and which != newest:
@@ -59,6 +63,7 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
             predictions = list(_predictions(attempt, which, loaded, data.heldout, settings))
             lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
             found.scores[which] = _score(predictions, valid_share(attempt, loaded, data.heldout, settings))
+            ranked += _score_rankings(attempt, which, loaded, data, predictions, settings)
         if data.heldout_texts:
             warn_of_cuts(attempt, loaded, [row.prompt for row in data.heldout_texts], "held-out texts")
             predictions = list(predict_texts(attempt, which, loaded, data.heldout_texts, settings.batch_size))
@@ -79,6 +84,8 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
                 )
     if lines:
         found.predictions = write_lines(attempt, "predictions.jsonl", lines)
+    if ranked:
+        found.rankings = write_lines(attempt, "rankings.jsonl", ranked)
     return found
 
 
@@ -151,6 +158,28 @@ def _predictions(
             "p": [round(value, PROBABILITY_DIGITS) for value in p],
             "expected_right": row_acting[right],
         }
+
+
+def _score_rankings(
+    attempt: Attempt,
+    which: Which,
+    loaded: Loaded,
+    data: RunData,
+    predictions: Sequence[Mapping[str, Any]],
+    settings: Evaluate,
+) -> Iterator[str]:
+    """A line for each held-out ranking. Items that no prediction is of are scored here: of decisions, those that nobody
+    judged by themselves."""
+    rows = [row for ranking in data.rankings for row in ranking.items]
+    p = {prediction["id"]: prediction["p"] for prediction in predictions}
+    rest = [row for row in rows if row.id not in p]
+    if rest:
+        log_p = _log_probabilities(attempt, loaded, rest, settings).exp().tolist()
+        p |= {row.id: row_p for row, row_p in zip(rest, log_p, strict=True)}
+    for ranking in data.rankings:
+        scores = [log_odds(p[row.id][row.options.index(YES)]) for row in ranking.items]
+        told = {"id": ranking.id, "group": ranking.group, "model": which, "items": [row.id for row in ranking.items]}
+        yield json.dumps(told | {"scores": scores, "relevant": ranking.relevant})
 
 
 def valid_share(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled], settings: Evaluate) -> float | None:

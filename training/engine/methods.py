@@ -31,6 +31,7 @@ class Need(StrEnum):
     ANSWERS = "answers"
     REWARDS = "rewards"
     PROPENSITY = "propensity"
+    ANY_PROPENSITY = "any_propensity"
     RIGHT_AND_WRONG = "right_and_wrong"
     GROUPS = "groups"
     REWARD_FUNCTION = "reward_function"
@@ -42,6 +43,7 @@ WHAT_LACKS: Mapping[Need, str] = {
     Need.ANSWERS: "rows that choose among options, each with the right one",
     Need.REWARDS: "rows with a reward",
     Need.PROPENSITY: "rows with the probability of their action",
+    Need.ANY_PROPENSITY: "rows with the probability of their action, or of the ranking that they are of",
     Need.RIGHT_AND_WRONG: "rows that were right and rows that were wrong",
     Need.GROUPS: "decisions of the same prompt with different rewards",
     Need.REWARD_FUNCTION: "a reward for fresh decisions, in the run's settings",
@@ -139,7 +141,7 @@ _TABLE = (
         "imitate what was rewarded",
         "training.engine.reward_weighted:train",
         {
-            RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY}),
+            RowKind.LOGGED: frozenset({Need.REWARDS, Need.ANY_PROPENSITY}),
             RowKind.TEXT: frozenset({Need.REWARDS}),
         },
         "reward_weighted",

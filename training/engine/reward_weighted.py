@@ -4,13 +4,15 @@
 
 An importance-weighted form of reward-weighted regression (Peters and Schaal 2007): actions that the logging policy
 seldom took count for the times it did not take them. The cap trades variance for bias (Ionides 2008). Rows with
-reward 0 teach nothing and are left out; labelled rows of `data.replay` count as reward 1, propensity 1.
+reward 0 teach nothing and are left out; labelled rows of `data.replay` count as reward 1, propensity 1. Items of
+rankings are learnt from together (training.engine.reward_weighted_rankings).
 """
 
 from __future__ import annotations
 
 import torch
 
+from training.engine import reward_weighted_rankings
 from training.engine.actions import Scores
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
@@ -21,6 +23,8 @@ from training.engine.offline import Decisions
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains `loaded` in place."""
+    if any(row.slate is not None for row in data.logged):
+        return reward_weighted_rankings.train(attempt, loaded, data)
     rewarded = [row for row in data.logged if row.reward]
     if not rewarded and not data.replay:
         raise ValueError("no logged row has a reward above 0 to imitate")

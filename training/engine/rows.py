@@ -16,8 +16,29 @@ from training.engine.methods import RowKind
 
 RIGHT_ABOVE = 0.5
 """A judged decision counts as right above this."""
+YES, NO = "yes", "no"
+"""Of an item of a ranking: whether it is right for the first place."""
 ROUNDING = 1e-3
 """How far probabilities that were written down with few digits may be from adding up to 1."""
+
+
+class Slate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which ranking an item was shown in: `id` is the decision's. `place` counts from 1 as the items were ranked, null
+    for one that was shown and not ranked; `propensity` = P(the whole ranking | prompt), and `first` = P(this item in
+    the first place | prompt), null where they are not known."""
+
+    id: str
+    item: str
+    place: int | None = None
+    propensity: float | None = None
+    first: float | None = None
+
+    def faults(self, options: Sequence[str]) -> Iterator[str]:
+        if set(options) != {YES, NO}:
+            yield f"options: of an item of a ranking they are {YES} and {NO}"
+        for name, value in (("propensity", self.propensity), ("first", self.first)):
+            if value is not None and not 0.0 < value <= 1.0:
+                yield f"slate.{name}: {value} must be above 0, up to 1"
 
 
 class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,6 +47,8 @@ class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Rows that people's labels made say where they come from: `source` is label, human or suggestion, `label_id` the
     label's, `verdict` what was said; a suggestion has the auto-labeler's `confidence`, and as `classifier` when that
     was trained. `completion` repeats the answer, for other trainers. No method of ours reads these.
+
+    `slate` as of logged rows: an item of a ranking, which is relevant where the answer is yes.
     """
 
     id: str
@@ -39,21 +62,14 @@ class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdict: str | None = None
     confidence: float | None = None
     classifier: str | None = None
+    slate: Slate | None = None
 
     def faults(self) -> Iterator[str]:
         yield from _option_faults(self.options)
         if self.answer not in self.options:
             yield f"answer: {self.answer!r} is not among the options"
-
-
-class Slate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which ranking an item was shown in: `id` is the decision's. `place` counts from 1 as the items were ranked, null
-    for one that was shown and not ranked; `propensity` = P(the whole ranking | prompt), null where it is not known."""
-
-    id: str
-    item: str
-    place: int | None = None
-    propensity: float | None = None
+        if self.slate is not None:
+            yield from self.slate.faults(self.options)
 
 
 class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,6 +106,14 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         yield from _value_faults(self.reward, self.right)
         if self.probabilities is not None:
             yield from _probability_faults(self.probabilities, len(self.options))
+        if self.slate is not None:
+            yield from self.slate.faults(self.options)
+
+    @property
+    def has_any_propensity(self) -> bool:
+        """Whether the probability of its action is known, or something of that of the ranking that it is of."""
+        of_list = self.slate is not None and (self.slate.propensity is not None or self.slate.first is not None)
+        return self.propensity is not None or of_list
 
 
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

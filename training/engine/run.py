@@ -97,6 +97,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         rewards=_spread_of([row.reward for rows in (data.logged, data.texts) for row in rows]),
         scores=found.scores,
         predictions=found.predictions,
+        rankings=found.rankings,
         log=found.log,
         suites=found.suites,
         warnings=attempt.events.warnings,
@@ -230,7 +231,7 @@ def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
     and base.adapter over it."""
     spec = attempt.spec
     if spec.evaluate is None and spec.method != "evaluate":
-        data = msgspec.structs.replace(data, heldout=[], heldout_texts=[])
+        data = msgspec.structs.replace(data, heldout=[], heldout_texts=[], rankings=[])
     if not (data.heldout or data.heldout_texts or data.log or data.suites):
         return Evaluated()
     measured = len(data.heldout) + len(data.heldout_texts)

@@ -414,6 +414,10 @@ class RunResult(Strict):
     rewards: RewardSpread | None = Field(default=None, description="of the rows to learn from; null without rewards")
     scores: dict[Literal["base", "trained"], ModelScore] = {}
     predictions: str | None = Field(default=None, description="JSON lines, one per held-out row and model")
+    rankings: str | None = Field(
+        default=None,
+        description="JSON lines, {id, group, model, items, scores, relevant} of each held-out ranking and model",
+    )
     log: str | None = Field(default=None, description="JSON lines, {id, p} of each row of `data.log`")
     suites: dict[str, SuiteAnswers] = {}
     warnings: list[str] = []

@@ -6,19 +6,23 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
+
+from training.engine.rows import Slate
 
 Filled = Annotated[str, Meta(min_length=1)]
 
 
 class LabelledRow(msgspec.Struct, forbid_unknown_fields=True):
-    """One line of the file. `group` names the cluster that a row belongs to (user, document, module)."""
+    """One line of the file. `group` names the cluster that a row belongs to (user, document, module), `slate` the
+    ranking that it is an item of."""
 
     id: Filled
     prompt: Filled
     options: Annotated[list[Filled], Meta(min_length=2)]
     answer: Filled
     group: str | None = None
+    slate: Slate | UnsetType = UNSET
 
 
 def read_rows(path: Path, name: str = "") -> tuple[list[LabelledRow], list[str]]:
@@ -41,6 +45,8 @@ def read_rows(path: Path, name: str = "") -> tuple[list[LabelledRow], list[str]]
             continue
         if row.answer not in row.options:
             faults.append(f"{name}:{number}: answer {row.answer!r} is not among the options")
+        if row.slate is not UNSET:
+            faults += [f"{name}:{number}: {fault}" for fault in row.slate.faults(row.options)]
         if row.id in seen:
             faults.append(f"{name}:{number}: id {row.id!r} appears twice")
         seen.add(row.id)

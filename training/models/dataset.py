@@ -22,10 +22,11 @@ class DatasetSnapshot(WorkspaceOwned):
     """`artifact` holds `rows.jsonl`. `query` says what was asked of the ledger, so that it can be asked again; it is
     empty for rows that were imported. `statistics` count the rows by action and by right and wrong (`least_right` and
     `most_right`: how right they are at least and at most, in [0, 1]), as `groups` the prompts with different rewards,
-    as `left_out` the decisions that made none, as `without_propensity` rows whose policy did not tell it, and as
-    `without_reward` texts of which nobody said anything. Those of people's labels count `sources`, and as
-    `without_options` labelled rows whose action is no choice among options. `held_out` is the id of the dataset that
-    was held out of this one, `held_out_of` the other way round.
+    as `left_out` the decisions that made none, as `without_propensity` rows whose policy did not tell it, as
+    `without_any_propensity` those of them whose ranking has none either, and as `without_reward` texts of which nobody
+    said anything. Those of people's labels count `sources`, and as `without_options` labelled rows whose action is no
+    choice among options. `held_out` is the id of the dataset that was held out of this one, `held_out_of` the other way
+    round.
 
     `marked_at` is set once some of its rows were erased in the ledger, `erased_rows` says how many: nothing is trained
     from it any more, and its files are removed (docs/erasure.md).
@@ -84,10 +85,12 @@ class DatasetSnapshot(WorkspaceOwned):
         if is_text and self.statistics.get("without_reward") == self.rows:
             return frozenset({Need.RIGHT_TEXTS})
         has = {Need.REWARDS, Need.RIGHT_AND_WRONG} | (
-            {Need.RIGHT_TEXTS, Need.REWARDED_GROUPS} if is_text else {Need.PROPENSITY, Need.GROUPS}
+            {Need.RIGHT_TEXTS, Need.REWARDED_GROUPS} if is_text else {Need.PROPENSITY, Need.ANY_PROPENSITY, Need.GROUPS}
         )
         if self.statistics.get("without_propensity"):
             has.discard(Need.PROPENSITY)
+        if self._without_any_propensity:
+            has.discard(Need.ANY_PROPENSITY)
         if self._has_no_groups:
             has -= {Need.GROUPS, Need.REWARDED_GROUPS}
         if (known := self._right_bounds) is not None:
@@ -122,6 +125,8 @@ class DatasetSnapshot(WorkspaceOwned):
             return f"{count} of its rows choose among no options"
         if need is Need.PROPENSITY:
             return f"{self.statistics['without_propensity']} of its rows have no propensity"
+        if need is Need.ANY_PROPENSITY:
+            return f"{self._without_any_propensity} of its rows have no propensity"
         if self.kind == DatasetKind.TEXT and self.statistics.get("without_reward") == self.rows:
             return "none of its rows has a reward"
         if need in (Need.RIGHT_AND_WRONG, Need.RIGHT_TEXTS) and (known := self._right_bounds) is not None:
@@ -148,6 +153,12 @@ class DatasetSnapshot(WorkspaceOwned):
         nothing_right = known is not None and known[1] < RIGHT_FROM
         untold = self.statistics.get("without_reward") == self.rows
         return self.measured_as is RowKind.TEXT and not nothing_right and not untold
+
+    @property
+    def _without_any_propensity(self) -> int:
+        """Datasets from before rankings counted say only how many rows have none of their own."""
+        counts = self.statistics
+        return int(counts.get("without_any_propensity", counts.get("without_propensity", 0)))
 
     @property
     def can_teach(self) -> bool:

@@ -219,7 +219,7 @@ def _find_row_faults(agent: Agent, prepared: Prepared) -> list[FieldFault]:
         reason = f"no decision makes a row: {why}" if why else "it has no decisions yet"
         return [FieldFault("agent", reason, "decisions with feedback")]
     needs = TRAINING[prepared.plan.method].needs(RowKind(prepared.kind))
-    if Need.PROPENSITY in needs and not prepared.plan.filters.with_propensity:
+    if needs & {Need.PROPENSITY, Need.ANY_PROPENSITY} and not prepared.plan.filters.with_propensity:
         with_one = _preview(agent, prepared, replace(prepared.plan.filters, with_propensity=True))
         if without := preview.rows - with_one.rows:
             reason = f"{without:,} of its decisions have no propensity"

@@ -7,22 +7,24 @@ and in whatever order, and a list of any length fits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from decisions.agents.prompts import PromptError, render_prompt
 from decisions.models import AgentVersion
+from training.engine.rows import NO, ROUNDING, YES
+from training.engine.slates import log_probability
 from training.selection import Rewarded
-
-YES, NO = "yes", "no"
 
 
 def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
     """A logged row (training.engine.rows) for each item shown, in the order of the ranking, the items not ranked last.
 
     The reward is that of the item put first: nothing is known of the others, and their reward is null. `slate` holds
-    them together: the decision, the item, its place, counted from 1 (null: not ranked), and the propensity of the whole
-    ranking.
+    them together: the decision, the item, its place, counted from 1 (null: not ranked), the propensity of the whole
+    ranking, and `first`, the probability that the policy puts this item first. The decision's alternatives tell that
+    where they name every item that was shown; then Plackett and Luce's model tells the ranking's propensity, too.
     """
     shown, ranking = decision.options, decision.action
     if not shown:
@@ -36,49 +38,71 @@ def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
         return "prompt"
     if prompts is None:
         return "item"
+    first = _read_first(decision.alternatives, shown)
+    propensity = decision.propensity
+    if propensity is None and first:
+        told = log_probability({item: math.log(p) for item, p in first.items()}, ranking)
+        propensity = math.exp(told) or None
     rows = []
     for number, item in enumerate(order, start=1):
-        first = number == 1
-        earned = decision.earned if first else {"reward": None, **_group(decision)}
+        earned = decision.earned if number == 1 else {"reward": None}
         slate = {
             "id": str(decision.id),
             "item": item,
             "place": number if number <= len(ranking) else None,
-            "propensity": decision.propensity,
+            "propensity": propensity,
+            **({"first": first[item]} if first else {}),
         }
         rows.append(
             {
-                "id": str(decision.id) if first else f"{decision.id}/{number}",
+                "id": str(decision.id) if number == 1 else f"{decision.id}/{number}",
                 "prompt": prompts[item],
                 "options": [YES, NO],
-                "action": YES if first else NO,
+                "action": YES if number == 1 else NO,
                 "propensity": None,
                 **earned,
+                "group": decision.unit or str(decision.id),
                 "slate": slate,
             }
         )
     return rows
 
 
+def _read_first(alternatives: Any, shown: Sequence[str]) -> dict[str, float]:
+    """P(first place) of each item shown, empty where the decision does not tell it: alternatives that are items, each
+    with a probability, all of which add up to 1."""
+    told = {one["action"]: one.get("probability") for one in alternatives or () if isinstance(one["action"], str)}
+    if set(told) != set(shown) or any(not p for p in told.values()):
+        return {}
+    return told if abs(math.fsum(told.values()) - 1.0) <= ROUNDING else {}
+
+
 def write_answers(
     decision: str, version: AgentVersion, state: Mapping[str, Any], shown: Any, *, right: Any, done: Any
 ) -> list[dict[str, Any]] | str:
-    """Labelled rows: of the item that is right for the first place, and of the one that the agent put there instead.
-    What a corrected order says of later places is not learnt. Raises PromptError."""
+    """Labelled rows, one for each item shown: whoever puts an item first says of the others that they do not belong
+    there. What a corrected order says of later places is not learnt. `slate` holds them together, with the places
+    that the agent gave. Raises PromptError."""
     ranked = isinstance(right, list) and right and isinstance(done, list)
     if not shown or not ranked or any(item not in shown for item in (*right, *done)):
         return "options"
     prompts = ask_items(version, state, shown)
     if prompts is None:
         return "item"
-    rows = [_answer(decision, prompts[right[0]], YES)]
-    if done and done[0] != right[0]:
-        rows.append(_answer(f"{decision}/2", prompts[done[0]], NO))
+    rows = []
+    for number, item in enumerate(shown, start=1):
+        answer = YES if item == right[0] else NO
+        rows.append(
+            {
+                "id": decision if number == 1 else f"{decision}/{number}",
+                "prompt": prompts[item],
+                "options": [YES, NO],
+                "answer": answer,
+                "completion": answer,
+                "slate": {"id": decision, "item": item, "place": done.index(item) + 1 if item in done else None},
+            }
+        )
     return rows
-
-
-def _answer(row: str, prompt: str, answer: str) -> dict[str, Any]:
-    return {"id": row, "prompt": prompt, "options": [YES, NO], "answer": answer, "completion": answer}
 
 
 def ask_items(
@@ -106,7 +130,3 @@ def keep_item(state: Any, item: str, shown: Collection[str]) -> Any:
 def _name(member: Any) -> str | None:
     found = member.get("id") if isinstance(member, dict) else member
     return found if isinstance(found, str) else None
-
-
-def _group(decision: Rewarded) -> dict[str, Any]:
-    return {"group": decision.unit} if decision.unit else {}

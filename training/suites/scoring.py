@@ -15,9 +15,12 @@ import numpy as np
 from decisions.rewards.components import ComponentError, Facts
 from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference, wilson_interval
 from training.engine.reward_function import RewardFunction
+from training.engine.rows import NO, YES
+from training.engine.slates import log_odds
 from training.engine.spec import RewardComponent
 from training.evaluation import as_plain
 from training.predictions import calculate_reliability, calibration_error
+from training.ranking_measures import Scored, compare_rankings, measure_rankings
 
 ERRORS = 25
 """So many wrong answers are kept as samples, the surest first."""
@@ -29,7 +32,8 @@ Value = Callable[[str, str, float], float | None]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One row of a suite as a version answered it. `p` is the model's own probability of its action."""
+    """One row of a suite as a version answered it. `p` is the model's own probability of its action, `slate` the
+    ranking that the row is an item of."""
 
     id: str
     group: str
@@ -38,6 +42,7 @@ class Answer(msgspec.Struct, frozen=True):
     action: str
     p: float
     reward: float | None
+    slate: str = ""
 
     @property
     def correct(self) -> bool:
@@ -77,6 +82,7 @@ def read_answers(
                 action=told["action"],
                 p=told["p_action"],
                 reward=value(told["action"], row["answer"], told["p_action"]),
+                slate=(row.get("slate") or {}).get("id", ""),
             )
         )
     return found
@@ -87,7 +93,8 @@ def summarise(answers: Sequence[Answer], *, valid_share: float | None, free_rows
 
     error_rate is 1 - accuracy. calibration_error: the mean of |confidence - accuracy| over the rows, by `bins`.
     labels: by right answer, with the share of its rows that were right (recall) and of the rows so answered that were
-    (precision). slices: by the suite's field. errors: wrong answers, the surest first.
+    (precision). slices: by the suite's field. errors: wrong answers, the surest first. Of rankings also
+    `training.ranking_measures.MEASURES`.
     """
     groups = [one.group for one in answers]
     accuracy = share([one.correct for one in answers], groups)
@@ -112,6 +119,7 @@ def summarise(answers: Sequence[Answer], *, valid_share: float | None, free_rows
             for one in sorted((one for one in answers if not one.correct), key=lambda one: -one.p)[:ERRORS]
         ],
     }
+    found |= {name: as_plain(one, 0.0, 1.0) for name, one in measure_rankings(rankings_of(answers)).items()}
     rewards = _rewards(answers)
     if rewards is not None:
         found["reward"] = _mean(rewards, groups)
@@ -121,13 +129,15 @@ def summarise(answers: Sequence[Answer], *, valid_share: float | None, free_rows
 
 
 def compare(these: Sequence[Answer], others: Sequence[Answer]) -> dict[str, Any]:
-    """These minus the others on the same rows, paired and clustered by group: accuracy, reward where both have it,
-    calibration_error (a number), and accuracy by label and slice. Raises ValueError for answers to other rows."""
+    """These minus the others on the same rows, paired and clustered by group: accuracy, reward where both have it, the
+    measures of rankings, and accuracy by label and slice. Raises ValueError for answers to other rows."""
     if [one.id for one in these] != [one.id for one in others]:
         raise ValueError("the answers are to different rows")
     groups = [one.group for one in these]
     hits, other_hits = (np.array([one.correct for one in rows], dtype=float) for rows in (these, others))
     found: dict[str, Any] = {"accuracy": as_plain(paired_difference(hits, other_hits, groups), -1.0, 1.0)}
+    ranked = compare_rankings(rankings_of(these), rankings_of(others))
+    found |= {name: as_plain(one, -1.0, 1.0) for name, one in ranked.items()}
     rewards, other_rewards = _rewards(these), _rewards(others)
     if rewards is not None and other_rewards is not None:
         reach = max(np.ptp(rewards), np.ptp(other_rewards), abs(rewards - other_rewards).max())
@@ -143,6 +153,24 @@ def compare(these: Sequence[Answer], others: Sequence[Answer]) -> dict[str, Any]
             for label, at in sorted(places.items())
         }
     return found
+
+
+def rankings_of(answers: Sequence[Answer]) -> list[Scored]:
+    """Those that the rows are items of, in the order of the rows; of which one is relevant."""
+    slates: dict[str, list[Answer]] = defaultdict(list)
+    for one in answers:
+        if one.slate:
+            slates[one.slate].append(one)
+    return [
+        Scored(
+            name,
+            items[0].group if items[0].group != items[0].id else name,
+            [log_odds(one.p if one.action == YES else 1.0 - one.p) for one in items],
+            [one.answer == YES for one in items],
+        )
+        for name, items in slates.items()
+        if {YES, NO} <= {one.answer for one in items}
+    ]
 
 
 def share(hits: Sequence[bool], groups: Sequence[str]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from training.log_gate import find_learnt
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore, TrainingRun
 from training.plain_baseline import Words, compare_with_words, teach_words_of
 from training.reward_scale import reward_if
-from training.suites.scoring import SLICES, Answer, compare, make_value, read_answers, summarise
+from training.suites.scoring import SLICES, Answer, compare, make_value, rankings_of, read_answers, summarise
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 from workspaces.services import record_audit
@@ -230,7 +230,8 @@ def make_score(suite: EvaluationSuite, folder: Path, told: SuiteAnswers, words: 
     scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows)
     if words is not None:
         asked = msgspec.convert(rows, list[Labelled])
-        scores["plain"] = compare_with_words(words, asked, [one.correct for one in answers])
+        hits = [one.correct for one in answers]
+        scores["plain"] = compare_with_words(words, asked, hits, rankings_of(answers))
     return SuiteScore(workspace_id=suite.workspace_id, suite=suite, answers=artifact, rows=len(answers), scores=scores)
 
 

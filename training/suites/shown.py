@@ -13,11 +13,13 @@ from training.dataset_parts import ROWS_FILE
 from training.measures import MARGIN, find_reach, tone_of
 from training.models import EvaluationSuite, SuiteScore
 from training.predictions import Bin, Seen, draw_reliability
+from training.ranking_measures import TITLES
 
 MEASURES = (
     ("accuracy", "Accuracy", "share"),
     ("reward", "Reward of its own actions", "number"),
     ("valid_share", "Valid free generations", "share"),
+    *TITLES,
 )
 LONGEST_PROMPT = 400
 MOST_SUITES = 20

@@ -45,8 +45,8 @@ def test_every_kind_and_need_is_known() -> None:
 
 def test_what_a_method_lacks_is_told_all_at_once() -> None:
     weighted = METHODS["reward_weighted"]
-    assert weighted.find_lacks(RowKind.LOGGED, []) == [Need.PROPENSITY, Need.REWARDS]
-    assert weighted.find_lacks(RowKind.LOGGED, [Need.PROPENSITY, Need.REWARDS]) == []
+    assert weighted.find_lacks(RowKind.LOGGED, []) == [Need.ANY_PROPENSITY, Need.REWARDS]
+    assert weighted.find_lacks(RowKind.LOGGED, [Need.ANY_PROPENSITY, Need.REWARDS]) == []
 
 
 @pytest.mark.parametrize("command", ["train", "pipeline"])

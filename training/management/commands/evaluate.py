@@ -24,7 +24,7 @@ from training.engine.spec import REWARD_MODEL, RunResult
 from training.imports.labelled import LabelledRow, read_rows
 from training.plain_baseline import compare_with_words, teach_words_of
 from training.reward_scale import reward_if
-from training.suites.scoring import make_value, read_answers, summarise
+from training.suites.scoring import make_value, rankings_of, read_answers, summarise
 from workspaces.commands import UncheckedCommand
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
@@ -52,8 +52,8 @@ class Model:
 class Command(UncheckedCommand):
     help = (
         "Scores a model on labelled rows: accuracy, average reward of its own actions, error rate, validity, "
-        "calibration, labels and sample errors, and for a version a plain classifier of words taught from the same "
-        "feedback, as JSON. Exit codes: 0 scored, 1 the model could not answer, 2 an "
+        "calibration, labels, the measures of rankings and sample errors, and for a version a plain classifier of "
+        "words taught from the same feedback, as JSON. Exit codes: 0 scored, 1 the model could not answer, 2 an "
         "argument or the file is invalid (every fault is named)."
     )
 
@@ -126,7 +126,8 @@ class Command(UncheckedCommand):
         scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows)
         prompts = {row.id: row.prompt for row in rows}
         words = teach_words_of(model.version) if model.version is not None else None
-        hits = [one.correct for one in answers]
+        hits, ranked = [one.correct for one in answers], rankings_of(answers)
+        asked = msgspec.convert(plain, list[Labelled])
         errors = [one | {"prompt": prompts[one["id"]]} for one in scores.pop("errors")]
         return {
             "model": model.name,
@@ -136,7 +137,7 @@ class Command(UncheckedCommand):
             "accuracy": scores["accuracy"]["mean"],
             "average_reward": scores["reward"]["mean"],
             "error_rate": scores["error_rate"]["mean"],
-            "plain": None if words is None else compare_with_words(words, msgspec.convert(plain, list[Labelled]), hits),
+            "plain": None if words is None else compare_with_words(words, asked, hits, ranked),
             "scores": scores,
             "sample_errors": errors,
         }
