@@ -11,10 +11,11 @@ import math
 import os
 import shutil
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 
@@ -61,7 +62,8 @@ ALIKE = 4
 class Load:
     """What is to be calculated: the base (a version, or the name of a model), how many rows are learnt from and
     measured on, and about how long their prompts and the longest of their texts are in tokens, as far as that is
-    known."""
+    known. `folder`: where a run without an instance is written; nothing is known of earlier runs then, and nothing is
+    reserved for others."""
 
     base_version: ModelVersion | None
     base_model: str
@@ -69,6 +71,19 @@ class Load:
     heldout: int
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    folder: Path | None = None
+
+
+def count_prompt_tokens(rows: Iterable[Mapping[str, Any]]) -> int | None:
+    """The mean over the first rows, by their words; None of rows without a prompt."""
+    words = [len(str(row["prompt"]).split()) for row in islice(rows, SAMPLED) if "prompt" in row]
+    return math.ceil(TOKENS_PER_WORD * statistics.mean(words)) if words else None
+
+
+def count_completion_tokens(rows: Iterable[Mapping[str, Any]]) -> int | None:
+    """Of the longest text among the first rows, by its characters; None of rows without one."""
+    longest = max((len(str(row["completion"])) for row in islice(rows, SAMPLED) if "completion" in row), default=0)
+    return math.ceil(longest / CHARACTERS_PER_TOKEN) or None
 
 
 def sample_prompt_tokens(dataset: DatasetSnapshot) -> int | None:
@@ -77,11 +92,9 @@ def sample_prompt_tokens(dataset: DatasetSnapshot) -> int | None:
         return None
     try:
         with (artifact_path(dataset.artifact.digest) / ROWS_FILE).open(encoding="utf-8") as file:
-            prompts = [json.loads(line)["prompt"] for line in islice(file, SAMPLED)]
-    except (OSError, ValueError, KeyError):
+            return count_prompt_tokens(map(json.loads, file))
+    except (OSError, ValueError):
         return None
-    words = [len(str(prompt).split()) for prompt in prompts]
-    return math.ceil(TOKENS_PER_WORD * statistics.mean(words)) if words else None
 
 
 def sample_completion_tokens(dataset: DatasetSnapshot) -> int | None:
@@ -90,10 +103,9 @@ def sample_completion_tokens(dataset: DatasetSnapshot) -> int | None:
         return None
     try:
         with (artifact_path(dataset.artifact.digest) / ROWS_FILE).open(encoding="utf-8") as file:
-            longest = max(len(json.loads(line)["completion"]) for line in islice(file, SAMPLED))
-    except (OSError, ValueError, KeyError):
+            return count_completion_tokens(map(json.loads, file))
+    except (OSError, ValueError):
         return None
-    return math.ceil(longest / CHARACTERS_PER_TOKEN)
 
 
 def find_shape(spec: RunSpec, load: Load) -> ModelShape | None:
@@ -137,7 +149,7 @@ def estimate_load(spec: RunSpec, load: Load, machine: Machine | None = None) -> 
         prompt_tokens=load.prompt_tokens,
         device=device,
         cores=machine.cores,
-        rate=measure_rate(device, shape.parameters),
+        rate=measure_rate(device, shape.parameters) if load.folder is None else None,
     )
 
 
@@ -173,7 +185,8 @@ def find_shortages(spec: RunSpec, load: Load, estimate: Estimate, machine: Machi
             f"({parts}; {say_count(estimate.parameters)} weights), and there are {size(room)}"
         )
         faults.append(FieldFault("memory", reason, _find_what_fits(spec, load, machine, room)))
-    free, reserved = measure_free_disk(), measure_reserved_disk()
+    free = measure_free_disk(load.folder or Path(settings.RUNS))
+    reserved = measure_reserved_disk() if load.folder is None else 0
     if estimate.disk_bytes > free - reserved:
         kept = f", of which {size(reserved)} are for runs under way" if reserved else ""
         reason = f"the run needs {size(estimate.disk_bytes)} of disk space, and {size(free)} are free{kept}"
@@ -227,9 +240,8 @@ def recommend_here() -> Recommended:
         return recommend(this_machine())
 
 
-def measure_free_disk() -> int:
-    """Bytes that are free where runs are."""
-    place = Path(settings.RUNS)
+def measure_free_disk(place: Path) -> int:
+    """Bytes that are free where this folder is, or will be."""
     while not place.exists():
         place = place.parent
     return shutil.disk_usage(place).free

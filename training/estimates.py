@@ -36,8 +36,9 @@ SIZE_IN_NAME = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)([bm])(?![a-z])", re.IGNORE
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """`parameters` in all, of them `body` in the layers: tables of tokens cost memory and hardly time. `adapted` and
-    `attention`: rows and columns of the layers' matrices together, of all and of attention's, which LoRA adapts.
+    """`parameters` in all, of them `body` in the layers: tables of tokens cost memory and hardly time. `adapted`,
+    `attention` and `query_value`: rows and columns of the layers' matrices together, of all, of attention's, and of its
+    queries' and values', which LoRA adapts.
 
     `exact`: read from the weights; else guessed from a name that tells the size.
     """
@@ -50,6 +51,7 @@ class ModelShape:
     vocabulary: int
     adapted: int
     attention: int
+    query_value: int
     exact: bool = True
 
 
@@ -113,6 +115,7 @@ def read_shape(folder: Path) -> ModelShape | None:
         vocabulary=vocabulary,
         adapted=sum(sum(shape) for shape in matrices.values()),
         attention=sum(sum(shape) for name, shape in matrices.items() if re.search(r"\.[qkvo]_proj\.", name)),
+        query_value=sum(sum(shape) for name, shape in matrices.items() if re.search(r"\.[qv]_proj\.", name)),
     )
 
 
@@ -131,7 +134,8 @@ def shape_of_tiny(tiny: TinyShape) -> ModelShape:
     """Qwen2's layers: q, k, v, o, and three matrices of a feed-forward three times as wide."""
     hidden, wide = tiny.hidden, 3 * tiny.hidden
     keys = hidden * tiny.key_value_heads // tiny.heads
-    attention = [(hidden, hidden), (keys, hidden), (keys, hidden), (hidden, hidden)]
+    query_value = [(hidden, hidden), (keys, hidden)]
+    attention = [*query_value, (keys, hidden), (hidden, hidden)]
     matrices = [*attention, (wide, hidden), (wide, hidden), (hidden, wide)]
     body = tiny.layers * sum(rows * columns for rows, columns in matrices)
     return ModelShape(
@@ -143,6 +147,7 @@ def shape_of_tiny(tiny: TinyShape) -> ModelShape:
         vocabulary=tiny.vocabulary,
         adapted=tiny.layers * sum(map(sum, matrices)),
         attention=tiny.layers * sum(map(sum, attention)),
+        query_value=tiny.layers * sum(map(sum, query_value)),
     )
 
 
@@ -166,6 +171,7 @@ def shape_of_name(name: str) -> ModelShape | None:
         vocabulary=150_000,
         adapted=layers * 21 * hidden,
         attention=layers * 8 * hidden,
+        query_value=layers * 4 * hidden,
         exact=False,
     )
 
@@ -225,7 +231,8 @@ def estimate_run(
 
 def lora_parameters(shape: ModelShape, lora: Lora) -> int:
     """A (r, in) and B (out, r) for each adapted matrix."""
-    return lora.r * (shape.adapted if lora.targets == "all-linear" else shape.attention)
+    adapted = {"all-linear": shape.adapted, "attention": shape.attention, "query-value": shape.query_value}
+    return lora.r * adapted[lora.targets]
 
 
 def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str) -> dict[str, int]:

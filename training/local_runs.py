@@ -6,15 +6,12 @@ the registry.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,62 +22,26 @@ from decisions.models import Agent
 from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
 from training import launcher
-from training.base_models import TINY
 from training.cards import CARD, card_of_folder
 from training.dataset_parts import ROWS_FILE
-from training.datasets import snapshot_ledger
-from training.engine.methods import TRAINING, Need, RowKind
-from training.engine.settings import Online
+from training.engine.methods import TRAINING, RowKind
 from training.engine.spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED, RunResult
 from training.errors import EngineFailed
-from training.hardware import this_machine, why_no_quantisation
+from training.freezing import freeze_rows
 from training.imports.texts import read_texts
 from training.launcher import EventTail, engine_environment, write_atomically
+from training.local_plans import ROWS, LocalPlan, Rows, Training, UnusableRun, absolute_base
 from training.models import DatasetKind
 from training.rows_of.shapes import shape_of
 from workspaces.actors import Actor
 
-RUN, ROWS = "run", "rows.jsonl"
+RUN = "run"
 POLL_SECONDS = 0.2
-PROMPT_TOKENS: Mapping[str, tuple[int, int]] = {"PRIORITIZER": (1024, 256)}
-OTHERS_TOKENS = (512, 128)
-"""Of prompt and completion, by kind of agent."""
-TEMPLATE_TOKENS = 64
 FAULTS_SHOWN = 20
-LORA = {"r": 16, "alpha": 32}
-
-
-class UnusableRun(ValueError):
-    """The run cannot be made; `faults` names every reason."""
-
-    def __init__(self, faults: Sequence[str]) -> None:
-        super().__init__("; ".join(faults))
-        self.faults = list(faults)
 
 
 class Interrupted(Exception):
     """Stopped on request; a checkpoint was left, and the same call goes on from it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """`lines` as the engine reads them."""
-
-    kind: RowKind
-    lines: list[dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """What `manage.py train` is told. `method` is one that trains; `base` is `tiny`, a folder or a hub id."""
-
-    method: str
-    base: str
-    agent_kind: str
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    quantised: bool
 
 
 def read_rows(path: Path) -> Rows:
@@ -102,29 +63,26 @@ def read_rows(path: Path) -> Rows:
     return Rows(RowKind.TEXT, texts)
 
 
-def rows_of_agent(*, by: Actor, agent: Agent) -> Rows:
-    """Its rewarded decisions, frozen as a dataset of the kind that its actions make. Raises EmptyDataset."""
+def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None) -> Rows:
+    """Its rewarded decisions, or what people said of them, frozen as a dataset of this kind, by default the one that
+    its actions make. Raises EmptyDataset."""
     name = f"manage.py train, {timezone.localtime():%-d %b %Y %H:%M:%S}"
     version = agent.versions.first()  # the newest
-    kind = shape_of(version).kind if version is not None else DatasetKind.LOGGED
-    dataset = snapshot_ledger(by=by, agent=agent, name=name, kind=kind)
+    own = shape_of(version).kind if version is not None else DatasetKind.LOGGED
+    dataset = freeze_rows(by=by, agent=agent, name=name, kind=DatasetKind(kind) if kind is not None else own)
     assert dataset.row_kind is not None
     lines = (artifact_path(dataset.artifact.digest) / ROWS_FILE).read_text(encoding="utf-8").splitlines()
     return Rows(dataset.row_kind, [json.loads(line) for line in lines])
 
 
-def train_here(asked: Training, rows: Rows, output: Path, say: Callable[[str], None]) -> RunResult:
+def train_here(asked: Training, plan: LocalPlan, rows: Rows, output: Path, say: Callable[[str], None]) -> RunResult:
     """Trains into `output`: model/ or adapter/, checkpoint-epoch-N/, and run/, the engine's own folder.
 
     A folder in which the same run was stopped goes on from its checkpoint. `say` gets progress and warnings. Raises
     UnusableRun before anything is written, Interrupted, or EngineFailed.
     """
-    check_training(asked)
-    if rows.kind not in TRAINING[asked.method].learns_from:
-        others = ", ".join(name for name, method in TRAINING.items() if rows.kind in method.learns_from)
-        raise UnusableRun([f"--method: {asked.method} cannot learn from {rows.kind} rows; of those learn {others}"])
-    spec, is_new = _spec_of(asked, rows), not output.exists()
-    _lay_out(output, spec, {ROWS: rows.lines})
+    is_new = not output.exists()
+    _lay_out(output, plan.spec, {ROWS: rows.lines})
     try:
         folder = _run_engine(output.resolve() / RUN, say)
     except UnusableRun:
@@ -140,59 +98,6 @@ def train_here(asked: Training, rows: Rows, output: Path, say: Callable[[str], N
         shutil.copytree(place, target)
         _name_base(target, asked, result)
     return result
-
-
-def check_training(asked: Training) -> None:
-    """What can be said before any row is read. Raises UnusableRun."""
-    faults = []
-    if asked.quantised and not _trains_whole(asked) and (lack := why_no_quantisation(this_machine())):
-        faults.append(f"--no-quantization: give it, as {lack}")
-    if asked.base == TINY and not TRAINING[asked.method].makes_model:
-        faults.append(f"--model: {asked.method} cannot begin with a new tiny model")
-    if faults:
-        raise UnusableRun(faults)
-
-
-def _trains_whole(asked: Training) -> bool:
-    """Every weight, and no adapter."""
-    return asked.base == TINY or not TRAINING[asked.method].trains_adapter
-
-
-def _spec_of(asked: Training, rows: Rows) -> dict[str, Any]:
-    method, whole = TRAINING[asked.method], _trains_whole(asked)
-    prompt, completion = PROMPT_TOKENS.get(asked.agent_kind, OTHERS_TOKENS)
-    tiny = {"max_positions": prompt + completion + TEMPLATE_TOKENS}
-    online = Need.REWARD_FUNCTION in method.needs(rows.kind)
-    passes = math.ceil(len(rows.lines) * asked.epochs / Online().prompts_per_step)
-    return {
-        "run_id": f"train-{_digest(rows.lines)}",
-        "method": asked.method,
-        "base": {"tiny": tiny} if asked.base == TINY else {"path": _absolute(asked.base)},
-        "max_prompt_tokens": prompt,
-        "max_completion_tokens": completion,
-        "lora": None if whole else LORA,
-        "quantisation": "4bit" if asked.quantised and not whole else None,
-        "optimiser": {
-            "epochs": asked.epochs,
-            "batch_size": asked.batch_size,
-            "learning_rate": asked.learning_rate,
-        },
-        "epoch_checkpoints": not online and rows.kind is not RowKind.TEXT and not method.makes_reward_model,
-        "serving": {"temperature": 0.7},
-        "data": {"train": ROWS, "rows": rows.kind},
-        **({"online": {"steps": passes}} if online else {}),
-        **({"reward": [{"name": "matches_answer"}]} if online else {}),
-    }
-
-
-def _digest(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Other rows are another run, even in the same folder."""
-    return hashlib.sha256(json.dumps(lines, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _absolute(base: str) -> str:
-    """A folder's whole path; a hub id as it is."""
-    return str(Path(base).resolve()) if Path(base).is_dir() else base
 
 
 def _lay_out(output: Path, spec: Mapping[str, Any], files: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
@@ -253,7 +158,9 @@ def _say_events(tail: EventTail, say: Callable[[str], None]) -> str:
     """Passes on progress and warnings; why the attempt failed, if it said so."""
     failed = ""
     for event in tail.read():
-        if event["kind"] == "progress":
+        if event["kind"] == "started":
+            say(f"on {event['device']}, {event['threads']} CPU threads")
+        elif event["kind"] == "progress":
             say(f"{event['fraction']:4.0%}  {event['message']}")
         elif event["kind"] == "warning":
             say(f"warning: {event['message']}")
@@ -264,9 +171,9 @@ def _say_events(tail: EventTail, say: Callable[[str], None]) -> str:
 
 def _name_base(folder: Path, asked: Training, result: RunResult) -> None:
     """An adapter's folder tells peft what it belongs to; the card tells people what it began with."""
-    base, config = _absolute(asked.base), folder / "adapter_config.json"
+    base, config = absolute_base(asked.base), folder / "adapter_config.json"
     kind = ArtifactKind.ADAPTER if config.exists() else ArtifactKind.MODEL
-    if TRAINING[asked.method].makes_reward_model:
+    if TRAINING[result.method].makes_reward_model:
         kind = ArtifactKind.REWARD_MODEL
     if config.exists():
         told = json.loads(config.read_text()) | {"base_model_name_or_path": base}

@@ -61,6 +61,7 @@ def test_a_base_is_measured_by_the_headers_of_its_weights(tmp_path: Path) -> Non
     assert shape.body == 32 * (4 * 4096**2 + 3 * 4 * 4096**2)
     assert shape.parameters == shape.body + 32_000 * 4096 + 33 * 4096
     assert shape.adapted == 32 * (4 * 2 * 4096 + 3 * 5 * 4096) and shape.attention == 32 * 4 * 2 * 4096
+    assert shape.query_value == shape.attention / 2
     assert read_shape(tmp_path) is None
     (tmp_path / "llama" / "model.safetensors").write_bytes(b"\xff" * 32)
     assert read_shape(tmp_path / "llama") is None
@@ -135,6 +136,7 @@ def test_memory_is_a_little_above_what_was_measured_on_a_gpu(method: str, batch:
         vocabulary=vocabulary,
         adapted=layers * sum(map(sum, matrices)),
         attention=layers * sum(map(sum, attention)),
+        query_value=layers * sum(map(sum, attention[:2])),
     )
     fields: dict[str, Any] = {"method": method, "optimiser": {"batch_size": batch}}
     if method != "pretrain":

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from training.hardware import this_machine, why_no_quantisation
+from decisions.agents.services import create_notes_agents
+from decisions.models import Agent
+from decisions.rewards.calculate import calculate_rewards
+from decisions.rewards.specs import current_reward_spec
+from tools.factories import DecisionFactory, FeedbackFactory, RewardSpecFactory
+from training import capacity
+from training.engine.methods import RowKind
+from training.hardware import GB, Machine
+from training.local_plans import Rows, Training, UnusableRun, make_plan
 from training.local_runs import read_rows
 from training.models import DatasetSnapshot
 
@@ -72,11 +80,14 @@ def test_a_file_trains_a_model_then_an_adapter_over_it(tmp_path: Path) -> None:
 def test_what_cannot_be_trained_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     rows = write(tmp_path / "rows.jsonl", labelled(4))
     output = tmp_path / "out"
-    if why_no_quantisation(this_machine()):
-        assert "--no-quantization: give it" in refused("train", "--data", rows, "--output", output)
-    tiny = ("--model", "tiny", "--no-quantization")
-    assert "cannot begin with a new tiny model" in refused("train", "--data", rows, "--output", output, *tiny)
-    tiny = (*tiny, "--method", "pretrain")
+    tiny: tuple[object, ...] = ("--model", "tiny")
+    by_ppo = refused("train", "--data", rows, "--output", output, *tiny, "--method", "ppo")
+    assert "ppo cannot begin with a new tiny model" in by_ppo
+    bad = refused("train", "--data", rows, "--output", output, *tiny, "--set", '{"data": {}, "base": {}}')
+    assert [line.split()[1] for line in bad.splitlines()] == ["base", "data"]
+    assert "--rows: only with --agent-type" in refused(
+        "train", "--data", rows, "--output", output, *tiny, "--rows", "text", "--set", "[]"
+    )
     assert "No such file" in refused("train", "--data", tmp_path / "none", "--output", output, *tiny)
     nonsense = write(tmp_path / "nonsense.jsonl", [{"a": 1}])
     assert "has no prompt with a completion" in refused("train", "--data", nonsense, "--output", output, *tiny)
@@ -99,3 +110,95 @@ def test_each_file_is_read_as_what_it_holds(tmp_path: Path) -> None:
     pair = {"id": "1", "prompt": "x", "chosen": "a", "rejected": "b"}
     kinds = [read_rows(write(tmp_path / "rows.jsonl", rows)).kind for rows in ([chat], [pair], labelled(1))]
     assert kinds == ["text", "preferences", "labelled"]
+
+
+LOGGED = {"id": "1", "prompt": "a", "options": ["a", "b"], "action": "a", "propensity": 0.5, "reward": 1.0}
+TEXT = {"id": "1", "prompt": "a", "completion": "b"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "method", "because"),
+    [
+        ("labelled", labelled(1)[0], "ppo", None),
+        ("logged", LOGGED, "ppo", None),
+        ("logged", LOGGED | {"propensity": None}, "posterior", "ppo needs rows with the probability of their action"),
+        ("logged", LOGGED | {"action": "c"}, "ppo", None),  # the engine says what is wrong with it
+        ("text", TEXT | {"reward": 0.4}, "reward_weighted", "ppo cannot learn from text rows"),
+        ("text", TEXT | {"reward": 0.0, "right": 1.0}, "sft", "ppo cannot learn from text rows"),
+        ("text", TEXT, "sft", "ppo cannot learn from text rows"),
+        ("preferences", {"id": "1", "prompt": "a", "chosen": "b", "rejected": "c"}, "dpo", "ppo cannot learn from"),
+    ],
+)
+def test_the_default_method_is_ppo_or_what_fits_the_rows(
+    kind: str, row: dict[str, Any], method: str, because: str | None, tmp_path: Path
+) -> None:
+    rows = Rows(RowKind(kind), [row])
+    plan = make_plan(Training(method="", base="a/model-1m", quantised=False), rows, tmp_path / "out")
+    assert plan.method == method
+    assert (because is None and not plan.notes) or (because and f"method {method}: {because}" in plan.notes[0])
+    assert plan.spec["sampling"] == {"temperature": 0.7, "top_k": 50, "top_p": 0.95}
+    given = make_plan(
+        Training("reward_model", "a/model-1m", quantised=False), Rows(RowKind.LABELLED, labelled(2)), tmp_path
+    )
+    assert given.method == "reward_model" and not given.notes
+
+
+def test_weights_are_in_4_bits_where_the_machine_can_and_else_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan(**fields: Any) -> Any:
+        return make_plan(Training("", "a/model-1m", **fields), Rows(RowKind.LOGGED, [LOGGED]), tmp_path / "out")
+
+    monkeypatch.setattr("training.local_plans.why_no_quantisation", lambda machine: "there is no CUDA")
+    found = plan()
+    assert found.spec["quantisation"] is None and found.notes == ["weights in full, not in 4 bits: there is no CUDA"]
+    monkeypatch.setattr("training.local_plans.why_no_quantisation", lambda machine: None)
+    assert (plan().spec["quantisation"], plan().notes) == ("4bit", [])
+    assert plan(quantised=False).spec["quantisation"] is None
+    assert plan(settings={"lora": None}).spec["quantisation"] is None
+
+
+def test_a_preset_stands_over_the_defaults_and_what_is_given_over_a_preset(tmp_path: Path) -> None:
+    asked = Training("", "a/model-1m", learning_rate=1e-3, quantised=False, preset="reward-weighted-lora")
+    plan = make_plan(asked, Rows(RowKind.TEXT, [TEXT | {"reward": 0.4}]), tmp_path / "out")
+    assert (plan.method, plan.notes) == ("reward_weighted", [])
+    assert plan.spec["lora"] == {"r": 8, "alpha": 16, "dropout": 0.1, "targets": "query-value"}
+    assert plan.spec["optimiser"] == {"batch_size": 1, "accumulate": 1, "epochs": 3, "learning_rate": 1e-3}
+    assert plan.spec["max_prompt_tokens"] + plan.spec["max_completion_tokens"] == 512
+    with pytest.raises(UnusableRun, match="cannot learn from preferences"):
+        make_plan(asked, Rows(RowKind.PREFERENCES, [{"chosen": "a"}]), tmp_path / "out")
+
+
+def test_what_does_not_fit_this_machine_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hub id tells its size: no weights are read."""
+    rows = write(tmp_path / "rows.jsonl", [LOGGED])
+    asked = ("--data", rows, "--output", tmp_path / "out", "--model", "a/model-8b", "--no-quantization")
+    monkeypatch.setattr(capacity, "this_machine", lambda: Machine("a CPU", 2, 4, 4 * GB))
+    monkeypatch.setattr(capacity, "measure_free_disk", lambda place: GB // 100)
+    memory, disk = refused("train", *asked).splitlines()
+    assert memory.startswith("memory: the run needs about 1") and "there are 4.0 GB" in memory
+    assert disk.startswith("disk: the run needs") and "what would fit:" in disk
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.django_db
+def test_an_agents_rows_can_be_of_another_kind_than_its_actions(by: Any, tmp_path: Path) -> None:
+    """A LIBRARIAN's findings are a text, and scored pairs."""
+    create_notes_agents(by=by)
+    agent = Agent.objects.get(kind="LIBRARIAN")
+    RewardSpecFactory(agent=agent, signal="verdict")
+    state = {"newItem": {"title": "a flood"}, "corpus": [{"id": "a", "title": "note a"}]}
+    action = {"findings": [{"type": "RELATED", "relatedIds": ["a"]}]}
+    decision = DecisionFactory(agent=agent, state=state, action=action, options=None, propensity=None)
+    FeedbackFactory(decision=decision, value="confirmed")
+    calculate_rewards(current_reward_spec(agent))
+    base = tmp_path / "base"
+    base.mkdir()  # without a model: the engine refuses it, and the rows have been read by then
+    asked = ("--agent-type", "LIBRARIAN", "--output", tmp_path / "out", "--model", base)
+    assert "method reward_weighted: ppo cannot learn from text rows" in refused("train", *asked)
+    pairs = refused("train", *asked, "--rows", "logged")
+    assert "method posterior: ppo needs rows with the probability" in pairs and "base.path" in pairs
+    assert [one.kind for one in DatasetSnapshot.objects.order_by("id")] == ["text", "logged"]
+    assert not (tmp_path / "out").exists()

@@ -78,8 +78,13 @@ def test_exports_make_a_tiny_model_and_train_on_over_it(exported: Any, tmp_path:
     assert "Base model: a new tiny model" in (first / "model" / "README.md").read_text()
     file = exported("completion")  # each state twice by now, and every verdict as before
     output = tmp_path / "second"
-    told = train("--data", file, "--output", output, "--model", folder, "--method", "reward_weighted", *QUICK)
-    assert told["rows"] == 32
+    told = train("--data", file, "--output", output, "--model", folder, "--json")  # everything else by default
+    assert (told["rows"], told["method"], told["steps"]) == (32, "reward_weighted", 24)
+    assert told["chosen"][0] == "method reward_weighted: ppo cannot learn from text rows"
+    assert told["estimate"]["memory_bytes"] > 0 and told["estimate"]["disk_bytes"] > 0
+    config = json.loads((output / "adapter" / "adapter_config.json").read_text())
+    assert (config["r"], config["lora_alpha"]) == (16, 32)
+    assert [path.name for path in sorted(output.glob("checkpoint-epoch-*"))][-1] == "checkpoint-epoch-3"
     PeftModel.from_pretrained(base, str(output / "adapter"))
     assert "Base model: a new tiny model" in (output / "adapter" / "README.md").read_text()
 
@@ -94,7 +99,7 @@ def test_what_an_export_lacks_is_refused_and_nothing_is_written(
     (base / "config.json").write_text("{}")
     asked = ("--data", file, "--output", output, "--model", base, "--no-quantization")
     others = "of those learn pretrain, sft, reward_weighted, kto, grpo"
-    assert refused(*asked) == f"--method: ppo cannot learn from text rows; {others}"
+    assert refused(*asked, "--method", "ppo") == f"--method: ppo cannot learn from text rows; {others}"
     one_class = "rows.jsonl: method kto needs rows that were right and rows that were wrong"
     assert refused(*asked, "--method", "kto") == one_class
     groups = "texts of one prompt with different rewards, or a reward for fresh ones in the settings"

@@ -59,9 +59,7 @@ class RunData(msgspec.Struct, frozen=True):
         if need is Need.ANSWERS:
             return bool(self.labelled)
         if need is Need.REWARDS:
-            return any(row.reward is not None for row in self.logged) or any(
-                row.reward is not None for row in self.texts
-            )
+            return any(row.reward is not None for row in self.logged) or any(row.reward for row in self.texts)
         if need is Need.PROPENSITY:
             return bool(self.logged) and all(row.propensity is not None for row in self.logged)
         if need is Need.ANY_PROPENSITY:

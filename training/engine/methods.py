@@ -41,7 +41,7 @@ class Need(StrEnum):
 
 WHAT_LACKS: Mapping[Need, str] = {
     Need.ANSWERS: "rows that choose among options, each with the right one",
-    Need.REWARDS: "rows with a reward",
+    Need.REWARDS: "rows with a reward, of texts one above 0",
     Need.PROPENSITY: "rows with the probability of their action",
     Need.ANY_PROPENSITY: "rows with the probability of their action, or of the ranking that they are of",
     Need.RIGHT_AND_WRONG: "rows that were right and rows that were wrong",
@@ -86,9 +86,12 @@ class Method:
         """The function that trains on such rows, as "module:function"."""
         return self.entries.get(rows, self.entry)
 
+    def learns_through_trl(self, rows: RowKind | None) -> bool:
+        return rows is not None and self.entry_for(rows).startswith(TEXT_ROOM)
+
     def find_missing(self, rows: RowKind | None) -> str | None:
         """Which packages have to be installed before it learns from such rows, for people."""
-        if rows is None or not self.entry_for(rows).startswith(TEXT_ROOM) or find_spec("trl") is not None:
+        if not self.learns_through_trl(rows) or find_spec("trl") is not None:
             return None
         return (
             f"method {self.name} learns from {rows} rows through TRL, which is not installed: "

@@ -38,7 +38,12 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 ADAPTER = "default"
-ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+TARGETS: Mapping[str, str | list[str]] = {
+    "all-linear": "all-linear",
+    "attention": ["q_proj", "k_proj", "v_proj", "o_proj"],
+    "query-value": ["q_proj", "v_proj"],
+}
+"""What peft adapts, by the word of the spec."""
 
 
 def silence_progress_bars() -> None:
@@ -209,7 +214,7 @@ def load_for_training(
         r=lora.r,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules="all-linear" if lora.targets == "all-linear" else list(ATTENTION),
+        target_modules=TARGETS[lora.targets],
         task_type="CAUSAL_LM",
     )
     return Loaded(_without_casts(get_peft_model(model, config, adapter_name=ADAPTER).eval()), tokenizer, plain)

@@ -33,8 +33,6 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     fitting = [place for place, text in enumerate(texts) if len(text) <= spec.max_completion_tokens]
     too_long = f"{len(rewarded) - len(fitting)} of {len(rewarded)} rewarded rows hold texts of over "
     too_long += f"{spec.max_completion_tokens} tokens"
-    if not rewarded:
-        raise ValueError("no text has a reward above 0 to imitate")
     if not fitting:
         raise ValueError(f"{too_long}: raise max_completion_tokens")
     if len(fitting) < len(rewarded):

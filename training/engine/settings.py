@@ -21,8 +21,13 @@ class Lora(Strict):
 
     r: int = Field(default=8, ge=1, le=256)
     alpha: int = Field(default=16, ge=1, le=1024)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    targets: Literal["all-linear", "attention"] = "all-linear"
+    dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="of the adapter's inputs; not in methods that act while they learn"
+    )
+    targets: Literal["all-linear", "attention", "query-value"] = Field(
+        default="all-linear",
+        description="matrices that get an adapter: all, attention's four, or of these the queries' and values'",
+    )
 
 
 class Optimiser(Strict):
@@ -100,6 +105,15 @@ class Dpo(Strict):
     """Better against worse texts; `beta` is how dearly distance from the starting model is paid for."""
 
     beta: float = Field(default=0.1, gt=0, le=10)
+
+
+class Sampling(Strict):
+    """How fresh texts are drawn: from p^(1/temperature) over the `top_k` likeliest tokens, of those the fewest that
+    reach a probability of `top_p`. 0 and 1 leave both out."""
+
+    temperature: float = Field(default=1.0, gt=0, le=10)
+    top_k: int = Field(default=0, ge=0, le=100_000)
+    top_p: float = Field(default=1.0, gt=0, le=1)
 
 
 FEWEST_OTHERS, MOST_OTHERS = 3, 16

@@ -29,6 +29,7 @@ from training.engine.settings import (
     Pretrain,
     RewardModel,
     RewardWeighted,
+    Sampling,
     Strict,
 )
 
@@ -207,6 +208,7 @@ class RunSpec(Strict):
     dpo: Dpo = Dpo()
     reward_model: RewardModel = RewardModel()
     online: Online = Online()
+    sampling: Sampling = Sampling()
     text_weight: float | None = Field(
         default=None,
         ge=0,
@@ -311,7 +313,7 @@ class RunSpec(Strict):
             faults.append(f"lora: method {self.method} trains no adapter")
         if self.quantisation is not None and self.lora is None:
             faults.append("quantisation: only weights under an adapter can be in 4 bits; give lora as well")
-        if self.epoch_checkpoints and self.train_rows is RowKind.TEXT:
+        if self.epoch_checkpoints and method.learns_through_trl(self.train_rows):
             faults.append("epoch_checkpoints: texts are trained by TRL, whose checkpoints other programs load anyway")
         elif self.epoch_checkpoints and self.rewards_fresh_decisions:
             faults.append(f"epoch_checkpoints: method {self.method} has steps and no epochs")

@@ -87,6 +87,8 @@ class DatasetSnapshot(WorkspaceOwned):
         has = {Need.REWARDS, Need.RIGHT_AND_WRONG} | (
             {Need.RIGHT_TEXTS, Need.REWARDED_GROUPS} if is_text else {Need.PROPENSITY, Need.ANY_PROPENSITY, Need.GROUPS}
         )
+        if is_text and self.statistics.get("mean_reward") == 0.0:
+            has.discard(Need.REWARDS)
         if self.statistics.get("without_propensity"):
             has.discard(Need.PROPENSITY)
         if self._without_any_propensity:
@@ -129,6 +131,8 @@ class DatasetSnapshot(WorkspaceOwned):
             return f"{self._without_any_propensity} of its rows have no propensity"
         if self.kind == DatasetKind.TEXT and self.statistics.get("without_reward") == self.rows:
             return "none of its rows has a reward"
+        if need is Need.REWARDS and self.statistics.get("mean_reward") == 0.0:
+            return "none of its rewards is above 0"
         if need in (Need.RIGHT_AND_WRONG, Need.RIGHT_TEXTS) and (known := self._right_bounds) is not None:
             least, most = known
             if least == most:

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -27,7 +28,9 @@ from training.engine.models import (
     weights_sha256,
 )
 from training.engine.option_tokens import MANY_OPTIONS
+from training.engine.settings import Lora
 from training.engine.spec import ModelSource, TinyShape
+from training.estimates import lora_parameters, read_shape
 
 CPU = torch.device("cpu")
 
@@ -63,6 +66,19 @@ def test_frozen_embeddings_stay_and_the_rest_is_trained(base_folder: Path) -> No
     model = load_for_training(ModelSource(path=str(base_folder)), None, CPU, freeze_embeddings=True).model
     trained, every = trainable_parameters(model), dict(model.named_parameters())
     assert set(every) - set(trained) == {"model.embed_tokens.weight"}
+
+
+@pytest.mark.parametrize(("targets", "adapted"), [("attention", "qkvo"), ("query-value", "qv")])
+def test_an_adapter_is_on_the_matrices_that_are_asked_for(
+    base_folder: Path, targets: Literal["attention", "query-value"], adapted: str
+) -> None:
+    lora = Lora(r=4, dropout=0.1, targets=targets)
+    model = load_for_training(ModelSource(path=str(base_folder)), lora, CPU).model
+    trained = trainable_parameters(model)
+    assert {name.split("_proj")[0][-1] for name in trained} == set(adapted)
+    assert {module.p for name, module in model.named_modules() if name.endswith(f"dropout.{ADAPTER}")} == {0.1}
+    shape = read_shape(base_folder)
+    assert shape is not None and lora_parameters(shape, lora) == sum(one.numel() for one in trained.values())
 
 
 def test_the_rates_of_a_base_are_measured_on_its_texts(

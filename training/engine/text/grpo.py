@@ -6,7 +6,9 @@
 Shao et al. 2024, over tokens t and all texts of a batch as in DAPO (Yu et al. 2025); std is the sample's. Two ways:
 
 - The spec names a reward: the model writes G texts to each prompt, and the reward values them. The row's completion is
-  the known answer (`matches_answer`); of JSON the reward sees the value, and not the way it is written.
+  the known answer (`matches_answer`); of JSON the reward sees the value, and not the way it is written. The spec's
+  `sampling` draws them, and π is that of its temperature; what top_k and top_p leave out is left out of the drawing
+  alone.
 - It names none: the rows' own texts and rewards are the groups, of prompts whose texts have different rewards.
   TRL takes the texts as if the model had written them, so ρ is 1: this imitates the better texts of a prompt and turns
   from the worse ones, without a correction for the policy that wrote them. Fresh texts teach more.
@@ -39,7 +41,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 
 
 def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> Outcome:
-    settings, chats = attempt.spec.online, Conversations(attempt, loaded)
+    settings, sampling, chats = attempt.spec.online, attempt.spec.sampling, Conversations(attempt, loaded)
     value = RewardFunction(attempt.spec.reward)
     learned_reward = LearnedReward(attempt, value)
 
@@ -63,6 +65,9 @@ def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> O
             **_arguments(attempt, prompts, settings.group),
             max_steps=settings.steps,
             max_completion_length=attempt.spec.max_completion_tokens,
+            temperature=sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
         ),
         train_dataset=make_dataset(
             prompt=chats.prompts([row.prompt for row in rows]),

@@ -10,19 +10,24 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from decisions.models import Agent, AgentKind
-from training.engine.methods import HELP, TRAINING
+from training.engine.methods import HELP, TRAINING, RowKind
 from training.errors import EmptyDataset, EngineFailed
-from training.local_runs import (
-    Interrupted,
+from training.estimates import Estimate
+from training.local_plans import (
+    BATCH_SIZE,
+    EPOCHS,
+    LEARNING_RATE,
     Training,
     UnusableRun,
     check_training,
-    read_rows,
-    rows_of_agent,
-    train_here,
+    make_plan,
 )
+from training.local_runs import Interrupted, read_rows, rows_of_agent, train_here
+from training.presets import HELP as PRESET_HELP
+from training.presets import PRESETS
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
+from workspaces.templatetags.show import duration, size
 
 EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 
@@ -30,9 +35,10 @@ EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 class Command(UncheckedCommand):
     help = (
         "Trains a model on rows of a file, such as export_training_data wrote, or on an agent's rewarded decisions,"
-        " into a folder. It needs no running instance and registers no version (manage.py runs start does). Exit codes:"
-        " 0 trained, 1 the training failed, or no decision makes a row, 2 the input is invalid (every fault is named),"
-        " 130 interrupted: the same command resumes from the checkpoint."
+        " into a folder. It needs no running instance and registers no version (manage.py runs start does). What it"
+        " chooses itself (method, 4 bits) and what the run will need it says first. Exit codes: 0 trained, 1 the"
+        " training failed, or no decision makes a row, 2 the input is invalid or does not fit this machine (every fault"
+        " is named), 130 interrupted: the same command resumes from the checkpoint."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -45,12 +51,30 @@ class Command(UncheckedCommand):
         parser.add_argument(
             "--model", default="meta-llama/Llama-3.1-8B-Instruct", help="hub id, folder, or tiny (default: %(default)s)"
         )
-        parser.add_argument("--method", default="ppo", choices=list(TRAINING), help=f"default: %(default)s. {HELP}")
-        parser.add_argument("--epochs", type=int, default=3, help="passes over the rows (default: %(default)s)")
-        parser.add_argument("--batch-size", type=int, default=4, help="rows of an update (default: %(default)s)")
-        parser.add_argument("--learning-rate", type=float, default=1.41e-5, help="default: %(default)s")
         parser.add_argument(
-            "--no-quantization", action="store_true", help="hold the base in full; 4 bits need CUDA and bitsandbytes"
+            "--method",
+            default="",
+            choices=list(TRAINING),
+            help=f"default: ppo where the rows suffice for it, else what fits them. {HELP}",
+        )
+        parser.add_argument(
+            "--rows",
+            choices=list(RowKind),
+            help="with --agent-type: which rows its decisions make; by default those of its actions. logged: choices,"
+            " rankings, and a LIBRARIAN's findings as scored pairs; text: what was written; labelled and preferences:"
+            " what people said",
+        )
+        parser.add_argument("--preset", default="", choices=list(PRESETS), help=f"named settings. {PRESET_HELP}")
+        parser.add_argument("--epochs", type=int, help=f"passes over the rows (default: {EPOCHS})")
+        parser.add_argument("--batch-size", type=int, help=f"rows of an update (default: {BATCH_SIZE})")
+        parser.add_argument("--learning-rate", type=float, help=f"default: {LEARNING_RATE}")
+        parser.add_argument(
+            "--no-quantization",
+            action="store_true",
+            help="hold the base in full; by default in 4 bits under an adapter, where there are CUDA and bitsandbytes",
+        )
+        parser.add_argument(
+            "--set", dest="changes", default="{}", metavar="JSON", help="fields of the spec as JSON, over all others"
         )
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
@@ -58,18 +82,19 @@ class Command(UncheckedCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         try:
             agent = self._find_agent(options) if options["data"] is None else None
-            asked = Training(
-                method=options["method"],
-                base=options["model"],
-                agent_kind=agent.kind if agent is not None else "",
-                epochs=options["epochs"],
-                batch_size=options["batch_size"],
-                learning_rate=options["learning_rate"],
-                quantised=not options["no_quantization"],
-            )
+            asked = _read_training(options, agent.kind if agent is not None else "")
             check_training(asked)
-            rows = rows_of_agent(by=system(agent.workspace), agent=agent) if agent else read_rows(options["data"])
-            result = train_here(asked, rows, options["output"], self._say)
+            if agent is not None:
+                kind = RowKind(options["rows"]) if options["rows"] else None
+                rows = rows_of_agent(by=system(agent.workspace), agent=agent, kind=kind)
+            else:
+                rows = read_rows(options["data"])
+            plan = make_plan(asked, rows, options["output"])
+            for line in plan.notes:
+                self._say(line)
+            if plan.estimate is not None:
+                self._say(_tell_estimate(plan.estimate))
+            result = train_here(asked, plan, rows, options["output"], self._say)
         except UnusableRun as error:
             self.refuse("\n".join(error.faults))
         except (EngineFailed, EmptyDataset) as error:
@@ -82,6 +107,8 @@ class Command(UncheckedCommand):
         plain = {
             "output": str(made),
             "method": result.method,
+            "chosen": plan.notes,
+            "estimate": plan.estimate.as_plain() if plan.estimate is not None else None,
             "rows": result.rows,
             "steps": result.steps,
             "seconds": result.seconds,
@@ -104,3 +131,34 @@ class Command(UncheckedCommand):
             known = ", ".join(agents.values_list("slug", flat=True)) or "none"
             raise UnusableRun([f"--agent-type: {len(found) or 'no'} agents are {wanted!r}; name one of: {known}"])
         return found[0]
+
+
+def _read_training(options: dict[str, Any], agent_kind: str) -> Training:
+    """Raises UnusableRun."""
+    faults, changes = [], {}
+    try:
+        changes = json.loads(options["changes"])
+    except ValueError as error:
+        faults.append(f"--set: {error}")
+    if not isinstance(changes, dict):
+        faults.append("--set: give a JSON object")
+    if options["rows"] and options["data"] is not None:
+        faults.append("--rows: only with --agent-type; a file says itself which rows it holds")
+    if faults:
+        raise UnusableRun(faults)
+    return Training(
+        method=options["method"],
+        base=options["model"],
+        agent_kind=agent_kind,
+        epochs=options["epochs"],
+        batch_size=options["batch_size"],
+        learning_rate=options["learning_rate"],
+        quantised=not options["no_quantization"],
+        preset=options["preset"],
+        settings=changes,
+    )
+
+
+def _tell_estimate(estimate: Estimate) -> str:
+    needs = f"{size(estimate.memory_bytes)} memory, {size(estimate.disk_bytes)} disk"
+    return f"needs: about {duration(estimate.seconds)} (rough, {estimate.device}), {needs}"
