@@ -11,7 +11,7 @@ WORKERS ?= 2
 SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-servers check fix accept env install text lock wheel clean browser bubblewrap
+.PHONY: help run test test-quick test-servers check fix accept env install text s3 lock wheel clean browser bubblewrap swift
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -19,7 +19,7 @@ help: ## Lists the commands
 run: $(VENV)/run-$(TORCH).stamp bubblewrap ## Everything, with embedded databases; ARGS=--once runs the demo loop and stops
 	@exec $(BIN)/python manage.py up $(ARGS)
 
-test: $(VENV)/dev-$(TORCH).stamp browser bubblewrap ## Installs what the tests need and runs all of them
+test: $(VENV)/dev-$(TORCH).stamp browser bubblewrap swift ## Installs what the tests need and runs all of them
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 # Folders whose tests all need torch, a browser or bubblewrap are left out: importing torch alone takes seconds.
@@ -67,6 +67,9 @@ install: $(VENV)/dev-$(TORCH).stamp ## The virtual environment with everything f
 text: $(VENV)/bin/python ## Installs what training of free text needs besides (TRL)
 	@$(BIN)/python requirements/install.py --torch $(TORCH) --text
 
+s3: $(VENV)/bin/python ## Installs what artifacts at a server that speaks S3 need besides (s3fs)
+	@$(BIN)/python requirements/install.py --torch $(TORCH) --s3
+
 clean: ## Removes the virtual environment; data in var/ stay
 	rm -rf $(VENV)
 
@@ -99,6 +102,15 @@ bubblewrap:
 	  fi; } || true
 	@command -v bwrap >/dev/null \
 	  || echo "no bubblewrap: code in answers is not run; 'manage.py sandbox check' says what to install" >&2
+
+# OpenStack Swift, which speaks S3, from the package index and in an environment of its own: the tests of the store of
+# artifacts talk to it. Without it they are skipped.
+swift: $(VENV)/dev-$(TORCH).stamp
+	@test $(VENV)/swift/installed -nt requirements/swift.txt || { \
+	  echo "installing OpenStack Swift for the tests of artifacts at S3" && $(PYTHON) -m venv --clear $(VENV)/swift && \
+	  { timeout 120 $(BIN)/python -m uv pip install -q --python $(VENV)/swift/bin/python --require-hashes -r requirements/swift.txt 2>/dev/null \
+	    || timeout 300 $(VENV)/swift/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/swift.txt; } && \
+	  touch $(VENV)/swift/installed; } || echo "no OpenStack Swift: the tests of artifacts at S3 are skipped" >&2
 
 # Debian's headless shell costs a quarter of the processor time of the whole browser, which does as well where it is not.
 browser:

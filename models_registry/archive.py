@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models_registry.artifacts import CHUNK, MANIFEST, artifact_path, safe_join
+from models_registry.artifacts import CHUNK, MANIFEST, artifact_path, reading, safe_join
 from models_registry.errors import ArtifactCorrupt
 
 BLOCK = tarfile.BLOCKSIZE
@@ -46,7 +46,7 @@ def stream_archive(digest: str, *, folder: str) -> Archive:
             raise ArtifactCorrupt(f"Artifact {digest[:12]}: {name} is missing or changed.")
         members.append((_header(f"{folder}/{name}", entry["size"]), path, int(entry["size"])))
     size = sum(len(header) + length + _padding(length) for header, _, length in members) + len(END)
-    return Archive(size, _read(members))
+    return Archive(size, _read(digest, members))
 
 
 def _header(name: str, size: int) -> bytes:
@@ -60,11 +60,12 @@ def _padding(length: int) -> int:
     return -length % BLOCK
 
 
-def _read(members: list[tuple[bytes, Path, int]]) -> Iterator[bytes]:
-    for header, path, length in members:
-        yield header
-        with path.open("rb") as handle:
-            while block := handle.read(CHUNK):
-                yield block
-        yield bytes(_padding(length))
+def _read(digest: str, members: list[tuple[bytes, Path, int]]) -> Iterator[bytes]:
+    with reading(digest):
+        for header, path, length in members:
+            yield header
+            with path.open("rb") as handle:
+                while block := handle.read(CHUNK):
+                    yield block
+            yield bytes(_padding(length))
     yield END

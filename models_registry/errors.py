@@ -57,3 +57,9 @@ class BackendRefused(ReckonerError):
 class ArtifactCorrupt(ReckonerError):
     status = 500
     code = "artifact_corrupt"
+
+
+class StoreUnavailable(Unavailable):
+    """The server of the artifacts does not answer, or the store's address cannot be used."""
+
+    code = "artifact_store_unavailable"

@@ -377,7 +377,10 @@ KEEP_RUN_FILE_DAYS = float(env("RECKONER_KEEP_RUN_FILE_DAYS", "7"))
 KEEP_DRAFT_DAYS = float(env("RECKONER_KEEP_DRAFT_DAYS", "90"))
 KEEP_INCOMING_DAYS = float(env("RECKONER_KEEP_INCOMING_DAYS", "1"))
 
+# A folder, or an fsspec URL such as s3://bucket/prefix, whose files are then fetched into the cache.
 ARTIFACTS = env("RECKONER_ARTIFACTS", str(VAR / "artifacts"))
+ARTIFACT_CACHE = Path(env("RECKONER_ARTIFACT_CACHE", str(VAR / "artifact-cache")))
+ARTIFACT_CACHE_BYTES = int(env("RECKONER_ARTIFACT_CACHE_BYTES", "21474836480"))
 RUNS = Path(env("RECKONER_RUNS", str(VAR / "runs")))
 TRAINING_STOP_GRACE_SECONDS = float(env("RECKONER_TRAINING_STOP_GRACE_SECONDS", "30"))
 # How often a run leaves a checkpoint; at most 300 s.

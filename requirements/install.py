@@ -1,6 +1,6 @@
 """Installs the requirement files beside this one into the environment whose Python runs it; the Makefile calls it.
 
-    .venv/bin/python requirements/install.py [--text] [--dev] [--torch auto|cpu|cuda]
+    .venv/bin/python requirements/install.py [--text] [--s3] [--dev] [--torch auto|cpu|cuda]
 
 uv does it, several times faster than pip. pip fetches uv, and does it all where uv cannot be had or does not get
 through. What pip is told about package indexes holds for uv too. Only the standard library is there.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -108,7 +108,7 @@ class Installer:
                 return options
         return None
 
-    def install(self, torch: str, *, text: bool, dev: bool) -> bool:
+    def install(self, torch: str, *, layers: Sequence[str]) -> bool:
         options: tuple[str, ...] | None = ()
         if torch == "cpu":
             options = self.find_cpu_torch()
@@ -116,7 +116,7 @@ class Installer:
             say("torch's build without CUDA is out of reach: neither pip's find-links nor an index has it.")
             say("The package index's own build comes with CUDA. Ctrl-C stops it.")
             torch, options = "cuda", ()
-        files = ["base.txt", f"{torch}.txt", *(["text.txt"] if text else []), *(["dev.txt"] if dev else [])]
+        files = ["base.txt", f"{torch}.txt", *(f"{layer}.txt" for layer in layers)]
         say(f"Installing with {'CUDA' if torch == 'cuda' else 'torch for the CPU'}: {SIZES[torch]}.")
         named = [part for file in files for part in ("-r", str(HERE / file))]
         client = ("--no-deps", "--no-build-isolation", "-e", str(ROOT / "clients" / "python"))
@@ -166,19 +166,20 @@ def fetch_uv() -> Installer | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Installs what Reckoner needs into this Python's environment.")
     parser.add_argument("--text", action="store_true", help="what training of free text needs as well")
-    parser.add_argument("--dev", action="store_true", help="what tests and checks need as well, texts included")
+    parser.add_argument("--s3", action="store_true", help="what artifacts at a server that speaks S3 need as well")
+    parser.add_argument("--dev", action="store_true", help="what tests and checks need as well, all of these included")
     parser.add_argument("--torch", choices=["auto", "cpu", "cuda"], default="auto", help="auto: CUDA where a GPU is")
     parser.add_argument("--installer", choices=["uv", "pip"], default="uv", help="pip: slower, where uv is not wanted")
     options = parser.parse_args()
     torch = ("cuda" if has_nvidia_gpu() else "cpu") if options.torch == "auto" else options.torch
-    wanted = {"text": options.text or options.dev, "dev": options.dev}
+    layers = [layer for layer in ("text", "s3", "dev") if options.dev or getattr(options, layer)]
     started = time.monotonic()
     uv = fetch_uv() if options.installer == "uv" else None
-    done = uv is not None and uv.install(torch, **wanted)
+    done = uv is not None and uv.install(torch, layers=layers)
     if not done:
         if uv is not None:
             say("uv did not get through; pip tries, in some minutes.")
-        done = Installer((*PIP, "install", "--no-compile"), ((),)).install(torch, **wanted)
+        done = Installer((*PIP, "install", "--no-compile"), ((),)).install(torch, layers=layers)
     if done:
         compile_bytecode()
     say(f"{'installed' if done else 'not installed'} after {time.monotonic() - started:.0f} s")

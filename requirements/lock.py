@@ -8,7 +8,9 @@ for all of them), so that an installation installs what the tests ran with. What
     base.txt   what an instance and the documentation's programs need, but torch
     cuda.txt   torch as the package index has it for Linux, with NVIDIA's libraries
     text.txt   what training of free text needs besides
+    s3.txt     what artifacts at a server that speaks S3 need besides
     dev.txt    what development needs besides
+    swift.txt  OpenStack Swift, in an environment of its own: the server that tests of S3 speak to
     cpu.txt    torch without CUDA. Kept by hand: those builds are on PyTorch's own index. It says which torch is meant.
 """
 
@@ -22,7 +24,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-LAYERS = ("base", "cuda", "text", "dev")
+LAYERS = ("base", "cuda", "text", "s3", "dev")
+EXTRAS = ("text", "s3")
 OF_CUDA = re.compile(r"torch|triton|nvidia-.+|cuda-.+")
 NOTE = "# Written by `make lock` from pyproject.toml; see lock.py.\n"
 
@@ -61,7 +64,7 @@ def write_layer(name: str, blocks: Blocks) -> None:
 
 def main() -> None:
     options = sys.argv[1:]
-    files = {name: HERE / f"{name}.txt" for name in (*LAYERS, "uv")}
+    files = {name: HERE / f"{name}.txt" for name in (*LAYERS, "uv", "swift")}
     known = {name: read_blocks(path.read_text()) if path.exists() else {} for name, path in files.items()}
     torch = re.search(r"^torch==[\d.]+", (HERE / "cpu.txt").read_text(), flags=re.MULTILINE)
     assert torch is not None, "cpu.txt names no torch"
@@ -72,17 +75,23 @@ def main() -> None:
         before = {package: lines for name in LAYERS for package, lines in known[name].items()}
         everything = resolve(before, [*projects, "--all-extras", "--constraints", pins.name, *options])
         running = resolve(everything, [*projects, "--extra", "examples", "--constraints", pins.name])
-        texts = resolve(everything, [*projects, "--extra", "text", "--constraints", pins.name])
+        extras = {
+            extra: resolve(everything, [*projects, "--extra", extra, "--constraints", pins.name]) for extra in EXTRAS
+        }
     write_layer("base", {name: everything[name] for name in running if not OF_CUDA.fullmatch(name)})
     cuda = {name: everything[name] for name in running if OF_CUDA.fullmatch(name)}
     # "==2.13.0" would take a 2.13.0+cpu from pip's find-links as well.
     write_layer("cuda", cuda | {"torch": cuda["torch"].replace("torch==", "torch===")})
-    write_layer("text", {name: everything[name] for name in texts if name not in running})
-    write_layer("dev", {name: everything[name] for name in everything if name not in running and name not in texts})
-    with tempfile.NamedTemporaryFile("w", suffix=".in") as installer:
-        installer.write("uv\n")
-        installer.flush()
-        write_layer("uv", resolve(known["uv"], [installer.name, *options]))
+    placed = set(running)
+    for extra, packages in extras.items():
+        write_layer(extra, {name: everything[name] for name in packages if name not in running})
+        placed |= set(packages)
+    write_layer("dev", {name: everything[name] for name in everything if name not in placed})
+    for name in ("uv", "swift"):
+        with tempfile.NamedTemporaryFile("w", suffix=".in") as alone:
+            alone.write(f"{name}\n")
+            alone.flush()
+            write_layer(name, resolve(known[name], [alone.name, *options]))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from models_registry.artifacts import local_root
 from training.engine.spec import REWARD_MODEL
 
 TINY = "tiny"
@@ -35,7 +36,7 @@ def is_allowed_base(name: str) -> bool:
     if not name.startswith("/") or "\x00" in name:
         return False
     folder = Path(name).resolve()
-    own = [Path(place).resolve() for place in (settings.VAR, settings.ARTIFACTS, settings.RUNS)]
+    own = [Path(place).resolve() for place in (settings.VAR, local_root(), settings.RUNS)]
     roots = [Path(root).resolve() for root in settings.BASE_MODELS if root.startswith("/")]
     return any(map(folder.is_relative_to, roots)) and not any(map(folder.is_relative_to, own))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -24,12 +25,14 @@ from django.conf import settings
 
 from jobs.context import JobContext
 from jobs.errors import JobCancelled, Permanent
+from models_registry.artifacts import reading
 from training.engine.spec import EXIT_BAD_SPEC, EXIT_FAILED, EXIT_OK, EXIT_STOPPED, RunResult
 from training.errors import EngineFailed
 
 logger = structlog.get_logger(__name__)
 
 ENGINE: tuple[str, ...] = (sys.executable, "-m", "training.engine")
+IN_STORE = re.compile(r'/sha256/[0-9a-f]{2}/([0-9a-f]{64})"')
 POLL_SECONDS = 0.25
 CANCEL_CHECK_SECONDS = 1.0
 LAST_WORDS = 2000
@@ -149,6 +152,17 @@ def run_engine(context: JobContext, run_dir: Path, *, sink: EventSink) -> Finish
     Raises JobCancelled after a cancel, StaleFence when another attempt took over, Permanent for a refused spec,
     EngineFailed for any other end without a result.
     """
+    with reading(*find_artifacts(run_dir)):
+        return _run_attempt(context, run_dir, sink)
+
+
+def find_artifacts(run_dir: Path) -> set[str]:
+    """Digests of the artifacts whose folders the run's spec names: they are fetched where they are not on this disk, as
+    for a run that goes on elsewhere."""
+    return set(IN_STORE.findall((run_dir / "spec.json").read_text(encoding="utf-8")))
+
+
+def _run_attempt(context: JobContext, run_dir: Path, sink: EventSink) -> Finished:
     attempt = run_dir / "attempts" / str(context.fence)
     tail = EventTail(attempt / "events.jsonl")
     log_path = run_dir / f"engine-{context.fence}.log"

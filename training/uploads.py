@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from django.core.files.uploadedfile import UploadedFile
 
-from models_registry.artifacts import safe_join, store_root
+from models_registry.artifacts import local_root, safe_join
 from workspaces.ids import uuid7
 
 LARGEST_UPLOAD = 32 << 20
@@ -72,4 +72,4 @@ def drop_kept(upload: uuid.UUID) -> None:
 
 
 def _folder(upload: uuid.UUID) -> Path:
-    return safe_join(store_root(), f"incoming/upload-{upload}")
+    return safe_join(local_root(), f"incoming/upload-{upload}")

@@ -109,7 +109,8 @@ def _list_programs(layout: Layout, host: str, port: int, model_port: int | None)
     if model_port is not None:
         artifacts = os.environ.get("RECKONER_ARTIFACTS") or str(layout.var / "artifacts")
         server = (python, "-m", "training.engine.server", "--host", "127.0.0.1", "--port", str(model_port))
-        programs.append(Program("modelserver", (*server, "--artifacts", artifacts), group="models"))
+        places = ("--artifacts", artifacts, "--cache", str(layout.var / "artifact-cache"))
+        programs.append(Program("modelserver", (*server, *places), group="models"))
     return programs
 
 

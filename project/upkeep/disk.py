@@ -11,6 +11,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
+from models_registry.artifacts import local_root
 from project.upkeep.lifetimes import LIVES
 
 # A partition counts for its table. Row counts are PostgreSQL's own estimates.
@@ -96,7 +97,7 @@ def _measure_files(database: int) -> list[Use]:
     """Every kind that there is. An embedded PostgreSQL's folder counts for what lies in it beside the database."""
     sizes = dict.fromkeys(KINDS, 0)
     counts = dict.fromkeys(KINDS, 0)
-    artifacts, runs, var = Path(settings.ARTIFACTS), Path(settings.RUNS), Path(settings.VAR)
+    artifacts, runs, var = local_root(), Path(settings.RUNS), Path(settings.VAR)
     seen: set[tuple[int, int]] = set()
     for top in dict.fromkeys((artifacts, runs, var)):
         for path, found in _walk(top, {artifacts, runs} - {top}):

@@ -3,11 +3,6 @@
 import json
 import os
 import random
-import shutil
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,31 +10,8 @@ from models_registry import artifacts
 from models_registry.errors import ArtifactCorrupt
 from models_registry.models import Artifact
 from models_registry.services import store_artifact
+from models_registry.store import layout
 from tools.factories import put_files
-
-ROOT = Path(__file__).resolve().parents[2]
-# A writer that kills itself at its n-th step on the disk, as a power cut would.
-WRITER = """
-import os, pathlib, shutil, signal, sys
-from django.conf import settings
-settings.configure(ARTIFACTS=sys.argv[1])
-from models_registry import artifacts
-steps = 0
-def counted(owner, name):
-    real = getattr(owner, name)
-    def step(*arguments, **options):
-        global steps
-        steps += 1
-        if steps == int(sys.argv[3]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **options)
-    setattr(owner, name, step)
-for owner, name in ((os, "fsync"), (shutil, "copyfile"), (pathlib.Path, "rename"), (pathlib.Path, "mkdir"),
-                    (pathlib.Path, "write_bytes")):
-    counted(owner, name)
-artifacts.put_folder(pathlib.Path(sys.argv[2]), kind="model")
-print("done")
-"""
 
 
 def visible(store):
@@ -148,29 +120,11 @@ def test_a_disk_that_fails_leaves_nothing(store, source, monkeypatch):
     def full(path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(artifacts, "_sync", full)
+    monkeypatch.setattr(layout, "sync", full)
     with pytest.raises(OSError, match="No space"):
         artifacts.put_folder(source, kind="model")
     assert visible(store) == []
     assert list((store / "incoming").iterdir()) == []
-
-
-@pytest.mark.slow
-def test_a_writer_killed_at_any_step_leaves_no_half_artifact(store, source):
-    whole = 0
-    for step in range(1, 60):
-        writer = subprocess.run(
-            [sys.executable, "-c", WRITER, str(store), str(source), str(step)], cwd=ROOT, capture_output=True, text=True
-        )
-        for folder in visible(store):
-            artifacts.verify_artifact(folder.name)
-            whole += 1
-            shutil.rmtree(folder)
-        if writer.stdout == "done\n":
-            break
-        assert writer.returncode == -signal.SIGKILL, writer.stderr
-    assert step > 12  # it was killed at every one of its steps
-    assert 1 <= whole < step
 
 
 @pytest.mark.django_db

@@ -15,7 +15,7 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
-from models_registry.artifacts import artifact_path, remove_folder, store_root
+from models_registry.artifacts import artifact_path, local_root, remove_folder
 from models_registry.models import Artifact, ModelVersion
 from tests.architecture.test_api_matrix import state_of_everything
 from tests.decisions.erasure.test_erased_decisions import texts_of
@@ -107,7 +107,7 @@ class TestWholeWay:
         assert Artifact.objects.get(id=dataset.artifact_id).removed_at is not None
         assert not (run_dir / "train.jsonl").exists()
         assert (run_dir / "heldout.jsonl").exists()
-        held = [path for path in store_root().rglob("*") if path.is_file() and WORD in path.read_text(errors="replace")]
+        held = [path for path in local_root().rglob("*") if path.is_file() and WORD in path.read_text(errors="replace")]
         assert held == []
         assert texts_of(WORD) == []
         counts = {"decisions": 3, "feedback": 3, "dataset_rows": 3, "datasets": 1, "versions": 3}
@@ -235,7 +235,7 @@ class TestWholeWay:
 
     def test_files_of_a_removal_that_was_killed_go_with_the_next(self, by, dataset):
         digest = dataset.artifact.digest
-        left = store_root() / "incoming" / f"removed-{digest}"
+        left = local_root() / "incoming" / f"removed-{digest}"
         left.parent.mkdir(exist_ok=True)
         artifact_path(digest).rename(left)  # renamed, then killed
         assert remove_folder(digest) is False

@@ -25,6 +25,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 from granian.constants import Interfaces
 from granian.server.embed import Server
 
+from models_registry.store.errors import BadAddress
+from models_registry.store.opening import is_remote, open_store
 from training.engine.hardware import choose_device, set_threads
 from training.engine.serving.artifacts import ArtifactStore
 from training.engine.serving.pool import ModelPool
@@ -41,12 +43,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    if not options.artifacts.is_dir():
+    if not is_remote(options.artifacts) and not Path(options.artifacts).is_dir():
         sys.stderr.write(f"--artifacts: {options.artifacts} is not a folder\n")
+        return 2
+    if is_remote(options.artifacts) and options.cache is None:
+        sys.stderr.write(f"--cache: {options.artifacts} needs a folder for copies of its files\n")
         return 2
     device = choose_device()
     threads = set_threads(options.threads)
-    store = ArtifactStore(options.artifacts)
+    try:
+        opened = open_store(options.artifacts, cache=options.cache, cache_bytes=options.cache_bytes)
+    except BadAddress as error:
+        sys.stderr.write(f"--artifacts: {error}\n")
+        return 2
+    store = ArtifactStore(opened)
     models = ModelThread(ModelPool(store, device, max_bases=options.max_loaded, max_adapters=options.max_adapters))
     models.start()
     app = build_app(store, models, os.environ.get(TOKEN_VARIABLE))
@@ -94,7 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8100, help="port to listen on (default 8100)")
-    parser.add_argument("--artifacts", type=Path, required=True, help="root of the content-addressed store")
+    parser.add_argument("--artifacts", required=True, help="root of the content-addressed store, or its s3:// address")
+    parser.add_argument("--cache", type=Path, default=None, help="folder for copies of what s3:// has")
+    parser.add_argument("--cache-bytes", type=_positive, default=20 << 30, help="its largest size (default 20 GiB)")
     parser.add_argument("--max-loaded", type=_positive, default=4, help="base models kept in memory (default 4)")
     parser.add_argument("--max-adapters", type=_positive, default=16, help="adapters kept for each base (default 16)")
     parser.add_argument("--threads", type=_positive, default=None, help="CPU threads for tensors (default: every core)")

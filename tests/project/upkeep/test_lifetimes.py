@@ -16,7 +16,7 @@ from django.utils import timezone
 from decisions.models import RewardDraft
 from jobs.models import Job, Outbox
 from jobs.runner import run_job
-from models_registry.artifacts import put_folder, store_root
+from models_registry.artifacts import local_root, put_folder
 from project import tasks
 from project.upkeep.lifetimes import REMOVE_EXPIRED, remove_expired
 from tools.factories import (
@@ -130,11 +130,11 @@ def test_what_a_killed_writer_left_goes_and_what_is_whole_stays(settings: Any, t
     settings.ARTIFACTS = str(tmp_path / "store")
     fill(tmp_path / "source", "rows.jsonl")
     stored = put_folder(tmp_path / "source", kind="dataset")
-    fill(store_root() / "incoming", "left/a", f"removed-{stored.digest}/b")
+    fill(local_root() / "incoming", "left/a", f"removed-{stored.digest}/b")
     now = timezone.now()
     assert removed(now)["incoming"] == 0
     assert removed(now + dt.timedelta(days=1.1))["incoming"] == 2
-    assert list((store_root() / "incoming").iterdir()) == []
+    assert list((local_root() / "incoming").iterdir()) == []
     assert put_folder(tmp_path / "source", kind="dataset") == stored
 
 

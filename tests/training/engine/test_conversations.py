@@ -7,6 +7,7 @@ import pytest
 import torch
 from families import FAMILIES, make_model
 
+from models_registry.store.local import LocalStore
 from tests.training.engine.server_world import CPU, PROMPTS, make_shelf, put
 from training.engine.models import Loaded, load_tokenizer, save
 from training.engine.serving.artifacts import ArtifactStore
@@ -27,7 +28,7 @@ def shelf(tmp_path_factory):
 
 @pytest.fixture
 def models(shelf):
-    thread = ModelThread(ModelPool(ArtifactStore(shelf.root), CPU, max_bases=2, max_adapters=2))
+    thread = ModelThread(ModelPool(ArtifactStore(LocalStore(shelf.root)), CPU, max_bases=2, max_adapters=2))
     thread.start()
     yield thread
     thread.stop()
@@ -135,7 +136,7 @@ def test_pieces_are_the_answer(models, shelf):
 def test_bases_grow_side_by_side_and_one_too_many_waits_for_room(shelf, monkeypatch):
     other, _ = shelf.make_base(9)
     third, _ = shelf.make_base(10)
-    models = ModelThread(ModelPool(ArtifactStore(shelf.root), CPU, max_bases=2, max_adapters=2))
+    models = ModelThread(ModelPool(ArtifactStore(LocalStore(shelf.root)), CPU, max_bases=2, max_adapters=2))
     models.start()
     ended: list[str] = []
     jobs = []
@@ -193,7 +194,7 @@ def test_rows_join_in_every_family_of_models(shelf, tmp_path, family, monkeypatc
     model = make_model(family, len(tokenizer))
     save(Loaded(model, tokenizer), tmp_path / "model")
     digest = put(tmp_path, tmp_path / "model", "model")
-    models = ModelThread(ModelPool(ArtifactStore(tmp_path), CPU, max_bases=1, max_adapters=1))
+    models = ModelThread(ModelPool(ArtifactStore(LocalStore(tmp_path)), CPU, max_bases=1, max_adapters=1))
     models.start()
     try:
         requests = [ask(digest, PROMPTS[1], 24), ask(digest, PROMPTS[2], 12), ask(digest, PROMPTS[0], 12)]

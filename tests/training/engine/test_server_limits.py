@@ -9,6 +9,7 @@ import httpx
 import pytest
 import torch
 
+from models_registry.store.local import LocalStore
 from tests.training.engine.server_world import COLD, CPU, LONG, PROMPTS, SHORT, Process, item, make_shelf
 from tools import model_server
 from training.engine.serving.artifacts import ArtifactStore
@@ -80,7 +81,7 @@ def test_a_store_that_is_not_there_is_told_at_the_start(tmp_path):
 
 @pytest.fixture
 def pool(shelf):
-    return ModelPool(ArtifactStore(shelf.root), CPU, max_bases=2, max_adapters=2)
+    return ModelPool(ArtifactStore(LocalStore(shelf.root)), CPU, max_bases=2, max_adapters=2)
 
 
 def test_the_queue_has_an_end_and_stopping_answers_what_waits(pool, shelf):
@@ -99,7 +100,7 @@ def test_the_queue_has_an_end_and_stopping_answers_what_waits(pool, shelf):
 
 def test_scores_are_answered_between_the_tokens_of_a_chat(shelf, monkeypatch):
     """One that would have to let go of the chat's adapter waits for the chat's end, and holds up those behind it."""
-    models = ModelThread(ModelPool(ArtifactStore(shelf.root), CPU, max_bases=1, max_adapters=1))
+    models = ModelThread(ModelPool(ArtifactStore(LocalStore(shelf.root)), CPU, max_bases=1, max_adapters=1))
     models.start()
     adapter, other = list(shelf.adapters)[:2]
     between, after, answered = [], [], []

@@ -1,7 +1,8 @@
 """Reads artifacts from the content-addressed store, and checks their hashes before use. No Django, no torch.
 
 An artifact is a folder ROOT/sha256/<first 2>/<digest>/ of files and MANIFEST.json. The digest is the SHA-256 of the
-manifest's canonical JSON, and the manifest holds every file's SHA-256. The registry writes the store.
+manifest's canonical JSON, and the manifest holds every file's SHA-256. The registry writes the store. Where it is at a
+server, files are fetched into a cache when a model is loaded.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from models_registry.store.errors import Corrupt, StoreError
+from models_registry.store.local import LocalStore
+from models_registry.store.opening import Store
 from training.engine.serving.faults import Fault
 
 MANIFEST = "MANIFEST.json"
@@ -38,14 +43,15 @@ class Artifact:
 
 
 class ArtifactStore:
-    """The folder of all artifacts, read only. Manifests are kept once read: under one digest they cannot change."""
+    """All artifacts, read only. Manifests are kept once read: under one digest they cannot change."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._known: dict[str, Artifact] = {}
 
     def find(self, digest: str) -> Artifact:
-        """Raises Fault: model_not_found, or artifact_corrupt when the manifest is not what its digest says."""
+        """Raises Fault: model_not_found, artifact_corrupt when the manifest is not what its digest says, or
+        artifact_unusable while the store does not answer."""
         known = self._known.get(digest)
         if known is not None:
             return known
@@ -53,12 +59,16 @@ class ArtifactStore:
             raise Fault(
                 "model_not_found", f"{digest[:80]!r} is not an artifact digest (64 hexadecimal digits)", "model"
             )
-        folder = self.root / "sha256" / digest[:2] / digest
         try:
-            raw = (folder / MANIFEST).read_bytes()
-        except OSError as error:
-            raise Fault("model_not_found", f"no artifact {digest} in the store", "model") from error
-        artifact = _parse(digest, folder, raw, created=int((folder / MANIFEST).stat().st_mtime))
+            found = self._store.read_raw_manifest(digest)
+        except StoreError as error:
+            raise _unreached(digest, error) from error
+        if found is None:
+            raise Fault("model_not_found", f"no artifact {digest} in the store", "model")
+        raw, written = found
+        shelf = self._store if isinstance(self._store, LocalStore) else self._store.cache
+        folder = shelf.place(digest)
+        artifact = _parse(digest, folder, raw, created=int(written))
         self._known[digest] = artifact
         return artifact
 
@@ -68,6 +78,20 @@ class ArtifactStore:
         if artifact.kind not in SERVED_KINDS:
             raise Fault("model_not_found", f"artifact {digest} is a {artifact.kind}, not a model", "model")
         return artifact
+
+    @contextmanager
+    def reading(self, artifact: Artifact) -> Iterator[None]:
+        """Inside the block its files are in its folder, fetched if need be. Raises Fault."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._store.reading(artifact.digest))
+            except StoreError as error:
+                raise _unreached(artifact.digest, error) from error
+            yield
+
+    def is_there(self) -> bool:
+        """Whether the store can be read."""
+        return self._store.is_there()
 
     def verify(self, artifact: Artifact) -> None:
         """Reads every file and compares. Raises Fault artifact_corrupt for a wrong, missing or additional file."""
@@ -87,9 +111,9 @@ class ArtifactStore:
 
     def served(self) -> Iterator[Artifact]:
         """All models and adapters whose manifest can be believed, in digest order."""
-        for path in sorted(self.root.glob(f"sha256/??/*/{MANIFEST}")):
+        for digest, _ in self._store.list_digests():
             try:
-                artifact = self.find(path.parent.name)
+                artifact = self.find(digest)
             except Fault:
                 continue  # a listing shows what can be loaded; loading a broken one reports its fault
             if artifact.kind in SERVED_KINDS:
@@ -117,6 +141,12 @@ def _parse(digest: str, folder: Path, raw: bytes, *, created: int) -> Artifact:
     if kind == "adapter" and not (isinstance(base, str) and _DIGEST.fullmatch(base)):
         raise Fault("artifact_unusable", f"artifact {digest}: an adapter whose manifest names no base", "model")
     return Artifact(digest, kind, base if kind == "adapter" else None, folder, files, created)
+
+
+def _unreached(digest: str, error: StoreError) -> Fault:
+    if isinstance(error, Corrupt):
+        return Fault("artifact_corrupt", f"artifact {digest}: {error}", "model")
+    return Fault("artifact_unusable", f"artifact {digest}: {error}", "model")
 
 
 def _file_sha256(path: Path) -> str:

@@ -158,15 +158,16 @@ class ModelPool:
         artifact = self.store.find_served(digest)
         if artifact.kind != "model":
             raise _unusable(digest, f"it is a {artifact.kind} where a base model is wanted")
-        self._check(artifact)
-        try:
-            tokenizer = load_tokenizer(artifact.folder)
-            model = load_model(artifact.folder, self.device)
-            scorer = ActionScorer(tokenizer, 64, self.device)
-        except Exception as error:
-            # Whatever a library finds wrong with a folder, of whichever class, is the folder's fault.
-            log.exception("artifact %s does not load", digest)
-            raise _unusable(digest, _brief(error)) from error
+        with self.store.reading(artifact):
+            self._check(artifact)
+            try:
+                tokenizer = load_tokenizer(artifact.folder)
+                model = load_model(artifact.folder, self.device)
+                scorer = ActionScorer(tokenizer, 64, self.device)
+            except Exception as error:
+                # Whatever a library finds wrong with a folder, of whichever class, is the folder's fault.
+                log.exception("artifact %s does not load", digest)
+                raise _unusable(digest, _brief(error)) from error
         log.info("loaded base %s", digest)
         positions = int(getattr(model.config, "max_position_embeddings", None) or 2048)
         ends = _end_tokens(model, tokenizer)
@@ -178,19 +179,21 @@ class ModelPool:
         artifact = self.store.find_served(digest)
         if artifact.base != base.artifact.digest:
             raise Fault("artifact_unusable", f"adapter {digest} belongs to another base", "model")
-        self._check(artifact)
-        _check_fit(artifact, base.model)
-        kept = self.pinned.union(keep)
-        while len(base.adapters) >= self.max_adapters:
-            self._drop_adapter(base, next(other for other in base.adapters if other not in kept))
-        try:
-            base.model = attach_adapter(base.model, artifact.folder, adapter_name(digest))
-        except Exception as error:
-            # The adapter is half attached and layers are changed in place, so the base is read again.
-            log.exception("adapter %s does not attach", digest)
-            base.model = load_model(base.artifact.folder, self.device)
-            base.adapters.clear()
-            raise _unusable(digest, _brief(error)) from error
+        with self.store.reading(artifact):
+            self._check(artifact)
+            _check_fit(artifact, base.model)
+            kept = self.pinned.union(keep)
+            while len(base.adapters) >= self.max_adapters:
+                self._drop_adapter(base, next(other for other in base.adapters if other not in kept))
+            try:
+                base.model = attach_adapter(base.model, artifact.folder, adapter_name(digest))
+            except Exception as error:
+                # The adapter is half attached and layers are changed in place, so the base is read again.
+                log.exception("adapter %s does not attach", digest)
+                with self.store.reading(base.artifact):
+                    base.model = load_model(base.artifact.folder, self.device)
+                base.adapters.clear()
+                raise _unusable(digest, _brief(error)) from error
         base.adapters[digest] = None
         log.info("loaded adapter %s of base %s", digest, base.artifact.digest)
 

@@ -86,7 +86,7 @@ class _Routes:
         """It can serve: the model thread runs and the store is there. 503 otherwise."""
         if not self.models.is_alive():
             return _answer({"status": "model thread is not running"}, status=503)
-        if not self.store.root.is_dir():
+        if not await asyncio.to_thread(self.store.is_there):
             return _answer({"status": "artifact store is not there"}, status=503)
         return _answer(
             {
