@@ -18,7 +18,8 @@ from training.engine.serving.constraints import grammar_of_lark, grammar_of_sche
 
 INSTRUCTION = (
     'You may call tools. To call one or more, answer with nothing but a JSON list such as\n[{"name": "…", "arguments": '
-    "{…}}]\nwith the name of a tool and arguments that fit its parameters, a JSON schema. The tools, each on a line of its own:\n"
+    "{…}}]\nwith the name of a tool and arguments that fit its parameters, a JSON schema. "
+    "The tools, each on a line of its own:\n"
 )
 FIELD = "tools"
 BLOCK = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)

@@ -44,7 +44,7 @@ class ModelThread:
         self._loads: deque[LoadJob] = deque()
         self._changed = threading.Condition()
         self._stopping = False
-        self._crowded = False
+        self._last_jobs = 0
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
 
     def start(self) -> None:
@@ -122,13 +122,13 @@ class ModelThread:
         )
 
     def _gather_scores(self) -> list[ScoreJob]:
-        """Waiting score jobs, up to SCORE_ITEMS items. An idle server answers at once; one whose last pass was crowded
-        waits for more, unless a chat waits for its next token."""
+        """Waiting score jobs, up to SCORE_ITEMS items. Where several were served last, it waits for as many again, as
+        their callers may be about to ask; an idle server answers at once, and one with chats goes on with them."""
         deadline = time.monotonic() + GATHER_SECONDS
         with self._changed:
             jobs = self._take_scores(SCORE_ITEMS)
             items = sum(len(job.payload) for job in jobs)
-            while jobs and self._crowded and items < SCORE_ITEMS and not (self._stopping or self.answering()):
+            while 0 < len(jobs) < self._last_jobs and items < SCORE_ITEMS and not (self._stopping or self.answering()):
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
                     break
@@ -136,7 +136,7 @@ class ModelThread:
                 jobs += more
                 items += sum(len(job.payload) for job in more)
         if jobs:
-            self._crowded = len(jobs) > 1
+            self._last_jobs = len(jobs)
         return jobs
 
     def _take_scores(self, room: int) -> list[ScoreJob]:
