@@ -46,7 +46,8 @@ FOR_MEASURING = re.compile(r"(?<![a-z])(held.?out|test|eval|evaluation|validatio
 class Defaults:
     """Of one agent.
 
-    `base`: the champion, or else the newest version with full weights; None before the first. `root`: the model that
+    `base`: the champion, which may be an adapter over another version, or else the newest version with full weights;
+    None before the first. `root`: the model that
     `base`, or the first version, comes from (`tiny`, a hub id or a folder); "" where nobody knows. `logged`: the newest
     dataset of decisions, one that no run has learnt from before the others. `labelled`: labelled rows to teach a first
     model. `heldout`: imported labelled rows that no run has learnt from (rows of the ledger may be of decisions that
@@ -167,10 +168,12 @@ def _can_measure(dataset: DatasetSnapshot) -> bool:
 
 
 def _choose_base(own: Sequence[ModelVersion], champion: uuid.UUID | None) -> ModelVersion | None:
-    """Full weights: the champion's, those under it where it is an adapter, or the newest. `own`: newest first."""
+    """The champion, with full weights or as an adapter over a version's, which a run trains further or merges; else the
+    newest full weights. `own`: newest first, none of them marked."""
     first = [version for version in own if version.id == champion]
-    candidates = [*first, *(version.base for version in first if version.base is not None), *own]
-    return next((one for one in candidates if one.kind == ArtifactKind.MODEL and one.marked_at is None), None)
+    if first and first[0].is_adapter and first[0].base is not None and first[0].base.marked_at is None:
+        return first[0]
+    return next((one for one in [*first, *own] if one.kind == ArtifactKind.MODEL), None)
 
 
 def _find_root(version: ModelVersion, made_by: Mapping[uuid.UUID, TrainingRun]) -> str:

@@ -38,6 +38,8 @@ PATHS: Mapping[str, tuple[str, ...]] = {
     "curriculum": ("online", "curriculum", "order"),
     "seed": ("seed",),
     "lora_r": ("lora", "r"),
+    "lora_targets": ("lora", "targets"),
+    "lora_dropout": ("lora", "dropout"),
 }
 
 
@@ -90,6 +92,22 @@ class RunForm(forms.Form):
     lora_r = forms.IntegerField(
         label="LoRA rank", required=False, help_text=f"Leave empty to train all weights. Usual: {_lora.r}."
     )
+    lora_targets = forms.TypedChoiceField(
+        label="LoRA on",
+        required=False,
+        choices=[
+            ("", "All matrices"),
+            ("attention", "Attention"),
+            ("query-value", "Queries and values"),
+        ],
+        empty_value=None,
+        help_text="Matrices that get an adapter. It needs a LoRA rank.",
+    )
+    lora_dropout = forms.FloatField(
+        label="LoRA dropout",
+        required=False,
+        help_text=f"0 to below 1. It needs a LoRA rank. Default: {_lora.dropout:g}.",
+    )
     seed = forms.IntegerField(required=False, help_text="The same seed gives the same run. Default: 0.")
     more = JsonObjectField(
         label="Further settings",
@@ -141,6 +159,13 @@ class RunForm(forms.Form):
 
     def clean_more(self) -> dict[str, Any]:
         return self.cleaned_data["more"] or {}
+
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = super().clean() or {}
+        for name in ("lora_targets", "lora_dropout"):
+            if given.get(name) is not None and given.get("lora_r") is None:
+                self.add_error(name, "Give a LoRA rank, too: without one all weights are trained.")
+        return given
 
     def read_plan(self) -> tuple[Agent, RunPlan] | None:
         """Of a form that was checked, what is valid of it; None where that is too little for a plan."""
@@ -232,6 +257,8 @@ def _as_values(
         "replay": str(replay or ""),
         "base": base,
     }
+    if isinstance(rest.get("lora"), dict):
+        rest["lora"] = {"r": _lora.r, **rest["lora"]}  # an adapter without a rank has the default one
     for name, path in PATHS.items():
         place: Any = rest
         for part in path:

@@ -1,6 +1,6 @@
 """Named settings of runs, for recipes that people ask for by what they are known for. PURE.
 
-`manage.py train` offers them; a setting that somebody gives stands over one
+`manage.py train`, `runs start` and the form that starts a run offer them; a setting that somebody gives stands over one
 of a preset.
 """
 

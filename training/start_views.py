@@ -17,12 +17,14 @@ from django.views.decorators.http import require_http_methods
 from decisions.models import Agent
 from jobs.models import Job
 from training.capacity import recommend_here
+from training.default_runs import apply_preset
 from training.defaults import Defaults, find_defaults
 from training.errors import InvalidRun
 from training.forms import RunForm, values_of_plan, values_of_run
 from training.hardware import this_machine
 from training.models import DatasetKind, DatasetSnapshot
 from training.new_decisions import find_readiness, request_training
+from training.presets import PRESETS
 from training.runs import RunPlan, check_plan, prepare_run, start_run
 from training.suited_methods import suit_methods
 from training.views import as_id, get_run
@@ -45,8 +47,9 @@ class Step:
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def run_start(request: PageRequest) -> HttpResponse:
-    """GET shows the form with values that start: those of a run (`like`), of a `dataset`, or the best there is for an
-    `agent` or for any. POST starts what it asks for, or with `check` only says what that would need."""
+    """GET shows the form with values that start: those of a run (`like`), of a `dataset`, with a `preset` if given, or
+    the best there is for an `agent` or for any. POST starts what it asks for, or with `check` only says what that would
+    need."""
     if request.method == "POST":
         form = RunForm(request.POST, workspace=request.workspace)
         valid, read = form.is_valid(), form.read_plan()
@@ -73,6 +76,10 @@ def run_start(request: PageRequest) -> HttpResponse:
     if chosen is None:
         context = {"steps": list(_find_steps(request, defaults, dataset)), "dataset": dataset}
         return render(request, "training/run_missing.html", context)
+    if request.GET.get("preset") in PRESETS:
+        chosen = chosen[0], apply_preset(chosen[1], request.GET["preset"])
+        form = RunForm(initial=values_of_plan(*chosen), workspace=request.workspace)
+        return _show(request, {"form": form, "plan": chosen[1]})  # whether it can start, the form asks
     form = RunForm(initial=values_of_plan(*chosen), workspace=request.workspace)
     return _show(request, {"form": form, "plan": chosen[1]}, chosen)
 
@@ -87,6 +94,7 @@ def _show(
         "machine": this_machine(),
         "suited": suit_methods(dataset) if dataset is not None else [],
         "recommended": recommend_here(),
+        "presets": [one for one in PRESETS.values() if dataset is not None and dataset.row_kind is one.rows],
         "estimate": prepare_run(*plan).estimate if plan is not None else None,
     }
     return render(request, "training/run_form.html", context | about, status=status)

@@ -15,11 +15,13 @@ from training.hardware import (
     Machine,
     NoSuchHardware,
     Profile,
+    detect,
     fit_settings,
     read_nvidia,
     read_rocm,
     recommend,
     this_machine,
+    why_no_quantisation,
 )
 from training.loops.recipes import round_settings
 
@@ -98,6 +100,23 @@ def test_what_the_tools_of_gpus_tell_is_read_and_nonsense_is_none(tmp_path: Path
         (device / "mem_info_vram_total").write_text(str(16 * GB))
     (card,) = read_rocm(tmp_path)
     assert (card.kind, card.memory_bytes) == ("rocm", 16 * GB)
+
+
+@pytest.mark.parametrize(("named", "kinds"), [(None, ["mps"]), ("cpu", [])])
+def test_a_mac_has_apples_gpu_with_the_memory_of_the_machine(
+    named: str | None, kinds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No Mac is tested on: what its system says of itself is put in its place."""
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    monkeypatch.setattr("platform.machine", lambda: "arm64")
+    monkeypatch.setattr("training.hardware._ask", lambda *command: "")
+    monkeypatch.delenv("RECKONER_DEVICE", raising=False)
+    if named is not None:
+        monkeypatch.setenv("RECKONER_DEVICE", named)
+    found = detect()
+    assert [gpu.kind for gpu in found.gpus] == kinds
+    assert all(gpu.memory_bytes == found.memory_bytes and gpu.bf16 for gpu in found.gpus)
+    assert why_no_quantisation(found) is not None  # 4 bits need CUDA
 
 
 def test_the_command_tells_this_machine_and_refuses_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

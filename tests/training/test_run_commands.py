@@ -51,6 +51,36 @@ def test_a_run_is_started_shown_and_stopped(agent: Any) -> None:
     assert code == 1 and "has made no version" in said
 
 
+def test_a_sweep_starts_a_run_for_each_combination_or_none(agent: Any) -> None:
+    DatasetSnapshotFactory(agent=agent, rows=30)
+    asked = ("sweep", "--agent", agent.slug, "--set", '{"optimiser": {"epochs": 2}}', "--grid")
+    for grid, says in (('{"seed": []}', "has no list"), ("{}", "0 runs"), ('{"seed": [1, -1]}', "with seed -1")):
+        code, said = refused(*asked, grid)
+        assert code == 1 and says in said and not TrainingRun.objects.exists()
+    told = ask(*asked, '{"optimiser.learning_rate": [0.001, 0.002]}')
+    runs = [TrainingRun.objects.get(pk=run["run"]) for run in told["runs"]]
+    assert [(run.spec["optimiser"], run.tags) for run in runs] == [
+        ({"learning_rate": rate, "epochs": 2}, [told["tag"]]) for rate in (0.001, 0.002)
+    ]
+    assert told["runs"][1]["notes"] == "optimiser.learning_rate 0.002"
+
+
+def test_a_preset_and_a_dataset_are_started_with(agent: Any) -> None:
+    base = ModelVersionFactory(registered_model=agent.registered_model)
+    preset = ("start", "--agent", agent.slug, "--preset", "reward-weighted-lora")
+    code, said = refused(*preset)
+    assert code == 1 and "no dataset of text rows" in said
+    dataset, newer = (DatasetSnapshotFactory(agent=agent, kind="text", rows=30) for _ in range(2))
+    code, said = refused(*preset, "--dataset", str(base.id))
+    assert code == 2 and "--dataset" in said and not TrainingRun.objects.exists()
+    started = ask(*preset, "--dataset", str(dataset.id), "--set", '{"optimiser": {"epochs": 1}}')
+    run = TrainingRun.objects.get(pk=started["run"])
+    assert (run.method, run.dataset, run.base_version) == ("reward_weighted", dataset, base)
+    assert run.spec["lora"] == {"r": 8, "alpha": 16, "dropout": 0.1, "targets": "query-value"}
+    assert (run.spec["optimiser"]["batch_size"], run.spec["optimiser"]["epochs"]) == (1, 1)
+    assert TrainingRun.objects.get(pk=ask(*preset)["run"]).dataset == newer
+
+
 def test_switching_makes_the_run_s_version_the_champion(agent: Any) -> None:
     first = ModelVersionFactory(registered_model=agent.registered_model)
     Alias.objects.create(
@@ -67,6 +97,7 @@ def test_switching_makes_the_run_s_version_the_champion(agent: Any) -> None:
     ("arguments", "says"),
     [
         (("start",), "--agent: name one of: filer"),
+        (("sweep", "--agent", "filer", "--grid", "[]"), "--grid: give a JSON object"),
         (("status", "latest"), "is not the id of a run"),
         (("stop", "nonsense"), "is not the id of a run"),
         (("start", "--agent", "filer", "--set", "{"), "--set:"),

@@ -137,6 +137,30 @@ def test_what_a_changed_form_needs_is_told_and_nothing_starts(
     assert not TrainingRun.objects.exists() and not Job.objects.exists()
 
 
+def test_a_preset_fills_the_form_and_how_an_adapter_is_needs_a_rank(
+    agent: Any, admin: Any, path: str, page_client: Any
+) -> None:
+    ModelVersionFactory(registered_model=agent.registered_model)
+    texts = DatasetSnapshotFactory(agent=agent, kind="text", rows=30)
+    client = page_client(admin)
+    plain = client.get(f"{path}?dataset={texts.id}").content.decode()
+    assert f"dataset={texts.id}&amp;preset=reward-weighted-lora" in plain
+    form = client.get(f"{path}?dataset={texts.id}&preset=reward-weighted-lora").context["form"]
+    shown = {name: form[name].value() for name in form.fields if form[name].value() is not None}
+    assert (shown["lora_r"], shown["lora_targets"], shown["lora_dropout"]) == (8, "query-value", 0.1)
+    refused = client.post(path, {**shown, "lora_r": ""})
+    assert refused.status_code == 400 and set(refused.context["form"].errors) == {"lora_targets", "lora_dropout"}
+    assert not TrainingRun.objects.exists()
+    assert client.post(path, shown).status_code == 302
+    run = TrainingRun.objects.get()
+    assert run.spec["lora"] == {"r": 8, "alpha": 16, "dropout": 0.1, "targets": "query-value"}
+    assert (run.method, run.spec["optimiser"]["batch_size"], run.spec["optimiser"]["epochs"]) == (
+        "reward_weighted",
+        1,
+        3,
+    )
+
+
 def test_the_form_says_which_methods_the_data_suits_and_why_not_the_others(
     agent: Any, labelled: Any, admin: Any, path: str, page_client: Any
 ) -> None:

@@ -105,15 +105,25 @@ class TestTheUntouchedForm:
         run = TrainingRun.objects.latest("id")
         assert (run.method, run.dataset, run.base_version, run.heldout) == ("dpo", pairs, champion, heldout)
 
-    def test_the_base_has_full_weights_and_was_not_made_from_what_was_erased(
-        self, agent: Any, champion: Any, workspace: Any
+    def test_the_base_is_the_champion_an_adapter_too_and_was_not_made_from_what_was_erased(
+        self, agent: Any, champion: Any, workspace: Any, admin: Any, page_client: Any
     ) -> None:
+        def base() -> Any:
+            return find_defaults(workspace, [agent])[agent.id].base
+
         artifact = ArtifactFactory(workspace=workspace, kind="adapter")
         adapter = ModelVersionFactory(registered_model=agent.registered_model, artifact=artifact, base=champion)
         type(champion.aliases.get()).objects.update(version=adapter)
-        assert find_defaults(workspace, [agent])[agent.id].base == champion
+        assert base() == adapter
+        DatasetSnapshotFactory(agent=agent, kind="logged", reward_spec=agent.reward_specs.get(), rows=800)
+        client, path = page_client(admin), at("run-start", workspace)
+        assert client.post(path, shown_values(client.get(path))).status_code == 302
+        assert TrainingRun.objects.latest("id").base_version == adapter
+        type(adapter).objects.filter(id=adapter.id).update(marked_at=timezone.now())
+        assert base() == champion
+        type(adapter).objects.filter(id=adapter.id).update(marked_at=None)
         type(champion).objects.filter(id=champion.id).update(marked_at=timezone.now())
-        assert find_defaults(workspace, [agent])[agent.id].base is None
+        assert base() is None  # neither it nor what lies over it
 
     def test_rows_that_were_learnt_from_are_never_measured_on(
         self, agent: Any, champion: Any, heldout: Any, workspace: Any

@@ -13,9 +13,12 @@ from django.utils import timezone
 from decisions.models import Agent
 from training.cards import find_base_name
 from training.curves import estimate_left
-from training.default_runs import start_default_run
-from training.models import TrainingRun
+from training.default_runs import Wanted, find_default_plan, start_default_run
+from training.models import DatasetSnapshot, TrainingRun
+from training.presets import HELP as PRESET_HELP
+from training.presets import PRESETS
 from training.runs import cancel_run, switch_to_run
+from training.sweeps import start_sweep
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
@@ -28,21 +31,32 @@ LATEST = "latest"
 
 class Command(UncheckedCommand):
     help = (
-        "Lists runs; starts one with default settings; shows one; stops one, which leaves a checkpoint; or switches to"
-        " the version that one made, which serves everyone from then on. Exit codes: 0 done, 1 the run is over, has"
-        " made no version, or could not start, 2 the run, the agent or the workspace is unknown."
+        "Lists runs; starts one with default settings, or one for each combination of a grid; shows one; stops one,"
+        " which leaves a checkpoint; or switches to the version that one made, which serves everyone from then on. Exit"
+        " codes: 0 done, 1 the run is over, has made no version, or could not start, 2 the run, the dataset, the agent"
+        " or the workspace is unknown."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("action", choices=["list", "start", "status", "stop", "switch"])
+        parser.add_argument("action", choices=["list", "start", "sweep", "status", "stop", "switch"])
         parser.add_argument("run", nargs="?", default=LATEST, help="its id, or latest (default), of the agent if given")
-        parser.add_argument("--agent", help="slug: start needs one; list and latest look at its runs only")
+        parser.add_argument("--agent", help="slug: start and sweep need one; list and latest look at its runs only")
         parser.add_argument(
             "--set",
             dest="changes",
             default="{}",
             metavar="JSON",
-            help="start: fields of the spec as JSON, over the defaults",
+            help="start and sweep: fields of the spec as JSON, over the defaults",
+        )
+        parser.add_argument("--dataset", help="start and sweep: id of the rows; by default the newest of the agent")
+        parser.add_argument(
+            "--preset", default="", choices=list(PRESETS), help=f"start and sweep: named settings. {PRESET_HELP}"
+        )
+        parser.add_argument(
+            "--grid",
+            default="{}",
+            metavar="JSON",
+            help='sweep: values to try by setting, such as {"optimiser.learning_rate": [0.001, 0.002]}',
         )
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
@@ -50,7 +64,7 @@ class Command(UncheckedCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         workspace = self.find_workspace(options["workspace"])
         agent = None
-        if options["agent"] or options["action"] == "start":
+        if options["agent"] or options["action"] in ("start", "sweep"):
             agent = Agent.objects.for_workspace(workspace).filter(slug=options["agent"] or "").first()
             if agent is None:
                 known = ", ".join(Agent.objects.for_workspace(workspace).values_list("slug", flat=True)) or "none"
@@ -60,6 +74,10 @@ class Command(UncheckedCommand):
             self._tell({"runs": runs}, [_as_line(run) for run in runs], options)
             return
         try:
+            if options["action"] == "sweep":
+                assert agent is not None
+                self._sweep(workspace, agent, options)
+                return
             run = self._act(workspace, agent, options)
         except ReckonerError as error:
             faults = "; ".join(f"{fault.field}: {fault.reason}" for fault in error.faults)
@@ -72,7 +90,7 @@ class Command(UncheckedCommand):
         by = system(workspace)
         if options["action"] == "start":
             assert agent is not None
-            return start_default_run(by=by, agent=agent, settings=self._read_settings(options["changes"]))
+            return start_default_run(by=by, agent=agent, wanted=self._read_wanted(workspace, options))
         run = self._find(workspace, agent, options["run"])
         if options["action"] == "stop":
             cancel_run(by=by, run=run)
@@ -80,13 +98,35 @@ class Command(UncheckedCommand):
             switch_to_run(by=by, run=run)
         return run
 
-    def _read_settings(self, text: str) -> dict[str, Any]:
+    def _sweep(self, workspace: Workspace, agent: Agent, options: dict[str, Any]) -> None:
+        """Raises InvalidRun."""
+        by, grid = system(workspace), self._read_object("--grid", options["grid"])
+        plan = find_default_plan(by=by, agent=agent, wanted=self._read_wanted(workspace, options))
+        tag, started = start_sweep(by=by, agent=agent, plan=plan, grid=grid)
+        runs = [_as_plain(run) | {"notes": run.notes} for run in started]
+        lines = [tag, *(f"{_as_line(run)}  {run['notes']}" for run in runs)]
+        self._tell({"tag": tag, "runs": runs}, lines, options)
+
+    def _read_wanted(self, workspace: Workspace, options: dict[str, Any]) -> Wanted:
+        dataset = None
+        if options["dataset"]:
+            try:
+                pk = uuid.UUID(options["dataset"])
+            except ValueError:
+                pk = None
+            found = DatasetSnapshot.objects.for_workspace(workspace).select_related("agent")
+            dataset = found.filter(pk=pk).first()
+            if dataset is None:
+                self.refuse(f"--dataset: {options['dataset']!r} is not the id of a dataset here")
+        return Wanted(dataset, options["preset"], self._read_object("--set", options["changes"]))
+
+    def _read_object(self, name: str, text: str) -> dict[str, Any]:
         try:
             told = json.loads(text)
         except ValueError as error:
-            self.refuse(f"--set: {error}")
+            self.refuse(f"{name}: {error}")
         if not isinstance(told, dict):
-            self.refuse("--set: give a JSON object")
+            self.refuse(f"{name}: give a JSON object")
         return told
 
     def _find(self, workspace: Workspace, agent: Agent | None, name: str) -> TrainingRun:
