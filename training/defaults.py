@@ -156,15 +156,11 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
         logged, labelled, heldout, replay = _choose_rows(
             [one for one in mine if one not in parts.values()], runs, has_base=base is not None
         )
-        measurable = {whole: one for whole, one in parts.items() if one.measured_as in HELD_OUT and _can_measure(one)}
+        measurable = {whole: one for whole, one in parts.items() if one.measured_as in HELD_OUT and one.can_measure}
         found[agent.id] = Defaults(
             agent, newest.get(agent.id), base, root, logged, labelled, heldout, replay, measurable
         )
     return found
-
-
-def _can_measure(dataset: DatasetSnapshot) -> bool:
-    return dataset.has_answers or dataset.may_measure_texts
 
 
 def _choose_base(own: Sequence[ModelVersion], champion: uuid.UUID | None) -> ModelVersion | None:

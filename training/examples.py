@@ -162,6 +162,7 @@ A_SUITE = {
     "agent": "filer",
     "dataset": HELD_OUT,
     "rows": 400,
+    "left_out": 0,
     "slice_by": "",
     "scorer": {"right": 0.75, "wrong": 0.375},
     "created_at": MOMENT,

@@ -243,6 +243,7 @@ class EnginePaths:
     replay: str | None = None
     log: str | None = None
     suites: Mapping[str, str] = field(default_factory=dict)
+    text_suites: Mapping[str, str] = field(default_factory=dict)
     reward_model: Mapping[str, str] | None = None
 
 
@@ -272,6 +273,7 @@ def engine_spec(
             "replay": paths.replay,
             "log": paths.log,
             "suites": dict(paths.suites),
+            "text_suites": dict(paths.text_suites),
         },
     }
     if paths.reward_model is not None:

@@ -79,17 +79,18 @@ def prepare_folder(run: TrainingRun, run_dir: Path) -> None:
         return
     (run_dir / "data").mkdir(parents=True, exist_ok=True)
     is_policy = not METHODS[run.method].makes_reward_model
+    suites: dict[bool, dict[str, str]] = {False: {}, True: {}}
+    for suite in find_suites(run.agent) if is_policy else ():
+        if (placed := _place(suite.dataset, run_dir, f"suite-{suite.id}")) is not None:
+            suites[suite.is_of_texts][str(suite.id)] = placed
     paths = EnginePaths(
         base=locate_version(run.base_version) if run.base_version else {"path": run.base_model},
         train=_place(run.dataset, run_dir, "train") or "",
         heldout=_place(run.heldout, run_dir, "heldout"),
         replay=_place(run.replay, run_dir, "replay"),
         log=LOG_FILE if is_policy else None,
-        suites={
-            str(suite.id): placed
-            for suite in (find_suites(run.agent) if is_policy else ())
-            if (placed := _place(suite.dataset, run_dir, f"suite-{suite.id}")) is not None
-        },
+        suites=suites[False],
+        text_suites=suites[True],
         reward_model=source_of_reward_model(run),
     )
     spec = engine_spec(run.spec, run, run_id=str(run.id), paths=paths)

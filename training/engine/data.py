@@ -15,7 +15,7 @@ import msgspec
 
 from training.engine.methods import WHAT_LACKS, Need, RowKind
 from training.engine.rows import Labelled, Logged, Preference, Text, find_answers, groups_of_prompts, right_or_wrong
-from training.engine.settings import FEWEST_OTHERS, MOST_OTHERS
+from training.engine.settings import FEWEST_OTHERS, MOST_OTHERS, RIGHT_FROM
 from training.engine.slates import Ranking, find_rankings
 from training.engine.spec import RunSpec, is_held_back
 from training.engine.texts import find_right_texts, find_text_answers, is_right
@@ -47,6 +47,8 @@ class RunData(msgspec.Struct, frozen=True):
     """Held-out rankings of which is known what belongs first."""
     log: list[Logged] = []
     suites: dict[str, list[Labelled]] = {}
+    text_suites: dict[str, list[Text]] = {}
+    """Those of their texts that are right."""
     heldout_texts: list[Text] = []
     heldout_pairs: list[Preference] = []
     unanswered: int = 0
@@ -168,6 +170,12 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         # Those whose rows were erased before a second attempt are left out.
         suites={
             name: rows for name, path in spec.data.suites.items() if (rows := read(path, Labelled, may_be_empty=True))
+        },
+        # Whatever a run holds for right: a suite is the same for every version.
+        text_suites={
+            name: right
+            for name, path in spec.data.text_suites.items()
+            if (right := find_text_answers(read(path, Text, may_be_empty=True), RIGHT_FROM)[0])
         },
     )
     if not faults and spec.train_rows is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -24,8 +24,8 @@ from training.engine.data import RunData
 from training.engine.evaluate_texts import predict_texts, score_texts
 from training.engine.generation import write_answers
 from training.engine.models import Loaded
-from training.engine.prompts import PromptEncoder
-from training.engine.rows import YES, Labelled, Logged, Row
+from training.engine.prompts import PromptEncoder, find_room
+from training.engine.rows import YES, Labelled, Logged, Row, Text
 from training.engine.scoring import score_rows
 from training.engine.slates import log_odds
 from training.engine.spec import Evaluate, ModelScore, Serving, SuiteAnswers
@@ -52,6 +52,7 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
     found = Evaluated()
     lines: list[str] = []
     ranked: list[str] = []
+    batch_size = settings.batch_size
     newest = list(models)[-1]
     for number, which in enumerate(models):
         if not (data.heldout or data.heldout_texts) and which != newest:
@@ -66,7 +67,7 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
             ranked += _score_rankings(attempt, which, loaded, data, predictions, settings)
         if data.heldout_texts:
             warn_of_cuts(attempt, loaded, [row.prompt for row in data.heldout_texts], "held-out texts")
-            predictions = list(predict_texts(attempt, which, loaded, data.heldout_texts, settings.batch_size))
+            predictions = list(predict_texts(attempt, which, loaded, data.heldout_texts, batch_size))
             lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
             found.scores[which] = score_texts(predictions)
         if which == newest:
@@ -76,17 +77,35 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
                 attempt.events.progress(number, len(models), "answering the suites")
                 predictions = list(_predictions(attempt, which, loaded, rows, settings))
                 asked = settings.model_copy(update={"free_rows": min(settings.free_rows, len(rows), SUITE_FREE_ROWS)})
-                lines_of = [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
-                found.suites[name] = SuiteAnswers(
-                    predictions=write_lines(attempt, f"suite-{name}.jsonl", lines_of),
-                    valid_share=valid_share(attempt, loaded, rows, asked),
-                    free_rows=asked.free_rows,
-                )
+                valid = valid_share(attempt, loaded, rows, asked)
+                found.suites[name] = _keep_suite(attempt, name, predictions, valid, asked.free_rows)
+            for name, texts in data.text_suites.items():
+                attempt.events.progress(number, len(models), "answering the suites of texts")
+                predictions = list(predict_texts(_with_room(attempt, loaded, texts), which, loaded, texts, batch_size))
+                judged = sum(prediction["valid"] is not None for prediction in predictions)
+                valid = score_texts(predictions).valid_share
+                found.suites[name] = _keep_suite(attempt, name, predictions, valid, judged)
     if lines:
         found.predictions = write_lines(attempt, "predictions.jsonl", lines)
     if ranked:
         found.rankings = write_lines(attempt, "rankings.jsonl", ranked)
     return found
+
+
+def _keep_suite(
+    attempt: Attempt, name: str, predictions: Sequence[Mapping[str, Any]], valid: float | None, judged: int
+) -> SuiteAnswers:
+    lines = [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
+    return SuiteAnswers(
+        predictions=write_lines(attempt, f"suite-{name}.jsonl", lines), valid_share=valid, free_rows=judged
+    )
+
+
+def _with_room(attempt: Attempt, loaded: Loaded, texts: Sequence[Text]) -> Attempt:
+    """The same attempt, with room for the longest of a suite's texts: every version has as much, whatever its run."""
+    spec, completions = attempt.spec, [row.completion for row in texts]
+    room = find_room(loaded.tokenizer, loaded.model.config, spec.max_prompt_tokens, completions)
+    return replace(attempt, spec=spec.model_copy(update={"max_completion_tokens": room}))
 
 
 def write_lines(attempt: Attempt, name: str, lines: Iterable[str]) -> str:

@@ -18,6 +18,8 @@ PLAIN_TEMPLATE = (
 GAP = " ... "
 ROOM_FOR_GAP = 16
 """Fewer prompt tokens than this are too few to spend some on a mark."""
+LONGEST = 4096
+"""Tokens of a completion, at most, where the spec does not say."""
 MARGIN = 16
 """Tokens by which a chat that is rendered again may be longer."""
 
@@ -26,6 +28,16 @@ def plain_template(tokenizer: Any) -> str:
     """PLAIN_TEMPLATE, after the beginning-of-sequence token where the tokenizer itself puts one."""
     begins = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
     return "{{ bos_token }}" + PLAIN_TEMPLATE if begins else PLAIN_TEMPLATE
+
+
+def find_room(tokenizer: Any, config: Any, max_prompt_tokens: int, texts: Sequence[str]) -> int:
+    """Tokens for the longest of the texts and its end, at least 1; no more than the positions of a model with this
+    config leave beside the prompt."""
+    encoder = PromptEncoder(tokenizer, max_prompt_tokens)
+    ids = tokenizer([encoder.harmless(text) for text in texts], add_special_tokens=False)["input_ids"]
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or LONGEST
+    around = encoder.head + encoder.tail + max_prompt_tokens + MARGIN
+    return min(max(1, min(LONGEST, positions - around)), 1 + max(map(len, ids)))
 
 
 class PromptEncoder:

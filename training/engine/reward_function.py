@@ -8,10 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from decisions.rewards.components import ComponentError, Facts
+from decisions.rewards.components import ComponentError, Facts, read_json
 from decisions.rewards.components.rules import component_of
 from decisions.rewards.valuing import total
 from training.engine.spec import LEARNED, RewardComponent
+
+
+def facts_of_text(text: str, answer: str, confidence: float | None = None) -> Facts:
+    """What a reward component sees of a fresh text: the value where the known answer is JSON, else the text."""
+    meant = read_json(answer)
+    if meant is None:
+        return Facts(action=text.strip(), answer=answer.strip(), completion=text, confidence=confidence)
+    said = read_json(text)
+    return Facts(action=text if said is None else said, answer=meant, completion=text, confidence=confidence)
 
 
 class RewardFunction:

@@ -37,15 +37,13 @@ from training.engine.models import (
     trainable_parameters,
     weights_sha256,
 )
-from training.engine.prompts import MARGIN, PromptEncoder
+from training.engine.prompts import find_room
 from training.engine.reward_model import calibration_error, judge_pairs, load_reward_model
 from training.engine.rows import Labelled, Logged, Text
 from training.engine.spec import Evaluate, ModelSource, RewardSpread, RunResult, RunSpec
 from training.engine.watch import Watch
 
 PLAIN_TEMPLATE = "the base has no chat template, so it gets a plain one, which is saved with its tokenizer"
-LONGEST = 4096
-"""Tokens of a completion, at most, where the spec does not say."""
 Train = Callable[[Attempt, Loaded, RunData], Outcome]
 """What a method's entry point is: trains the loaded model in place."""
 
@@ -91,7 +89,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         method=spec.method,
         attempt=attempt.number,
         steps=outcome.steps,
-        rows=outcome.rows or len(data.heldout) + len(data.heldout_texts) or sum(map(len, data.suites.values())),
+        rows=outcome.rows or len(data.heldout) + len(data.heldout_texts) or _count_suites(data),
         seconds=round(time.monotonic() - began, 3),
         metrics=outcome.metrics,
         rewards=_spread_of([row.reward for rows in (data.logged, data.texts) for row in rows]),
@@ -107,6 +105,10 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
     )
     write_synced(attempt.folder / "result.json", result.model_dump_json(indent=2) + "\n")
     return result
+
+
+def _count_suites(data: RunData) -> int:
+    return sum(len(rows) for suites in (data.suites, data.text_suites) for rows in suites.values())
 
 
 def _spread_of(told: Iterable[float | None]) -> RewardSpread | None:
@@ -133,12 +135,8 @@ def fit_completions(spec: RunSpec, texts: Sequence[Text]) -> RunSpec:
     if not texts or "max_completion_tokens" in spec.model_fields_set or spec.base.path is None:
         return spec
     tokenizer, config = load_tokenizer(spec.base.path), AutoConfig.from_pretrained(spec.base.path)
-    encoder = PromptEncoder(tokenizer, spec.max_prompt_tokens)
-    ids = tokenizer([encoder.harmless(row.completion) for row in texts], add_special_tokens=False)["input_ids"]
-    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or LONGEST
-    around = encoder.head + encoder.tail + spec.max_prompt_tokens + MARGIN
-    room = max(1, min(LONGEST, positions - around))
-    return spec.model_copy(update={"max_completion_tokens": min(room, 1 + max(map(len, ids)))})
+    room = find_room(tokenizer, config, spec.max_prompt_tokens, [row.completion for row in texts])
+    return spec.model_copy(update={"max_completion_tokens": room})
 
 
 def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
@@ -232,7 +230,7 @@ def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
     spec = attempt.spec
     if spec.evaluate is None and spec.method != "evaluate":
         data = msgspec.structs.replace(data, heldout=[], heldout_texts=[], rankings=[])
-    if not (data.heldout or data.heldout_texts or data.log or data.suites):
+    if not (data.heldout or data.heldout_texts or data.log or data.suites or data.text_suites):
         return Evaluated()
     measured = len(data.heldout) + len(data.heldout_texts)
     if measured and data.unanswered:

@@ -131,13 +131,17 @@ class RewardComponent(Strict):
     source: ModelSource | None = None
 
 
+SuiteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=64)]
+
+
 class Data(Strict):
     """Paths relative to the run's folder, JSON lines each. docs/engine.md describes the rows.
 
     `rows` is the kind of those in `train`, by default the first that the method learns from, and `heldout_rows` that of
     those in `heldout`, by default text where `rows` is text, else labelled. `log` holds logged rows that the trained
     model is only asked about, for an estimate from the log; it may be empty or missing. `suites` are labelled rows by
-    the name of their suite, which the trained model answers.
+    the name of their suite, which the trained model answers, `text_suites` rows of text, of which it is compared with
+    those that are right.
     """
 
     train: str | None = None
@@ -146,7 +150,13 @@ class Data(Strict):
     heldout: str | None = None
     heldout_rows: RowKind | None = None
     log: str | None = None
-    suites: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=64)], str] = {}
+    suites: dict[SuiteName, str] = {}
+    text_suites: dict[SuiteName, str] = {}
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is anything that a model is to answer: held-out rows, or suites."""
+        return self.heldout is not None or bool(self.suites or self.text_suites)
 
 
 class Serving(Strict):
@@ -287,16 +297,18 @@ class RunSpec(Strict):
             faults.append(
                 f"data.heldout_rows: no {made} is measured on {self.heldout_rows} rows; give {' or '.join(measured_on)}"
             )
-        if method.makes_reward_model and (self.data.log is not None or self.data.suites):
+        if method.makes_reward_model and (self.data.log or self.data.suites or self.data.text_suites):
             faults.append("data: a reward model answers nothing; leave out log and suites")
         if method.makes_reward_model and self.epoch_checkpoints:
             faults.append("epoch_checkpoints: other programs cannot load a reward model; leave it out")
         tiny = self.base.tiny
         if tiny is not None and self.max_prompt_tokens + self.max_completion_tokens + 16 > tiny.max_positions:
             faults.append("max_prompt_tokens: prompt, template and answer do not fit into base.tiny.max_positions")
-        if self.method == "evaluate" and self.data.heldout is None and not self.data.suites:
+        if set(self.data.suites) & set(self.data.text_suites):
+            faults.append("data.text_suites: a suite of this name has labelled rows; name it otherwise")
+        if self.method == "evaluate" and not self.data.asks:
             faults.append("data.heldout: evaluate needs held-out rows, or suites")
-        if self.evaluate is not None and self.data.heldout is None and not self.data.suites:
+        if self.evaluate is not None and not self.data.asks:
             faults.append("data.heldout: the evaluation after training needs held-out rows")
         if self.rewards_fresh_decisions and not self.reward:
             faults.append(f"reward: method {self.method} scores fresh decisions; name at least one component")
@@ -375,11 +387,12 @@ class ModelScore(Strict):
 
 
 class SuiteAnswers(Strict):
-    """How the newest model answered a suite: a line of `predictions` per row, in their order."""
+    """How the newest model answered a suite: a line of `predictions` per row, in their order; of texts per row that is
+    right. `valid_share` is as of `ModelScore`."""
 
     predictions: str
     valid_share: float | None = None
-    free_rows: int = Field(default=0, description="rows that were also answered by free generation")
+    free_rows: int = Field(default=0, description="rows behind `valid_share`")
 
 
 class RewardSpread(Strict):

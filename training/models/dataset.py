@@ -151,8 +151,11 @@ class DatasetSnapshot(WorkspaceOwned):
         return self.row_kind
 
     @property
-    def may_measure_texts(self) -> bool:
-        """Whether some of its texts may be right, so that others can be compared with them; the rows know it."""
+    def can_measure(self) -> bool:
+        """Whether a model can be measured on it: its rows have answers, or some of its texts may be right. Only the
+        rows know the latter for certain."""
+        if self.has_answers:
+            return True
         known = self._right_bounds
         nothing_right = known is not None and known[1] < RIGHT_FROM
         untold = self.statistics.get("without_reward") == self.rows

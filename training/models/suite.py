@@ -5,12 +5,14 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from training.engine.methods import RowKind
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
 
 class EvaluationSuite(WorkspaceOwned):
-    """The rows of a labelled dataset and what an action on them is worth; never changed once it is there.
+    """The rows of a labelled dataset, or the right ones of a dataset of texts, and what an action on them is worth;
+    never changed once it is there. `left_out`: texts of the dataset that are not known to be right.
 
     `scorer` is {right, wrong}, what the agent's reward spec gave to either when the suite was made, or {components}: a
     reward function of the action (training.engine.reward_function). `slice_by` is a field of the rows, "" for none.
@@ -22,6 +24,7 @@ class EvaluationSuite(WorkspaceOwned):
     dataset = models.ForeignKey("training.DatasetSnapshot", on_delete=models.PROTECT, related_name="suites")
     slice_by = models.CharField(max_length=63, blank=True)
     scorer = models.JSONField()
+    left_out = models.PositiveIntegerField(default=0, db_default=0)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -32,6 +35,16 @@ class EvaluationSuite(WorkspaceOwned):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def rows(self) -> int:
+        """Those that a version answers."""
+        return self.dataset.rows - self.left_out
+
+    @property
+    def is_of_texts(self) -> bool:
+        """Versions write their answers, rather than choose them."""
+        return self.dataset.measured_as is RowKind.TEXT
 
 
 class SuiteScore(WorkspaceOwned):

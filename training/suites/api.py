@@ -26,17 +26,20 @@ from workspaces.serializers import StrictBody
 
 class SuiteSerializer(serializers.ModelSerializer[EvaluationSuite]):
     agent = serializers.CharField(source="agent.slug")
-    rows = serializers.IntegerField(source="dataset.rows")
+    rows = serializers.IntegerField(help_text="That a version answers")
+    left_out = serializers.IntegerField(help_text="Texts of the dataset that are not known to be right")
 
     class Meta:
         model = EvaluationSuite
-        fields = ["id", "name", "agent", "dataset", "rows", "slice_by", "scorer", "created_at"]
+        fields = ["id", "name", "agent", "dataset", "rows", "left_out", "slice_by", "scorer", "created_at"]
 
 
 class SuiteCreateSerializer(StrictBody):
     agent = serializers.SlugField()
     name = serializers.CharField(max_length=200)
-    dataset = serializers.UUIDField(help_text="Labelled rows that choose among options; no run should learn from them")
+    dataset = serializers.UUIDField(
+        help_text="Labelled rows, or texts, of which those are asked that are right. No run should learn from them"
+    )
     slice_by = serializers.CharField(
         max_length=63, required=False, default="", allow_blank=True, help_text="A field of the rows, such as group"
     )
@@ -113,8 +116,8 @@ class SuiteList(SuiteQuery, generics.ListAPIView[EvaluationSuite]):
         responses={"201": SuiteSerializer, "404": ErrorSerializer, "409": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
-        """Makes a suite of labelled rows. Every version that a run of the agent makes from now on is scored on it; the
-        champion is scored at once, by a job."""
+        """Makes a suite of labelled rows or texts. Every version that a run of the agent makes from now on is scored on
+        it; the champion is scored at once, by a job."""
         given = SuiteCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = given.validated_data

@@ -12,28 +12,36 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from decisions.rewards.components import ComponentError, Facts
+from decisions.rewards.components import COMPONENTS, ComponentError, Facts
 from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference, wilson_interval
-from training.engine.reward_function import RewardFunction
+from training.engine.reward_function import RewardFunction, facts_of_text
 from training.engine.rows import NO, YES
 from training.engine.slates import log_odds
 from training.engine.spec import RewardComponent
 from training.evaluation import as_plain
 from training.predictions import calculate_reliability, calibration_error
 from training.ranking_measures import Scored, compare_rankings, measure_rankings
+from training.suites.texts import compare_fields
 
 ERRORS = 25
 """So many wrong answers are kept as samples, the surest first."""
 SLICES = 50
 """A field with more values than this makes no slices."""
 
-Value = Callable[[str, str, float], float | None]
-"""(action, right answer, confidence) → what it is worth; None where the scorer has no value for it."""
+OF_ANSWERS = frozenset({"matches_answer"})
+OF_TEXTS = frozenset({"matches_answer", "valid_json", "retriever.coherence", "retriever.style"})
+"""Our own components that need only what a suite knows of a choice, or of a text: the action, the right answer and the
+confidence. The others read feedback or the state, and would take for missing what a suite does not hold."""
+
+Value = Callable[[str, str, float, bool | None], float | None]
+"""(action, right answer, confidence, of texts whether both mean the same) → what it is worth; None where the scorer has
+no value for it."""
 
 
 class Answer(msgspec.Struct, frozen=True):
     """One row of a suite as a version answered it. `p` is the model's own probability of its action, `slate` the
-    ranking that the row is an item of."""
+    ranking that the row is an item of. Of texts, `right` says whether the action means the same as the answer, and
+    `valid` whether it is JSON where the answer is."""
 
     id: str
     group: str
@@ -43,26 +51,43 @@ class Answer(msgspec.Struct, frozen=True):
     p: float
     reward: float | None
     slate: str = ""
+    right: bool | None = None
+    valid: bool | None = None
 
     @property
     def correct(self) -> bool:
-        return self.action == self.answer
+        return self.action == self.answer if self.right is None else self.right
 
 
 def make_value(scorer: Mapping[str, Any]) -> Value:
     """Of a suite's `scorer`."""
     if "components" not in scorer:
         right, wrong = float(scorer["right"]), float(scorer["wrong"])
-        return lambda action, answer, confidence: right if action == answer else wrong
+        return lambda action, answer, confidence, same: right if _is_same(action, answer, same) else wrong
     reward = RewardFunction([RewardComponent.model_validate(one) for one in scorer["components"]])
 
-    def value(action: str, answer: str, confidence: float) -> float | None:
+    def value(action: str, answer: str, confidence: float, same: bool | None) -> float | None:
+        confidence = min(confidence, 1.0)
+        facts = Facts(action=action, answer=answer, confidence=confidence)
+        if same is not None:
+            facts = facts_of_text(action, answer, confidence)
         try:
-            return reward(Facts(action=action, answer=answer, confidence=min(confidence, 1.0)))
+            return reward(facts)
         except ComponentError:
             return None
 
     return value
+
+
+def _is_same(action: str, answer: str, same: bool | None) -> bool:
+    return action == answer if same is None else same
+
+
+def find_unfit_components(scorer: Mapping[str, Any], *, of_texts: bool) -> list[str]:
+    """Our own components that cannot value a suite's answers. Rules and components of packages say themselves what they
+    read."""
+    fit = OF_TEXTS if of_texts else OF_ANSWERS
+    return [one["name"] for one in scorer.get("components", ()) if one["name"] in COMPONENTS.own.keys() - fit]
 
 
 def read_answers(
@@ -73,6 +98,7 @@ def read_answers(
     for told, row in zip(predictions, rows, strict=True):
         if str(told["id"]) != str(row["id"]):
             raise ValueError(f"a prediction is of row {told['id']!r}, where the suite has {row['id']!r}")
+        same = bool(told["correct"]) if "options" not in row else None
         found.append(
             Answer(
                 id=str(row["id"]),
@@ -81,8 +107,10 @@ def read_answers(
                 answer=row["answer"],
                 action=told["action"],
                 p=told["p_action"],
-                reward=value(told["action"], row["answer"], told["p_action"]),
+                reward=value(told["action"], row["answer"], told["p_action"], same),
                 slate=(row.get("slate") or {}).get("id", ""),
+                right=same,
+                valid=told["valid"] if same is not None else None,
             )
         )
     return found
@@ -94,7 +122,8 @@ def summarise(answers: Sequence[Answer], *, valid_share: float | None, free_rows
     error_rate is 1 - accuracy. calibration_error: the mean of |confidence - accuracy| over the rows, by `bins`.
     labels: by right answer, with the share of its rows that were right (recall) and of the rows so answered that were
     (precision). slices: by the suite's field. errors: wrong answers, the surest first. Of rankings also
-    `training.ranking_measures.MEASURES`.
+    `training.ranking_measures.MEASURES`. Of texts there are no labels; fields: by field of right answers that are JSON
+    objects, and valid_share is of all answers that are to be JSON.
     """
     groups = [one.group for one in answers]
     accuracy = share([one.correct for one in answers], groups)
@@ -112,7 +141,7 @@ def summarise(answers: Sequence[Answer], *, valid_share: float | None, free_rows
             {"confidence": one.confidence, "accuracy": one.accuracy, "low": one.low, "high": one.high, "rows": one.rows}
             for one in bins
         ],
-        "labels": _by_label(answers),
+        "labels": _by_label(answers) if not _are_texts(answers) else [],
         "slices": _by_slice(answers),
         "errors": [
             {"id": one.id, "answer": one.answer, "action": one.action, "p": one.p}
@@ -123,14 +152,19 @@ def summarise(answers: Sequence[Answer], *, valid_share: float | None, free_rows
     rewards = _rewards(answers)
     if rewards is not None:
         found["reward"] = _mean(rewards, groups)
-    if valid_share is not None and free_rows:
+    if _are_texts(answers):
+        found["fields"] = _by_field(answers)
+        if judged := [one for one in answers if one.valid is not None]:
+            found["valid_share"] = share([bool(one.valid) for one in judged], [one.group for one in judged])
+    elif valid_share is not None and free_rows:
         found["valid_share"] = as_plain(wilson_interval(round(valid_share * free_rows), free_rows))
     return found
 
 
 def compare(these: Sequence[Answer], others: Sequence[Answer]) -> dict[str, Any]:
     """These minus the others on the same rows, paired and clustered by group: accuracy, reward where both have it, the
-    measures of rankings, and accuracy by label and slice. Raises ValueError for answers to other rows."""
+    measures of rankings, and accuracy by label and slice; of texts valid_share, and accuracy by field. Raises
+    ValueError for answers to other rows."""
     if [one.id for one in these] != [one.id for one in others]:
         raise ValueError("the answers are to different rows")
     groups = [one.group for one in these]
@@ -142,7 +176,11 @@ def compare(these: Sequence[Answer], others: Sequence[Answer]) -> dict[str, Any]
     if rewards is not None and other_rewards is not None:
         reach = max(np.ptp(rewards), np.ptp(other_rewards), abs(rewards - other_rewards).max())
         found["reward"] = as_plain(paired_difference(rewards, other_rewards, groups), -float(reach), float(reach))
+    if _are_texts(these):
+        found |= _compare_texts(these, others, groups)
     for name, key in (("labels", lambda one: one.answer), ("slices", lambda one: one.slice)):
+        if name == "labels" and _are_texts(these):
+            continue
         places: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(these):
             places[key(one)].append(place)
@@ -171,6 +209,25 @@ def rankings_of(answers: Sequence[Answer]) -> list[Scored]:
         for name, items in slates.items()
         if {YES, NO} <= {one.answer for one in items}
     ]
+
+
+def _are_texts(answers: Sequence[Answer]) -> bool:
+    return any(one.right is not None for one in answers)
+
+
+def _compare_texts(these: Sequence[Answer], others: Sequence[Answer], groups: Sequence[str]) -> dict[str, Any]:
+    """valid_share where right answers are JSON, and `fields`."""
+
+    def differ(mine: Mapping[int, Any], theirs: Mapping[int, Any]) -> dict[str, Any]:
+        own, their = (np.array([float(hits[place]) for place in mine]) for hits in (mine, theirs))
+        return as_plain(paired_difference(own, their, [groups[place] for place in mine]), -1.0, 1.0)
+
+    valid, other_valid = (
+        {place: one.valid for place, one in enumerate(rows) if one.valid is not None} for rows in (these, others)
+    )
+    fields, other_fields = (compare_fields([(one.answer, one.action) for one in rows]) for rows in (these, others))
+    found: dict[str, Any] = {"fields": {name: differ(hits, other_fields[name]) for name, hits in fields.items()}}
+    return found | ({"valid_share": differ(valid, other_valid)} if valid else {})
 
 
 def share(hits: Sequence[bool], groups: Sequence[str]) -> dict[str, Any]:
@@ -211,6 +268,18 @@ def _by_label(answers: Sequence[Answer]) -> list[dict[str, Any]]:
             "precision": sum(chosen[label]) / len(chosen[label]) if chosen[label] else None,
         }
         for label, rows in sorted(of_label.items())
+    ]
+
+
+def _by_field(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    fields = compare_fields([(one.answer, one.action) for one in answers])
+    return [
+        {
+            "name": name,
+            "rows": len(hits),
+            "accuracy": share(list(hits.values()), [answers[place].group for place in hits]),
+        }
+        for name, hits in fields.items()
     ]
 
 

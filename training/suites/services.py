@@ -26,6 +26,7 @@ from models_registry.artifacts import artifact_path
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.services import refuse_reward_model, store_artifact
 from training.dataset_parts import ROWS_FILE
+from training.engine.methods import RowKind
 from training.engine.rows import Labelled
 from training.engine.spec import SuiteAnswers
 from training.launcher import run_engine, write_atomically
@@ -33,7 +34,20 @@ from training.log_gate import find_learnt
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore, TrainingRun
 from training.plain_baseline import Words, compare_with_words, teach_words_of
 from training.reward_scale import reward_if
-from training.suites.scoring import SLICES, Answer, compare, make_value, rankings_of, read_answers, summarise
+from training.suites.scoring import (
+    OF_ANSWERS,
+    OF_TEXTS,
+    SLICES,
+    Answer,
+    compare,
+    find_unfit_components,
+    make_value,
+    rankings_of,
+    read_answers,
+    summarise,
+)
+from training.suites.texts import as_suite_row
+from training.text_answers import find_text_faults, read_right_texts
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 from workspaces.services import record_audit
@@ -58,7 +72,7 @@ class SuitePlan:
 def create_suite(*, by: Actor, agent: Agent, plan: SuitePlan) -> EvaluationSuite:
     """Makes the suite and queues the champion's score on it, so that new versions have something to be compared with.
     Raises InvalidInput with every fault."""
-    scorer = _check(agent, plan)
+    scorer, rows = _check(agent, plan)
     try:
         with transaction.atomic():
             suite = EvaluationSuite.objects.create(
@@ -68,11 +82,12 @@ def create_suite(*, by: Actor, agent: Agent, plan: SuitePlan) -> EvaluationSuite
                 dataset=plan.dataset,
                 slice_by=plan.slice_by,
                 scorer=scorer,
+                left_out=plan.dataset.rows - len(rows),
             )
     except IntegrityError as error:
         fault = FieldFault("name", "another suite of the agent has this name", "another name")
         raise InvalidInput("The suite cannot be made.", faults=[fault]) from error
-    record_audit(by=by, action="suite.created", target=f"suite:{suite.id}", details={"rows": plan.dataset.rows})
+    record_audit(by=by, action="suite.created", target=f"suite:{suite.id}", details={"rows": len(rows)})
     champion = (
         Alias.objects.filter(registered_model=agent.registered_model_id, name=AliasName.CHAMPION)
         .select_related("version")
@@ -83,18 +98,23 @@ def create_suite(*, by: Actor, agent: Agent, plan: SuitePlan) -> EvaluationSuite
     return suite
 
 
-def _check(agent: Agent, plan: SuitePlan) -> dict[str, Any]:
-    """The suite's scorer. Raises InvalidInput."""
+def _check(agent: Agent, plan: SuitePlan) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The suite's scorer and rows. Raises InvalidInput."""
     faults: list[FieldFault] = []
+    rows: list[dict[str, Any]] = []
     dataset = plan.dataset
+    is_text = dataset.measured_as is RowKind.TEXT
     if not 1 <= len(plan.name) <= LONGEST_NAME:
         faults.append(FieldFault("name", f"has {len(plan.name)} characters", f"1 to {LONGEST_NAME}"))
     if dataset.agent_id != agent.id:
         faults.append(FieldFault("dataset", "is another agent's", f"a dataset of {agent.slug}"))
-    if dataset.kind != DatasetKind.LABELLED or not dataset.has_answers:
-        faults.append(FieldFault("dataset", f"has {dataset.kind} rows", "labelled rows that choose among options"))
+    if not is_text and (dataset.kind != DatasetKind.LABELLED or not dataset.has_answers):
+        wanted = "labelled rows that choose among options, or texts"
+        faults.append(FieldFault("dataset", f"has {dataset.kind} rows", wanted))
     elif dataset.marked_at is not None:
         faults.append(FieldFault("dataset", f"{dataset.erased_rows} of its rows were erased", "rebuild the dataset"))
+    else:
+        faults += find_text_faults("dataset", dataset)
     scorer = _make_scorer(agent, plan, faults)
     if not faults:
         rows = _read_rows(dataset)
@@ -104,11 +124,11 @@ def _check(agent: Agent, plan: SuitePlan) -> dict[str, Any]:
                 reason = f"{plan.slice_by[:40]!r} has {len(values)} value{'' if len(values) == 1 else 's'} in the rows"
                 faults.append(FieldFault("slice_by", reason, f"a field with 2 to {SLICES} values"))
         value, first = make_value(scorer), rows[0]
-        if value(first["answer"], first["answer"], 1.0) is None:
+        if value(first["answer"], first["answer"], 1.0, True if is_text else None) is None:
             faults.append(FieldFault("reward", "has no value for an action that was just chosen", "matches_answer"))
     if faults:
         raise InvalidInput("The suite cannot be made.", faults=faults)
-    return scorer
+    return scorer, rows
 
 
 def _make_scorer(agent: Agent, plan: SuitePlan, faults: list[FieldFault]) -> dict[str, Any]:
@@ -127,14 +147,23 @@ def _make_scorer(agent: Agent, plan: SuitePlan, faults: list[FieldFault]) -> dic
         faults.append(FieldFault("reward", f"unknown component {error}", "a component of docs/rewards.md"))
     except InvalidRule as error:
         faults.append(FieldFault("reward", str(error), "a rule"))
+    else:
+        is_text = plan.dataset.measured_as is RowKind.TEXT
+        fit = ", ".join(sorted(OF_TEXTS if is_text else OF_ANSWERS))
+        faults += [
+            FieldFault("reward", f"{name} reads more than a suite knows of an answer", f"{fit}, or a rule")
+            for name in find_unfit_components(scorer, of_texts=is_text)
+        ]
     return scorer
 
 
 def _read_rows(dataset: DatasetSnapshot) -> list[dict[str, Any]]:
-    """Raises Conflict where the files are gone."""
+    """Each with its `answer`; of texts, those that are right. Raises Conflict where the files are gone."""
     path = artifact_path(dataset.artifact.digest) / ROWS_FILE
     if not path.is_file():
         raise Conflict("The dataset's files are not in the store of artifacts.")
+    if dataset.measured_as is RowKind.TEXT:
+        return [as_suite_row(msgspec.to_builtins(text)) for text in read_right_texts(path)]
     with path.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines if line.strip()]
 
@@ -205,7 +234,7 @@ def _write_spec(run_dir: Path, suite: EvaluationSuite, version: ModelVersion, na
         "run_id": run_dir.name,
         "method": "evaluate",
         "base": base or {"path": artifact},
-        "data": {"suites": {name: f"data/{name}.jsonl"}},
+        "data": {"text_suites" if suite.is_of_texts else "suites": {name: f"data/{name}.jsonl"}},
         **({"max_prompt_tokens": setup.max_prompt_tokens} if setup is not None else {}),
     }
 
@@ -228,7 +257,7 @@ def make_score(suite: EvaluationSuite, folder: Path, told: SuiteAnswers, words: 
             workspace=suite.workspace, folder=Path(place), kind=ArtifactKind.DATASET, meta={"answers_to": str(suite.id)}
         )
     scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows)
-    if words is not None:
+    if words is not None and not suite.is_of_texts:
         asked = msgspec.convert(rows, list[Labelled])
         hits = [one.correct for one in answers]
         scores["plain"] = compare_with_words(words, asked, hits, rankings_of(answers))

@@ -45,7 +45,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One label or slice: its rows, its share right, and the paired difference to another version."""
+    """One label, slice or field: its rows, its share right, and the paired difference to another version."""
 
     name: str
     rows: int
@@ -82,7 +82,7 @@ def list_suites(version: ModelVersion) -> list[tuple[SuiteScore, Line]]:
 
 
 def list_parts(score: SuiteScore, kind: str, differences: Mapping[str, Any] | None = None) -> list[Part]:
-    """`kind`: labels or slices. All differences stand on one axis."""
+    """`kind`: labels, slices or fields. All differences stand on one axis."""
     told = (differences or {}).get(kind, {})
     reach = find_reach(*told.values()) if told else MARGIN
     return [
@@ -95,7 +95,7 @@ def list_parts(score: SuiteScore, kind: str, differences: Mapping[str, Any] | No
             reach,
             tone_of(found),
         )
-        for one in score.scores[kind]
+        for one in score.scores.get(kind, ())
     ]
 
 

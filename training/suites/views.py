@@ -27,13 +27,14 @@ ERRORS_SHOWN = 8
 
 
 class SuiteForm(forms.Form):
-    """A suite of one of the workspace's labelled datasets; the agent is the dataset's."""
+    """A suite of one of the workspace's datasets of labelled rows or texts; the agent is the dataset's."""
 
     dataset = forms.ModelChoiceField(
         DatasetSnapshot.objects.none(),
-        label="Labelled rows",
+        label="Rows",
         empty_label="Choose a dataset",
-        help_text="No run should learn from them. A version that did is marked.",
+        help_text="Labelled rows, or texts, of which those that are right are used. No run should learn from them: a "
+        "version that did is marked.",
     )
     name = forms.CharField(max_length=LONGEST_NAME, help_text="What the rows ask for, such as “Tickets of March”.")
     slice_by = forms.CharField(
@@ -45,7 +46,7 @@ class SuiteForm(forms.Form):
         found = DatasetSnapshot.objects.for_workspace(request.workspace).select_related("agent", "artifact")
         field = self.fields["dataset"]
         assert isinstance(field, forms.ModelChoiceField)
-        field.queryset = found.filter(kind=DatasetKind.LABELLED, marked_at=None).order_by("-id")
+        field.queryset = found.filter(kind__in=(DatasetKind.LABELLED, DatasetKind.TEXT), marked_at=None).order_by("-id")
         for one in self.fields.values():  # help and faults are read with their field
             one.widget.attrs.setdefault("autocomplete", "off")
 
@@ -168,6 +169,7 @@ def suite_score(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "measures": list_measures(score, other, differences),
         "labels": list_parts(score, "labels", differences),
         "slices": list_parts(score, "slices", differences),
+        "fields": list_parts(score, "fields", differences),
         "calibration": draw_calibration([score, *([other] if other is not None else [])]),
         "errors": errors[:ERRORS_SHOWN],
         "more_errors": errors[ERRORS_SHOWN:],

@@ -188,6 +188,28 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(
     assert read_result(run, 2)["steps"] == 90
 
 
+@pytest.mark.slow
+def test_suites_of_texts_are_answered_as_held_out_ones_and_only_where_they_are_right(
+    tmp_path: Path, world: World, writer: Path
+) -> None:
+    right = known(world.heldout[:12])
+    wrong = [row | {"id": f"wrong {row['id']}", "reward": 0.0} for row in texts(world.heldout[:12])]
+    spec = {"method": "evaluate", "base": {"path": str(writer / "attempts/1/model")}, "max_completion_tokens": 2}
+    data = {"heldout": "data/heldout.jsonl", "heldout_rows": "text", "text_suites": {"letters": "data/letters.jsonl"}}
+    run = write_run(tmp_path / "run", spec | {"data": data}, heldout=right)
+    (run / "data/letters.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*wrong, *right]))
+    assert engine(run) == 0
+    folder, told = run / "attempts/1", read_result(run)["suites"]["letters"]
+    suite, heldout = (
+        [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        for name in (told["predictions"], "predictions.jsonl")
+    )
+    assert [row["id"] for row in suite] == [row["id"] for row in heldout] == [row["id"] for row in right]
+    # A suite has room for its texts, whatever the run allows.
+    assert told["valid_share"] > 0.9 and told["free_rows"] == 12 and any(row["correct"] for row in suite)
+    assert not any(row["valid"] for row in heldout)
+
+
 PROMPTS = [{"prompt": "a", "answer": "travel", "id": "1"}, {"prompt": "b", "answer": "health", "id": "2"}]
 UNSAID = texts(PROMPTS)  # type: ignore[arg-type]
 ALL_RIGHT = [row | {"reward": 0.9} for row in UNSAID]

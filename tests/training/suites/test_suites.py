@@ -16,6 +16,7 @@ from models_registry.artifacts import artifact_path
 from models_registry.models import Artifact, ModelVersion
 from tests.engine_task import TINY, labelled
 from tools.factories import (
+    OPTIONS,
     AgentFactory,
     ArtifactFactory,
     DatasetSnapshotFactory,
@@ -25,12 +26,23 @@ from tools.factories import (
     TrainingRunFactory,
 )
 from tools.factories.models_registry import put_files
-from training.datasets import import_labelled
+from tools.factories.training import put_rows
+from training.datasets import import_labelled, import_rows
+from training.engine.spec import SuiteAnswers
+from training.imports.answers import read_answers_file
 from training.marks import remove_marked_files
 from training.models import EvaluationSuite, SuiteScore
 from training.runs import RunPlan, start_run
 from training.suites.scoring import Answer
-from training.suites.services import ANSWERS_FILE, SuitePlan, compare_scores, create_suite, load_answers, save_score
+from training.suites.services import (
+    ANSWERS_FILE,
+    SuitePlan,
+    compare_scores,
+    create_suite,
+    load_answers,
+    make_score,
+    save_score,
+)
 from workspaces.errors import Conflict, InvalidInput
 
 pytestmark = pytest.mark.django_db
@@ -70,6 +82,7 @@ class TestMaking:
             ({"slice_by": "id"}, None),
             ({"reward": [{"name": "nothing.known"}]}, "reward"),
             ({"reward": [{"name": "verdict"}]}, "reward"),
+            ({"reward": [{"name": "matches_answer"}, {"name": "retriever.citations"}]}, "reward"),
         ],
     )
     def test_a_bad_plan_is_refused(self, agent: Any, by: Any, rows: Any, plan: Any, field: str | None) -> None:
@@ -95,6 +108,79 @@ class TestMaking:
         with pytest.raises(InvalidInput, match="cannot be made"):
             create_suite(by=by, agent=agent, plan=SuitePlan("tickets", rows))
         assert EvaluationSuite.objects.count() == 1
+
+
+def written(**known: Any) -> dict[str, Any]:
+    """A row of text; its number is its id."""
+    folder = json.dumps({"folder": OPTIONS[known["id"] % 3]})
+    return {"prompt": f"note {known['id']}", "completion": folder} | known | {"id": str(known["id"])}
+
+
+class TestTexts:
+    """Two texts are known to be right, one was rejected, and nobody said anything of one."""
+
+    ROWS = (
+        written(id=1, reward=1.0),
+        written(id=2, source="label", group="g"),
+        written(id=3, reward=0.0),
+        written(id=4),
+    )
+
+    def make(self, agent: Any, by: Any, rows: Any) -> Any:
+        return import_rows(by=by, agent=agent, name="letters", kind="text", rows=rows)
+
+    def test_only_right_texts_are_asked_and_the_rest_is_counted(
+        self, agent: Any, by: Any, store: Path, base_version: ModelVersion, api: Any, admin: Any, page_client: Any
+    ) -> None:
+        dataset = self.make(agent, by, self.ROWS)
+        body = {"agent": "filer", "name": "letters", "dataset": str(dataset.id), "reward": [{"name": "valid_json"}]}
+        made = api("admin").post("/api/v1/suites", body)
+        assert made.status_code == 201 and (made.json()["rows"], made.json()["left_out"]) == (2, 2)
+        path = reverse("pages:suite", args=[agent.workspace.slug, made.json()["id"]])
+        assert "without 2 texts not known to be right" in page_client(admin).get(path).content.decode()
+        assert (
+            "Create a suite"
+            in page_client(admin)
+            .get(reverse("pages:dataset", args=[agent.workspace.slug, dataset.id]))
+            .content.decode()
+        )
+
+    def test_without_a_right_text_and_with_an_unfit_reward_it_is_refused(
+        self, agent: Any, by: Any, store: Path, api: Any
+    ) -> None:
+        dataset = self.make(agent, by, self.ROWS[2:])
+        body = {"agent": "filer", "name": "letters", "dataset": str(dataset.id), "reward": [{"name": "storer.edits"}]}
+        refused = api("admin").post("/api/v1/suites", body)
+        assert refused.status_code == 400
+        assert [(fault["field"], fault["reason"]) for fault in refused.json()["error"]["fields"]] == [
+            ("dataset", "none of its 2 texts is known to be right"),
+            ("reward", "storer.edits reads more than a suite knows of an answer"),
+        ]
+        assert not EvaluationSuite.objects.exists()
+
+    def test_people_s_texts_are_asked_too_and_pages_show_the_fields(
+        self, agent: Any, by: Any, store: Path, base_version: ModelVersion, viewer: Any, page_client: Any
+    ) -> None:
+        """Labels of decisions that no schema enumerates: labelled rows without options."""
+        rows = [written(id=n, source="human", label_id=None, verdict="corrected", group="g") for n in range(3)]
+        stored = put_rows(rows)
+        artifact = ArtifactFactory(workspace=agent.workspace, kind="dataset", digest=stored.digest)
+        dataset = DatasetSnapshotFactory(agent=agent, rows=3, artifact=artifact, statistics={"without_options": 3})
+        suite = create_suite(by=by, agent=agent, plan=SuitePlan("letters", dataset))
+        assert (suite.rows, suite.left_out) == (3, 0)
+        folder = store / "attempt"
+        folder.mkdir()
+        told = [
+            {"id": row["id"], "action": rows[0]["completion"], "p_action": 0.5, "correct": n == 0, "valid": True}
+            for n, row in enumerate(rows)
+        ]
+        (folder / "suite.jsonl").write_text("".join(json.dumps(one) + "\n" for one in told))
+        answers = SuiteAnswers(predictions="suite.jsonl", valid_share=1.0, free_rows=3)
+        score = save_score(make_score(suite, folder, answers, None), base_version)
+        assert score.scores["accuracy"]["mean"] == pytest.approx(1 / 3) and "plain" not in score.scores
+        shown = page_client(viewer).get(reverse("pages:suite-score", args=[agent.workspace.slug, score.id]))
+        text = shown.content.decode()
+        assert "Field of the right answer" in text and "Precision" not in text and "note 1" in text
 
 
 class TestScores:
@@ -181,7 +267,10 @@ def test_a_new_version_is_scored_on_every_suite_by_its_run_and_an_old_one_by_a_j
     agent: Any, by: Any, rows: Any, base_version: ModelVersion, settings: Any
 ) -> None:
     suite = create_suite(by=by, agent=agent, plan=SuitePlan("tickets", rows, "group", [{"name": "matches_answer"}]))
-    assert run_job(Job.objects.get(kind="training.score_suite").id) is JobState.SUCCEEDED
+    texts = import_rows(by=by, agent=agent, name="letters", kind="text", rows=TestTexts.ROWS)
+    letters = create_suite(by=by, agent=agent, plan=SuitePlan("letters", texts))
+    for job in Job.objects.filter(kind="training.score_suite"):
+        assert run_job(job.id) is JobState.SUCCEEDED
     of_base = SuiteScore.objects.get(suite=suite, version=base_version)
     assert of_base.rows == 24 and 0.2 < of_base.scores["accuracy"]["mean"] <= 1
     assert of_base.scores["reward"]["mean"] == of_base.scores["accuracy"]["mean"]
@@ -201,6 +290,9 @@ def test_a_new_version_is_scored_on_every_suite_by_its_run_and_an_old_one_by_a_j
     # The base came from no run, so nobody knows what a plain classifier would have learnt.
     assert "plain" not in of_base.scores and score.scores["plain"]["rows"] == 48
     assert all(isinstance(one, Answer) for one in load_answers(score))
+    written = SuiteScore.objects.get(suite=letters, version=run.produced_version)
+    assert (written.rows, [one.id for one in load_answers(written)]) == (2, ["1", "2"])
+    assert written.against == base_version and set(written.differences) >= {"accuracy", "valid_share", "fields"}
 
 
 @pytest.mark.slow
@@ -235,6 +327,77 @@ def test_the_command_scores_a_version_or_a_folder(
     assert plain["difference"]["mean"] == pytest.approx(told["accuracy"] - plain["accuracy"]["mean"])
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")  # of transformers' own names
+def test_the_command_scores_texts_by_a_lora_folder_over_the_base_that_is_given(
+    agent: Any, base_version: ModelVersion, tmp_path: Path, capsys: Any
+) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    base, lora = str(artifact_path(base_version.artifact.digest)), tmp_path / "lora"
+    config = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
+    get_peft_model(AutoModelForCausalLM.from_pretrained(base), config).save_pretrained(lora)
+    told = json.loads((lora / "adapter_config.json").read_text()) | {"base_model_name_or_path": None}
+    (lora / "adapter_config.json").write_text(json.dumps(told))
+    data, output = tmp_path / "rows.jsonl", tmp_path / "out.json"
+    data.write_text("".join(json.dumps(row) + "\n" for row in TestTexts.ROWS))
+    asked = ["--test-data", str(data), "--agent-type", "FILER", "--output", str(output), "--model"]
+    with pytest.raises(SystemExit):
+        call_command("evaluate", *asked, str(lora))
+    assert "--base-model: the LoRA folder does not name its base" in capsys.readouterr().err and not output.exists()
+
+    call_command("evaluate", *asked, str(lora), "--base-model", base)
+    adapted = json.loads(output.read_text())
+    assert adapted["base_model"] == Path(base).name and (adapted["rows"], adapted["left_out"]) == (2, 2)
+    assert adapted["average_reward"] == pytest.approx(0.375 + 0.375 * adapted["accuracy"])
+    assert adapted["scores"]["valid_share"]["n"] == 2 and adapted["plain"] is None
+    assert [one["name"] for one in adapted["scores"]["fields"]] == ["folder"]
+    call_command("evaluate", *asked, base)
+    written = json.loads(output.read_text())
+    answers = [[one["action"] for one in found["sample_errors"]] for found in (adapted, written)]
+    assert answers[0] != answers[1]  # random adapters write something else
+
+
+@pytest.mark.parametrize(
+    ("lines", "left_out", "kept"),
+    [
+        ([{"id": "1", "prompt": "p", "completion": "a"}, {"id": "2", "prompt": "p", "completion": "b"}], 0, ["1", "2"]),
+        ([{"id": "1", "prompt": "p", "completion": "a", "right": 1}, {"id": "2", "prompt": "p", "completion": "b"}], 1,
+         ["1"]),
+        ([{"prompt": "p", "completion": "a", "reward": 2.0}, {"prompt": "p", "completion": "b", "reward": -0.5}], 1,
+         ["1"]),
+    ],
+    ids=["nothing is said of any", "frozen rows", "an export"],
+)  # fmt: skip
+def test_files_of_texts_say_which_are_right(tmp_path: Path, lines: Any, left_out: int, kept: list[str]) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found, faults = read_answers_file(path)
+    assert (faults, found.left_out, [row["id"] for row in found.rows]) == ([], left_out, kept)
+    wrong = {"id": "1", "prompt": "p", "completion": "a", "reward": 0}
+    path.write_text(json.dumps(wrong) + "\n")
+    assert read_answers_file(path)[1] == [f"{path}: none of its texts is known to be right"]
+    path.write_text(json.dumps(wrong) + '\n{"id": "1"}\n')
+    (fault,) = read_answers_file(path)[1]
+    assert fault.startswith(f"{path}:2: ")
+
+
+def test_the_command_names_the_agents_of_a_kind(agent: Any, tmp_path: Path, capsys: Any) -> None:
+    """By its kind the one agent was found above; where there are two, both are named."""
+    AgentFactory(workspace=agent.workspace, slug="second-filer", kind="FILER")
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in labelled(2, 1)))
+    asked = ["evaluate", "--model", "filer:9", "--test-data", str(data), "--agent-type"]
+    with pytest.raises(SystemExit) as ended:
+        call_command(*asked, "FILER")
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and "2 agents are 'FILER'; name one of: filer, second-filer" in said
+    with pytest.raises(SystemExit):  # of the model alone, which is not there
+        call_command(*asked, "second-filer")
+    assert "--agent-type" not in capsys.readouterr().err
+
+
 def test_the_command_names_every_fault(agent: Any, tmp_path: Path, capsys: Any) -> None:
     data = tmp_path / "rows.jsonl"
     data.write_text('{"id": "1"}\n')
@@ -242,4 +405,8 @@ def test_the_command_names_every_fault(agent: Any, tmp_path: Path, capsys: Any) 
         call_command("evaluate", "--model", "filer:9", "--test-data", str(data), "--agent-type", "nobody")
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert "--agent-type: 0 agents" in said and "--model: 'filer:9'" in said and "1:" in said
+    assert (
+        "--agent-type: no agents are 'nobody'; name one of: filer" in said
+        and "--model: 'filer:9'" in said
+        and "1:" in said
+    )

@@ -23,12 +23,12 @@ from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer
 
-from decisions.rewards.components import Facts, read_json
+from decisions.rewards.components import read_json
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
 from training.engine.learned_reward import LearnedReward
 from training.engine.models import Loaded
-from training.engine.reward_function import RewardFunction
+from training.engine.reward_function import RewardFunction, facts_of_text
 from training.engine.rows import Text, groups_of_prompts
 from training.engine.text.bridge import Conversations, Message, common_arguments, make_dataset, run_trainer
 
@@ -55,7 +55,7 @@ def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> O
             valid = [read_json(text) is not None for text, known in zip(texts, meant, strict=True) if known is not None]
             log_metric("valid_share", sum(valid) / len(valid))
         learned = learned_reward(list(zip(question, texts, strict=True)))
-        return [value(facts_of(text, known), one) for text, known, one in zip(texts, answer, learned, strict=True)]
+        return [value(facts_of_text(text, known), one) for text, known, one in zip(texts, answer, learned, strict=True)]
 
     prompts = _prompts_of_step(attempt, len(rows))
     trainer = GRPOTrainer(
@@ -145,15 +145,6 @@ class StoredTexts:
     def _draw(self, group: Sequence[tuple[list[int], float]], rng: random.Random) -> list[tuple[list[int], float]]:
         whole, rest = divmod(self.size, len(group))
         return [*group] * whole + rng.sample(list(group), rest)
-
-
-def facts_of(text: str, answer: str) -> Facts:
-    """What a reward component sees of a fresh text: the value where the known answer is JSON, else the text."""
-    meant = read_json(answer)
-    if meant is None:
-        return Facts(action=text.strip(), answer=answer.strip(), completion=text)
-    said = read_json(text)
-    return Facts(action=text if said is None else said, answer=meant, completion=text)
 
 
 def _prompts_of_step(attempt: Attempt, known: int) -> int:

@@ -1,4 +1,4 @@
-"""`manage.py evaluate`: scores a model on a file of labelled rows, outside the registry or in it, as JSON."""
+"""`manage.py evaluate`: scores a model on a file of labelled rows or texts, outside the registry or in it, as JSON."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from models_registry.artifacts import artifact_path
 from models_registry.models import ModelVersion
 from training import launcher
 from training.cards import CARD, name_base
+from training.engine.methods import RowKind
 from training.engine.rows import Labelled
 from training.engine.spec import REWARD_MODEL, RunResult
-from training.imports.labelled import LabelledRow, read_rows
+from training.imports.answers import KnownAnswers, read_answers_file
+from training.management.agents import NoSingleAgent, find_agent
 from training.plain_baseline import compare_with_words, teach_words_of
 from training.reward_scale import reward_if
 from training.suites.scoring import make_value, rankings_of, read_answers, summarise
+from training.suites.texts import as_suite_row
 from workspaces.commands import UncheckedCommand
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
@@ -51,57 +54,69 @@ class Model:
 
 class Command(UncheckedCommand):
     help = (
-        "Scores a model on labelled rows: accuracy, average reward of its own actions, error rate, validity, "
-        "calibration, labels, the measures of rankings and sample errors, and for a version a plain classifier of "
-        "words taught from the same feedback, as JSON. Exit codes: 0 scored, 1 the model could not answer, 2 an "
-        "argument or the file is invalid (every fault is named)."
+        "Scores a model on labelled rows or texts: accuracy, average reward of its own actions, error rate, validity, "
+        "calibration, labels or fields, the measures of rankings and sample errors, and for a version a plain "
+        "classifier of words taught from the same feedback, as JSON. Exit codes: 0 scored, 1 the model could not "
+        "answer, 2 an argument or the file is invalid (every fault is named)."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--model", required=True, help="a version such as filer:2, or a folder of weights or LoRA")
-        parser.add_argument("--test-data", required=True, type=Path, help="JSON lines {id, prompt, options, answer}")
-        parser.add_argument("--agent-type", required=True, help="slug of the agent whose rewards and prompt limit hold")
+        parser.add_argument(
+            "--test-data",
+            required=True,
+            type=Path,
+            help="JSON lines {id, prompt, options, answer}; or texts, {id, prompt, completion} and whether they are "
+            "right, or what export_training_data wrote",
+        )
+        parser.add_argument(
+            "--agent-type",
+            required=True,
+            help="kind (FILER, LIBRARIAN, …) or slug of the one agent whose rewards and prompt limit hold",
+        )
         parser.add_argument("--base-model", default="", help="folder or hub id under a LoRA folder; else as it says")
         parser.add_argument("--output", type=Path, help="where the JSON goes; by default to standard output")
-        parser.add_argument("--free-rows", type=int, default=100, help="rows that are also answered by free generation")
+        parser.add_argument(
+            "--free-rows", type=int, default=100, help="labelled rows that are also answered by free generation"
+        )
         parser.add_argument("--no-quantization", action="store_true", help="accepted; weights are never quantised here")
-        parser.add_argument("--workspace", help="slug; may be left out where one agent only has this slug")
+        parser.add_argument("--workspace", help="slug; may be left out where one agent only is meant")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        agents = Agent.objects.filter(slug=options["agent_type"].lower()).select_related("workspace")
+        agents, agent = Agent.objects.select_related("workspace"), None
         if options["workspace"]:
             agents = agents.filter(workspace__slug=options["workspace"])
-        found = list(agents[:2])
-        faults = []
-        if len(found) != 1:
-            faults.append(f"--agent-type: {len(found)} agents are called {options['agent_type']!r}; name one")
-        rows, row_faults = read_rows(options["test_data"])
-        faults += row_faults
-        model = find_model(options["model"], options["base_model"], found[0] if found else None, faults)
-        if faults or model is None:
+        data, faults = read_answers_file(options["test_data"])
+        try:
+            agent = find_agent(agents, options["agent_type"])
+        except NoSingleAgent as error:
+            faults.insert(0, str(error))
+        model = find_model(options["model"], options["base_model"], agent, faults)
+        if faults or model is None or agent is None:
             self.stderr.write("\n".join(faults[:SHOWN]))
             if len(faults) > SHOWN:
                 self.stderr.write(f"and {len(faults) - SHOWN} more")
             sys.exit(EXIT_BAD_INPUT)
-        told = self._score(found[0], model, rows, max(0, options["free_rows"]))
+        told = self._score(agent, model, data, max(0, options["free_rows"]))
         text = json.dumps(told, ensure_ascii=False, indent=2)
         if options["output"] is not None:
             options["output"].write_text(text + "\n", encoding="utf-8")
         else:
             self.stdout.write(text)
 
-    def _score(self, agent: Agent, model: Model, rows: list[LabelledRow], free_rows: int) -> dict[str, Any]:
+    def _score(self, agent: Agent, model: Model, data: KnownAnswers, free_rows: int) -> dict[str, Any]:
         spec, setup = current_reward_spec(agent), agent.versions.first()
         value = make_value({"right": reward_if(spec, "confirmed"), "wrong": reward_if(spec, "corrected")})
-        plain = [msgspec.to_builtins(row) for row in rows]
+        is_text = data.kind is RowKind.TEXT
+        rows = [as_suite_row(row) for row in data.rows] if is_text else data.rows
         with tempfile.TemporaryDirectory(prefix="reckoner-evaluate-") as place:
             folder = Path(place)
-            (folder / "rows.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+            (folder / "rows.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in data.rows))
             run = {
                 "run_id": "evaluate",
                 "method": "evaluate",
                 "base": model.source,
-                "data": {"suites": {"file": "rows.jsonl"}},
+                "data": {"text_suites" if is_text else "suites": {"file": "rows.jsonl"}},
                 "evaluate": {"free_rows": free_rows},
                 **({"max_prompt_tokens": setup.max_prompt_tokens} if setup is not None else {}),
             }
@@ -122,18 +137,19 @@ class Command(UncheckedCommand):
             result = RunResult.model_validate_json((attempt / "result.json").read_text())
             told = result.suites["file"]
             with (attempt / told.predictions).open(encoding="utf-8") as lines:
-                answers = read_answers(map(json.loads, lines), plain, slice_by="group", value=value)
+                answers = read_answers(map(json.loads, lines), rows, slice_by="group", value=value)
         scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows)
-        prompts = {row.id: row.prompt for row in rows}
-        words = teach_words_of(model.version) if model.version is not None else None
+        prompts = {row["id"]: row["prompt"] for row in rows}
+        words = teach_words_of(model.version) if model.version is not None and not is_text else None
         hits, ranked = [one.correct for one in answers], rankings_of(answers)
-        asked = msgspec.convert(plain, list[Labelled])
+        asked = msgspec.convert(rows, list[Labelled]) if words is not None else []
         errors = [one | {"prompt": prompts[one["id"]]} for one in scores.pop("errors")]
         return {
             "model": model.name,
             "base_model": model.base,
             "agent": agent.slug,
             "rows": len(rows),
+            "left_out": data.left_out,
             "accuracy": scores["accuracy"]["mean"],
             "average_reward": scores["reward"]["mean"],
             "error_rate": scores["error_rate"]["mean"],

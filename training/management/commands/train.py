@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from decisions.models import Agent, AgentKind
+from decisions.models import Agent
 from training.engine.methods import HELP, TRAINING, RowKind
 from training.errors import EmptyDataset, EngineFailed
 from training.estimates import Estimate
@@ -23,6 +23,7 @@ from training.local_plans import (
     make_plan,
 )
 from training.local_runs import Interrupted, read_rows, rows_of_agent, train_here
+from training.management.agents import NoSingleAgent, find_agent
 from training.presets import HELP as PRESET_HELP
 from training.presets import PRESETS
 from workspaces.actors import system
@@ -126,11 +127,10 @@ class Command(UncheckedCommand):
         """Raises UnusableRun."""
         wanted = options["agent_type"]
         agents = Agent.objects.for_workspace(self.find_workspace(options["workspace"])).select_related("workspace")
-        found = list(agents.filter(**{"kind" if wanted in AgentKind.values else "slug": wanted})[:2])
-        if len(found) != 1:
-            known = ", ".join(agents.values_list("slug", flat=True)) or "none"
-            raise UnusableRun([f"--agent-type: {len(found) or 'no'} agents are {wanted!r}; name one of: {known}"])
-        return found[0]
+        try:
+            return find_agent(agents, wanted)
+        except NoSingleAgent as error:
+            raise UnusableRun([str(error)]) from error
 
 
 def _read_training(options: dict[str, Any], agent_kind: str) -> Training:
