@@ -28,8 +28,12 @@ __all__ = [
     "StoredArtifact",
     "artifact_path",
     "canonical",
+    "clear_folder",
     "file_sha256",
     "find_store",
+    "has_artifact",
+    "hide_folder",
+    "list_digests",
     "local_root",
     "put_folder",
     "reading",
@@ -103,6 +107,30 @@ def remove_folder(digest: str) -> bool:
     """Takes an artifact's files out of the store; False when they were gone. Raises StoreUnavailable."""
     with _told():
         return find_store().remove(digest)
+
+
+def has_artifact(digest: str) -> bool:
+    """Whether the store has it whole. Raises StoreUnavailable."""
+    with _told():
+        return find_store().has(digest)
+
+
+def list_digests() -> Iterator[tuple[str, float]]:
+    """Everything that is visible, with the Unix time since when. Raises StoreUnavailable."""
+    with _told():
+        yield from find_store().list_digests()
+
+
+def hide_folder(digest: str) -> bool:
+    """Takes an artifact out of sight in one step; False when it was. Raises StoreUnavailable."""
+    with _told():
+        return find_store().hide(digest)
+
+
+def clear_folder(digest: str) -> None:
+    """Removes the files of one that was hidden. Raises StoreUnavailable."""
+    with _told():
+        find_store().clear(digest)
 
 
 def remove_incoming(before: dt.datetime) -> Iterator[int]:

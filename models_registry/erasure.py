@@ -14,7 +14,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
-from models_registry.artifacts import remove_folder
+from models_registry.collecting import remove_files
 from models_registry.models import Artifact
 from workspaces.models import Workspace
 
@@ -107,8 +107,4 @@ def remove_artifact(*, artifact: Artifact) -> bool:
         if locked.removed_at is None:
             locked.removed_at = timezone.now()
             locked.save(update_fields=["removed_at"])
-        shared = Artifact.objects.filter(digest=locked.digest, removed_at=None).exists()
-    if shared:
-        return False
-    remove_folder(locked.digest)
-    return True
+    return remove_files(locked.digest)

@@ -1,5 +1,6 @@
 """Errors of requests to the registry."""
 
+from jobs.errors import Permanent
 from workspaces.errors import Conflict, NotFound, ReckonerError, Unavailable
 
 
@@ -57,6 +58,23 @@ class BackendRefused(ReckonerError):
 class ArtifactCorrupt(ReckonerError):
     status = 500
     code = "artifact_corrupt"
+
+
+class ArtifactRemoved(Conflict):
+    """What the version's files held was collected, or erased."""
+
+    code = "artifact_removed"
+
+
+class VersionInUse(Conflict):
+    code = "version_in_use"
+
+
+class QuotaExceeded(ReckonerError, Permanent):
+    """The workspace's artifacts leave no room. A job that meets it is dead at once: trying again makes no room."""
+
+    status = 507
+    code = "quota_exceeded"
 
 
 class StoreUnavailable(Unavailable):

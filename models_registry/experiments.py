@@ -27,6 +27,7 @@ from models_registry.guardrails import (
     find_guardrail_faults,
     read_guardrails,
 )
+from models_registry.holders import require_files
 from models_registry.models import (
     AliasName,
     Arm,
@@ -136,6 +137,7 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str) 
     if Experiment.objects.filter(registered_model=model, state=ExperimentState.RUNNING).exists():
         raise ExperimentRunning(f"Model {model.name} has an experiment running; stop it first.")
     control = get_champion(model)
+    require_files(control, treatment)
     if control.id == treatment.id:
         raise InvalidInput(
             "A version cannot be compared with itself.",

@@ -11,9 +11,12 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Max
+from django.utils import timezone
 
 from models_registry import artifacts
-from models_registry.errors import NoChampion, NotAPolicy
+from models_registry.collecting import lock_digest, remove_files
+from models_registry.errors import NoChampion, NotAPolicy, QuotaExceeded, StoreUnavailable
+from models_registry.holders import require_files
 from models_registry.models import (
     ALIAS_NAME,
     Alias,
@@ -24,10 +27,13 @@ from models_registry.models import (
     ModelVersion,
     RegisteredModel,
 )
+from models_registry.quota import lock_use, refuse_over_quota
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 from workspaces.services import record_audit
+
+STORE_ATTEMPTS = 3
 
 
 def store_artifact(
@@ -39,12 +45,36 @@ def store_artifact(
     texts: Mapping[str, str] | None = None,
 ) -> Artifact:
     """Copies a folder into the store, then makes (or finds) its row: the row never precedes the files. `texts` are
-    further files, by name, such as a card."""
-    stored = artifacts.put_folder(folder, kind=kind, meta=meta, texts=texts)
-    artifact, _ = Artifact.objects.get_or_create(
+    further files, by name, such as a card. Raises QuotaExceeded, StoreUnavailable."""
+    refuse_over_quota(workspace, 0)
+    for _ in range(STORE_ATTEMPTS):
+        stored = artifacts.put_folder(folder, kind=kind, meta=meta, texts=texts)
+        try:
+            artifact = _note_stored(workspace, stored, kind, meta)
+        except QuotaExceeded:
+            remove_files(stored.digest)
+            raise
+        if artifact is not None:
+            return artifact
+    raise StoreUnavailable("The artifact was removed as often as it was stored; try again.")
+
+
+@transaction.atomic
+def _note_stored(
+    workspace: Workspace, stored: artifacts.StoredArtifact, kind: str, meta: Mapping[str, Any] | None
+) -> Artifact | None:
+    """The row of what is in the store; None where the collector took the files, as nobody else had them."""
+    lock_use(workspace)
+    lock_digest(stored.digest)
+    if not artifacts.has_artifact(stored.digest):
+        return None
+    if not Artifact.objects.filter(workspace=workspace, digest=stored.digest, removed_at=None).exists():
+        refuse_over_quota(workspace, stored.size_bytes)
+    artifact, _ = Artifact.objects.update_or_create(
         workspace=workspace,
         digest=stored.digest,
-        defaults={"kind": kind, "size_bytes": stored.size_bytes, "meta": dict(meta or {})},
+        defaults={"stored_at": timezone.now(), "removed_at": None},
+        create_defaults={"kind": kind, "size_bytes": stored.size_bytes, "meta": dict(meta or {})},
     )
     return artifact
 
@@ -136,6 +166,7 @@ def move_alias(*, by: Actor, version: ModelVersion, name: str, reason: str = "")
         raise InvalidInput("The alias is invalid.", faults=[fault])
     # The model's row is the lock: the move that is written is the one that was made.
     RegisteredModel.objects.select_for_update().get(id=version.registered_model_id)
+    require_files(version)
     before = _find_alias(version.registered_model_id, name)
     alias, _ = Alias.objects.update_or_create(
         registered_model_id=version.registered_model_id,

@@ -375,10 +375,13 @@ KEEP_HINT_DAYS = float(env("RECKONER_KEEP_HINT_DAYS", "1"))
 KEEP_RUN_EVENT_DAYS = float(env("RECKONER_KEEP_RUN_EVENT_DAYS", "90"))
 KEEP_RUN_FILE_DAYS = float(env("RECKONER_KEEP_RUN_FILE_DAYS", "7"))
 KEEP_DRAFT_DAYS = float(env("RECKONER_KEEP_DRAFT_DAYS", "90"))
+KEEP_ARTIFACT_DAYS = float(env("RECKONER_KEEP_ARTIFACT_DAYS", "30"))
 KEEP_INCOMING_DAYS = float(env("RECKONER_KEEP_INCOMING_DAYS", "1"))
 
 # A folder, or an fsspec URL such as s3://bucket/prefix, whose files are then fetched into the cache.
 ARTIFACTS = env("RECKONER_ARTIFACTS", str(VAR / "artifacts"))
+# Of one workspace; 0: no limit.
+ARTIFACT_QUOTA_BYTES = int(env("RECKONER_ARTIFACT_QUOTA_BYTES", "0"))
 ARTIFACT_CACHE = Path(env("RECKONER_ARTIFACT_CACHE", str(VAR / "artifact-cache")))
 ARTIFACT_CACHE_BYTES = int(env("RECKONER_ARTIFACT_CACHE_BYTES", "21474836480"))
 RUNS = Path(env("RECKONER_RUNS", str(VAR / "runs")))

@@ -19,6 +19,7 @@ from decisions.erasure.erasing import hold_off_erasures
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.rewards.specs import current_reward_spec
 from models_registry.models import ArtifactKind
+from models_registry.quota import refuse_over_quota
 from models_registry.services import store_artifact
 from training.dataset_parts import Entry, Part, save_parts, write_parts
 from training.errors import EmptyDataset
@@ -62,6 +63,7 @@ def snapshot_ledger(
     `note_progress` hears how far it is; `on_made` is called in the transaction that makes the dataset and the one held
     out, and may undo it.
     """
+    refuse_over_quota(by.workspace)
     spec = reward_spec or current_reward_spec(agent)
     versions, shapes = find_versions(agent, kind, agent_version)
     if not versions:
@@ -141,6 +143,7 @@ def import_rows(
 
     `on_made` is called in the transaction that makes the dataset, and may undo it.
     """
+    refuse_over_quota(by.workspace)
     with tempfile.TemporaryDirectory(prefix="reckoner-dataset-") as folder:
         part = Part(Path(folder) / "all")
         for row in rows:

@@ -13,7 +13,9 @@ from django.utils import timezone
 from jobs.context import JobContext
 from jobs.services import enqueue_job
 from models_registry.artifacts import verify_artifact
+from models_registry.holders import require_files
 from models_registry.models import Artifact, ArtifactKind, ModelVersion
+from models_registry.quota import refuse_over_quota
 from models_registry.services import locate_version, refuse_remote, refuse_reward_model, store_artifact
 from training.cards import card_of_export
 from training.launcher import run_engine, write_atomically
@@ -34,6 +36,9 @@ def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat
     existing = ExportJob.objects.filter(version=version, format=format).exclude(state=ExportState.FAILED).first()
     if existing is not None:
         return existing
+    require_files(version)
+    if version.base is not None:  # merged weights are as many bytes as the base's; whole ones are stored already
+        refuse_over_quota(by.workspace, version.base.stored.size_bytes)
     export = ExportJob.objects.create(workspace=by.workspace, version=version, format=format)
     export.job = enqueue_job(kind=EXPORT, workspace=by.workspace, payload={"export_id": str(export.id)})
     export.save(update_fields=["job"])

@@ -15,8 +15,10 @@ from django.utils import timezone
 from decisions.models import Agent
 from jobs.errors import AlreadyFinished
 from jobs.services import enqueue_job, request_cancel
+from models_registry.holders import require_files
 from models_registry.models import ModelVersion
 from models_registry.promotion import promote_version
+from models_registry.quota import refuse_over_quota
 from training.base_models import TINY, hub_ids, is_allowed_base, why_no_model
 from training.capacity import Load, estimate_load, find_shortages, sample_completion_tokens, sample_prompt_tokens
 from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need, RowKind
@@ -56,12 +58,15 @@ class RunPlan:
 
 
 def start_run(*, by: Actor, agent: Agent, plan: RunPlan, tags: Sequence[str] = (), notes: str = "") -> TrainingRun:
-    """Checks everything before it queues anything. Raises InvalidRun with every fault."""
+    """Checks everything before it queues anything. Raises InvalidRun with every fault, QuotaExceeded, and
+    ArtifactRemoved for a base whose files are gone."""
     if faults := find_note_faults(tags, notes):
         raise InvalidRun("The run cannot start with these notes.", faults=faults)
     prepared = prepare_run(agent, plan)
     estimate = prepared.estimate.as_plain() if prepared.estimate is not None else {}
+    refuse_over_quota(by.workspace)
     with transaction.atomic():
+        require_files(plan.base_version, _reward_model_of(prepared.spec))
         run = TrainingRun.objects.create(
             workspace=by.workspace,
             agent=agent,
@@ -82,6 +87,11 @@ def start_run(*, by: Actor, agent: Agent, plan: RunPlan, tags: Sequence[str] = (
         _record(run, "queued", {"by": by.name} | ({"estimate": estimate} if estimate else {}))
         record_audit(by=by, action="run.started", target=f"run:{run.id}", details={"method": plan.method})
     return run
+
+
+def _reward_model_of(spec: Mapping[str, Any]) -> ModelVersion | None:
+    named = find_reward_version(spec)
+    return ModelVersion.objects.filter(id=named).first() if named is not None else None
 
 
 @dataclass(frozen=True, slots=True)

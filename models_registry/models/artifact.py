@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
@@ -19,7 +21,8 @@ class ArtifactKind(models.TextChoices):
 class Artifact(WorkspaceOwned):
     """`digest` is the SHA-256 of the artifact's canonical manifest, which names every file's SHA-256.
 
-    Once `removed_at` is set the files are gone, or about to go, since they held what a person had erased.
+    Once `removed_at` is set the files are gone, or about to go: nothing held them, or a person had erased what they
+    held. Storing the content again brings them back. `stored_at` is when that was done last.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -28,6 +31,7 @@ class Artifact(WorkspaceOwned):
     size_bytes = models.BigIntegerField()
     meta = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
+    stored_at = models.DateTimeField(default=timezone.now, db_default=Now())
     removed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

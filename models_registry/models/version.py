@@ -65,6 +65,7 @@ class ModelVersion(WorkspaceOwned):
     metrics = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
     marked_at = models.DateTimeField(null=True, blank=True)
+    retired_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["-number"]
@@ -77,6 +78,11 @@ class ModelVersion(WorkspaceOwned):
                 condition=Q(artifact__isnull=False, remote_name="")
                 | (Q(artifact__isnull=True, base__isnull=True) & ~Q(remote_name="")),
                 name="model_version_stored_or_remote",
+            ),
+            models.CheckConstraint(
+                condition=Q(state=VersionState.RETIRED, retired_at__isnull=False)
+                | (~Q(state=VersionState.RETIRED) & Q(retired_at__isnull=True)),
+                name="model_version_retired_at_exactly_when_retired",
             ),
         ]
 

@@ -81,7 +81,7 @@ def _database_use(size: int) -> Use:
 
 
 KINDS = {
-    "artifacts": ("Models, adapters and datasets", "forever, except erased rows"),
+    "artifacts": ("Models, adapters and datasets", "while something uses them"),
     "incoming": ("Artifacts being written or removed", "incoming"),
     "checkpoints": ("Checkpoints of runs", "run files"),
     "weights": ("Copies of weights of runs", "run files"),

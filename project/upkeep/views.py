@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
+from django.conf import settings
 from django.core.cache import caches
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.template.defaultfilters import filesizeformat
 from django.views.decorators.http import require_safe
 
+from models_registry.quota import measure_use
 from project.upkeep.disk import DiskUsage, measure_disk
 from project.upkeep.lifetimes import LIVES
 from workspaces.models import Role
@@ -25,6 +27,7 @@ KEEP_SECONDS = 60
 @workspace_page(role=Role.ADMIN)
 def disk(request: PageRequest) -> HttpResponse:
     usage = cast(DiskUsage, caches["process"].get_or_set("disk-usage", measure_disk, KEEP_SECONDS))
+    own, quota = measure_use(request.workspace.id), settings.ARTIFACT_QUOTA_BYTES
     of_disk = percent(usage.used_bytes / usage.size_bytes)
     shares = [(use, use.bytes / max(usage.used_bytes, 1)) for use in usage.kinds]
     return render(
@@ -32,6 +35,8 @@ def disk(request: PageRequest) -> HttpResponse:
         "project/disk.html",
         {
             "usage": usage,
+            "own_bytes": own,
+            "own_says": f"of {filesizeformat(quota)} allowed" if quota > 0 else "no limit is set",
             "used_says": f"{of_disk} of a disk of {filesizeformat(usage.size_bytes)}",
             "database_says": f"{len(usage.tables)} tables",
             "free_says": "shared with everything else on the disk",

@@ -23,6 +23,7 @@ from jobs.errors import Permanent
 from jobs.models import Job
 from jobs.services import enqueue_job
 from models_registry.artifacts import artifact_path
+from models_registry.holders import require_files
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.services import refuse_reward_model, store_artifact
 from training.dataset_parts import ROWS_FILE
@@ -177,6 +178,7 @@ def find_suites(agent: Agent) -> list[EvaluationSuite]:
     )
 
 
+@transaction.atomic
 def start_scoring(*, by: Actor, suite: EvaluationSuite, version: ModelVersion) -> Job:
     """The job that scores this version, the one that was asked for before, or a new one. Raises Conflict for a version
     of another model or a reward model, and where rows of the suite were erased."""
@@ -185,6 +187,7 @@ def start_scoring(*, by: Actor, suite: EvaluationSuite, version: ModelVersion) -
         raise Conflict(f"{version} is not a version of {suite.agent.slug}.")
     if suite.dataset.marked_at is not None:
         raise Conflict("Rows of this suite were erased. Make a new suite from a rebuilt dataset.")
+    require_files(version)
     return enqueue_job(
         kind=SCORE,
         workspace=by.workspace,

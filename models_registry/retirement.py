@@ -1,0 +1,43 @@
+"""Retires versions that are not needed any more, and brings them back while their files are there."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from models_registry.errors import VersionInUse
+from models_registry.holders import find_uses, require_files
+from models_registry.models import ModelVersion, VersionState
+from workspaces.actors import Actor
+from workspaces.services import record_audit
+
+
+@transaction.atomic
+def retire_version(*, by: Actor, version: ModelVersion, reason: str = "") -> ModelVersion:
+    """Nothing new begins with it, and some time later its files may be removed (`models_registry.collecting`). Raises
+    VersionInUse, with what uses it."""
+    locked = ModelVersion.objects.select_for_update().get(id=version.id)
+    if locked.state == VersionState.RETIRED:
+        return locked
+    require_files(locked)
+    locked.state, locked.retired_at = VersionState.RETIRED, timezone.now()
+    locked.save(update_fields=["state", "retired_at"])
+    if uses := find_uses([locked.id]).get(locked.id):
+        raise VersionInUse(f"{locked} cannot be retired: {', '.join(uses)} uses it.")
+    details = {"name": str(locked)} | ({"reason": reason} if reason else {})
+    record_audit(by=by, action="version.retired", target=f"model_version:{locked.id}", details=details)
+    return locked
+
+
+@transaction.atomic
+def restore_version(*, by: Actor, version: ModelVersion) -> ModelVersion:
+    """The other way round. Raises ArtifactRemoved where its files, or its base's, are gone."""
+    locked = ModelVersion.objects.select_for_update().get(id=version.id)
+    require_files(locked)
+    if locked.state == VersionState.RETIRED:
+        locked.state, locked.retired_at = VersionState.READY, None
+        locked.save(update_fields=["state", "retired_at"])
+        record_audit(
+            by=by, action="version.restored", target=f"model_version:{locked.id}", details={"name": str(locked)}
+        )
+    return locked
