@@ -30,7 +30,8 @@ class Watching(Protocol):
 class Attempt:
     """`resume` is the checkpoint to go on from; `folder` is attempts/<number>, which this process owns. `save_epoch`
     keeps the weights after the epoch of that number; None where nobody asked for it. `processes` train it together.
-    `watch` looks at what the model answers meanwhile; None where nobody looks."""
+    `watch` looks at what the model answers meanwhile; None where nobody looks. `halved`: how often the training began
+    again, with half as many rows at once (training.engine.text.parts)."""
 
     spec: RunSpec
     number: int
@@ -42,6 +43,7 @@ class Attempt:
     save_epoch: Callable[[int], None] | None = None
     processes: Processes = field(default_factory=Processes)
     watch: Watching | None = None
+    halved: int = 0
 
     def hear_stop(self) -> bool:
         """Whether any process of the run was asked to stop. All of them ask at the same steps."""

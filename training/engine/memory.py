@@ -24,6 +24,15 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or FULL in str(error)
 
 
+class BeginAgain(Exception):
+    """Memory ran out in a training that cannot make its parts smaller while it works: it is to begin again."""
+
+    def __init__(self, before: int, fewer: int) -> None:
+        super().__init__(f"out of memory with {before} rows at once; {fewer} may fit")
+        self.before = before
+        self.fewer = fewer
+
+
 def free_memory() -> None:
     """Gives back what nothing refers to any more. Call it when the error is gone: its traceback holds the tensors that
     filled the memory."""

@@ -6,6 +6,7 @@ Called by `__main__` once the spec and the data are checked and the attempt's fo
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from training.engine.checkpoints import newest_checkpoint, write_synced
 from training.engine.data import RunData
 from training.engine.evaluate import Evaluated, Which, evaluate, warn_of_cuts, write_lines
 from training.engine.hardware import make_deterministic
-from training.engine.memory import recompute_activations
+from training.engine.memory import BeginAgain, free_memory, recompute_activations
 from training.engine.merge import merged
 from training.engine.models import (
     ADAPTER,
@@ -140,9 +141,33 @@ def fit_completions(spec: RunSpec, texts: Sequence[Text]) -> RunSpec:
 
 
 def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
+    if attempt.spec.method == "merge":
+        return merged(attempt.spec.base, attempt.device), Outcome(0, 0)
+    while True:
+        try:
+            return _train(attempt, data)
+        except BeginAgain as full:
+            before, fewer = full.before, full.fewer
+        # Only here, without the error: its traceback holds the model and what filled the memory.
+        _prepare_again(attempt, before, fewer)
+
+
+def _prepare_again(attempt: Attempt, before: int, fewer: int) -> None:
+    """For a training with half as many rows at once: from its newest checkpoint, or with the draws of its beginning."""
+    attempt.halved += 1
+    attempt.watch = attempt.save_epoch = None
+    free_memory()
+    make_deterministic(attempt.spec.seed, attempt.device)
+    attempt.resume = newest_checkpoint(attempt.folder.parent, attempt.spec, attempt.events)
+    goes_on = f"continues after step {attempt.resume.step}" if attempt.resume is not None else "begins again"
+    attempt.events.warn(
+        f"out of memory with {before} rows at once: the training {goes_on} with {fewer} at once, and as many more "
+        "times accumulated; an update holds the same rows"
+    )
+
+
+def _train(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     spec = attempt.spec
-    if spec.method == "merge":
-        return merged(spec.base, attempt.device), Outcome(0, 0)
     if spec.trains_by.makes_model:
         loaded = _grown(attempt, data)
     else:
@@ -200,10 +225,13 @@ def _grown(attempt: Attempt, data: RunData) -> Loaded:
 
 
 def _save_epoch(attempt: Attempt, loaded: Loaded, epoch: int) -> None:
-    """checkpoint-epoch-N/, whole or not there: what `from_pretrained` of transformers or peft loads."""
+    """checkpoint-epoch-N/, whole or not there: what `from_pretrained` of transformers or peft loads. A training that
+    began again may have left one."""
     folder = attempt.folder / f"checkpoint-epoch-{epoch}"
     unfinished = attempt.folder / f".unfinished-epoch-{epoch}"
     save(loaded, unfinished)
+    if folder.exists():
+        shutil.rmtree(folder)
     unfinished.rename(folder)
 
 

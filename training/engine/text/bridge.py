@@ -3,7 +3,8 @@
 TRL owns the loop. A callback maps its logs to events, the stop flag to its control, and the spec's pace to its
 checkpoints, which are folders of transformers' own form under `attempts/<n>/checkpoints`. A resumed run goes on from
 their weights, moments, schedule and generators. Unlike for methods of ours, it is not promised that it ends with the
-same bits as an uninterrupted one. Nothing is reported or sent anywhere; every file lies in the attempt's folder.
+same bits as an uninterrupted one. Where memory runs out, it begins again with fewer rows at once (`parts`). Nothing is
+reported or sent anywhere; every file lies in the attempt's folder.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from transformers import PrinterCallback, TrainerCallback, TrainerControl, Train
 from training.engine.attempt import Attempt, Outcome
 from training.engine.checkpoints import mark_complete
 from training.engine.fit import Diverged, pause_for
+from training.engine.memory import BeginAgain, is_out_of_memory
 from training.engine.models import Loaded
 from training.engine.prompts import MARGIN, PromptEncoder
 from training.engine.spec import CHECKPOINTS_KEPT
+from training.engine.text.parts import Parts
 
 huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # TRL's trainers send some when they are made
 datasets.disable_progress_bars()
@@ -90,17 +93,19 @@ class Bridge(TrainerCallback):
         self._due = now + pause_for(now - self._began, self.attempt.spec.checkpoint_every_seconds)
 
 
-def common_arguments(attempt: Attempt, rows: int, at_least: int = 1) -> dict[str, Any]:
-    """What every trainer of TRL is told: the spec's optimiser, seed and device, and that the bridge decides when to log
-    and when to save. A step takes as many of the `rows` as the spec says, equally many in each process, `at_least` so
-    many."""
+def share_of_batch(attempt: Attempt, rows: int) -> int:
+    """How many of the `rows` a batch holds in each process: as many as the spec says, equally many."""
+    return max(1, min(attempt.spec.optimiser.batch_size, rows) // attempt.processes.count)
+
+
+def common_arguments(attempt: Attempt, loaded: Loaded, parts: Parts) -> dict[str, Any]:
+    """What every trainer of TRL is told: the spec's optimiser, seed, device and precision, and that the bridge decides
+    when to log and when to save."""
     spec, optimiser = attempt.spec, attempt.spec.optimiser
-    mine = min(optimiser.batch_size, rows) // attempt.processes.count
-    on_cuda = attempt.device.type == "cuda"
     return {
         "output_dir": str(attempt.folder / "checkpoints"),
-        "per_device_train_batch_size": max(mine, at_least),
-        "gradient_accumulation_steps": optimiser.accumulate,
+        "per_device_train_batch_size": parts.at_once,
+        "gradient_accumulation_steps": parts.accumulated,
         "num_train_epochs": optimiser.epochs,
         "learning_rate": optimiser.learning_rate,
         "weight_decay": optimiser.weight_decay,
@@ -110,9 +115,9 @@ def common_arguments(attempt: Attempt, rows: int, at_least: int = 1) -> dict[str
         "warmup_steps": 0.1,
         "seed": spec.seed,
         "use_cpu": attempt.device.type == "cpu",
-        "bf16": on_cuda and torch.cuda.is_bf16_supported(),
+        "bf16": attempt.precision_of(loaded.model) is torch.bfloat16,
         "gradient_checkpointing": False,
-        "dataloader_pin_memory": on_cuda,
+        "dataloader_pin_memory": attempt.device.type == "cuda",
         "logging_strategy": "no",
         "logging_nan_inf_filter": False,
         "save_strategy": "no",
@@ -165,20 +170,50 @@ class Conversations:
         return around + self.attempt.spec.max_prompt_tokens + self.longest + MARGIN
 
 
-def run_trainer(attempt: Attempt, loaded: Loaded, trainer: Any, rows: int, message: str) -> Outcome:
+def run_trainer(attempt: Attempt, loaded: Loaded, trainer: Any, parts: Parts, rows: int, message: str) -> Outcome:
     """Trains `loaded` in place, from the attempt's checkpoint where there is one. Raises Stopped when asked to stop,
-    after a checkpoint, and Diverged when the loss stops being a number."""
+    after a checkpoint, and Diverged when the loss stops being a number. Where memory runs out: BeginAgain, or
+    torch.OutOfMemoryError with the reason why fewer rows at once are no way out."""
     bridge = Bridge(attempt, message)
     trainer.add_callback(bridge)
     trainer.remove_callback(PrinterCallback)
     attempt.stop.check()
-    trainer.train(resume_from_checkpoint=str(attempt.resume.path) if attempt.resume is not None else None)
+    if not _trains_to_its_end(attempt, trainer):
+        # Only here, without the error: its traceback holds the tensors that filled the memory.
+        raise _answer_full_memory(attempt, parts)
     step = int(trainer.state.global_step)
     attempt.stop.check(step)
     if loaded.adapts and REFERENCE in loaded.model.peft_config:
         loaded.model.delete_adapter(REFERENCE)
     loaded.model.eval()
     return Outcome(step, rows, bridge.metrics).also(**_compare_ends(trainer.state))
+
+
+def _trains_to_its_end(attempt: Attempt, trainer: Any) -> bool:
+    """False where memory ran out on the way."""
+    try:
+        trainer.train(resume_from_checkpoint=str(attempt.resume.path) if attempt.resume is not None else None)
+    except RuntimeError as error:  # torch.OutOfMemoryError is one
+        if not is_out_of_memory(error):
+            raise
+        return False
+    return True
+
+
+def _answer_full_memory(attempt: Attempt, parts: Parts) -> Exception:
+    rows = f"{parts.at_once} rows" if parts.at_once > 1 else "1 row"
+    count, full = attempt.processes.count, f"out of memory with {rows} at once"
+    if count > 1:
+        return torch.OutOfMemoryError(
+            f"{full} in one of {count} processes, which cannot begin again by itself: start the run with fewer rows at "
+            "once (batch_size, of grpo prompts_per_step) and more accumulated"
+        )
+    if parts.fewer is None:
+        return torch.OutOfMemoryError(
+            f"{full}, and method {attempt.spec.method} cannot learn from fewer: shorten max_prompt_tokens or "
+            "max_completion_tokens, train an adapter (lora), or set gradient_checkpointing"
+        )
+    return BeginAgain(parts.at_once, parts.fewer)
 
 
 def _compare_ends(state: TrainerState) -> dict[str, float]:

@@ -31,6 +31,7 @@ from training.engine.models import Loaded
 from training.engine.reward_function import RewardFunction, facts_of_text
 from training.engine.rows import Text, groups_of_prompts
 from training.engine.text.bridge import Conversations, Message, common_arguments, make_dataset, run_trainer
+from training.engine.text.parts import Parts, parts_of
 
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
@@ -57,13 +58,15 @@ def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> O
         learned = learned_reward(list(zip(question, texts, strict=True)))
         return [value(facts_of_text(text, known), one) for text, known, one in zip(texts, answer, learned, strict=True)]
 
-    prompts = _prompts_of_step(attempt, len(rows))
+    parts = _parts(attempt, len(rows), settings.group)
     trainer = GRPOTrainer(
         model=loaded.model,
         reward_funcs=[reward],
         args=GRPOConfig(
-            **_arguments(attempt, prompts, settings.group),
+            **_arguments(attempt, loaded, parts, settings.group),
             max_steps=settings.steps,
+            # No more texts are written at once than are learnt from at once, but for a group, which is compared.
+            steps_per_generation=max(parts.at_once, settings.group) // parts.at_once,
             max_completion_length=attempt.spec.max_completion_tokens,
             temperature=sampling.temperature,
             top_k=sampling.top_k,
@@ -76,7 +79,7 @@ def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> O
         ),
         processing_class=loaded.tokenizer,
     )
-    return _run(attempt, loaded, trainer, len(rows), "learning from fresh texts (GRPO)")
+    return _run(attempt, loaded, trainer, parts, len(rows), "learning from fresh texts (GRPO)")
 
 
 def _train_on_stored(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> Outcome:
@@ -91,8 +94,11 @@ def _train_on_stored(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> 
         """What the ledger says of each."""
         return stored_reward
 
-    prompts = _prompts_of_step(attempt, len(groups))
-    arguments = _arguments(attempt, prompts, size)
+    accumulated = attempt.spec.optimiser.accumulate
+    if len(groups) < accumulated * attempt.processes.count:
+        raise ValueError(f"{len(groups)} prompts are too few for an update of {accumulated} accumulated parts")
+    parts = _parts(attempt, len(groups) // accumulated, size)
+    arguments = _arguments(attempt, loaded, parts, size)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*rollout_func.*experimental")
         trainer = GRPOTrainer(
@@ -103,7 +109,7 @@ def _train_on_stored(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> 
             processing_class=loaded.tokenizer,
             rollout_func=stored,
         )
-    return _run(attempt, loaded, trainer, sum(map(len, groups)), "learning from stored texts (GRPO)")
+    return _run(attempt, loaded, trainer, parts, sum(map(len, groups)), "learning from stored texts (GRPO)")
 
 
 class StoredTexts:
@@ -147,25 +153,24 @@ class StoredTexts:
         return [*group] * whole + rng.sample(list(group), rest)
 
 
-def _prompts_of_step(attempt: Attempt, known: int) -> int:
-    """Equally many for each process, whose groups are whole then."""
-    count = attempt.processes.count
-    return max(1, min(attempt.spec.online.prompts_per_step, known) // count) * count
+def _parts(attempt: Attempt, known: int, group: int) -> Parts:
+    """A step takes of `known` prompts as many as the spec says, equally many in each process, with `group` texts each.
+    Texts of one group may be learnt from one after the other: their advantages are known before that."""
+    prompts = max(1, min(attempt.spec.online.prompts_per_step, known) // attempt.processes.count)
+    return parts_of(attempt, prompts * group, group=group)
 
 
-def _arguments(attempt: Attempt, prompts: int, group: int) -> dict[str, Any]:
-    """A step takes `prompts` prompts with `group` texts each."""
+def _arguments(attempt: Attempt, loaded: Loaded, parts: Parts, group: int) -> dict[str, Any]:
     settings = attempt.spec.online
-    return common_arguments(attempt, prompts * group) | {
-        "per_device_train_batch_size": prompts * group // attempt.processes.count,
+    return common_arguments(attempt, loaded, parts) | {
         "num_generations": group,
         "epsilon": settings.clip,
         "beta": settings.kl,
     }
 
 
-def _run(attempt: Attempt, loaded: Loaded, trainer: Any, rows: int, message: str) -> Outcome:
+def _run(attempt: Attempt, loaded: Loaded, trainer: Any, parts: Parts, rows: int, message: str) -> Outcome:
     if trainer.ref_model is not None:
         # TRL reads the reference from the model's folder, which a merged adapter is not in.
         trainer.ref_model.load_state_dict(loaded.model.state_dict())
-    return run_trainer(attempt, loaded, trainer, rows, message)
+    return run_trainer(attempt, loaded, trainer, parts, rows, message)

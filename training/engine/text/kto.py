@@ -1,6 +1,6 @@
 """Kahneman–Tversky optimisation on right and wrong texts, through TRL's KTOTrainer. Method `kto` of rows of text.
 
-    r = log π(y | x) / π₀(y | x)        z = max(0, mean r over the batch with completions of other prompts)
+    r = log π(y | x) / π₀(y | x)        z = max(0, mean r over the rows at once with completions of other prompts)
     loss = mean over right texts of 1 − σ(β (r − z))  +  w · mean over wrong ones of 1 − σ(β (z − r))
 
 Ethayarajh et al. 2024, equations 7 and 8; w is `undesirable_weight`. A text is right where what a person said of it,
@@ -16,7 +16,8 @@ from trl import KTOConfig, KTOTrainer
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
 from training.engine.models import Loaded
-from training.engine.text.bridge import Conversations, common_arguments, make_dataset, run_trainer
+from training.engine.text.bridge import Conversations, common_arguments, make_dataset, run_trainer, share_of_batch
+from training.engine.text.parts import parts_of
 from training.engine.texts import balance_classes
 
 
@@ -27,11 +28,13 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     rows = balance_classes(fitting, settings.right_from, attempt.spec.seed)
     if not rows:
         raise ValueError("of the texts that are short enough none is right, or none is wrong")
+    # Of one text alone there is no z.
+    parts = parts_of(attempt, max(2, share_of_batch(attempt, len(rows))), least=2)
     trainer = KTOTrainer(
         model=loaded.model,
         ref_model=None if loaded.adapts else copy.deepcopy(loaded.model),
         args=KTOConfig(
-            **common_arguments(attempt, rows=len(rows), at_least=2),
+            **common_arguments(attempt, loaded, parts),
             max_length=chats.longest_chat,
             beta=settings.beta,
             undesirable_weight=settings.undesirable_weight,
@@ -45,4 +48,4 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         ),
         processing_class=loaded.tokenizer,
     )
-    return run_trainer(attempt, loaded, trainer, len(rows), "learning from right and wrong texts (KTO)")
+    return run_trainer(attempt, loaded, trainer, parts, len(rows), "learning from right and wrong texts (KTO)")

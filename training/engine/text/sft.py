@@ -13,7 +13,8 @@ from trl import SFTConfig, SFTTrainer
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
 from training.engine.models import Loaded
-from training.engine.text.bridge import Conversations, common_arguments, make_dataset, run_trainer
+from training.engine.text.bridge import Conversations, common_arguments, make_dataset, run_trainer, share_of_batch
+from training.engine.text.parts import parts_of
 from training.engine.texts import find_right_texts
 
 
@@ -24,10 +25,11 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     rows = chats.keep_fitting(right, [(row.completion,) for row in right])
     prompts = chats.prompts([row.prompt for row in rows])
     completions = [chats.completion(row.completion) for row in rows]
+    parts = parts_of(attempt, share_of_batch(attempt, len(rows)))
     trainer = SFTTrainer(
         model=loaded.model,
-        args=SFTConfig(**common_arguments(attempt, len(rows)), max_length=chats.longest_chat),
+        args=SFTConfig(**common_arguments(attempt, loaded, parts), max_length=chats.longest_chat),
         train_dataset=make_dataset(prompt=prompts, completion=completions),
         processing_class=loaded.tokenizer,
     )
-    return run_trainer(attempt, loaded, trainer, len(rows), "learning from right texts (SFT)")
+    return run_trainer(attempt, loaded, trainer, parts, len(rows), "learning from right texts (SFT)")
