@@ -171,7 +171,7 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
     prompt, completion = PROMPT_TOKENS.get(asked.agent_kind, OTHERS_TOKENS)
     online = Need.REWARD_FUNCTION in method.needs(rows.kind)
     epochs = asked.epochs or EPOCHS
-    by_epochs = not (online or method.makes_reward_model or method.learns_through_trl(rows.kind))
+    fresh = online or (Need.REWARDED_GROUPS in method.needs(rows.kind) and bool(asked.settings.get("reward")))
     spec: dict[str, Any] = {
         "run_id": f"train-{_digest(rows.lines)}",
         "method": method_name,
@@ -181,7 +181,7 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
         "lora": None if whole else LORA,
         "quantisation": "4bit" if quantised else None,
         "optimiser": {"epochs": epochs, "batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE},
-        "epoch_checkpoints": by_epochs,
+        "epoch_checkpoints": not (fresh or method.makes_reward_model),
         "sampling": SAMPLING,
         "serving": {"temperature": SAMPLING["temperature"]},
         "data": {"train": ROWS, "rows": rows.kind},

@@ -91,8 +91,9 @@ def train_here(asked: Training, plan: LocalPlan, rows: Rows, output: Path, say: 
         raise
     result = RunResult.model_validate_json((folder / "result.json").read_text())
     assert result.output is not None
-    made = [folder / result.output, *folder.glob("checkpoint-epoch-*")]
-    for place in made:
+    attempts = sorted(folder.parent.iterdir(), key=lambda attempt: int(attempt.name))  # some may have been stopped
+    epochs = {epoch.name: epoch for attempt in attempts for epoch in attempt.glob("checkpoint-epoch-*")}
+    for place in (folder / result.output, *epochs.values()):
         target = output / place.name
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(place, target)

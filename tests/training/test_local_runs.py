@@ -143,6 +143,15 @@ def test_the_default_method_is_ppo_or_what_fits_the_rows(
     assert given.method == "reward_model" and not given.notes
 
 
+@pytest.mark.parametrize(("settings", "kept"), [({}, True), ({"reward": [{"name": "matches_answer"}]}, False)])
+def test_the_weights_of_each_epoch_are_kept_but_of_fresh_texts(
+    settings: dict[str, Any], kept: bool, tmp_path: Path
+) -> None:
+    rows = Rows(RowKind.TEXT, [TEXT | {"id": str(n), "reward": float(n)} for n in (0, 1)])
+    asked = Training("grpo", "a/model-1m", quantised=False, settings=settings)
+    assert make_plan(asked, rows, tmp_path / "out").spec["epoch_checkpoints"] is kept
+
+
 def test_weights_are_in_4_bits_where_the_machine_can_and_else_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

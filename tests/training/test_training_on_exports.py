@@ -76,6 +76,8 @@ def test_exports_make_a_tiny_model_and_train_on_over_it(exported: Any, tmp_path:
     chat = tokenizer.apply_chat_template([{"role": "user", "content": "Flights"}], tokenize=False)
     assert "Flights" in chat and base.num_parameters() > 100_000
     assert "Base model: a new tiny model" in (first / "model" / "README.md").read_text()
+    assert {path.name for path in first.iterdir()} == {"model", "run", "checkpoint-epoch-1", "checkpoint-epoch-2"}
+    AutoModelForCausalLM.from_pretrained(first / "checkpoint-epoch-1")
     file = exported("completion")  # each state twice by now, and every verdict as before
     output = tmp_path / "second"
     told = train("--data", file, "--output", output, "--model", folder, "--json")  # everything else by default
@@ -84,9 +86,9 @@ def test_exports_make_a_tiny_model_and_train_on_over_it(exported: Any, tmp_path:
     assert told["estimate"]["memory_bytes"] > 0 and told["estimate"]["disk_bytes"] > 0
     config = json.loads((output / "adapter" / "adapter_config.json").read_text())
     assert (config["r"], config["lora_alpha"]) == (16, 32)
-    assert [path.name for path in sorted(output.glob("checkpoint-epoch-*"))][-1] == "checkpoint-epoch-3"
-    PeftModel.from_pretrained(base, str(output / "adapter"))
-    assert "Base model: a new tiny model" in (output / "adapter" / "README.md").read_text()
+    for name in ("adapter", *(f"checkpoint-epoch-{epoch}" for epoch in (1, 2, 3))):
+        PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder), str(output / name))
+        assert "Base model: a new tiny model" in (output / name / "README.md").read_text()
 
 
 @pytest.mark.django_db

@@ -234,12 +234,15 @@ def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def save(loaded: Loaded, folder: Path) -> None:
-    """Writes weights (safetensors) and tokenizer. An adapter's folder holds the adapter alone."""
+    """Writes weights (safetensors) and tokenizer. An adapter's folder holds the adapter alone, without others that lie
+    over the same base."""
     folder.mkdir(parents=True, exist_ok=True)
     if loaded.adapts:
         # The base is named by the artifact's manifest; a path of this machine would only change the digest.
         loaded.model.peft_config[ADAPTER].base_model_name_or_path = ""
-    loaded.model.save_pretrained(folder)
+        loaded.model.save_pretrained(folder, selected_adapters=[ADAPTER])
+    else:
+        loaded.model.save_pretrained(folder)
     (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card
     loaded.tokenizer.save_pretrained(folder)
 

@@ -325,10 +325,9 @@ class RunSpec(Strict):
             faults.append(f"lora: method {self.method} trains no adapter")
         if self.quantisation is not None and self.lora is None:
             faults.append("quantisation: only weights under an adapter can be in 4 bits; give lora as well")
-        if self.epoch_checkpoints and method.learns_through_trl(self.train_rows):
-            faults.append("epoch_checkpoints: texts are trained by TRL, whose checkpoints other programs load anyway")
-        elif self.epoch_checkpoints and self.rewards_fresh_decisions:
-            faults.append(f"epoch_checkpoints: method {self.method} has steps and no epochs")
+        if self.epoch_checkpoints and self.rewards_fresh_decisions:
+            fresh = "texts" if self.train_rows is RowKind.TEXT else "decisions"
+            faults.append(f"epoch_checkpoints: method {self.method} on fresh {fresh} has steps and no epochs")
         if len({component.name for component in self.reward}) < len(self.reward):
             faults.append("reward: the same component twice")
         if faults:

@@ -1,19 +1,23 @@
-"""Runs of texts in little memory."""
+"""Runs of texts in little memory, the weights of each of their epochs, and that they repeat."""
 
 from __future__ import annotations
 
+import io
 import json
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from engine_world import OPTIONS, World, engine, read_events, read_result, write_run
+from peft import PeftModel
 from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from training.engine.models import load_model, weights_sha256
 from training.engine.text.parts import find_sizes
 
 OF_TEXT = {"max_completion_tokens": 12, "data": {"rows": "text"}}
@@ -106,7 +110,7 @@ def test_stored_texts_of_few_prompts_make_an_update_of_all(
 
 @pytest.mark.slow
 def test_out_of_memory_goes_on_from_the_newest_checkpoint(world: World, tmp_path: Path) -> None:
-    often = {"checkpoint_every_seconds": 1e-3, "optimiser": {"epochs": 3}}
+    often = {"checkpoint_every_seconds": 1e-3, "epoch_checkpoints": True, "optimiser": {"epochs": 3}}
     run = lay_out(tmp_path / "run", world, "sft", **often)
     with room_for(2, forwards=3, on_cpu=True):  # the memory is full in the fourth step
         assert engine(run) == 0
@@ -118,6 +122,8 @@ def test_out_of_memory_goes_on_from_the_newest_checkpoint(world: World, tmp_path
     assert 0 < left[-1] <= 3 and result["steps"] == 6
     told = [event["step"] for event in events if event["kind"] == "metric" and event["seq"] > second["seq"]]
     assert left[-1] < min(told) and max(told) == 6
+    epochs = [weights_sha256(run / f"attempts/1/checkpoint-epoch-{epoch}") for epoch in (1, 2, 3)]
+    assert len(set(epochs)) == 3 and epochs[-1] == result["weights_sha256"]
 
 
 @pytest.mark.slow
@@ -152,3 +158,43 @@ def test_out_of_memory_in_writing_answers_halves_their_batch_and_writes_the_same
     much, little = ((run / "attempts/1/predictions.jsonl").read_text().splitlines() for run in runs)
     for one, other in zip(map(json.loads, much), map(json.loads, little), strict=True):
         assert one["action"] == other["action"] and one["log_p"] == pytest.approx(other["log_p"], abs=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "spec"),
+    [("sft", {}), ("kto", {"lora": {"r": 2}}), ("grpo", {"lora": {"r": 2}}), ("reward_weighted", {"lora": None})],
+)
+def test_a_run_of_text_repeats_to_the_same_weights_and_keeps_those_of_each_epoch(
+    method: str, spec: dict[str, Any], world: World, tmp_path: Path
+) -> None:
+    asked = {"epoch_checkpoints": True, "optimiser": {"epochs": 2}}
+    runs = [lay_out(tmp_path / name, world, method, **spec, **asked) for name in ("once", "again")]
+    assert [engine(run) for run in runs] == [0, 0]
+    once, again = (read_result(run)["weights_sha256"] for run in runs)
+    assert once == again
+    attempt = runs[0] / "attempts/1"
+    folders = [attempt / f"checkpoint-epoch-{epoch}" for epoch in (1, 2)]
+    assert sorted(attempt.glob("checkpoint-epoch*")) == folders
+    hashes = [weights_sha256(folder) for folder in folders]
+    assert hashes[0] != hashes[1] == once
+    assert not [path for folder in folders for path in folder.iterdir() if path.is_dir()]  # TRL's reference is not kept
+    if spec.get("lora"):
+        loaded = PeftModel.from_pretrained(load_model(world.base, torch.device("cpu")), folders[0])
+    else:
+        loaded = AutoModelForCausalLM.from_pretrained(folders[0])
+    tokenizer = AutoTokenizer.from_pretrained(folders[0])
+    chat = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "an invoice"}], add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    written = loaded.generate(**chat, max_new_tokens=4, do_sample=False)
+    assert tokenizer.decode(written[0, chat["input_ids"].shape[1] :])
+
+
+def test_fresh_texts_have_no_epochs_to_keep(world: World, tmp_path: Path) -> None:
+    run = lay_out(tmp_path / "run", world, "grpo", epoch_checkpoints=True, reward=REWARD)
+    told = io.StringIO()
+    with redirect_stderr(told):
+        assert engine(run) == 2
+    assert "epoch_checkpoints: method grpo on fresh texts has steps and no epochs" in told.getvalue()
+    assert not (run / "attempts").exists()

@@ -55,7 +55,10 @@ class Bridge(TrainerCallback):
         self.attempt.events.progress(state.global_step, state.max_steps, self.message)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Says what is to follow this step. Logs come before the checkpoint, so weights that diverged leave none."""
+        """Says what is to follow this step. Logs come before the checkpoint, so weights that diverged leave none; an
+        epoch's weights come before both, so a run that goes on from the checkpoint has them."""
+        if self.attempt.save_epoch is not None and state.epoch is not None and float(state.epoch).is_integer():
+            self.attempt.save_epoch(int(state.epoch))
         self._began = time.monotonic()
         stopping = self.attempt.hear_stop()
         # Saving and logging are done by all processes together.
