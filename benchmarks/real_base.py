@@ -350,7 +350,9 @@ def main() -> int:
     parser.add_argument("--seed-labels", type=int, default=LABELS, help="that teach the base")
     parser.add_argument("--held-out", type=int, default=HELD_OUT)
     parser.add_argument("--temperature", type=float, default=TEMPERATURE)
-    parser.add_argument("--only-real", action="store_true", help="without the tiny base")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--only-real", action="store_true", help="without the tiny base")
+    which.add_argument("--only-tiny", action="store_true", help="the tiny base alone, and nothing is downloaded")
     parser.add_argument("--epsilon", type=float, default=EPSILON)
     parser.add_argument("--decisions", type=int, default=DECISIONS)
     parser.add_argument(
@@ -369,18 +371,23 @@ def main() -> int:
         parser.error(f"--data: {options.data} has no clinc150/")
     report = Report("real base")
     try:
-        base = options.base.resolve() if options.base else fetch_base(options.cache)
+        if options.only_tiny:
+            base = None
+        else:
+            base = options.base.resolve() if options.base else fetch_base(options.cache)
     except Absent as reason:
         log(f"SKIPPED: {reason}")
         report.add("the base from the package index", bound="", figure=f"skipped: {reason}", passed=True)
         return report.finish()
     queries = read_world(options.world, options.data)
-    if options.rates:
+    if options.rates and base is not None:
         measure_rates(report, base, queries)
         return report.finish()
     for seed in options.seeds[:1] if options.quick else options.seeds:
-        for one in (recipes.TINY, str(base))[options.only_real :]:
-            run_seed(report, one, seed, queries, options)
+        if not options.only_real:
+            run_seed(report, recipes.TINY, seed, queries, options)
+        if base is not None:
+            run_seed(report, str(base), seed, queries, options)
     return report.finish()
 
 

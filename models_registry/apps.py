@@ -5,10 +5,11 @@ class ModelsRegistryConfig(AppConfig):
     name = "models_registry"
 
     def ready(self) -> None:
-        from models_registry.models import Artifact, Experiment, ModelVersion, RegisteredModel
+        from models_registry.models import Artifact, Backend, Experiment, ModelVersion, RegisteredModel
         from workspaces.audit.targets import name_targets
 
         name_targets("artifact", Artifact)
+        name_targets("backend", Backend)
         name_targets("experiment", Experiment)
         name_targets("model_version", ModelVersion, "registered_model")
         name_targets("registered_model", RegisteredModel)

@@ -36,6 +36,12 @@ class UnknownVersion(NotFound):
     code = "unknown_version"
 
 
+class InUse(Conflict):
+    """What others depend on was to be removed."""
+
+    code = "in_use"
+
+
 class NoExperiment(Conflict):
     code = "experiment_not_running"
 

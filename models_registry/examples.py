@@ -117,8 +117,113 @@ AN_EXPERIMENT = {
 }
 STOPPED = {"state": "stopped", "verdict": "stopped by hand", "ended_at": MOMENT, "ended_by": "key:5f2c91d07a3e"}
 
+BACKEND, DEPLOYMENT = "01a1fa02-3b1e-7f0c-9a55-2f6f0f2f9b10", "01a1fa02-6a80-7c4e-8d11-0a8c5c3b7a20"
+UNUSED = "01a1fa02-91c2-7d3f-8e22-1b9d6d4c8b30"
+A_BACKEND = {
+    "id": BACKEND,
+    "name": "openai",
+    "kind": "openai",
+    "url": "https://api.openai.com/v1",
+    "key_variable": "OPENAI_API_KEY",
+    "capabilities": ["json_schema"],
+    "connect_seconds": 1.0,
+    "timeout_seconds": 20.0,
+    "retries": 1,
+    "price_in": "0.150000",
+    "price_out": "0.600000",
+    "enabled": True,
+    "state": "unknown",
+    "error": "",
+    "checked_at": None,
+    "state_since": None,
+    "created_at": MOMENT,
+}
+A_REMOTE_VERSION = A_VERSION | {
+    "name": "filer:3",
+    "number": 3,
+    "kind": "remote",
+    "digest": None,
+    "remote_name": "gpt-4o-mini",
+    "base_model": "gpt-4o-mini",
+    "base": None,
+    "parent": None,
+    "method": "remote",
+    "metrics": {},
+    "gate": {"passed": False, "blocks": False, "verdicts": []},
+}
+A_DEPLOYMENT = {
+    "id": DEPLOYMENT,
+    "version": "filer:2",
+    "backend": "openai",
+    "backend_state": "unknown",
+    "remote_name": "filer-2",
+    "priority": 0,
+    "enabled": True,
+    "created_at": MOMENT,
+}
+A_MOVE = {
+    "id": "01a1fa03-0c5a-7e77-b6a1-9d3f1a2b4c30",
+    "alias": "fallback",
+    "before": None,
+    "after": "filer:2",
+    "by": "key:5f2c91d07a3e",
+    "reason": "runs on another host",
+    "moved_at": MOMENT,
+}
+A_CALL = {
+    "id": "01a1fa04-1d7b-7a10-8c2e-7b6a5d4c3b40",
+    "model": "filer",
+    "kind": "decide",
+    "state": "answered",
+    "assigned": "filer:1",
+    "served": "filer:2",
+    "backend": "openai",
+    "fallback": "filer:1: The model server does not answer: ConnectError.",
+    "error": "",
+    "cached": False,
+    "tokens_in": 61,
+    "tokens_out": 7,
+    "cost": "0.00001335",
+    "opened_at": MOMENT,
+    "first_byte_at": None,
+    "closed_at": MOMENT,
+}
+NEW_BACKEND = {
+    "name": "gpt",
+    "url": "https://api.openai.com/v1",
+    "key_variable": "OPENAI_API_KEY",
+    "capabilities": ["json_schema"],
+    "price_in": "0.15",
+    "price_out": "0.60",
+}
+
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "models_list": [Example(page(A_MODEL))],
+    "backends_list": [Example(page(A_BACKEND))],
+    "backends_retrieve": [Example(A_BACKEND, path={"id": BACKEND})],
+    "add_backend": [Example(A_BACKEND | {"name": "gpt"}, 201, NEW_BACKEND)],
+    "change_backend": [Example(A_BACKEND | {"enabled": False}, 200, {"enabled": False}, path={"id": BACKEND})],
+    "check_backend": [Example(A_BACKEND | {"state": "up", "checked_at": MOMENT}, path={"id": BACKEND})],
+    "add_remote_version": [
+        Example(A_REMOTE_VERSION, 201, {"model": "filer", "remote_name": "gpt-4o-mini", "backend": BACKEND})
+    ],
+    "versions_deployments_list": [Example([A_DEPLOYMENT], path={"id": VERSION})],
+    "deploy_version": [
+        Example(A_DEPLOYMENT, 201, {"backend": BACKEND, "remote_name": "filer-2"}, path={"id": VERSION})
+    ],
+    "point_alias": [
+        Example(
+            A_VERSION | {"aliases": ["fallback"]},
+            200,
+            {"alias": "fallback", "reason": "runs on another host"},
+            path={"id": VERSION},
+        )
+    ],
+    "remove_alias": [Example(A_VERSION, 200, {"alias": "tried"}, path={"id": VERSION})],
+    "remove_backend": [Example(A_BACKEND | {"id": UNUSED, "name": "unused"}, path={"id": UNUSED})],
+    "remove_deployment": [Example(A_DEPLOYMENT, path={"id": DEPLOYMENT})],
+    "models_alias_moves_list": [Example(page(A_MOVE), path={"id": MODEL})],
+    "calls_list": [Example(page(A_CALL))],
     "versions_list": [Example(page(A_VERSION))],
     "versions_retrieve": [Example(A_VERSION, path={"id": VERSION})],
     "promote_version": [Example(A_VERSION | {"aliases": ["champion"]}, path={"id": VERSION})],

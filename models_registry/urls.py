@@ -2,13 +2,25 @@
 
 from django.urls import path
 
-from models_registry import api
+from models_registry import api, serving_api
 
 urlpatterns = [
     path("models", api.ModelList.as_view(), name="api-models"),
+    path("models/<uuid:pk>/alias-moves", serving_api.AliasMoveList.as_view(), name="api-alias-moves"),
+    path("backends", serving_api.BackendList.as_view(), name="api-backends"),
+    path("backends/<uuid:pk>", serving_api.BackendDetail.as_view(), name="api-backend"),
+    path("backends/<uuid:pk>/check", serving_api.BackendCheck.as_view(), name="api-backend-check"),
+    path("calls", serving_api.CallList.as_view(), name="api-calls"),
+    path("deployments/<uuid:pk>", serving_api.DeploymentDetail.as_view(), name="api-deployment"),
+    path("remote-versions", serving_api.RemoteVersionList.as_view(), name="api-remote-versions"),
     path("versions", api.VersionList.as_view(), name="api-versions"),
     path("versions/<uuid:pk>", api.VersionDetail.as_view(), name="api-version"),
     path("versions/<uuid:pk>/promote", api.VersionPromote.as_view(), name="api-version-promote"),
+    path("versions/<uuid:pk>/deployments", serving_api.DeploymentList.as_view(), name="api-deployments"),
+    path("versions/<uuid:pk>/aliases", serving_api.VersionAliases.as_view(), name="api-version-aliases"),
+    path(
+        "versions/<uuid:pk>/aliases/remove", serving_api.VersionAliasRemove.as_view(), name="api-version-alias-remove"
+    ),
     path("experiments", api.ExperimentList.as_view(), name="api-experiments"),
     path("experiments/<uuid:pk>", api.ExperimentDetail.as_view(), name="api-experiment"),
     path("experiments/<uuid:pk>/stop", api.ExperimentStop.as_view(), name="api-experiment-stop"),

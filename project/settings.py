@@ -327,6 +327,10 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "AgentKindEnum": "decisions.models.AgentKind",
         "ArtifactKindEnum": "models_registry.models.ArtifactKind",
+        "BackendKindEnum": "models_registry.models.BackendKind",
+        "BackendStateEnum": "models_registry.models.BackendState",
+        "CallKindEnum": "models_registry.models.CallKind",
+        "CallStateEnum": "models_registry.models.CallState",
         "DatasetKindEnum": "training.models.DatasetKind",
         "ImportFormatEnum": "training.imports.plan.FORMAT_CHOICES",
         "LabelQueueStateEnum": "decisions.models.QueueState",

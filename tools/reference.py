@@ -53,6 +53,11 @@ PAGES: Mapping[str, Page] = {
     "imports": Page("Imports", ("imports",), "[importing.md](../importing.md#over-page-and-api)"),
     "runs": Page("Runs", ("runs",), "[runs.md](../runs.md)"),
     "models": Page("Models, versions, exports", ("models", "versions", "exports"), "[runs.md](../runs.md)"),
+    "backends": Page(
+        "Backends, deployments, calls",
+        ("backends", "deployments", "remote-versions", "calls"),
+        "[backends.md](../backends.md)",
+    ),
     "suites": Page("Evaluation suites", ("suites",), "[learning.md](../learning.md#evaluation-suites)"),
     "experiments": Page("Experiments", ("experiments",), "[experiments.md](../experiments.md)"),
     "erasures": Page("Erasures", ("erasures",), "[erasure.md](../erasure.md)"),

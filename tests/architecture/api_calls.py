@@ -17,9 +17,12 @@ from tools.factories import (
     AliasFactory,
     ApiKeyFactory,
     ArtifactFactory,
+    BackendFactory,
     BulkLabelFactory,
+    CallFactory,
     DatasetSnapshotFactory,
     DecisionFactory,
+    DeploymentFactory,
     EpisodeFactory,
     ErasureFactory,
     EvaluationSuiteFactory,
@@ -120,6 +123,10 @@ def build(workspace: Any, slug: str) -> World:
         step=StepFactory(episode=episode),
         key=ApiKeyFactory(workspace=workspace),
         extra={
+            "backend": (backend := BackendFactory(workspace=workspace)),
+            "deployment": DeploymentFactory(version=version, backend=backend),
+            "model": model,
+            "call": CallFactory(assigned=version),
             "label_queue_item": QueueItemFactory(
                 queue=LabelQueueFactory(workspace=workspace, slug=slug), decision=decision
             ),
@@ -199,6 +206,16 @@ def import_body(world: World) -> Any:
     return {"what": "labelled", "agent": world.agent.slug, "name": "gold", **content}
 
 
+def remote_body(world: World) -> Any:
+    return {
+        "model": world.extra["model"].name, "remote_name": "gpt", "backend": str(world.extra["backend"].id)
+    }  # fmt: skip
+
+
+def deploy_body(world: World) -> Any:
+    return {"backend": str(world.extra["backend"].id), "remote_name": "another"}
+
+
 def workspace_body(world: World) -> Any:
     return {"name": "Mail", "slug": "mail", "admin": world.extra["admin"].user.email}
 
@@ -234,6 +251,31 @@ CALLS: dict[str, list[Call]] = {
     "api-invitation-revoke": [Call("POST", "invitations/{invitation}/revoke", ADMIN, foreign=(404,))],
     "api-audit": [Call("GET", "audit", ADMIN)],
     "api-models": [Call("GET", "models", READ)],
+    "api-alias-moves": [Call("GET", "models/{model}/alias-moves", READ, foreign=(404,))],
+    "api-backends": [
+        Call("GET", "backends", READ),
+        Call("POST", "backends", ADMIN, lambda w: {"name": "new", "url": "https://api.openai.com/v1"}, 201),
+    ],
+    "api-backend": [
+        Call("GET", "backends/{backend}", READ, foreign=(404,)),
+        Call("PATCH", "backends/{backend}", ADMIN, lambda w: {"url": "https://api.openai.com/v1"}, foreign=(404,)),
+        # Something is deployed there: tests/models_registry/backends/test_serving_api.py removes one.
+        Call("DELETE", "backends/{backend}", ADMIN, status=409, foreign=(404,)),
+    ],
+    "api-backend-check": [Call("POST", "backends/{backend}/check", ADMIN, foreign=(404,))],
+    "api-calls": [Call("GET", "calls", READ)],
+    "api-deployments": [
+        Call("GET", "versions/{version}/deployments", READ, foreign=(404,)),
+        Call("POST", "versions/{version}/deployments", ADMIN, deploy_body, 201, foreign=(404,)),
+    ],
+    "api-deployment": [Call("DELETE", "deployments/{deployment}", ADMIN, foreign=(404,))],
+    "api-remote-versions": [Call("POST", "remote-versions", ADMIN, remote_body, 201, foreign=(404,))],
+    "api-version-aliases": [
+        Call("POST", "versions/{version}/aliases", ADMIN, lambda w: {"alias": "tried"}, foreign=(404,))
+    ],
+    "api-version-alias-remove": [
+        Call("POST", "versions/{version}/aliases/remove", ADMIN, lambda w: {"alias": "tried"}, foreign=(404,))
+    ],
     "api-versions": [Call("GET", "versions", READ)],
     "api-version": [Call("GET", "versions/{version}", READ, foreign=(404,))],
     "api-version-promote": [Call("POST", "versions/{version}/promote", ADMIN, foreign=(404,))],

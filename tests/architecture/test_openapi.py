@@ -25,11 +25,15 @@ from tools.factories import (
     IMPORT_PAYLOAD,
     AgentFactory,
     AliasFactory,
+    AliasMoveFactory,
     ApiKeyFactory,
     ArtifactFactory,
+    BackendFactory,
     BulkLabelFactory,
+    CallFactory,
     DatasetSnapshotFactory,
     DecisionFactory,
+    DeploymentFactory,
     EpisodeFactory,
     ErasureFactory,
     EvaluationSuiteFactory,
@@ -237,6 +241,10 @@ def make_ledger(by, agent):
     run = TrainingRunFactory(
         agent=agent, dataset=held_out, job=JobFactory(workspace=workspace, kind="training.supervise_run")
     )
+    backend = BackendFactory(workspace=workspace, name="openai", url="https://api.openai.com/v1")
+    deployment = DeploymentFactory(version=version, backend=backend)
+    AliasMoveFactory(after=version)
+    CallFactory(assigned=version)
     return {
         workspaces_examples.KEY: ApiKeyFactory(workspace=workspace).id,
         workspaces_examples.MEMBER: MembershipFactory(workspace=workspace, role="labeller").id,
@@ -244,6 +252,10 @@ def make_ledger(by, agent):
         registry.VERSION: version.id,
         registry.CHAMPION: champion.id,
         registry.EXPERIMENT: experiment.id,
+        registry.MODEL: version.registered_model_id,
+        registry.BACKEND: backend.id,
+        registry.DEPLOYMENT: deployment.id,
+        registry.UNUSED: BackendFactory(workspace=workspace, name="unused").id,
         ledger.DECISION: decision.id,
         ledger.FRESH: uuid7(),
         ledger.EPISODE: episode.id,

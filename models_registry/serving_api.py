@@ -1,0 +1,231 @@
+"""/api/v1: backends, deployments, remote versions, free aliases and calls."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import generics
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from models_registry import serving
+from models_registry.api import VersionQuery
+from models_registry.backends.checking import find_error, note_state
+from models_registry.backends.endpoint import endpoint_of
+from models_registry.models import AliasMove, Backend, Call, CallState, Deployment, ModelVersion, RegisteredModel
+from models_registry.serializers import ModelVersionSerializer
+from models_registry.serving_serializers import (
+    AliasMoveSerializer,
+    AliasSerializer,
+    BackendChangeSerializer,
+    BackendCreateSerializer,
+    BackendSerializer,
+    CallSerializer,
+    DeploymentCreateSerializer,
+    DeploymentSerializer,
+    RemoteVersionSerializer,
+)
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
+from workspaces.parsing import text_parameter
+from workspaces.permissions import acting
+
+
+def _given(serializer: Any) -> dict[str, Any]:
+    serializer.is_valid(raise_exception=True)
+    return dict(serializer.validated_data)
+
+
+def _backend(request: Request, pk: UUID) -> Backend:
+    return generics.get_object_or_404(Backend.objects.for_workspace(acting(request).workspace), pk=pk)
+
+
+def _version(request: Request, pk: UUID) -> ModelVersion:
+    versions = ModelVersion.objects.for_workspace(acting(request).workspace)
+    return generics.get_object_or_404(versions.select_related("registered_model", "artifact"), pk=pk)
+
+
+class BackendQuery(generics.GenericAPIView[Backend]):
+    def get_queryset(self) -> Any:
+        return Backend.objects.for_workspace(acting(self.request).workspace)
+
+
+class BackendList(BackendQuery, generics.ListAPIView[Backend]):
+    """Lists the backends with their state, newest first."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
+    serializer_class = BackendSerializer
+
+    @extend_schema(operation_id="add_backend", request=BackendCreateSerializer, responses={"201": BackendSerializer})
+    def post(self, request: Request) -> Response:
+        """Adds a backend where the operator allows it."""
+        setup = serving.BackendSetup(**_given(BackendCreateSerializer(data=request.data)))
+        return Response(BackendSerializer(serving.add_backend(by=acting(request), setup=setup)).data, status=201)
+
+
+class BackendDetail(BackendQuery, generics.RetrieveAPIView[Backend]):
+    """Reads a backend."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "PATCH": Scope.ADMIN, "DELETE": Scope.ADMIN}
+    serializer_class = BackendSerializer
+
+    @extend_schema(operation_id="change_backend", request=BackendChangeSerializer, responses={"200": BackendSerializer})
+    def patch(self, request: Request, pk: UUID) -> Response:
+        """Changes a backend, or switches it off and on."""
+        backend = _backend(request, pk)
+        changes = _given(BackendChangeSerializer(data=request.data))
+        return Response(
+            BackendSerializer(serving.change_backend(by=acting(request), backend=backend, changes=changes)).data
+        )
+
+    @extend_schema(operation_id="remove_backend", request=None, responses={"200": BackendSerializer})
+    def delete(self, request: Request, pk: UUID) -> Response:
+        """Removes a backend that nothing is deployed on and no call names."""
+        backend = _backend(request, pk)
+        shown = BackendSerializer(backend).data
+        serving.remove_backend(by=acting(request), backend=backend)
+        return Response(shown)
+
+
+class BackendCheck(BackendQuery):
+    """Asks a backend now whether it answers, and notes it."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="check_backend", request=None, responses={"200": BackendSerializer})
+    def post(self, request: Request, pk: UUID) -> Response:
+        backend = _backend(request, pk)
+        note_state(backend, find_error(endpoint_of(backend)))
+        return Response(BackendSerializer(self.get_queryset().get(pk=pk)).data)
+
+
+class RemoteVersionList(VersionQuery):
+    """Adds a version that a backend serves under a name of its own."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(
+        operation_id="add_remote_version",
+        request=RemoteVersionSerializer,
+        responses={"201": ModelVersionSerializer, "404": ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """The model's first version serves at once."""
+        given = _given(RemoteVersionSerializer(data=request.data))
+        models = RegisteredModel.objects.for_workspace(acting(request).workspace)
+        version = serving.add_remote_version(
+            by=acting(request),
+            model=generics.get_object_or_404(models, name=given["model"]),
+            remote_name=given["remote_name"],
+            backend=_backend(request, given["backend"]),
+            description=given["description"],
+        )
+        return Response(ModelVersionSerializer(self.get_queryset().get(pk=version.pk)).data, status=201)
+
+
+class DeploymentList(generics.ListAPIView[Deployment]):
+    """Lists where a version is deployed, in the order in which its backends are asked."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
+    serializer_class = DeploymentSerializer
+    pagination_class = None
+
+    def get_queryset(self) -> Any:
+        return Deployment.objects.filter(version=_version(self.request, self.kwargs["pk"])).select_related(
+            "backend", "version__registered_model"
+        )
+
+    @extend_schema(
+        operation_id="deploy_version", request=DeploymentCreateSerializer, responses={"201": DeploymentSerializer}
+    )
+    def post(self, request: Request, pk: UUID) -> Response:
+        """Deploys the version on a backend."""
+        version = _version(request, pk)
+        given = _given(DeploymentCreateSerializer(data=request.data))
+        backend = _backend(request, given.pop("backend"))
+        deployment = serving.deploy_version(by=acting(request), version=version, backend=backend, **given)
+        return Response(DeploymentSerializer(deployment).data, status=201)
+
+
+class DeploymentDetail(generics.GenericAPIView[Deployment]):
+    """Takes a version from a backend."""
+
+    scopes = {"DELETE": Scope.ADMIN}
+
+    @extend_schema(operation_id="remove_deployment", request=None, responses={"200": DeploymentSerializer})
+    def delete(self, request: Request, pk: UUID) -> Response:
+        """Not the last place of a remote version that serves."""
+        deployments = Deployment.objects.for_workspace(acting(request).workspace)
+        found = generics.get_object_or_404(
+            deployments.select_related("version__registered_model", "version__artifact", "backend"), pk=pk
+        )
+        shown = DeploymentSerializer(found).data
+        serving.remove_deployment(by=acting(request), deployment=found)
+        return Response(shown)
+
+
+class VersionAliases(VersionQuery):
+    """Points a free alias, or `fallback`, at the version."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="point_alias", request=AliasSerializer, responses={"200": ModelVersionSerializer})
+    def post(self, request: Request, pk: UUID) -> Response:
+        """Points a free alias, or `fallback`, at the version. Promotions and experiments move the others."""
+        given = _given(AliasSerializer(data=request.data))
+        serving.point_alias(
+            by=acting(request), version=_version(request, pk), name=given["alias"], reason=given["reason"]
+        )
+        return Response(ModelVersionSerializer(self.get_queryset().get(pk=pk)).data)
+
+
+class VersionAliasRemove(VersionQuery):
+    """Takes an alias from the version, where it has it."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="remove_alias", request=AliasSerializer, responses={"200": ModelVersionSerializer})
+    def post(self, request: Request, pk: UUID) -> Response:
+        given = _given(AliasSerializer(data=request.data))
+        serving.remove_alias(
+            by=acting(request), version=_version(request, pk), name=given["alias"], reason=given["reason"]
+        )
+        return Response(ModelVersionSerializer(self.get_queryset().get(pk=pk)).data)
+
+
+class AliasMoveList(generics.ListAPIView[AliasMove]):
+    """Lists the changes of a model's aliases, newest first: who, when, why, from where to where."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = AliasMoveSerializer
+
+    def get_queryset(self) -> Any:
+        models = RegisteredModel.objects.for_workspace(acting(self.request).workspace)
+        model = generics.get_object_or_404(models, pk=self.kwargs["pk"])
+        return AliasMove.objects.filter(registered_model=model).select_related(
+            "before__registered_model", "after__registered_model"
+        )
+
+
+class CallList(generics.ListAPIView[Call]):
+    """Lists questions to the gateway, newest first."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = CallSerializer
+
+    @extend_schema(parameters=[OpenApiParameter("state", str, enum=CallState.values, description="Only these")])
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    def get_queryset(self) -> Any:
+        calls = Call.objects.for_workspace(acting(self.request).workspace).select_related(
+            "registered_model", "assigned__registered_model", "served__registered_model", "backend"
+        )
+        state = text_parameter(self.request, "state")
+        if state is not None and state not in CallState.values:
+            fault = FieldFault("state", f"{state[:80]!r} is unknown", ", ".join(CallState.values))
+            raise InvalidInput("The query is invalid.", faults=[fault])
+        return calls.filter(state=state) if state is not None else calls
