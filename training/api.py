@@ -21,7 +21,7 @@ from jobs.models import Job
 from models_registry.models import ModelVersion
 from training import freezing
 from training.curves import write_curves
-from training.dataset_rows import FORMATS, stream_rows
+from training.dataset_rows import FILES, FORMATS, LINES, as_list, stream_rows
 from training.downloads import TAR, answer_download
 from training.exports import start_export
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
@@ -46,7 +46,7 @@ from training.serializers import (
     TrainNewSerializer,
 )
 from training.sweeps import start_sweep
-from workspaces.errors import FieldFault, NotFound
+from workspaces.errors import FieldFault, InvalidInput, NotFound
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import text_parameter
@@ -90,13 +90,15 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
             least_confidence=fields["least_confidence"] if fields["suggestions"] else None,
             filters=Filters(**{name: fields[name] for name in FILTER_FIELDS}),
             held_out=fields["held_out"],
+            negatives=fields["synthetic_negatives"],
+            **({"reward_spec": fields["reward_spec"]} if fields["reward_spec"] is not None else {}),
         )
         return Response(FreezingSerializer(job).data, status=202)
 
 
 class DatasetRows(APIView):
-    """Streams a dataset's rows as JSON lines: as they were frozen, or in a format that TRL's trainers take. A format
-    that the rows do not hold enough for is refused."""
+    """Streams a dataset's rows as JSON lines, or as one JSON list: as they were frozen, or in a format that TRL's
+    trainers take. A format that the rows do not hold enough for is refused."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     content_negotiation_class = OneFormat
@@ -104,7 +106,8 @@ class DatasetRows(APIView):
     @extend_schema(
         operation_id="export_dataset",
         parameters=[
-            OpenApiParameter("format", str, enum=list(FORMATS), default="rows", description="The lines' shape")
+            OpenApiParameter("format", str, enum=list(FORMATS), default="rows", description="The rows' shape"),
+            OpenApiParameter("file", str, enum=list(FILES), default=LINES, description="JSON lines, or one JSON list"),
         ],
         responses={(200, NDJSON): OpenApiTypes.STR, "409": ErrorSerializer},
     )
@@ -112,10 +115,15 @@ class DatasetRows(APIView):
         datasets = DatasetSnapshot.objects.for_workspace(acting(request).workspace).select_related("artifact")
         dataset = generics.get_object_or_404(datasets, pk=pk)
         format = text_parameter(request, "format") or "rows"
+        file = text_parameter(request, "file") or LINES
+        if file not in FILES:
+            fault = FieldFault("file", f"{file[:40]!r} is unknown", ", ".join(FILES))
+            raise InvalidInput("The kind of file is unknown.", faults=[fault])
+        rows = stream_rows(dataset, format)
         return StreamingHttpResponse(
-            in_chunks(stream_rows(dataset, format)),
-            content_type=NDJSON,
-            headers={"Content-Disposition": f'attachment; filename="{dataset.id}-{format}.jsonl"'},
+            in_chunks(rows if file == LINES else as_list(rows)),
+            content_type=NDJSON if file == LINES else "application/json",
+            headers={"Content-Disposition": f'attachment; filename="{dataset.id}-{format}.{file}"'},
         )
 
 

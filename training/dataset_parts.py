@@ -21,6 +21,7 @@ from models_registry.services import store_artifact
 from training.engine.rows import normalise_prompt
 from training.errors import EmptyDataset
 from training.models import DatasetItem, DatasetSnapshot
+from training.negatives import MARK, Negatives
 from training.splitting import Relations
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault
@@ -31,6 +32,9 @@ SPOOL = "entries.jsonl"
 MOST_ACTIONS = 20
 HALF = 0.5
 BATCH = 5000
+SLICES = 50
+"""A field with more values than this makes no slices of a suite."""
+UNSLICED = frozenset({"prompt", "completion"})
 HELD_OUT = " (held out)"
 
 
@@ -68,18 +72,22 @@ class Tally:
         self.actions, self.sources, self.verdicts = Counter[str](), Counter[str](), Counter[str]()
         self.rewards = self.sum = self.high = 0.0
         self.right = self.wrong = self.without_options = self.without_reward = 0
-        self.without_propensity = self.without_any = 0
+        self.without_propensity = self.without_any = self.synthetic = 0
         self.words = Counter[int]()
+        self.values: dict[str, set[str]] = {}
         self.declared, self.judged = Bounds(), Bounds()
         self.texts = 0
         self.groups: dict[int, float | None] = {}
 
     def add(self, row: Mapping[str, Any]) -> None:
         self.rows += 1
+        self.synthetic += MARK in row
         if isinstance(prompt := row.get("prompt"), str):
             self.words[len(prompt.split())] += 1
         self.texts += "completion" in row
         self._add_right(row)
+        if "answer" in row:
+            self._add_values(row)
         action = row.get("answer", row.get("action"))
         if action is not None:
             self.actions[action] += 1
@@ -103,6 +111,16 @@ class Tally:
             if (verdict := row.get("verdict")) is not None:
                 self.verdicts[verdict] += 1
             self.without_options += "options" not in row and "chosen" not in row
+
+    def _add_values(self, row: Mapping[str, Any]) -> None:
+        """Of the fields of labelled rows that could slice a suite. A field that a row lacks has the value "" there."""
+        told = {name: row[name] for name in row.keys() - UNSLICED}
+        found = {name: str(value) for name, value in told.items() if value and isinstance(value, str | int | float)}
+        for name in found.keys() - self.values.keys():
+            self.values[name] = {""} if self.rows > 1 else set()
+        for name, values in self.values.items():
+            if len(values) <= SLICES:
+                values.add(found.get(name, ""))
 
     def _add_right(self, row: Mapping[str, Any]) -> None:
         """How right the row is, as the engine will see it (`training.engine.texts.is_right`, and of logged rows
@@ -142,6 +160,10 @@ class Tally:
             told["verdicts"] = dict(self.verdicts)
         if self.without_options:
             told["without_options"] = self.without_options
+        if self.values:
+            told["values"] = {name: len(values) for name, values in sorted(self.values.items())}
+        if self.synthetic:
+            told["synthetic"] = self.synthetic
         return told
 
     def cuts_for(self, agent: Agent) -> dict[str, Any]:
@@ -153,10 +175,12 @@ class Tally:
 
 
 class Part:
-    """One dataset in the making: its file in a folder of its own, and the decisions behind its rows."""
+    """One dataset in the making: its file in a folder of its own, and the decisions behind its rows. `negatives`: each
+    right row is followed by a wrong one that is made up, where there is one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, negatives: bool = False) -> None:
         folder.mkdir()
+        self._negatives = Negatives() if negatives else None
         self.folder = folder
         self.tally = Tally()
         self.items: list[tuple[uuid.UUID, int | None]] = []
@@ -165,6 +189,8 @@ class Part:
     def add(self, entry: Entry) -> None:
         for row in entry.rows:
             self.write(row)
+            if self._negatives is not None and (negative := self._negatives.make(row)) is not None:
+                self.write(negative)
         self.items.append((entry.decision, entry.reward_version))
 
     def write(self, row: Mapping[str, Any]) -> None:
@@ -175,15 +201,17 @@ class Part:
         self._file.close()
 
 
-def write_parts(entries: Iterable[Entry], folder: Path, *, held_out: float | None) -> list[Part]:
+def write_parts(
+    entries: Iterable[Entry], folder: Path, *, held_out: float | None, negatives: bool = False
+) -> list[Part]:
     """One part, or two: what to learn from, and a share of about `held_out` of the rows. Decisions that belong together
     (`training.splitting`) stand in one part. Raises EmptyDataset where there is nothing, or nothing to part."""
     if held_out is None:
-        parts = [Part(folder / "all")]
+        parts = [Part(folder / "all", negatives=negatives)]
         for entry in entries:
             parts[0].add(entry)
     else:
-        parts = [Part(folder / "kept"), Part(folder / "held")]
+        parts = [Part(folder / name, negatives=negatives) for name in ("kept", "held")]
         relations = Relations()
         with (folder / SPOOL).open("wb") as spool:
             for entry in entries:

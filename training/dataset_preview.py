@@ -65,7 +65,9 @@ _PREVIEW = f"""
 WITH asked AS (
   SELECT a.id AS agent_id, s.id AS spec_id
     FROM unnest(%(agents)s::uuid[]) AS a(id)
-   CROSS JOIN LATERAL (SELECT id FROM decisions_rewardspec WHERE agent_id = a.id ORDER BY number DESC LIMIT 1) s
+   CROSS JOIN LATERAL (SELECT id FROM decisions_rewardspec
+                       WHERE agent_id = a.id AND (%(spec)s::int IS NULL OR number = %(spec)s::int)
+                       ORDER BY number DESC LIMIT 1) s
 ), looked AS (
   SELECT asked.spec_id, newest.*
     FROM asked CROSS JOIN LATERAL (
@@ -170,9 +172,10 @@ def preview_datasets(
     agent_version: AgentVersion | None = None,
     unused_at: dt.datetime | None = None,
     filters: Filters = ALL,
+    reward_spec: int | None = None,
 ) -> dict[uuid.UUID, Preview]:
-    """By agent, what a dataset by its current reward spec would hold: two statements for any number of agents. A
-    policy of the `filters` that is a version of a model is that of the first agent.
+    """By agent, what a dataset by its current reward spec, or by the one of this number, would hold: two statements for
+    any number of agents. A policy of the `filters` that is a version of a model is that of the first agent.
 
     `unused_at`: only decisions that no run had learnt from at that moment.
     """
@@ -186,6 +189,7 @@ def preview_datasets(
         "agents": [agent.id for agent in agents],
         "version": agent_version.id if agent_version is not None else None,
         "unused_at": unused_at,
+        "spec": reward_spec,
         "versions": [one.id for one in of_kind],
         "unoffering": [one.id for one in of_kind if one.action_space in OFFERING and one.options is None],
         "choosing": [one.id for one in of_kind if kind == DatasetKind.LOGGED and shapes[one.id] is not FINDINGS],

@@ -1,4 +1,5 @@
-"""A dataset's rows as JSON lines, for other trainers: as they were frozen, or in TRL's formats."""
+"""A dataset's rows for other trainers, as JSON lines or one JSON list: as they were frozen, or in TRL's formats. Rows
+are read and sent one by one; `kto` and `groups` read the file once before, for the numbers of their rows."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ from training.models import DatasetSnapshot
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 
 AS_FROZEN = "rows"
+LINES, LIST = "jsonl", "json"
+FILES = (LINES, LIST)
 FORMATS = (AS_FROZEN, *trl_formats.FORMATS)
 
 
@@ -39,6 +42,15 @@ def stream_rows(dataset: DatasetSnapshot, format: str) -> Iterator[bytes]:
             "The rows cannot be given in this format.", faults=[FieldFault("format", str(error), "another format")]
         ) from error
     return _encoded(rows)
+
+
+def as_list(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """The same rows as one JSON list, a row a line."""
+    before = b"["
+    for line in lines:
+        yield before + b"\n" + line.rstrip(b"\n")
+        before = b","
+    yield b"[]\n" if before == b"[" else b"\n]\n"
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from decisions.models import Agent, AgentVersion
+from decisions.models import Agent, AgentVersion, RewardSpec
 from jobs.models import Job, JobState
 from training.dataset_filters import read_filters
 from training.dataset_preview import by_count, preview_datasets, show_examples, tell_left_out, tell_sources
@@ -148,6 +148,8 @@ def dataset_make(request: PageRequest) -> HttpResponse:
     rewarded = kind in REWARDED
     least = _read_confidence(asked) if not rewarded and "suggestions" in asked else None
     narrowed = read_filters(asked, kind=kind)
+    spec = _find_spec(agent, str(asked.get("reward_spec", ""))) if rewarded else None
+    negatives = "synthetic_negatives" in asked and kind != DatasetKind.LABELLED
     if request.method == "POST":
         name = _read_name(asked.get("name", ""))
         job = start_freezing(
@@ -159,6 +161,8 @@ def dataset_make(request: PageRequest) -> HttpResponse:
             least_confidence=least,
             filters=narrowed.filters,
             held_out=narrowed.held_out,
+            negatives=negatives,
+            reward_spec=spec.number if spec is not None else None,
             agent_version=version.number if version is not None else None,
         )
         record_audit(by=request.actor, action="dataset.requested", target=f"job:{job.id}", details={"name": name})
@@ -166,10 +170,15 @@ def dataset_make(request: PageRequest) -> HttpResponse:
         return redirect("pages:dataset-making", request.workspace.slug, job.pk)
     if rewarded:
         preview = preview_datasets(
-            [agent], kind=kind, agent_version=version, unused_at=unused_at, filters=narrowed.filters
+            [agent],
+            kind=kind,
+            agent_version=version,
+            unused_at=unused_at,
+            filters=narrowed.filters,
+            reward_spec=spec.number if spec is not None else None,
         )[agent.id]
     else:
-        preview = preview_labels(agent, LabelQuestion(kind, version, unused_at, least, narrowed.filters))
+        preview = preview_labels(agent, LabelQuestion(kind, version, unused_at, least, narrowed.filters, negatives))
     context: dict[str, Any] = {
         "agents": agents,
         "agent": agent,
@@ -185,7 +194,10 @@ def dataset_make(request: PageRequest) -> HttpResponse:
         "least_confidence": LEAST_CONFIDENCE if least is None else least,
         "preview": preview,
         "examples": show_examples(preview.examples, dict(zip(preview.examples, preview.answers, strict=False))),
-        "spec": agent.reward_specs.first(),
+        "negatives": negatives,
+        "chosen_spec": spec,
+        "specs": agent.reward_specs.order_by("-number")[:VERSIONS] if rewarded else [],
+        "spec": spec or agent.reward_specs.first(),
         "heldout": find_defaults(request.workspace, [agent])[agent.id].heldout,
         "name": _suggest_name(agent, kind, which, now),
     }
@@ -230,6 +242,16 @@ def _find_version(versions: list[AgentVersion], number: str) -> AgentVersion | N
     found = next((one for one in versions if str(one.number) == number), None)
     if found is None:
         raise Http404("Agent version not found.")
+    return found
+
+
+def _find_spec(agent: Agent, number: str) -> RewardSpec | None:
+    """None for the newest. Raises Http404."""
+    if not number:
+        return None
+    found = agent.reward_specs.filter(number=int(number)).first() if number.isdecimal() and len(number) <= 9 else None
+    if found is None:
+        raise Http404("Reward spec not found.")
     return found
 
 

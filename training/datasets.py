@@ -50,6 +50,7 @@ def snapshot_ledger(
     unused_at: dt.datetime | None = None,
     filters: Filters = ALL,
     held_out: float | None = None,
+    negatives: bool = False,
     note_progress: Callable[[float, str], None] = lambda fraction, message: None,
     on_made: Callable[[list[DatasetSnapshot]], None] = lambda made: None,
 ) -> DatasetSnapshot:
@@ -59,6 +60,7 @@ def snapshot_ledger(
     `unused_at`: only decisions that no run had learnt from at that moment. A moment, not "now": asked again after the
     run that the dataset was made for, the question still finds its rows.
     `held_out`: about this share of the rows, in (0, 1), becomes a dataset of its own (`training.splitting`).
+    `negatives`: wrong rows that are made up stand beside right ones (`training.negatives`).
     Decisions that make no row are counted as `left_out`, by the keys of `training.dataset_preview.WHY`.
     `note_progress` hears how far it is; `on_made` is called in the transaction that makes the dataset and the one held
     out, and may undo it.
@@ -76,6 +78,7 @@ def snapshot_ledger(
         **({"unused_at": unused_at.isoformat()} if unused_at is not None else {}),
         **filters.as_plain(),
         **({"held_out": held_out} if held_out is not None else {}),
+        **({"synthetic_negatives": True} if negatives else {}),
     }
 
     def entries() -> Iterator[Entry]:
@@ -97,7 +100,7 @@ def snapshot_ledger(
     with transaction.atomic(), tempfile.TemporaryDirectory(prefix="reckoner-dataset-") as folder:
         hold_off_erasures(by.workspace)
         try:
-            parts = write_parts(entries(), Path(folder), held_out=held_out)
+            parts = write_parts(entries(), Path(folder), held_out=held_out, negatives=negatives)
         except EmptyDataset as error:
             if error.faults:
                 raise

@@ -70,6 +70,7 @@ A_LOGGED_ROW: dict[str, Any] = {
     "raw": 1.0,
     "right": 1.0,
     "group": "item-1",
+    "done": True,
 }
 A_DATASET = {
     "id": DATASET,

@@ -51,6 +51,7 @@ def start_freezing(
     least_confidence: float | None = None,
     filters: Filters = ALL,
     held_out: float | None = None,
+    negatives: bool = False,
     run: Mapping[str, str | None] | None = None,
     **question: int | None,
 ) -> Job:
@@ -58,10 +59,13 @@ def start_freezing(
 
     `unused_at`: only decisions that no run had learnt from at that moment. `least_confidence`: beside people's labels,
     suggestions of the auto-labeler that are at least so confident make rows; None: none do. `held_out`: about this
-    share of the rows becomes a dataset of its own. `run`: what to start on the dataset, the method, the root of the
+    share of the rows becomes a dataset of its own. `negatives`: with wrong rows that are made up
+    (`training.negatives`). `run`: what to start on the dataset, the method, the root of the
     base (`training.defaults`) and the ids of base_version, heldout and replay. Raises InvalidInput with every fault.
     """
-    if faults := find_faults(kind, filters, held_out=held_out, suggestions=least_confidence is not None):
+    faults = find_faults(kind, filters, held_out=held_out, suggestions=least_confidence is not None)
+    faults += find_other_faults(agent, kind, negatives=negatives, reward_spec=question.get("reward_spec"))
+    if faults:
         raise InvalidInput("The dataset cannot be made.", faults=faults)
     payload: dict[str, Any] = {"agent": agent.slug, "name": name, "requested_by": by.name, **question}
     if kind != DatasetKind.LOGGED:
@@ -70,6 +74,8 @@ def start_freezing(
         payload["filters"] = asked
     if held_out is not None:
         payload["held_out"] = held_out
+    if negatives:
+        payload["synthetic_negatives"] = True
     if least_confidence is not None:
         payload["least_confidence"] = least_confidence
     if unused_at is not None:
@@ -92,6 +98,19 @@ def find_faults(kind: str, filters: Filters, *, held_out: float | None, suggesti
     return faults
 
 
+def find_other_faults(agent: Agent, kind: str, *, negatives: bool, reward_spec: int | None) -> list[FieldFault]:
+    """What is wrong with the rest of the question, which concerns the agent."""
+    faults = []
+    if negatives and kind == DatasetKind.LABELLED:
+        faults.append(FieldFault("synthetic_negatives", "given with right answers", "logged, text or preferences"))
+    if reward_spec is not None and kind not in REWARDED:
+        faults.append(FieldFault("reward_spec", "given with people's labels", "only with logged or text"))
+    elif reward_spec is not None and not agent.reward_specs.filter(number=reward_spec).exists():
+        known = agent.reward_specs.order_by("-number").values_list("number", flat=True).first()
+        faults.append(FieldFault("reward_spec", f"version {reward_spec} does not exist", f"1 to {known or 'none yet'}"))
+    return faults
+
+
 def start_rebuild(*, by: Actor, dataset: DatasetSnapshot) -> Job:
     """The same question to the ledger as it will be then: a new dataset without what was erased. Raises Conflict for
     rows that did not come from the ledger."""
@@ -106,6 +125,7 @@ def start_rebuild(*, by: Actor, dataset: DatasetSnapshot) -> Job:
         least_confidence=dataset.query.get("least_confidence"),
         filters=Filters.from_plain(dataset.query),
         held_out=dataset.query.get("held_out"),
+        negatives=bool(dataset.query.get("synthetic_negatives")),
         agent_version=dataset.query.get("agent_version"),
         reward_spec=dataset.reward_spec.number if dataset.reward_spec is not None else None,
     )
@@ -172,6 +192,7 @@ def _freeze(
         least_confidence=asked.get("least_confidence"),
         filters=Filters.from_plain(asked.get("filters", {})),
         held_out=asked.get("held_out"),
+        negatives=bool(asked.get("synthetic_negatives")),
         note_progress=context.note_progress,
         on_made=end,
     )
@@ -185,15 +206,22 @@ def freeze_rows(
     unused_at: dt.datetime | None = None,
     least_confidence: float | None = None,
     filters: Filters = ALL,
+    negatives: bool = False,
     **asked: Any,
 ) -> DatasetSnapshot:
     """Of any kind: rewarded decisions (`training.datasets.snapshot_ledger`), or people's labels, which have no
     `reward_spec` (`training.label_datasets.snapshot_labels`). Raises EmptyDataset."""
     if kind not in REWARDED:
-        question = LabelQuestion(kind, agent_version, unused_at, least_confidence, filters)
+        question = LabelQuestion(kind, agent_version, unused_at, least_confidence, filters, negatives)
         return snapshot_labels(**asked, question=question)
     return snapshot_ledger(
-        **asked, kind=kind, agent_version=agent_version, reward_spec=reward_spec, unused_at=unused_at, filters=filters
+        **asked,
+        kind=kind,
+        agent_version=agent_version,
+        reward_spec=reward_spec,
+        unused_at=unused_at,
+        filters=filters,
+        negatives=negatives,
     )
 
 

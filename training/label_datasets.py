@@ -94,4 +94,6 @@ def _as_query(agent: Agent, question: LabelQuestion, held_out: float | None) -> 
         told["least_confidence"] = question.least_confidence
     if held_out is not None:
         told["held_out"] = held_out
+    if question.negatives:
+        told["synthetic_negatives"] = True
     return told

@@ -39,7 +39,8 @@ def preview_labels(agent: Agent, question: LabelQuestion) -> Preview:
         for kept, asked, matches, unused, *columns in cursor.fetchall():
             looked_at += 1
             told = Told.read(tuple(columns))
-            answer = find_answer(told, kind=question.kind, version=versions[told.agent_version])
+            version = versions[told.agent_version]
+            answer = find_answer(told, kind=question.kind, version=version, negatives=question.negatives)
             reasons = (("erased", kept), ("version", asked), ("filtered", matches))
             first = next((why for why, holds in reasons if not holds), None)
             why = first or (answer if isinstance(answer, str) else None if unused else "used")

@@ -21,6 +21,7 @@ from decisions.models import ActionSpaceKind, Agent, AgentVersion
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, STANDS, VERDICT
 from training.models import DatasetKind
+from training.negatives import MARK, draw_other
 from training.rows_of.ranking import write_answers
 from training.rows_of.shapes import CHOICE, RANKING, shape_of
 from training.rows_of.text import as_completion
@@ -59,13 +60,15 @@ SELECT {TOLD}, {SUGGESTED}, d.state, d.options, d.unit, d.episode_id
 @dataclass(frozen=True, slots=True)
 class LabelQuestion:
     """What is asked of the ledger. `unused_at`: only decisions that no run had learnt from at that moment.
-    `least_confidence`: suggestions at least so confident, from 0 to 1, make rows; None: none do."""
+    `least_confidence`: suggestions at least so confident, from 0 to 1, make rows; None: none do. `negatives`: of
+    preference pairs, the right option also stands against one that nobody chose (`training.negatives`)."""
 
     kind: str
     agent_version: AgentVersion | None = None
     unused_at: dt.datetime | None = None
     least_confidence: float | None = None
     filters: Filters = ALL
+    negatives: bool = False
 
     def parameters(self, agent: Agent) -> dict[str, Any]:
         return self.filters.parameters(agent) | {
@@ -109,8 +112,9 @@ class Answer:
     source: str
 
 
-def find_answer(told: Told, *, kind: str, version: AgentVersion) -> Answer | str:
-    """The answer that makes a row of this kind, or why there is none, a key of `training.dataset_preview.WHY`."""
+def find_answer(told: Told, *, kind: str, version: AgentVersion, negatives: bool = False) -> Answer | str:
+    """The answer that makes a row of this kind, or why there is none, a key of `training.dataset_preview.WHY`. With
+    `negatives` a confirmed choice makes a pair, too."""
     if told.verdict is None:
         right, source = told.suggestion, SUGGESTION
         if right is None:
@@ -124,7 +128,8 @@ def find_answer(told: Told, *, kind: str, version: AgentVersion) -> Answer | str
             return "answer"
     if version.action_space == ActionSpaceKind.CHOICE and version.options is None and not told.offered:
         return "options"
-    if kind == DatasetKind.PREFERENCES and right == told.action:
+    pairs_confirmed = negatives and shape_of(version) is CHOICE
+    if kind == DatasetKind.PREFERENCES and right == told.action and not pairs_confirmed:
         return "confirmed"
     return Answer(right, source)
 
@@ -156,12 +161,14 @@ def read_label_rows(agent: Agent, question: LabelQuestion) -> Generator[Judged]:
 def _make_rows(
     told: Told, version: AgentVersion, question: LabelQuestion, state: Mapping[str, Any], options: Any, unit: str | None
 ) -> list[dict[str, Any]] | str:
-    answer = find_answer(told, kind=question.kind, version=version)
+    answer = find_answer(told, kind=question.kind, version=version, negatives=question.negatives)
     if isinstance(answer, str):
         return answer
-    write = _write_pair if question.kind == DatasetKind.PREFERENCES else _write_answer
     try:
-        rows = write(told, version, state, options, answer.right)
+        if question.kind == DatasetKind.PREFERENCES:
+            rows = _write_pairs(told, version, state, options, answer.right, negatives=question.negatives)
+        else:
+            rows = _write_answer(told, version, state, options, answer.right)
     except PromptError:
         return "prompt"
     if isinstance(rows, str):
@@ -200,18 +207,29 @@ def _write_answer(
     return [{**row, "prompt": render_prompt(version.prompt_template, state, options or ())}]
 
 
-def _write_pair(
-    told: Told, version: AgentVersion, state: Mapping[str, Any], options: Any, right: Any
+def _write_pairs(
+    told: Told, version: AgentVersion, state: Mapping[str, Any], options: Any, right: Any, *, negatives: bool
 ) -> list[dict[str, Any]] | str:
-    """Raises PromptError."""
+    """The correction against what the agent did; with `negatives` also the right option against another one. Raises
+    PromptError."""
+    negative: str | None = None
     if shape_of(version) is CHOICE:
         options = choices_of(version, state, options).options
         chosen, rejected = option_of(version, right), option_of(version, told.action)
         if not options or chosen not in options:
             return "options"
-        if chosen == rejected:
+        if negatives:
+            negative = draw_other(options, [str(chosen), str(rejected)], seed=str(told.decision))
+        if chosen == rejected and negative is None:
             return "confirmed"  # the correction was of what accompanies the choice
     else:
         chosen, rejected = as_completion(right), as_completion(told.action)
-    prompt = render_prompt(version.prompt_template, state, options or ())
-    return [{"id": str(told.decision), "prompt": prompt, "chosen": chosen, "rejected": rejected}]
+    pair: dict[str, Any] = {
+        "id": str(told.decision),
+        "prompt": render_prompt(version.prompt_template, state, options or ()),
+        "chosen": chosen,
+    }
+    rows = [] if chosen == rejected else [pair | {"rejected": rejected}]
+    if negative is not None:
+        rows.append(pair | {"id": f"{told.decision}/negative", "rejected": negative, MARK: True})
+    return rows

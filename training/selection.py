@@ -35,12 +35,17 @@ MATCHES = """(%(since)s::timestamptz IS NULL OR d.recorded_at >= %(since)s::time
    AND (%(unit)s::text IS NULL OR d.unit = %(unit)s::text)"""
 """SQL: what `Filters` asks of the decision `d`, but for its reward and its propensity."""
 
+ENDS = """CASE WHEN d.episode_id IS NOT NULL THEN NOT EXISTS (
+         SELECT 1 FROM decisions_decision n WHERE n.episode_id = d.episode_id
+            AND (coalesce(n.step_number, 0), n.id) > (coalesce(d.step_number, 0), d.id)) END"""
+"""SQL: whether the decision `d` is the last of its episode; NULL without one."""
+
 # The newest version of the spec's reward, for decisions whose policy is known. Decisions without a value stay out:
 # nothing is known of them, or a component failed.
 _REWARDED = f"""
 SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.unit, d.episode_id, d.alternatives,
-       d.temperature, d.epsilon, d.completion, d.logprobs, r.raw, (r.components -> %(signal)s ->> 'value')::float8,
-       r.version
+       d.temperature, d.epsilon, d.completion, d.logprobs, d.next_state, {ENDS}, r.raw,
+       (r.components -> %(signal)s ->> 'value')::float8, r.version
   FROM decisions_decision d
   JOIN LATERAL (
     SELECT value, raw, components, version FROM decisions_reward
@@ -139,6 +144,8 @@ class Rewarded:
     raw: float
     right: float | None
     reward_version: int
+    next_state: Mapping[str, Any] | None = None
+    done: bool | None = None
 
     @property
     def earned(self) -> dict[str, Any]:
@@ -149,6 +156,12 @@ class Rewarded:
             **({"right": self.right} if self.right is not None else {}),
             **({"group": self.unit} if self.unit else {}),
         }
+
+    @property
+    def transition(self) -> dict[str, Any]:
+        """What came after it, as far as the ledger tells: for trainers of episodes."""
+        told = {"next_state": self.next_state, "done": self.done}
+        return {name: value for name, value in told.items() if value is not None}
 
 
 def read_rewarded(
@@ -172,7 +185,7 @@ def read_rewarded(
         cursor.execute(_REWARDED, asked)
         while chunk := cursor.fetchmany(FETCH):
             for row, version, state, options, action, *rest, raw, signal, reward_version in chunk:
-                propensity, unit, episode, alternatives, temperature, epsilon, completion, logprobs = rest
+                propensity, unit, episode, alternatives, temperature, epsilon, completion, logprobs, after, ends = rest
                 yield Rewarded(
                     id=row,
                     version=versions[version],
@@ -191,6 +204,8 @@ def read_rewarded(
                     raw=raw,
                     right=right_of(spec, signal),
                     reward_version=reward_version,
+                    next_state=loaded(after),
+                    done=ends,
                 )
 
 

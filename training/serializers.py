@@ -86,6 +86,17 @@ class DatasetCreateSerializer(StrictBody):
         default=None, allow_null=True, help_text="Of logged and text: the raw reward at least"
     )
     with_propensity = serializers.BooleanField(default=False, help_text="Only decisions with a propensity")
+    reward_spec = serializers.IntegerField(
+        default=None,
+        allow_null=True,
+        min_value=1,
+        max_value=2**31 - 1,
+        help_text="Of logged and text: rewards by this version of the agent's reward spec; by default the newest",
+    )
+    synthetic_negatives = serializers.BooleanField(
+        default=False,
+        help_text="Adds wrong rows that nobody took, marked as synthetic; not with labelled",
+    )
     held_out = serializers.FloatField(
         default=None,
         allow_null=True,

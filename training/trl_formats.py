@@ -6,6 +6,7 @@ than kept, so that a large one fits into memory.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -70,7 +71,7 @@ def as_preference(row: Row) -> Row:
     """Prompt, chosen and rejected. Raises CannotFormat for rows that are no pairs."""
     if "chosen" not in row:
         raise CannotFormat("only preference pairs have a chosen and a rejected text")
-    return {name: row[name] for name in ("id", "prompt", "chosen", "rejected")}
+    return {name: row[name] for name in ("id", "prompt", "chosen", "rejected")} | _mark(row)
 
 
 def each(shape: Callable[[Row], Row]) -> Callable[[Read], Iterator[Row]]:
@@ -106,9 +107,16 @@ def _judged(read: Read) -> Iterator[Row]:
     for row in read():
         if "chosen" in row:
             for name in ("chosen", "rejected"):
-                yield {"id": row["id"], "prompt": row["prompt"], "completion": row[name], "label": name == "chosen"}
+                told = {"id": row["id"], "prompt": row["prompt"], "completion": row[name], "label": name == "chosen"}
+                yield told | (_mark(row) if name == "rejected" else {})
         elif (label := is_right(row)) is not None:
-            yield {"id": row["id"], "prompt": row["prompt"], "completion": completion_of(row), "label": label}
+            told = {"id": row["id"], "prompt": row["prompt"], "completion": completion_of(row), "label": label}
+            yield told | _mark(row)
+
+
+def _mark(row: Row) -> Row:
+    """A negative that was made up stays marked."""
+    return {"synthetic": True} if row.get("synthetic") else {}
 
 
 def make_groups(read: Read) -> Iterator[Row]:
@@ -133,6 +141,26 @@ def _grouped(read: Read, sizes: Mapping[str, int]) -> Iterator[Row]:
             yield begun.pop(key)
 
 
+def make_ppo(read: Read) -> Iterator[Row]:
+    """For each rewarded action whose probability is known: prompt, completion, `logprob` (the natural logarithm of the
+    probability with which it was taken or written), `reward` in [0, 1], `next_state` (null where nobody told it) and
+    `done`: whether no decision of its episode came later, true without an episode. Raises CannotFormat where there is
+    none."""
+    if next(_tuples(read), None) is None:
+        raise CannotFormat("PPO needs rewarded actions with their probability, and there is none")
+    return _tuples(read)
+
+
+def _tuples(read: Read) -> Iterator[Row]:
+    for row in _rewarded(read):
+        propensity = row.get("propensity")
+        logprob = math.log(propensity) if propensity else row.get("log_p")
+        if logprob is not None:
+            told = {"id": row["id"], "prompt": row["prompt"], "completion": completion_of(row), "logprob": logprob}
+            end = row.get("done", True)
+            yield told | {"reward": row["reward"], "next_state": row.get("next_state"), "done": end}
+
+
 def _rewarded(read: Read) -> Iterator[Row]:
     return (row for row in read() if row.get("reward") is not None)
 
@@ -145,4 +173,5 @@ FORMATS: Mapping[str, Callable[[Read], Iterator[Row]]] = {
     "preference": each(as_preference),
     "kto": make_kto,
     "groups": make_groups,
+    "ppo": make_ppo,
 }

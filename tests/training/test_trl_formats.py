@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,6 +55,26 @@ def test_groups_hold_the_rewarded_answers_to_one_question() -> None:
     ]
 
 
+def test_ppo_takes_rewarded_actions_whose_probability_is_known() -> None:
+    unknown = LOGGED | {"propensity": None}
+    after = {"next_state": {"step": 2}, "done": False}
+    found = formatted("ppo", LABELLED, LOGGED | after, unknown, TEXT | {"log_p": -1.5}, LOGGED | {"reward": None})
+    assert found == [
+        {"id": "2", "prompt": "p", "completion": "b", "logprob": pytest.approx(math.log(0.5)), "reward": 0.0, **after},
+        {"id": "3", "prompt": "P ", "completion": "c", "logprob": -1.5, "reward": 0.6, "next_state": None,
+         "done": True},
+    ]  # fmt: skip
+
+
+def test_a_negative_that_was_made_up_stays_marked() -> None:
+    made_up = {"synthetic": True}
+    assert formatted("preference", PAIR | made_up) == [PAIR | made_up]
+    judged = formatted("kto", TEXT, LOGGED | made_up, PAIR | made_up)
+    assert [(row["label"], "synthetic" in row) for row in judged] == [
+        (True, False), (False, True), (True, False), (False, True),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "rows", "why"),
     [
@@ -61,6 +82,7 @@ def test_groups_hold_the_rewarded_answers_to_one_question() -> None:
         ("kto", [LOGGED], "all are wrong"),
         ("kto", [TEXT | {"reward": None}], "nothing is known"),
         ("groups", [TEXT], "no prompt has two"),
+        ("ppo", [LABELLED, TEXT], "with their probability"),
         ("preference", [TEXT], "only preference pairs"),
         ("completion", [PAIR | {"chosen": None}], None),
         ("messages", [PAIR], "ask for preference"),

@@ -8,11 +8,15 @@ For a logged action a that was right or wrong, with z₀ the divergence that the
 
 Divided by β, where the paper does not, the loss has the same slope for every β while π is near the start, and so the
 same weight against the loss of texts (training.engine.answers). The scorer has π and π_start of all options, so both
-are exact where the paper samples them. The classes weigh equally, λ = n / (2 n_class). Right is what `right`, or the
+are exact where the paper samples them. The classes weigh equally, λ = n / (2 n_class), so that no row is lost; with
+`balance: downsample` the larger class loses rows instead, drawn by the seed, and λ is 1. Right is what `right`, or the
 reward where no row has that, puts at `right_from` or above.
 """
 
 from __future__ import annotations
+
+import random
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -23,7 +27,7 @@ from training.engine.data import RunData
 from training.engine.fit import Metrics
 from training.engine.models import Loaded
 from training.engine.offline import Decisions
-from training.engine.rows import right_or_wrong
+from training.engine.rows import Logged, right_or_wrong
 from training.engine.scoring import divergence
 
 
@@ -39,9 +43,21 @@ def kto_loss(log_ratio: Tensor, usual: Tensor, right: Tensor, weight: Tensor, be
     return (weight * (1 - torch.sigmoid(beta * gain))).mean() / beta
 
 
+def downsample(told: Sequence[tuple[Logged, float]], right_from: float, *, seed: int) -> list[tuple[Logged, float]]:
+    """Of right and of wrong rows as many as there are of the rarer, in their order."""
+    classes: dict[bool, list[int]] = {True: [], False: []}
+    for place, (_, value) in enumerate(told):
+        classes[value >= right_from].append(place)
+    count, rng = min(map(len, classes.values())), random.Random(f"{seed}/balance")  # noqa: S311 - a sample, no secret
+    kept = sorted(place for places in classes.values() for place in rng.sample(places, count))
+    return [told[place] for place in kept]
+
+
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains `loaded` in place on logged rows that say what was right; replayed rows are right."""
     settings, told = attempt.spec.kto, right_or_wrong(data.logged)
+    if settings.balance == "downsample":
+        told = downsample(told, settings.right_from, seed=attempt.spec.seed)
     decisions = Decisions(attempt, loaded, [row for row, _ in told], data.replay)
     start = decisions.score()
     values = torch.tensor([value for _, value in told] + [1.0] * len(data.replay), device=attempt.device)

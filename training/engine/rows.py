@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -83,6 +83,9 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seen this row, which makes them the best first guess of what was right.
 
     `slate`: the row asks whether one item of a ranking is right for the first place (training.engine.slates).
+
+    `next_state` is what the agent knew afterwards, and `done` whether no decision of its episode came later; null where
+    nobody told. `synthetic`: nobody took this decision, it is a wrong one made up. No method of ours reads these.
     """
 
     id: str
@@ -96,6 +99,9 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     right: float | None = None
     raw: float | None = None
     slate: Slate | None = None
+    next_state: dict[str, Any] | None = None
+    done: bool | None = None
+    synthetic: bool = False
 
     def faults(self) -> Iterator[str]:
         yield from _option_faults(self.options)
@@ -117,8 +123,8 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a model wrote, or should have written. `reward` in [0, 1], null while unknown; `right` as of logged rows;
-    where it comes from, as of labelled rows.
+    """What a model wrote, or should have written. `reward` in [0, 1], null while unknown; `right`, `next_state`, `done`
+    and `synthetic` as of logged rows; where it comes from, as of labelled rows.
 
     `log_p` is the log-probability of the whole completion under the model that wrote it, null where it is not known.
     """
@@ -136,6 +142,9 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdict: str | None = None
     confidence: float | None = None
     classifier: str | None = None
+    next_state: dict[str, Any] | None = None
+    done: bool | None = None
+    synthetic: bool = False
 
     def faults(self) -> Iterator[str]:
         if not self.completion:
@@ -146,7 +155,8 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Preference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For one prompt, an action that is better than another; both as text. The rest is as of labelled rows."""
+    """For one prompt, an action that is better than another; both as text. `synthetic`: the worse one was made up. The
+    rest is as of labelled rows."""
 
     id: str
     prompt: str
@@ -158,6 +168,7 @@ class Preference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdict: str | None = None
     confidence: float | None = None
     classifier: str | None = None
+    synthetic: bool = False
 
     def faults(self) -> Iterator[str]:
         if self.chosen == self.rejected:

@@ -95,6 +95,11 @@ class Kto(Strict):
     """
 
     beta: float = Field(default=0.1, gt=0, le=10)
+    balance: Literal["weights", "downsample"] = Field(
+        default="weights",
+        description="of choices: both classes weigh the same, or of the larger one as many rows are drawn as the "
+        "smaller has; texts are always drawn so",
+    )
     right_from: float = Field(
         default=RIGHT_FROM, gt=0, le=1, description="a decision was right from here on, in [0, 1]"
     )

@@ -24,7 +24,8 @@ class DatasetSnapshot(WorkspaceOwned):
     `most_right`: how right they are at least and at most, in [0, 1]), as `groups` the prompts with different rewards,
     as `left_out` the decisions that made none, as `without_propensity` rows whose policy did not tell it, as
     `without_any_propensity` those of them whose ranking has none either, and as `without_reward` texts of which nobody
-    said anything. Those of people's labels count `sources`, and as `without_options` labelled rows whose action is no
+    said anything; as `synthetic` wrong rows that were made up; and as `values` how many values a field of labelled rows
+    has, at most 51. Those of people's labels count `sources`, and as `without_options` labelled rows whose action is no
     choice among options. `held_out` is the id of the dataset that was held out of this one, `held_out_of` the other way
     round.
 

@@ -35,6 +35,7 @@ def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
         "action": action,
         "propensity": decision.propensity,
         **decision.earned,
+        **decision.transition,
         **({"probabilities": thought} if thought else {}),
     }
     return [row]

@@ -30,6 +30,7 @@ def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
         "prompt": prompt,
         "completion": completion,
         **decision.earned,
+        **decision.transition,
         **({"log_p": log_p} if log_p is not None else {}),
     }
     return [row]

@@ -14,6 +14,7 @@ import numpy as np
 
 from decisions.rewards.components import COMPONENTS, ComponentError, Facts
 from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference, wilson_interval
+from training.dataset_parts import SLICES
 from training.engine.reward_function import RewardFunction, facts_of_text
 from training.engine.rows import NO, YES
 from training.engine.slates import log_odds
@@ -25,8 +26,6 @@ from training.suites.texts import compare_fields
 
 ERRORS = 25
 """So many wrong answers are kept as samples, the surest first."""
-SLICES = 50
-"""A field with more values than this makes no slices."""
 
 OF_ANSWERS = frozenset({"matches_answer"})
 OF_TEXTS = frozenset({"matches_answer", "valid_json", "retriever.coherence", "retriever.style"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from models_registry.artifacts import artifact_path
 from models_registry.holders import require_files
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.services import refuse_reward_model, store_artifact
-from training.dataset_parts import ROWS_FILE
+from training.dataset_parts import ROWS_FILE, SLICES
 from training.engine.methods import RowKind
 from training.engine.rows import Labelled
 from training.engine.spec import SuiteAnswers
@@ -38,7 +38,6 @@ from training.reward_scale import reward_if
 from training.suites.scoring import (
     OF_ANSWERS,
     OF_TEXTS,
-    SLICES,
     Answer,
     compare,
     find_unfit_components,
@@ -83,12 +82,12 @@ def create_suite(*, by: Actor, agent: Agent, plan: SuitePlan) -> EvaluationSuite
                 dataset=plan.dataset,
                 slice_by=plan.slice_by,
                 scorer=scorer,
-                left_out=plan.dataset.rows - len(rows),
+                left_out=plan.dataset.rows - rows,
             )
     except IntegrityError as error:
         fault = FieldFault("name", "another suite of the agent has this name", "another name")
         raise InvalidInput("The suite cannot be made.", faults=[fault]) from error
-    record_audit(by=by, action="suite.created", target=f"suite:{suite.id}", details={"rows": len(rows)})
+    record_audit(by=by, action="suite.created", target=f"suite:{suite.id}", details={"rows": rows})
     champion = (
         Alias.objects.filter(registered_model=agent.registered_model_id, name=AliasName.CHAMPION)
         .select_related("version")
@@ -99,10 +98,9 @@ def create_suite(*, by: Actor, agent: Agent, plan: SuitePlan) -> EvaluationSuite
     return suite
 
 
-def _check(agent: Agent, plan: SuitePlan) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The suite's scorer and rows. Raises InvalidInput."""
+def _check(agent: Agent, plan: SuitePlan) -> tuple[dict[str, Any], int]:
+    """The suite's scorer, and how many rows it has. Raises InvalidInput."""
     faults: list[FieldFault] = []
-    rows: list[dict[str, Any]] = []
     dataset = plan.dataset
     is_text = dataset.measured_as is RowKind.TEXT
     if not 1 <= len(plan.name) <= LONGEST_NAME:
@@ -118,18 +116,19 @@ def _check(agent: Agent, plan: SuitePlan) -> tuple[dict[str, Any], list[dict[str
         faults += find_text_faults("dataset", dataset)
     scorer = _make_scorer(agent, plan, faults)
     if not faults:
-        rows = _read_rows(dataset)
         if plan.slice_by:
-            values = {str(row.get(plan.slice_by) or "") for row in rows}
-            if not 2 <= len(values) <= SLICES:
-                reason = f"{plan.slice_by[:40]!r} has {len(values)} value{'' if len(values) == 1 else 's'} in the rows"
+            count = _count_values(dataset, plan.slice_by)
+            if not 2 <= count <= SLICES:
+                values = f"more than {SLICES} values" if count > SLICES else f"{count} value{'' if count == 1 else 's'}"
+                reason = f"{plan.slice_by[:40]!r} has {values} in the rows"
                 faults.append(FieldFault("slice_by", reason, f"a field with 2 to {SLICES} values"))
-        value, first = make_value(scorer), rows[0]
-        if value(first["answer"], first["answer"], 1.0, True if is_text else None) is None:
+        value, answer = make_value(scorer), next(_stream_rows(dataset))["answer"]
+        if value(answer, answer, 1.0, True if is_text else None) is None:
             faults.append(FieldFault("reward", "has no value for an action that was just chosen", "matches_answer"))
     if faults:
         raise InvalidInput("The suite cannot be made.", faults=faults)
-    return scorer, rows
+    # Which texts are right, only the rows tell: they are read, one after another.
+    return scorer, sum(1 for _ in _stream_rows(dataset)) if is_text else dataset.rows
 
 
 def _make_scorer(agent: Agent, plan: SuitePlan, faults: list[FieldFault]) -> dict[str, Any]:
@@ -158,15 +157,29 @@ def _make_scorer(agent: Agent, plan: SuitePlan, faults: list[FieldFault]) -> dic
     return scorer
 
 
-def _read_rows(dataset: DatasetSnapshot) -> list[dict[str, Any]]:
+def _count_values(dataset: DatasetSnapshot, field: str) -> int:
+    """How many values the field has in the rows, up to one more than can be slices. The dataset's statistics know;
+    of datasets of earlier releases the rows are read until there are too many."""
+    if (known := dataset.statistics.get("values")) is not None:
+        return int(known.get(field, 1))
+    values: set[str] = set()
+    for row in _stream_rows(dataset):
+        values.add(str(row.get(field) or ""))
+        if len(values) > SLICES:
+            break
+    return len(values)
+
+
+def _stream_rows(dataset: DatasetSnapshot) -> Iterator[dict[str, Any]]:
     """Each with its `answer`; of texts, those that are right. Raises Conflict where the files are gone."""
     path = artifact_path(dataset.artifact.digest) / ROWS_FILE
     if not path.is_file():
         raise Conflict("The dataset's files are not in the store of artifacts.")
     if dataset.measured_as is RowKind.TEXT:
-        return [as_suite_row(msgspec.to_builtins(text)) for text in read_right_texts(path)]
+        yield from (as_suite_row(msgspec.to_builtins(text)) for text in read_right_texts(path))
+        return
     with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines if line.strip()]
+        yield from (json.loads(line) for line in lines if line.strip())
 
 
 def find_suites(agent: Agent) -> list[EvaluationSuite]:
@@ -245,7 +258,7 @@ def _write_spec(run_dir: Path, suite: EvaluationSuite, version: ModelVersion, na
 def make_score(suite: EvaluationSuite, folder: Path, told: SuiteAnswers, words: Words | None) -> SuiteScore:
     """Not saved, and without its version; its answers are in the store. `folder`: the attempt's. `words`: the plain
     classifier beside the version."""
-    rows = _read_rows(suite.dataset)
+    rows = list(_stream_rows(suite.dataset))
     with (folder / told.predictions).open(encoding="utf-8") as lines:
         answers = read_answers(
             map(json.loads, lines),

@@ -32,7 +32,7 @@ from training.engine.events import Events
 from training.engine.fit import Diverged, Updates, fit, pause_for
 from training.engine.grpo import group_advantages
 from training.engine.hardware import choose_precision, multiplies_bfloat16
-from training.engine.kto import class_weights, kto_loss
+from training.engine.kto import class_weights, downsample, kto_loss
 from training.engine.models import Loaded, load_model, load_tokenizer, trainable_parameters
 from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
 from training.engine.posterior import posterior_targets
@@ -122,6 +122,13 @@ def test_right_and_wrong_weigh_equally() -> None:
     assert weights.tolist() == pytest.approx([2.0, 2 / 3, 2 / 3, 2 / 3])
     loss = kto_loss(torch.zeros(4), torch.tensor(0.0), torch.tensor([True, False, False, False]), weights, 0.1)
     assert loss.item() == pytest.approx(0.5 / 0.1)
+
+
+def test_the_larger_class_may_lose_rows_instead() -> None:
+    told = [(Logged(str(n), "p", ("a", "b"), "a", reward=value), value) for n, value in enumerate([1.0, 0, 0, 0.6, 0])]
+    kept = downsample(told, 0.6, seed=3)
+    assert [value for _, value in kept].count(0) == 2 and {row.id for row, _ in kept} > {"0", "3"}
+    assert kept == sorted(kept, key=lambda pair: pair[0].id) == downsample(told, 0.6, seed=3)
 
 
 def test_free_generation_is_kept_valid_without_a_pull_on_the_choice() -> None:

@@ -95,6 +95,26 @@ class TestMaking:
         assert [fault.field for fault in refused.value.faults] == [field]
         assert not EvaluationSuite.objects.exists()
 
+    def test_slices_are_counted_when_the_dataset_is_made_not_in_the_request(
+        self, agent: Any, by: Any, store: Path
+    ) -> None:
+        rows = [row | {"group": f"g{number // 30}"} for number, row in enumerate(labelled(60, 5))]
+        many = import_labelled(by=by, agent=agent, name="many", rows=rows)
+        assert {name: many.statistics["values"][name] for name in ("group", "id")} == {"group": 2, "id": 51}
+        file = artifact_path(many.artifact.digest) / "rows.jsonl"
+        file.chmod(0o644)
+        with file.open("w") as lines:  # whoever reads on meets what is no row
+            lines.write(json.dumps(rows[0]) + "\nnothing to read")
+        assert create_suite(by=by, agent=agent, plan=SuitePlan("g", many, "group")).slice_by == "group"
+        with pytest.raises(InvalidInput) as refused:
+            create_suite(by=by, agent=agent, plan=SuitePlan("i", many, "id"))
+        assert "more than 50 values" in refused.value.faults[0].reason
+        # Datasets of earlier releases do not know: their rows are read.
+        many.statistics.pop("values")
+        with pytest.raises(json.JSONDecodeError):
+            create_suite(by=by, agent=agent, plan=SuitePlan("o", many, "group"))
+        assert EvaluationSuite.objects.count() == 1
+
     def test_rows_of_others_and_logged_rows_are_refused_and_a_name_is_taken_once(
         self, agent: Any, by: Any, rows: Any
     ) -> None:

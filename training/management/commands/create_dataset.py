@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from decisions.models import Agent, AgentVersion
 from training.errors import EmptyDataset
-from training.freezing import find_faults, freeze_rows
+from training.freezing import find_faults, find_other_faults, freeze_rows
 from training.label_rows import LEAST_CONFIDENCE
 from training.management.filters import add_filters, read_filters
 from training.models import DatasetKind, DatasetSnapshot
@@ -44,6 +44,12 @@ class Command(UncheckedCommand):
         parser.add_argument(
             "--held-out", type=float, help="about this share of the rows, up to 0.5, becomes a second dataset"
         )
+        parser.add_argument(
+            "--reward-spec", type=int, help="of rewarded decisions: by this version of the reward spec; else the newest"
+        )
+        parser.add_argument(
+            "--synthetic-negatives", action="store_true", help="adds wrong rows that nobody took, marked as synthetic"
+        )
         parser.add_argument("--workspace", help="slug; may be left out where one agent only has this slug")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
@@ -61,6 +67,9 @@ class Command(UncheckedCommand):
             faults.append(f"--name: has {len(options['name'])} characters; 1 to 200 are allowed")
         filters = read_filters(options)
         wrong = find_faults(options["kind"], filters, held_out=options["held_out"], suggestions=options["suggestions"])
+        if found:
+            negatives, spec = options["synthetic_negatives"], options["reward_spec"]
+            wrong += find_other_faults(found[0], options["kind"], negatives=negatives, reward_spec=spec)
         faults += [f"--{fault.field.replace('_', '-')}: {fault.reason}; {fault.expected}" for fault in wrong]
         if not 0.0 <= options["least_confidence"] <= 1.0:  # NaN too
             faults.append(f"--least-confidence: {options['least_confidence']} is not from 0 to 1")
@@ -95,6 +104,8 @@ class Command(UncheckedCommand):
             least_confidence=options["least_confidence"] if options["suggestions"] else None,
             filters=filters,
             held_out=options["held_out"],
+            negatives=options["synthetic_negatives"],
+            reward_spec=agent.reward_specs.get(number=spec) if (spec := options["reward_spec"]) is not None else None,
             on_made=made.extend,
         )
         return made
