@@ -83,7 +83,7 @@ def _run(world: World, treatment: str, units: int, seed: int) -> _End:
     AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
     tried = ModelVersionFactory(registered_model=agent.registered_model)
     plan = replace(EXPERIMENT_PLAN, min_seconds=0.0)
-    experiment = start_experiment(by=system(agent.workspace), treatment=tried, plan=plan)
+    experiment = start_experiment(by=system(agent.workspace), treatment=tried, plan=plan, reason="a better one")
     router = Router(agent.registered_model)
     matures_after = plan.exposure_window_seconds + plan.attribution_window_seconds
     began = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=units * SECONDS_A_UNIT + matures_after + 1)
@@ -132,7 +132,7 @@ def _run(world: World, treatment: str, units: int, seed: int) -> _End:
     if experiment.state == "running":
         from models_registry.promotion import stop_experiment
 
-        experiment = stop_experiment(by=system(agent.workspace), experiment=experiment)
+        experiment = stop_experiment(by=system(agent.workspace), experiment=experiment, reason="enough")
     return _End(experiment)
 
 

@@ -11,15 +11,20 @@ from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from models_registry.experiment_log import list_looks
 from models_registry.experiments import ExperimentPlan, start_experiment
 from models_registry.guardrails import GuardrailPlan
-from models_registry.models import Experiment, GateVerdict, ModelVersion, RegisteredModel
+from models_registry.models import Experiment, GateVerdict, Look, ModelVersion, RegisteredModel
+from models_registry.phases import change_share
 from models_registry.promotion import promote_version, stop_experiment
 from models_registry.serializers import (
     ExperimentSerializer,
     ExperimentStartSerializer,
+    LookSerializer,
     ModelVersionSerializer,
+    ReasonSerializer,
     RegisteredModelSerializer,
+    ShareSerializer,
 )
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
@@ -70,10 +75,12 @@ class VersionPromote(VersionQuery):
 
     scopes = {"POST": Scope.ADMIN}
 
-    @extend_schema(operation_id="promote_version", request=None, responses={"200": ModelVersionSerializer})
+    @extend_schema(operation_id="promote_version", request=ReasonSerializer, responses={"200": ModelVersionSerializer})
     def post(self, request: Request, pk: UUID) -> Response:
         version = generics.get_object_or_404(self.get_queryset(), pk=pk)
-        promote_version(by=acting(request), version=version, reason="promoted by hand")
+        given = ReasonSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        promote_version(by=acting(request), version=version, reason=given.validated_data["reason"])
         return Response(ModelVersionSerializer(self.get_queryset().get(pk=pk)).data)
 
 
@@ -82,7 +89,7 @@ class ExperimentQuery(generics.GenericAPIView[Experiment]):
         return (
             Experiment.objects.for_workspace(acting(self.request).workspace)
             .select_related("registered_model", "promoted_version__registered_model")
-            .prefetch_related("variants__version__registered_model")
+            .prefetch_related("variants__version__registered_model", "phases")
         )
 
 
@@ -104,10 +111,14 @@ class ExperimentList(ExperimentQuery, generics.ListAPIView[Experiment]):
         fields = dict(given.validated_data)
         versions = ModelVersion.objects.for_workspace(acting(request).workspace)
         treatment = generics.get_object_or_404(versions, pk=fields.pop("treatment"))
-        name = fields.pop("name")
+        name, reason = fields.pop("name"), fields.pop("reason")
         if "guardrails" in fields:
             fields["guardrails"] = tuple(GuardrailPlan(**guardrail) for guardrail in fields["guardrails"])
-        experiment = start_experiment(by=acting(request), treatment=treatment, plan=ExperimentPlan(**fields), name=name)
+        if "ramp" in fields:
+            fields["ramp"] = tuple(fields["ramp"])
+        experiment = start_experiment(
+            by=acting(request), treatment=treatment, plan=ExperimentPlan(**fields), reason=reason, name=name
+        )
         return Response(ExperimentSerializer(self.get_queryset().get(pk=experiment.pk)).data, status=201)
 
 
@@ -118,13 +129,48 @@ class ExperimentDetail(ExperimentQuery, generics.RetrieveAPIView[Experiment]):
     serializer_class = ExperimentSerializer
 
 
+class ExperimentLooks(generics.ListAPIView[Look]):
+    """Lists the log of an experiment, newest first: a row an hour and at every verdict, and whatever a person did."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = LookSerializer
+
+    @extend_schema(
+        operation_id="list_experiment_looks", responses={"200": LookSerializer(many=True), "404": ErrorSerializer}
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    def get_queryset(self) -> Any:
+        experiments = Experiment.objects.for_workspace(acting(self.request).workspace)
+        return list_looks(generics.get_object_or_404(experiments, pk=self.kwargs["pk"]))
+
+
+class ExperimentShare(ExperimentQuery):
+    """Changes the share of the units that get the treatment: a new phase begins, and a ramp goes on from it."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(
+        operation_id="change_experiment_share", request=ShareSerializer, responses={"200": ExperimentSerializer}
+    )
+    def post(self, request: Request, pk: UUID) -> Response:
+        experiment = generics.get_object_or_404(self.get_queryset(), pk=pk)
+        given = ShareSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        change_share(by=acting(request), experiment=experiment, **given.validated_data)
+        return Response(ExperimentSerializer(self.get_queryset().get(pk=pk)).data)
+
+
 class ExperimentStop(ExperimentQuery):
     """Stops an experiment without a winner; the champion serves everyone again."""
 
     scopes = {"POST": Scope.ADMIN}
 
-    @extend_schema(operation_id="stop_experiment", request=None, responses={"200": ExperimentSerializer})
+    @extend_schema(operation_id="stop_experiment", request=ReasonSerializer, responses={"200": ExperimentSerializer})
     def post(self, request: Request, pk: UUID) -> Response:
         experiment = generics.get_object_or_404(self.get_queryset(), pk=pk)
-        stop_experiment(by=acting(request), experiment=experiment)
+        given = ReasonSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        stop_experiment(by=acting(request), experiment=experiment, reason=given.validated_data["reason"])
         return Response(ExperimentSerializer(self.get_queryset().get(pk=pk)).data)

@@ -9,6 +9,7 @@ from workspaces.examples import MOMENT, Example, page
 MODEL = "01a1f97f-f364-70f1-8e34-89638534f457"
 VERSION = "01a1f8ed-5f8c-727a-85c4-051211072231"
 CHAMPION = "01a1f8c5-cd56-78ca-babf-ccea4a14876a"
+LOOK = "01a1f8b4-0c11-7d52-9e0a-5b7f3f0c2d11"
 EXPERIMENT = "01a1f8b0-a205-746d-b1e7-d3ad2c33be0a"
 DIGEST = "9c1185a5c5e9fc54612808977ee8f548b2258d31a8c4d1d0f4b4a9f0d0b4a5e1"
 
@@ -66,6 +67,20 @@ AN_EXPERIMENT = {
     "model": "filer",
     "state": "running",
     "variants": {"control": "filer:1", "treatment": "filer:2"},
+    "phases": [
+        {
+            "number": 1,
+            "treatment_share": 0.5,
+            "attribution_window_seconds": 86400.0,
+            "units": {"control": 160, "treatment": 161},
+            "started_at": MOMENT,
+            "ended_at": None,
+        }
+    ],
+    "ramp": [],
+    "ramp_units": 250,
+    "ramp_e": 4.0,
+    "attribution_auto": False,
     "promote_e": 40.0,
     "rollback_e": 20.0,
     "min_units_per_arm": 200,
@@ -115,7 +130,36 @@ AN_EXPERIMENT = {
     "ended_by": "",
     "promoted_version": None,
 }
-STOPPED = {"state": "stopped", "verdict": "stopped by hand", "ended_at": MOMENT, "ended_by": "key:5f2c91d07a3e"}
+STOPPED = {
+    "state": "stopped",
+    "verdict": "a new prompt comes first",
+    "ended_at": MOMENT,
+    "ended_by": "key:5f2c91d07a3e",
+}
+
+LOGGED = (
+    "units_control",
+    "units_treatment",
+    "log_e_",
+    "estimate",
+    "low",
+    "high",
+    "plain_",
+    "sample_",
+    "requests_",
+    "failed_",
+)
+A_LOOK = {
+    "id": LOOK,
+    "at": MOMENT,
+    "action": "continue",
+    "by": "",
+    "reasons": ["E⁺ 4.06 of 40", "154 of 200 units with an outcome in control"],
+    "phase": 1,
+    "treatment_share": 0.5,
+    **{name: figure for name, figure in AN_EXPERIMENT.items() if name.startswith(LOGGED)},
+    "guardrails": {"error_rate": {"units": 310, "estimate": 0.006, "log_e_non_inferior": 1.0, "log_e_harm": -0.3}},
+}
 
 BACKEND, DEPLOYMENT = "01a1fa02-3b1e-7f0c-9a55-2f6f0f2f9b10", "01a1fa02-6a80-7c4e-8d11-0a8c5c3b7a20"
 UNUSED = "01a1fa02-91c2-7d3f-8e22-1b9d6d4c8b30"
@@ -226,7 +270,11 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "calls_list": [Example(page(A_CALL))],
     "versions_list": [Example(page(A_VERSION))],
     "versions_retrieve": [Example(A_VERSION, path={"id": VERSION})],
-    "promote_version": [Example(A_VERSION | {"aliases": ["champion"]}, path={"id": VERSION})],
+    "promote_version": [
+        Example(
+            A_VERSION | {"aliases": ["champion"]}, path={"id": VERSION}, request={"reason": "better on held-out notes"}
+        )
+    ],
     "experiments_list": [Example(page(AN_EXPERIMENT))],
     "experiments_retrieve": [Example(AN_EXPERIMENT, path={"id": EXPERIMENT})],
     "start_experiment": [
@@ -235,6 +283,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             201,
             {
                 "treatment": VERSION,
+                "reason": "learnt from the corrections of October",
                 "name": "filer:2 against filer:1",
                 "treatment_share": 0.5,
                 "min_units_per_arm": 200,
@@ -242,5 +291,15 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             },
         )
     ],
-    "stop_experiment": [Example(AN_EXPERIMENT | STOPPED, path={"id": EXPERIMENT})],
+    "list_experiment_looks": [Example(page(A_LOOK), path={"id": EXPERIMENT})],
+    "change_experiment_share": [
+        Example(
+            AN_EXPERIMENT,
+            path={"id": EXPERIMENT},
+            request={"treatment_share": 0.25, "reason": "the app's release has not settled"},
+        )
+    ],
+    "stop_experiment": [
+        Example(AN_EXPERIMENT | STOPPED, path={"id": EXPERIMENT}, request={"reason": "a new prompt comes first"})
+    ],
 }

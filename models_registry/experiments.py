@@ -1,53 +1,42 @@
-"""Experiments: start, route, use matured observations, decide.
+"""Experiments: their plan, their start, and who serves which unit meanwhile.
 
-`decisions.gateway.decide` routes through `Router`; `decisions.rewards.maturing` hands matured units to
-`consume_observations`. The arithmetic is in `statistics` and `routing`, which use no database.
+`decisions.gateway.decide` routes through `Router`; `looks` uses what has matured, and decides. The arithmetic is in
+`statistics` and `routing`, which use no database.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 
+import msgspec
 from django.db import transaction
-from django.db.models import Count, Max, Q
-from django.utils import timezone
 
 from models_registry import routing
-from models_registry.errors import ExperimentRunning, GateNotPassed, NoExperiment
-from models_registry.evidence import UNIT_COLUMNS, RewardedUnit, run_tests
+from models_registry.errors import ExperimentRunning, GateNotPassed
+from models_registry.evidence import Comparison
+from models_registry.experiment_log import check_reason, record_look
+from models_registry.feedback_lag import find_window
 from models_registry.gates import read_gate
-from models_registry.guardrails import (
-    DEFAULT_GUARDRAILS,
-    GuardrailPlan,
-    MeasuredUnit,
-    as_evidence,
-    calculate_guardrails,
-    find_guardrail_faults,
-    read_guardrails,
-)
+from models_registry.guardrails import DEFAULT_GUARDRAILS, GuardrailPlan, find_guardrail_faults
 from models_registry.holders import require_files
 from models_registry.models import (
     AliasName,
     Arm,
     Experiment,
     ExperimentState,
-    Exposure,
+    LookAction,
     MissingPolicy,
     ModelVersion,
-    Observation,
     Phase,
     RegisteredModel,
     Variant,
 )
 from models_registry.outcome_range import find_range
-from models_registry.promotion import end_experiment, get_treatment, prepare_to_serve
+from models_registry.promotion import prepare_to_serve
 from models_registry.services import get_champion, get_serving, move_alias
-from models_registry.statistics.intervals import display_interval
-from models_registry.statistics.promotion import Bounds, Evidence, Verdict, decide
-from models_registry.statistics.sample_ratio import PhaseCount, check_sample_ratio
-from workspaces.actors import Actor, system
+from models_registry.statistics.ramp import RAMP_E, RAMP_UNITS
+from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.services import record_audit
 from workspaces.templatetags.show import points
@@ -60,10 +49,16 @@ MAX_UNITS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ExperimentPlan:
-    """What one decides when starting: the share and every bound of the rule (docs/experiments.md)."""
+    """What one decides when starting: the share and every bound of the rule (docs/experiments.md).
+
+    ramp: the shares of later phases. attribution_window_seconds: None to find it at the start of each phase.
+    """
 
     treatment_share: float = 0.5
-    attribution_window_seconds: float = 86_400.0
+    ramp: tuple[float, ...] = ()
+    ramp_units: int = RAMP_UNITS
+    ramp_e: float = RAMP_E
+    attribution_window_seconds: float | None = 86_400.0
     exposure_window_seconds: float = 86_400.0
     promote_e: float = 40.0
     rollback_e: float = 20.0
@@ -99,13 +94,18 @@ def check_plan(plan: ExperimentPlan) -> None:
         faults.append(
             FieldFault("treatment_share", f"{plan.treatment_share} must be above 0 and below 1", "for example 0.5")
         )
+    shares = (plan.treatment_share, *plan.ramp)
+    if any(not before < share < 1 for before, share in pairwise(shares)):
+        reason = f"{', '.join(f'{share:g}' for share in plan.ramp)} must grow from the first share, and stay below 1"
+        faults.append(FieldFault("ramp", reason, "for example 0.25, 0.5 after a share of 0.05"))
     for name in ("attribution_window_seconds", "exposure_window_seconds"):
-        if not 0 <= getattr(plan, name) <= MAX_WINDOW_SECONDS:
+        seconds = getattr(plan, name)
+        if seconds is not None and not 0 <= seconds <= MAX_WINDOW_SECONDS:
             faults.append(FieldFault(name, "must be 0 to 30 days", "seconds"))
-    for name in ("promote_e", "rollback_e", "guardrail_e"):
+    for name in ("promote_e", "rollback_e", "guardrail_e", "ramp_e"):
         if not 1 < getattr(plan, name) <= MAX_E:
             faults.append(FieldFault(name, "no evidence already gives 1", "more than 1, usually 20 to 100"))
-    for name in ("min_units_per_arm", "min_requests_for_failures"):
+    for name in ("min_units_per_arm", "min_requests_for_failures", "ramp_units"):
         if not 1 <= getattr(plan, name) <= MAX_UNITS:
             faults.append(FieldFault(name, "out of range", f"1 to {MAX_UNITS}"))
     if not 0 < plan.max_excess_failures <= 1:
@@ -119,20 +119,23 @@ def check_plan(plan: ExperimentPlan) -> None:
         raise InvalidInput("The experiment cannot start with these settings.", faults=faults)
 
 
-def start_experiment(*, by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str = "") -> Experiment:
-    """Champion against `treatment` from now on.
+def start_experiment(
+    *, by: Actor, treatment: ModelVersion, plan: ExperimentPlan, reason: str, name: str = ""
+) -> Experiment:
+    """Champion against `treatment` from now on. The experiment's log begins with the reason.
 
     A version that no gate could judge may be tried; one that its gates block (`models_registry.gates`) may not, and
     neither may one that the model server cannot serve.
     Raises InvalidInput, ExperimentRunning, NoChampion, GateNotPassed, BackendRefused.
     """
     check_plan(plan)
+    reason = check_reason(reason)
     prepare_to_serve(treatment)
-    return _start(by, treatment, plan, name)
+    return _start(by, treatment, plan, reason, name)
 
 
 @transaction.atomic
-def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str) -> Experiment:
+def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, reason: str, name: str) -> Experiment:
     model = RegisteredModel.objects.select_for_update().get(id=treatment.registered_model_id)
     if Experiment.objects.filter(registered_model=model, state=ExperimentState.RUNNING).exists():
         raise ExperimentRunning(f"Model {model.name} has an experiment running; stop it first.")
@@ -163,6 +166,8 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str) 
             "min_requests_for_failures",
             "conditioned",
             "rescaled",
+            "ramp_units",
+            "ramp_e",
         )
     }
     low, high = find_range(model) if plan.rescaled else (0.0, 1.0)
@@ -176,18 +181,25 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, name: str) 
         guardrails=[guardrail.as_stored() for guardrail in plan.guardrails],
         outcome_low=low,
         outcome_high=high,
+        ramp=list(plan.ramp),
+        attribution_auto=plan.attribution_window_seconds is None,
+        running=msgspec.to_builtins(Comparison()),
         **bounds,
     )
     Phase.objects.create(
         workspace=by.workspace,
         experiment=experiment,
         treatment_share=plan.treatment_share,
-        attribution_window_seconds=plan.attribution_window_seconds,
+        attribution_window_seconds=(
+            find_window(model) if plan.attribution_window_seconds is None else plan.attribution_window_seconds
+        ),
     )
     for arm, version in ((Arm.CONTROL, control), (Arm.TREATMENT, treatment)):
         Variant.objects.create(workspace=by.workspace, experiment=experiment, arm=arm, version=version)
     move_alias(by=by, version=treatment, name=AliasName.CHALLENGER)
-    record_audit(by=by, action="experiment.started", target=f"experiment:{experiment.id}")
+    record_look(by=by, experiment=experiment, action=LookAction.START, reasons=[reason])
+    details = {"reason": reason}
+    record_audit(by=by, action="experiment.started", target=f"experiment:{experiment.id}", details=details)
     return experiment
 
 
@@ -221,172 +233,3 @@ class Router:
         return Route(
             self.versions[given.arm], self.versions[other], self.fallback, self.phase, given.arm, given.probability
         )
-
-
-@dataclass(frozen=True, slots=True)
-class MaturedUnit:
-    """A unit whose windows have passed, with its mean reward in [0, 1] or None where nothing came back.
-
-    `guardrails`: its measures by name, in [0, 1], higher is worse; those that are not known are left out.
-    `log_l`: log L0 and log L1 of its actions (`statistics.e_process.compute_posteriors`), None where one is not known.
-    """
-
-    exposure: Exposure
-    outcome: float | None
-    matured_at: dt.datetime
-    guardrails: Mapping[str, float] = field(default_factory=dict)
-    log_l: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RequestCounts:
-    """Requests of an experiment's units since its start, by the arm assigned, and those that it could not serve."""
-
-    control: int = 0
-    failed_control: int = 0
-    treatment: int = 0
-    failed_treatment: int = 0
-
-
-@transaction.atomic
-def consume_observations(
-    *, experiment: Experiment, matured: Sequence[MaturedUnit], requests: RequestCounts | None = None
-) -> Verdict:
-    """Appends matured units in exposure order, calculates the e-processes over all of them, and acts on the verdict.
-
-    `requests` is looked at whether or not a unit has matured; None leaves the last known counts. Units that were
-    consumed before are skipped, so a repeated call changes nothing. Raises NoExperiment.
-    """
-    locked = Experiment.objects.select_for_update().get(id=experiment.id)
-    if locked.state != ExperimentState.RUNNING:
-        raise NoExperiment(f"The experiment is {locked.state}.")
-    seen = set(
-        Observation.objects.filter(experiment=locked, unit__in=[m.exposure.unit for m in matured]).values_list(
-            "unit", flat=True
-        )
-    )
-    position = Observation.objects.filter(experiment=locked).aggregate(last=Max("position"))["last"] or 0
-    fresh: list[Observation] = []
-    for unit in sorted(matured, key=lambda m: (m.exposure.exposed_at, m.exposure.id)):
-        if unit.exposure.unit in seen:  # a unit counts in its first phase only
-            continue
-        seen.add(unit.exposure.unit)
-        position += 1
-        fresh.append(
-            Observation(
-                workspace_id=locked.workspace_id,
-                experiment=locked,
-                exposure=unit.exposure,
-                unit=unit.exposure.unit,
-                position=position,
-                outcome=_outcome(locked, unit),
-                guardrails=dict(unit.guardrails),
-                log_l_control=unit.log_l[0] if unit.log_l else None,
-                log_l_treatment=unit.log_l[1] if unit.log_l else None,
-                matured_at=unit.matured_at,
-            )
-        )
-    if requests is not None:
-        locked.requests_control, locked.failed_control = requests.control, requests.failed_control
-        locked.requests_treatment, locked.failed_treatment = requests.treatment, requests.failed_treatment
-    verdict = _calculate_evidence(locked, fresh)
-    by, reasons = system(locked.workspace), "; ".join(verdict.reasons)
-    if verdict.action == "promote":
-        move_alias(by=by, version=get_treatment(locked), name=AliasName.CHAMPION, reason=reasons)
-        end_experiment(by=by, experiment=locked, state=ExperimentState.PROMOTED, verdict=reasons)
-    elif verdict.action == "roll_back":
-        end_experiment(by=by, experiment=locked, state=ExperimentState.ROLLED_BACK, verdict=reasons)
-    return verdict
-
-
-def _outcome(experiment: Experiment, unit: MaturedUnit) -> float | None:
-    if unit.outcome is None and experiment.missing == "zero":
-        return 0.0
-    return unit.outcome
-
-
-def _calculate_evidence(experiment: Experiment, fresh: list[Observation]) -> Verdict:
-    """Runs the e-processes over earlier and fresh observations, stores them, and applies the promotion rule."""
-    earlier = list(
-        Observation.objects.filter(experiment=experiment).order_by("position").values_list(*UNIT_COLUMNS, "guardrails")
-    )
-    rows = earlier + [
-        (o.outcome, o.exposure.arm, o.exposure.phase.treatment_share, o.log_l_control, o.log_l_treatment, o.guardrails)
-        for o in fresh
-    ]
-    _calculate_reward(experiment, [RewardedUnit(*row[:-1]) for row in rows if row[0] is not None], fresh)
-    units = [MeasuredUnit(row[1] == Arm.TREATMENT, row[2], row[-1]) for row in rows]
-    experiment.guardrail_evidence = calculate_guardrails(read_guardrails(experiment.guardrails), units)
-    Observation.objects.bulk_create(fresh, batch_size=1000)
-    experiment.sample_ratio_mismatch = check_sample_ratio(count_exposures(experiment)).mismatch
-    verdict = _decide(experiment)
-    experiment.verdict = "; ".join(verdict.reasons)[:500]
-    experiment.save()
-    return verdict
-
-
-def _calculate_reward(experiment: Experiment, units: Sequence[RewardedUnit], fresh: Sequence[Observation]) -> None:
-    """The decision test over `units`, those of `fresh` last."""
-    if not units:
-        return
-    tests = run_tests(experiment, units)
-    deciding, plain = tests.deciding, tests.plain
-    counted = [observation for observation in fresh if observation.outcome is not None]
-    start = len(units) - len(counted)
-    for observation, plus, minus in zip(
-        counted, deciding.log_e_plus[start:], deciding.log_e_minus[start:], strict=True
-    ):
-        observation.log_e_plus, observation.log_e_minus = float(plus), float(minus)
-    experiment.log_e_plus, experiment.log_e_minus = float(deciding.log_e_plus[-1]), float(deciding.log_e_minus[-1])
-    experiment.plain_log_e_plus = float(plain.log_e_plus[-1])
-    experiment.plain_log_e_minus = float(plain.log_e_minus[-1])
-    experiment.units_treatment = int(tests.arms.sum())
-    experiment.units_control = len(units) - experiment.units_treatment
-    experiment.units_conditioned = tests.conditioned
-    interval = display_interval(deciding.contrasts * tests.scale, tests.arms)
-    beside = display_interval(plain.contrasts, tests.arms)
-    if interval is not None and beside is not None:  # hidden while either arm is small
-        experiment.estimate, experiment.low, experiment.high = interval.mean, interval.low, interval.high
-        experiment.plain_estimate = beside.mean
-        experiment.plain_low, experiment.plain_high = beside.low, beside.high
-
-
-def _decide(experiment: Experiment) -> Verdict:
-    """The promotion rule on what the experiment holds."""
-    evidence = Evidence(
-        log_e_plus=experiment.log_e_plus,
-        log_e_minus=experiment.log_e_minus,
-        matured_control=experiment.units_control,
-        matured_treatment=experiment.units_treatment,
-        age_seconds=(timezone.now() - experiment.started_at).total_seconds(),
-        guardrails=as_evidence(experiment.guardrail_evidence),
-        sample_ratio_mismatch=experiment.sample_ratio_mismatch,
-        requests_control=experiment.requests_control,
-        failed_control=experiment.failed_control,
-        requests_treatment=experiment.requests_treatment,
-        failed_treatment=experiment.failed_treatment,
-    )
-    bounds = Bounds(
-        promote_e=experiment.promote_e,
-        rollback_e=experiment.rollback_e,
-        guardrail_e=experiment.guardrail_e,
-        min_units_per_arm=experiment.min_units_per_arm,
-        min_seconds=experiment.min_seconds,
-        max_excess_failures=experiment.max_excess_failures,
-        min_requests_for_failures=experiment.min_requests_for_failures,
-    )
-    return decide(evidence, bounds)
-
-
-def count_exposures(experiment: Experiment) -> list[PhaseCount]:
-    """Units that met each arm, by treatment share: what the sample-ratio test reads."""
-    counts = (
-        Exposure.objects.filter(experiment=experiment)
-        .values("phase__treatment_share")
-        .annotate(
-            control=Count("id", filter=Q(arm=Arm.CONTROL)),
-            treatment=Count("id", filter=Q(arm=Arm.TREATMENT)),
-        )
-        .order_by("phase__treatment_share")
-    )
-    return [PhaseCount(row["control"], row["treatment"], row["phase__treatment_share"]) for row in counts]

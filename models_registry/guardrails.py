@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from models_registry.models import Experiment, GuardrailMeasure
+from models_registry.statistics.e_process import NOTHING, Past
 from models_registry.statistics.guardrails import run_guardrail
 from models_registry.statistics.promotion import Guardrail
 from workspaces.errors import FieldFault
@@ -82,27 +85,39 @@ def read_guardrails(stored: Sequence[Mapping[str, Any]]) -> list[GuardrailPlan]:
     return [GuardrailPlan(**entry) for entry in stored]
 
 
-def calculate_guardrails(plans: Sequence[GuardrailPlan], units: Sequence[MeasuredUnit]) -> dict[str, dict[str, float]]:
-    """The evidence by measure over `units`, in exposure order, as `Experiment.guardrail_evidence` stores it.
+def go_on_with_guardrails(
+    plans: Sequence[GuardrailPlan], units: Sequence[MeasuredUnit], past: Mapping[str, Past]
+) -> dict[str, Past]:
+    """Each guardrail's test by measure after `units`, in exposure order, which come after those that `past` knows.
 
-    A unit on which a measure is not known says nothing about it; without any unit, E is 1.
+    A unit on which a measure is not known says nothing about it.
     """
-    evidence = {}
+    ends = {}
     for plan in plans:
         known = [unit for unit in units if plan.measure in unit.measures]
-        state = {"log_e_non_inferior": 0.0, "log_e_harm": 0.0, "estimate": 0.0, "units": len(known)}
-        if known:
-            process = run_guardrail(
-                [float(unit.treated) for unit in known],
-                [unit.treatment_share for unit in known],
-                [unit.measures[plan.measure] for unit in known],
-                margin=plan.margin,
-            )
-            state["log_e_non_inferior"] = float(process.log_e_non_inferior[-1])
-            state["log_e_harm"] = float(process.log_e_harm[-1])
-            state["estimate"] = float(process.estimate[-1])
-        evidence[plan.measure] = state
-    return evidence
+        process = run_guardrail(
+            np.array([unit.treated for unit in known], dtype=float),
+            np.array([unit.treatment_share for unit in known], dtype=float),
+            np.array([unit.measures[plan.measure] for unit in known], dtype=float),
+            margin=plan.margin,
+            past=past.get(plan.measure, NOTHING),
+        )
+        assert process.end is not None  # of one sequence
+        ends[plan.measure] = process.end
+    return ends
+
+
+def summarise_guardrails(ends: Mapping[str, Past]) -> dict[str, dict[str, float]]:
+    """The evidence by measure as `Experiment.guardrail_evidence` stores it; without any unit, E is 1."""
+    return {
+        measure: {
+            "log_e_non_inferior": end.log_e_minus,
+            "log_e_harm": end.log_e_plus,
+            "estimate": end.contrasts / end.units if end.units else 0.0,
+            "units": end.units,
+        }
+        for measure, end in ends.items()
+    }
 
 
 def as_evidence(evidence: Mapping[str, Mapping[str, float]]) -> tuple[Guardrail, ...]:
@@ -115,5 +130,5 @@ def as_evidence(evidence: Mapping[str, Mapping[str, float]]) -> tuple[Guardrail,
 def list_guardrails(experiment: Experiment) -> list[tuple[GuardrailPlan, dict[str, float], float]]:
     """Each guardrail with its evidence so far (E = 1 before the first unit) and the E at which its harm is shown."""
     plans = read_guardrails(experiment.guardrails)
-    evidence = calculate_guardrails(plans, []) | experiment.guardrail_evidence
+    evidence = summarise_guardrails({plan.measure: NOTHING for plan in plans}) | experiment.guardrail_evidence
     return [(plan, evidence[plan.measure], experiment.rollback_e * len(plans)) for plan in plans]

@@ -8,17 +8,20 @@ outside any transaction: one that the model server cannot serve gets none.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from django.db import transaction
 from django.utils import timezone
 
 from models_registry.backends.asking import ready_version
 from models_registry.errors import BackendUnavailable, NoExperiment
+from models_registry.experiment_log import check_reason, record_look
 from models_registry.models import (
     AliasName,
     Arm,
     Experiment,
     ExperimentState,
+    LookAction,
     ModelVersion,
     Phase,
     RegisteredModel,
@@ -47,9 +50,10 @@ def prepare_to_serve(version: ModelVersion) -> None:
 def promote_version(*, by: Actor, version: ModelVersion, reason: str) -> None:
     """The version serves everyone from now on; a running experiment of its model ends without a winner.
 
-    reason: kept in the audit, and as the verdict of the experiment that this ends. Raises BackendRefused where the
-    model server cannot serve the version; nothing has changed then.
+    reason: kept in the audit, in the log of the experiment that this ends, and as its verdict. Raises InvalidInput
+    without a reason, BackendRefused where the model server cannot serve the version; nothing has changed then.
     """
+    reason = check_reason(reason)
     prepare_to_serve(version)
     with transaction.atomic():
         # The model's row is the lock under which experiments start.
@@ -62,27 +66,38 @@ def promote_version(*, by: Actor, version: ModelVersion, reason: str) -> None:
         move_alias(by=by, version=version, name=AliasName.CHAMPION, reason=reason)
         if running is not None:
             running.promoted_version = version
-            end_experiment(by=by, experiment=running, state=ExperimentState.STOPPED, verdict=reason)
+            end_experiment(by=by, experiment=running, action=LookAction.PROMOTE_BY_HAND, reasons=[reason])
 
 
 @transaction.atomic
-def stop_experiment(*, by: Actor, experiment: Experiment, reason: str = "stopped by hand") -> Experiment:
+def stop_experiment(*, by: Actor, experiment: Experiment, reason: str) -> Experiment:
     """Traffic returns to the champion. The verdict is the reason, then what was lacking at the last look.
 
-    Raises NoExperiment when it is over already.
+    Raises InvalidInput without a reason, NoExperiment when it is over already.
     """
+    reason = check_reason(reason)
     locked = Experiment.objects.select_for_update().get(id=experiment.id)
     if locked.state != ExperimentState.RUNNING:
         raise NoExperiment(f"The experiment is {locked.state}.")
-    verdict = f"{reason}: {locked.verdict}" if locked.verdict else reason
-    end_experiment(by=by, experiment=locked, state=ExperimentState.STOPPED, verdict=verdict)
+    reasons = [reason, locked.verdict] if locked.verdict else [reason]
+    end_experiment(by=by, experiment=locked, action=LookAction.STOP, reasons=reasons)
     return locked
 
 
-def end_experiment(*, by: Actor, experiment: Experiment, state: ExperimentState, verdict: str) -> None:
-    """Call inside a transaction that holds the experiment's row. The version that was tried is nobody's challenger any
-    more, whatever came of it."""
-    now = timezone.now()
+ENDS = {
+    LookAction.PROMOTE: ExperimentState.PROMOTED,
+    LookAction.ROLL_BACK: ExperimentState.ROLLED_BACK,
+    LookAction.STOP: ExperimentState.STOPPED,
+    LookAction.PROMOTE_BY_HAND: ExperimentState.STOPPED,
+}
+
+
+def end_experiment(*, by: Actor, experiment: Experiment, action: LookAction, reasons: Sequence[str]) -> None:
+    """Call inside a transaction that holds the experiment's row, with one of `ENDS`. The version that was tried is
+    nobody's challenger any more, whatever came of it."""
+    now, state = timezone.now(), ENDS[action]
+    record_look(by=by, experiment=experiment, action=action, reasons=reasons)
+    verdict = ": ".join(reasons) if action == LookAction.STOP else "; ".join(reasons)
     experiment.state, experiment.ended_at, experiment.verdict = state, now, verdict[:500]
     experiment.ended_by = by.name if state == ExperimentState.STOPPED else ""
     experiment.save(update_fields=["state", "ended_at", "ended_by", "promoted_version", "verdict"])

@@ -7,9 +7,10 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from models_registry.experiment_log import FIGURES, LONGEST_REASON
 from models_registry.gates import read_gate
 from models_registry.guardrails import list_guardrails
-from models_registry.models import Experiment, GateVerdict, GuardrailMeasure, ModelVersion, RegisteredModel
+from models_registry.models import Experiment, GateVerdict, GuardrailMeasure, Look, ModelVersion, Phase, RegisteredModel
 from workspaces.serializers import StrictBody
 
 
@@ -108,9 +109,23 @@ class GuardrailEvidenceSerializer(GuardrailSerializer):
     harm_e = serializers.FloatField(help_text="rollback_e times the number of guardrails")
 
 
+class PhaseSerializer(serializers.ModelSerializer[Phase]):
+    units = serializers.SerializerMethodField(help_text="Matured units by arm")
+
+    class Meta:
+        model = Phase
+        fields = ["number", "treatment_share", "attribution_window_seconds", "units", "started_at", "ended_at"]
+
+    @extend_schema_field({"type": "object", "additionalProperties": {"type": "integer"}})
+    def get_units(self, phase: Phase) -> Any:
+        return phase.settled
+
+
 class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
     model = serializers.CharField(source="registered_model.name")
     variants = serializers.SerializerMethodField()
+    phases = serializers.SerializerMethodField()
+    ramp = serializers.ListField(child=serializers.FloatField(), help_text="Shares of the phases after the first")
     guardrails = serializers.SerializerMethodField()
     promoted_version = serializers.SerializerMethodField(help_text="Promoted by hand, which stopped the experiment")
 
@@ -122,6 +137,11 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
             "model",
             "state",
             "variants",
+            "phases",
+            "ramp",
+            "ramp_units",
+            "ramp_e",
+            "attribution_auto",
             "promote_e",
             "rollback_e",
             "min_units_per_arm",
@@ -167,6 +187,10 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
     def get_variants(self, experiment: Experiment) -> dict[str, str]:
         return {variant.arm: str(variant.version) for variant in experiment.variants.all()}
 
+    @extend_schema_field(PhaseSerializer(many=True))
+    def get_phases(self, experiment: Experiment) -> Any:
+        return PhaseSerializer(sorted(experiment.phases.all(), key=lambda phase: phase.number), many=True).data
+
     @extend_schema_field(GuardrailEvidenceSerializer(many=True))
     def get_guardrails(self, experiment: Experiment) -> list[dict[str, Any]]:
         return [
@@ -174,13 +198,49 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
         ]
 
 
+class LookSerializer(serializers.ModelSerializer[Look]):
+    """A row of the log. The figures are those of that moment; logarithms are natural."""
+
+    reasons = serializers.ListField(child=serializers.CharField(), help_text="What was shown or lacking, or was said")
+    guardrails = serializers.DictField(help_text="By measure: units, estimate, log_e_non_inferior and log_e_harm")
+
+    class Meta:
+        model = Look
+        fields = ["id", "at", "action", "by", "reasons", "phase", "treatment_share", *FIGURES, "guardrails"]
+
+
+@extend_schema_field({"oneOf": [{"type": "number", "format": "double"}, {"type": "string", "enum": ["auto"]}]})
+class WindowField(serializers.FloatField):
+    """Seconds, or `auto`, which becomes None."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        return None if data == "auto" else super().to_internal_value(data)
+
+
+class ShareSerializer(StrictBody):
+    treatment_share = serializers.FloatField(help_text="P(treatment) from now on, inside (0, 1)")
+    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why: the log and the audit keep it")
+
+
+class ReasonSerializer(StrictBody):
+    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why: the log and the audit keep it")
+
+
 class ExperimentStartSerializer(StrictBody):
     """Bounds that are left out take their defaults (docs/experiments.md)."""
 
     treatment = serializers.UUIDField(help_text="Id of the model version to try against the champion")
+    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why it is tried: its log begins with it")
     name = serializers.CharField(max_length=200, required=False, default="", allow_blank=True)
     treatment_share = serializers.FloatField(required=False)
-    attribution_window_seconds = serializers.FloatField(required=False)
+    ramp = serializers.ListField(
+        child=serializers.FloatField(), required=False, max_length=20, help_text="Shares of later phases, each larger"
+    )
+    ramp_units = serializers.IntegerField(required=False, help_text="Matured units that a phase needs")
+    ramp_e = serializers.FloatField(required=False, help_text="E of harm at which the share stays where it is")
+    attribution_window_seconds = WindowField(
+        required=False, help_text="Seconds, or auto: from how long feedback takes, when each phase starts"
+    )
     exposure_window_seconds = serializers.FloatField(required=False)
     promote_e = serializers.FloatField(required=False)
     rollback_e = serializers.FloatField(required=False)

@@ -23,5 +23,7 @@ urlpatterns = [
     ),
     path("experiments", api.ExperimentList.as_view(), name="api-experiments"),
     path("experiments/<uuid:pk>", api.ExperimentDetail.as_view(), name="api-experiment"),
+    path("experiments/<uuid:pk>/looks", api.ExperimentLooks.as_view(), name="api-experiment-looks"),
+    path("experiments/<uuid:pk>/share", api.ExperimentShare.as_view(), name="api-experiment-share"),
     path("experiments/<uuid:pk>/stop", api.ExperimentStop.as_view(), name="api-experiment-stop"),
 ]

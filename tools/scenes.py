@@ -171,16 +171,13 @@ def _interval(mean: float, half: float = 0.02) -> dict[str, float]:
 
 def _experiment(by: Any, trained: Any) -> Any:
     """Really consumed, so that every number on its page is the one that its rows give."""
-    from models_registry.experiments import (
-        ExperimentPlan,
-        MaturedUnit,
-        RequestCounts,
-        consume_observations,
-        start_experiment,
-    )
+    from models_registry.experiments import ExperimentPlan, start_experiment
+    from models_registry.looks import MaturedUnit, RequestCounts, consume_observations
 
     plan = ExperimentPlan(min_units_per_arm=200, min_seconds=60.0)
-    experiment = start_experiment(by=by, treatment=trained, plan=plan, name="posterior against the base")
+    experiment = start_experiment(
+        by=by, treatment=trained, plan=plan, reason="a better one", name="posterior against the base"
+    )
     phase = experiment.phases.get()
     began = timezone.now() - dt.timedelta(hours=3)
     type(experiment).objects.filter(id=experiment.id).update(started_at=began)
@@ -198,7 +195,8 @@ def _experiment(by: Any, trained: Any) -> Any:
         matured.append(MaturedUnit(exposure, 0.75 if right else 0.375, met + dt.timedelta(minutes=5), measures, log_l))
     Exposure.objects.bulk_create(exposures)
     requests = RequestCounts(control=312, failed_control=1, treatment=298, failed_treatment=2)
-    consume_observations(experiment=experiment, matured=matured, requests=requests)
+    for begin in range(0, len(matured), 20):
+        consume_observations(experiment=experiment, matured=matured[begin : begin + 20], requests=requests)
     experiment.refresh_from_db()
     return experiment
 

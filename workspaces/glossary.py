@@ -183,6 +183,11 @@ ENTRIES = (
     ),
     Entry("phase", ("Phase",), "A part of an experiment with one treatment share."),
     Entry(
+        "ramp",
+        ("Experiment.ramp",),
+        "Phases with larger and larger treatment shares; the next one opens when the last did no harm.",
+    ),
+    Entry(
         "guardrail",
         ("guardrails",),
         "A measure that must not get worse by more than its margin while the reward improves.",

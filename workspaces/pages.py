@@ -23,7 +23,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.middleware import HtmxDetails
 
 from workspaces.actors import Actor, person
-from workspaces.errors import ReckonerError
+from workspaces.errors import InvalidInput, ReckonerError
 from workspaces.models import Membership, Role, User, Workspace
 
 RANK: dict[str, int] = {Role.VIEWER: 0, Role.LABELLER: 1, Role.ADMIN: 2}
@@ -125,15 +125,23 @@ def answer_confirmation(
     do: Callable[[], object],
     done: str,
     ask_reason: bool = False,
+    dangerous: bool = True,
 ) -> HttpResponse:
-    """GET asks whether to end something, on a page with one button, `action`. POST does it, says `done` and goes
-    `back`."""
-    if request.method == "POST":
-        do()
-        messages.success(request, done)
-        return redirect(back)
+    """GET asks whether to do something, on a page with one button, `action`. POST does it, says `done` and goes
+    `back`; where a reason is asked and `do` refuses what was given, the page asks again."""
     context = {"title": title, "explanation": explanation, "action": action, "back": back, "ask_reason": ask_reason}
-    return render(request, "partials/confirm.html", context | {"dangerous": True})
+    if request.method == "POST":
+        try:
+            do()
+        except InvalidInput as error:
+            if not ask_reason:
+                raise
+            context["fault"] = next((fault.reason for fault in error.faults if fault.field == "reason"), error.message)
+        else:
+            messages.success(request, done)
+            return redirect(back)
+    status = 400 if "fault" in context else 200
+    return render(request, "partials/confirm.html", context | {"dangerous": dangerous}, status=status)
 
 
 def safe_next(request: HttpRequest, fallback: str) -> str:

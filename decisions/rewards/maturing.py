@@ -20,15 +20,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import connection
-from django.db.models import Count, Exists, OuterRef
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from decisions.models import Agent, Decision
 from decisions.rewards.calculate import rewards_as_of
 from decisions.rewards.specs import current_reward_spec
 from models_registry.errors import NoExperiment
-from models_registry.experiments import MaturedUnit, RequestCounts, consume_observations
 from models_registry.guardrails import GuardrailPlan, read_guardrails
+from models_registry.looks import MaturedUnit, RequestCounts, consume_observations, read_counted, settle_exposures
 from models_registry.models import (
     Arm,
     Experiment,
@@ -41,6 +41,8 @@ from models_registry.models import (
 )
 
 BATCH = 5000
+RECORDED_WITHIN = dt.timedelta(minutes=15)
+"""A request stands in the ledger this long after its moment: then it can be counted for good."""
 # A probability of 0, which only the other arm can have given, has no logarithm: this is as good as never.
 _LOG_LIKELIHOODS = """
 SELECT e.id, e.arm, sum(ln(d.propensity)), sum(ln(greatest(d.other_arm_propensity, 1e-300)))
@@ -97,20 +99,7 @@ def mature_outcomes(now: dt.datetime | None = None) -> list[Matured]:
 
 def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
     window = dt.timedelta(seconds=experiment.exposure_window_seconds)
-    # A unit counts in its first phase only: exposures of a later one are never observed, and must not fill the batch.
-    observed = Observation.objects.filter(experiment=experiment, unit=OuterRef("unit"))
-    exposures = list(
-        Exposure.objects.filter(~Exists(observed), experiment=experiment)
-        .select_related("phase")
-        .order_by("exposed_at", "id")[:BATCH]
-    )
-    ripe = []
-    for exposure in exposures:
-        attribution = dt.timedelta(seconds=exposure.phase.attribution_window_seconds)
-        matures_at = exposure.exposed_at + window + attribution
-        if matures_at > now:
-            break  # consumed in exposure order: a later one must not overtake
-        ripe.append((exposure, matures_at))
+    ripe = _find_ripe(experiment, now, window)
     decided = _decisions_in_window(ripe, window)
     outcomes = _mean_rewards(ripe, decided)
     failures = _failures_in_window(ripe, window)
@@ -131,8 +120,37 @@ def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
         )
         for exposure, matures_at in ripe
     ]
-    verdict = consume_observations(experiment=experiment, matured=units, requests=_count_requests(experiment, versions))
+    requests, counted = _count_requests(experiment, versions, now)
+    verdict = consume_observations(experiment=experiment, matured=units, requests=requests, counted=counted)
     return Matured(experiment.id, len(units), verdict.action)
+
+
+def _find_ripe(experiment: Experiment, now: dt.datetime, window: dt.timedelta) -> list[tuple[Exposure, dt.datetime]]:
+    """At most `BATCH` exposures that have matured, and when, in order. Those of units that an earlier phase observed
+    are settled on the way: a unit counts in its first phase only, and must not keep others waiting."""
+    while True:
+        ripe = _read_ripe(experiment, now, window)
+        units = [exposure.unit for exposure, _ in ripe]
+        observed = set(Observation.objects.filter(experiment=experiment, unit__in=units).values_list("unit", flat=True))
+        if not observed:
+            return ripe
+        settle_exposures([exposure for exposure, _ in ripe if exposure.unit in observed])
+        if fresh := [(exposure, at) for exposure, at in ripe if exposure.unit not in observed]:
+            return fresh
+
+
+def _read_ripe(experiment: Experiment, now: dt.datetime, window: dt.timedelta) -> list[tuple[Exposure, dt.datetime]]:
+    phases = {phase.id: phase for phase in experiment.phases.all()}
+    waits = {key: window + dt.timedelta(seconds=one.attribution_window_seconds) for key, one in phases.items()}
+    ripe = []
+    pending = Exposure.objects.filter(experiment=experiment, settled=False, exposed_at__lte=now - min(waits.values()))
+    for exposure in pending.order_by("exposed_at", "id")[:BATCH]:
+        matures_at = exposure.exposed_at + waits[exposure.phase_id]
+        if matures_at > now:
+            break  # consumed in exposure order: a later one must not overtake
+        exposure.phase = phases[exposure.phase_id]
+        ripe.append((exposure, matures_at))
+    return ripe
 
 
 def _decisions_in_window(
@@ -214,12 +232,27 @@ def _measure(guardrails: Sequence[GuardrailPlan], unit: _Unit, *, rewarded: bool
     return measures
 
 
-def _count_requests(experiment: Experiment, versions: dict[str, uuid.UUID]) -> RequestCounts:
-    """Every request of the experiment by the arm assigned; those failed that another version, or nobody, answered."""
+def _count_requests(
+    experiment: Experiment, versions: dict[str, uuid.UUID], now: dt.datetime
+) -> tuple[RequestCounts, RequestCounts]:
+    """Every request of the experiment by the arm assigned; those failed that another version, or nobody, answered. And
+    the part of them that need not be counted again: only what was recorded since is read."""
+    before = read_counted(experiment)
+    until = min(now, timezone.now()) - RECORDED_WITHIN
+    if before.until is not None and until <= before.until:
+        until = before.until
+    counted = before + _requests_between(experiment, versions, before.until, until)
+    return counted + _requests_between(experiment, versions, until, None), counted
+
+
+def _requests_between(
+    experiment: Experiment, versions: dict[str, uuid.UUID], after: dt.datetime | None, until: dt.datetime | None
+) -> RequestCounts:
+    """Recorded after one moment and until the other; None is no bound."""
     total: dict[str, int] = defaultdict(int)
     failed: dict[str, int] = defaultdict(int)
     groups = (
-        Decision.objects.filter(exposure__experiment=experiment)
+        Decision.objects.filter(_between("recorded_at", after, until), exposure__experiment=experiment)
         .values_list("exposure__arm", "model_version_id")
         .annotate(decisions=Count("id"))
         .order_by("exposure__arm", "model_version_id")
@@ -228,7 +261,9 @@ def _count_requests(experiment: Experiment, versions: dict[str, uuid.UUID]) -> R
         total[arm] += decisions
         if version_id is not None and version_id != versions.get(arm):
             failed[arm] += decisions
-    unanswered = FailedRequest.objects.filter(exposure__experiment=experiment).values_list("exposure__arm")
+    unanswered = FailedRequest.objects.filter(
+        _between("failed_at", after, until), exposure__experiment=experiment
+    ).values_list("exposure__arm")
     for arm, requests in unanswered.annotate(requests=Count("id")).order_by("exposure__arm"):
         total[arm] += requests
         failed[arm] += requests
@@ -237,4 +272,10 @@ def _count_requests(experiment: Experiment, versions: dict[str, uuid.UUID]) -> R
         failed_control=failed[Arm.CONTROL],
         treatment=total[Arm.TREATMENT],
         failed_treatment=failed[Arm.TREATMENT],
+        until=until,
     )
+
+
+def _between(field: str, after: dt.datetime | None, until: dt.datetime | None) -> Q:
+    bounds = {f"{field}__gt": after, f"{field}__lte": until}
+    return Q(**{name: moment for name, moment in bounds.items() if moment is not None})

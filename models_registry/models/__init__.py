@@ -13,6 +13,7 @@ from models_registry.models.experiment import (
     Phase,
     Variant,
 )
+from models_registry.models.look import BY_SOMEBODY, Look, LookAction
 from models_registry.models.serving import (
     Backend,
     BackendKind,
@@ -38,6 +39,7 @@ from models_registry.models.version import (
 
 __all__ = [
     "ALIAS_NAME",
+    "BY_SOMEBODY",
     "REMOTE",
     "Alias",
     "AliasMove",
@@ -60,6 +62,8 @@ __all__ = [
     "GateKind",
     "GateVerdict",
     "GuardrailMeasure",
+    "Look",
+    "LookAction",
     "MissingPolicy",
     "ModelVersion",
     "Observation",

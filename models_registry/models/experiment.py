@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
+from models_registry.statistics.ramp import RAMP_E, RAMP_UNITS
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
@@ -46,6 +47,14 @@ class Experiment(WorkspaceOwned):
     before they were known. `outcome_low` and `outcome_high` are the outcomes that could be attained when it started.
     `units_conditioned` counts the rewarded units whose contrast stands on both arms' probabilities. What the plain
     contrast says stands beside it in `plain_…`.
+
+    `ramp` lists the treatment shares of the phases after the first, each larger than the one before. The next one opens
+    after `ramp_units` matured units of a phase while no E of harm has reached `ramp_e` (`statistics.ramp`).
+    `attribution_auto`: each phase's attribution window comes from the lag of feedback when it starts.
+
+    `running` is what the tests know of the units so far (`models_registry.evidence.Comparison`), so that a look reads
+    fresh ones only. `counted_requests` are those until a moment, to which a look adds what came later
+    (`models_registry.looks.RequestCounts`).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -60,6 +69,10 @@ class Experiment(WorkspaceOwned):
     min_units_per_arm = models.PositiveIntegerField(default=500)
     min_seconds = models.FloatField(default=7 * 86_400)
     exposure_window_seconds = models.FloatField(default=86_400.0)
+    attribution_auto = models.BooleanField(default=False)
+    ramp = models.JSONField(default=list, blank=True)
+    ramp_units = models.PositiveIntegerField(default=RAMP_UNITS, help_text="Matured units before the next phase")
+    ramp_e = models.FloatField(default=RAMP_E, help_text="The share stays at an E of harm of at least this")
     missing = models.CharField(max_length=16, choices=MissingPolicy.choices, default=MissingPolicy.EXCLUDE)
     conditioned = models.BooleanField(default=False)
     rescaled = models.BooleanField(default=False)
@@ -90,6 +103,8 @@ class Experiment(WorkspaceOwned):
     failed_control = models.PositiveIntegerField(default=0)
     requests_treatment = models.PositiveIntegerField(default=0)
     failed_treatment = models.PositiveIntegerField(default=0)
+    running = models.JSONField(default=dict, blank=True)
+    counted_requests = models.JSONField(default=dict, blank=True)
     verdict = models.CharField(max_length=500, blank=True)
     started_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -118,6 +133,9 @@ class Experiment(WorkspaceOwned):
             models.CheckConstraint(
                 condition=Q(promote_e__gt=1, rollback_e__gt=1, min_seconds__gte=0, exposure_window_seconds__gte=0),
                 name="experiment_bounds_make_sense",
+            ),
+            models.CheckConstraint(
+                condition=Q(ramp_units__gte=1, ramp_e__gt=1), name="experiment_ramp_bounds_make_sense"
             ),
             models.CheckConstraint(
                 condition=Q(
@@ -152,13 +170,17 @@ class Experiment(WorkspaceOwned):
 
 
 class Phase(WorkspaceOwned):
-    """A stretch of an experiment with one treatment share. Its attribution window is frozen when it starts."""
+    """A stretch of an experiment with one treatment share. Its attribution window is frozen when it starts.
+
+    `settled` counts by arm the units that were observed in it.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="phases")
     number = models.PositiveIntegerField(default=1)
     treatment_share = models.FloatField()
     attribution_window_seconds = models.FloatField()
+    settled = models.JSONField(default=dict, blank=True)
     started_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -198,7 +220,7 @@ class Exposure(WorkspaceOwned):
     """A unit met a variant. Written in the transaction of the first decision that did it.
 
     `assignment_probability` = P(this arm | unit), as it was used. `served_arm` differs from `arm` after a fallback;
-    analysis is by `arm`.
+    analysis is by `arm`. `settled`: its unit has matured, here or in an earlier phase.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -211,6 +233,7 @@ class Exposure(WorkspaceOwned):
     served_arm = models.CharField(max_length=16, choices=Arm.choices)
     fallback = models.BooleanField(default=False)
     exposed_at = models.DateTimeField()
+    settled = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         constraints = [
@@ -223,7 +246,15 @@ class Exposure(WorkspaceOwned):
                 condition=Q(fallback=False, served_arm=F("arm")) | Q(fallback=True), name="exposure_fallback_is_said"
             ),
         ]
-        indexes = [models.Index(fields=["experiment", "exposed_at"], name="exposure_in_order")]
+        indexes = [
+            # What a look reads: those that may mature, and how many of them each arm has.
+            models.Index(
+                fields=["experiment", "exposed_at"],
+                include=["phase", "arm"],
+                condition=Q(settled=False),
+                name="exposure_not_settled",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.unit} met {self.arm}"
@@ -238,6 +269,9 @@ class FailedRequest(WorkspaceOwned):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     exposure = models.ForeignKey(Exposure, on_delete=models.CASCADE, related_name="failed_requests")
     failed_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["failed_at"], name="failed_request_moment")]
 
     def __str__(self) -> str:
         return f"{self.exposure} and failed"

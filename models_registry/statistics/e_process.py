@@ -3,6 +3,8 @@
 Two test martingales over the matured observations of an experiment, one against "not better", one against "not worse".
 The experiments' evaluation job calls `run_e_process`; `promotion.decide` reads the last values. `guardrails` runs the
 same two steps, `compute_contrasts` and `bet`, around a margin instead of 0.
+
+A test goes on from what an earlier call ended with (`Past`): the evaluation job reads fresh units only.
 """
 
 from dataclasses import dataclass
@@ -20,6 +22,30 @@ SHARP_CAP = 0.8
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """What a test knows of its first `units` observations, in sums: all that it needs to go on with the next one.
+
+    outcomes: sum of Y_i. contrasts, squares: sums of x_i and of x_i^2. treated: how many were treated.
+    staked, spread: sums of z_i and of (z_i - mu_{i+1})^2, z_i being what is bet on: x_i, less a guardrail's margin.
+    log_e_plus, log_e_minus: of a guardrail, those of harm and of non-inferiority.
+    """
+
+    units: int = 0
+    outcomes: float = 0.0
+    contrasts: float = 0.0
+    squares: float = 0.0
+    treated: int = 0
+    staked: float = 0.0
+    spread: float = 0.0
+    log_e_plus: float = 0.0
+    log_e_minus: float = 0.0
+
+
+NOTHING = Past()
+"""Before the first observation."""
+
+
+@dataclass(frozen=True, slots=True)
 class EProcess:
     """State after every observation; all arrays have the shape (..., n) of the input.
 
@@ -29,6 +55,7 @@ class EProcess:
     estimate: running mean of x_t, the difference of mean outcomes, in the outcome's own units.
     variance: running sample variance of x_t (divisor t - 1; nan at the first observation).
     treated: number of treated units so far.
+    end: where the next call goes on, of an input of the shape (n,); None of one with leading axes.
     """
 
     log_e_plus: Floats
@@ -37,6 +64,7 @@ class EProcess:
     estimate: Floats
     variance: Floats
     treated: NDArray[np.int64]
+    end: Past | None
 
     @property
     def log_e_two_sided(self) -> Floats:
@@ -52,6 +80,7 @@ def run_e_process(
     *,
     posteriors: ArrayLike | None = None,
     cap: float = CAP,
+    past: Past = NOTHING,
 ) -> EProcess:
     """Betting e-processes on the centred inverse-probability contrast.
 
@@ -61,6 +90,8 @@ def run_e_process(
     outcomes: (..., n) in [0, 1], one per unit; `rescale` widens a range that is narrower.
     posteriors: (..., n) of `compute_posteriors`; takes the place of A_t in x_t, for the conditioned contrast.
     cap: in (0, 1), the largest bet as a share of 1 / c_t.
+    past: `end` of the call with the units before these, n of the shape (n,); t counts on from it. Cutting a sequence
+        anywhere changes nothing, since sums are taken in the same order.
 
         m_t  = (0.5 + sum_{i<t} Y_i) / t                         mean outcome of the past, shrunk to 0.5
         x_t  = (A_t - p_t) / (p_t (1 - p_t)) * (Y_t - m_t)       E[x_t | past] = E[Y | 1] - E[Y | 0]
@@ -77,20 +108,20 @@ def run_e_process(
     """
     if not np.isin(arms, (0, 1)).all():
         raise ValueError("arms must be 0 (control) or 1 (treatment)")
-    x, bound = compute_contrasts(arms if posteriors is None else posteriors, probabilities, outcomes)
-    log_plus, log_minus = bet(x, below=bound, above=bound, cap=cap)
-
-    t = np.arange(1, x.shape[-1] + 1, dtype=np.float64)
-    estimate = x.cumsum(axis=-1) / t
+    x, bound = compute_contrasts(arms if posteriors is None else posteriors, probabilities, outcomes, past=past)
+    stakes = bet(x, below=bound, above=bound, cap=cap, past=past)
+    t = count_on(x, past)
+    estimate = sum_on(x, past.contrasts) / t
     with np.errstate(invalid="ignore", divide="ignore"):
-        variance = np.maximum(np.square(x).cumsum(axis=-1) - t * np.square(estimate), 0.0) / (t - 1.0)
+        variance = np.maximum(sum_on(np.square(x), past.squares) - t * np.square(estimate), 0.0) / (t - 1.0)
     return EProcess(
-        log_e_plus=log_plus,
-        log_e_minus=log_minus,
+        log_e_plus=stakes.log_e_plus,
+        log_e_minus=stakes.log_e_minus,
         contrasts=x,
         estimate=estimate,
         variance=variance,
-        treated=np.asarray(arms, dtype=np.int64).cumsum(axis=-1),
+        treated=past.treated + np.asarray(arms, dtype=np.int64).cumsum(axis=-1),
+        end=find_end(past, arms, outcomes, x, stakes),
     )
 
 
@@ -132,7 +163,9 @@ def rescale(outcomes: ArrayLike, low: float, high: float) -> Floats:
     return scaled
 
 
-def compute_contrasts(arms: ArrayLike, probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[Floats, Floats]:
+def compute_contrasts(
+    arms: ArrayLike, probabilities: ArrayLike, outcomes: ArrayLike, *, past: Past = NOTHING
+) -> tuple[Floats, Floats]:
     """x_t and c_t of `run_e_process`, each (..., n): what one unit says of treatment - control, and |x_t| <= c_t.
 
     arms: of 0 and 1, or the posteriors that take their place. Other arguments as there.
@@ -149,25 +182,66 @@ def compute_contrasts(arms: ArrayLike, probabilities: ArrayLike, outcomes: Array
         raise ValueError("probabilities must lie strictly between 0 and 1")
     if not ((outcome >= 0.0) & (outcome <= 1.0)).all():
         raise ValueError("outcomes must lie in [0, 1]")
-    t = np.arange(1, arm.shape[-1] + 1, dtype=np.float64)
-    past_mean = (0.5 + _before(outcome.cumsum(axis=-1), 0.0)) / t
+    past_mean = (0.5 + _before(sum_on(outcome, past.outcomes), past.outcomes)) / count_on(arm, past)
     return (arm - p) / (p * (1.0 - p)) * (outcome - past_mean), 1.0 / np.minimum(p, 1.0 - p)
 
 
-def bet(x: Floats, *, below: Floats, above: Floats, cap: float = CAP) -> tuple[Floats, Floats]:
-    """Wealth after betting on E[x] > 0 and on E[x] < 0: (log E+, log E-), each of the shape (..., n) of `x`.
+@dataclass(frozen=True, slots=True)
+class Stakes:
+    """What `bet` won, (..., n): the logarithms of both wealths; and the sums that its next bets come from."""
 
-    below, above: positive and known before x_t, with -below_t <= x_t <= above_t. The bets of `run_e_process`, with
+    log_e_plus: Floats
+    log_e_minus: Floats
+    staked: Floats
+    spread: Floats
+
+
+def bet(z: Floats, *, below: Floats, above: Floats, cap: float = CAP, past: Past = NOTHING) -> Stakes:
+    """Wealth after betting on E[z] > 0 and on E[z] < 0, each of the shape (..., n) of `z`.
+
+    below, above: positive and known before z_t, with -below_t <= z_t <= above_t. The bets of `run_e_process`, with
     l_t+ <= cap / below_t and l_t- <= cap / above_t: no single unit takes more than the share `cap` of the wealth.
     """
-    t = np.arange(1, x.shape[-1] + 1, dtype=np.float64)
-    shrunk = x.cumsum(axis=-1) / (t + 1.0)
-    spread = (1.0 + np.square(x - shrunk).cumsum(axis=-1)) / (t + 1.0)
-    mu, s = _before(shrunk, 0.0), _before(spread, 1.0)
+    t = count_on(z, past)
+    staked = sum_on(z, past.staked)
+    shrunk = staked / (t + 1.0)
+    spread = sum_on(np.square(z - shrunk), past.spread)
+    mu, s = _before(staked, past.staked) / t, (1.0 + _before(spread, past.spread)) / t
     size = mu / (s + np.square(mu))
-    log_plus = np.log1p(np.clip(size, 0.0, cap / below) * x).cumsum(axis=-1)
-    log_minus = np.log1p(-np.clip(-size, 0.0, cap / above) * x).cumsum(axis=-1)
-    return log_plus, log_minus
+    log_plus = sum_on(np.log1p(np.clip(size, 0.0, cap / below) * z), past.log_e_plus)
+    log_minus = sum_on(np.log1p(-np.clip(-size, 0.0, cap / above) * z), past.log_e_minus)
+    return Stakes(log_plus, log_minus, staked, spread)
+
+
+def find_end(past: Past, arms: ArrayLike, outcomes: ArrayLike, x: Floats, stakes: Stakes) -> Past | None:
+    """What is known after the last observation of a call of the shape (n,); `past` where n is 0."""
+    if x.ndim != 1:
+        return None
+    if x.size == 0:
+        return past
+    return Past(
+        units=past.units + x.size,
+        outcomes=float(sum_on(np.asarray(outcomes, dtype=np.float64), past.outcomes)[-1]),
+        contrasts=float(sum_on(x, past.contrasts)[-1]),
+        squares=float(sum_on(np.square(x), past.squares)[-1]),
+        treated=past.treated + int(np.asarray(arms, dtype=np.int64).sum()),
+        staked=float(stakes.staked[-1]),
+        spread=float(stakes.spread[-1]),
+        log_e_plus=float(stakes.log_e_plus[-1]),
+        log_e_minus=float(stakes.log_e_minus[-1]),
+    )
+
+
+def count_on(series: Floats, past: Past) -> Floats:
+    """t of each observation, (n,), the first one being past.units + 1."""
+    return np.arange(past.units + 1, past.units + series.shape[-1] + 1, dtype=np.float64)
+
+
+def sum_on(series: Floats, before: float) -> Floats:
+    """Running sums that begin with `before`: the same additions in the same order as over the whole sequence."""
+    start = np.full((*series.shape[:-1], 1), before)
+    sums: Floats = np.concatenate([start, series], axis=-1).cumsum(axis=-1)[..., 1:]
+    return sums
 
 
 def _before(series: Floats, first: float) -> Floats:

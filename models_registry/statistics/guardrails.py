@@ -6,10 +6,18 @@ Two test martingales on either side of the margin, one for "non-inferior", one f
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from models_registry.statistics.e_process import Floats, bet, compute_contrasts
+from models_registry.statistics.e_process import (
+    NOTHING,
+    Floats,
+    Past,
+    bet,
+    compute_contrasts,
+    count_on,
+    find_end,
+    sum_on,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,20 +28,25 @@ class GuardrailProcess:
         worse by the margin or more.
     log_e_harm: log E that it is worse by more than the margin; P(sup E >= 1/a) <= a when it is worse by at most that.
     estimate: running estimate of treatment - control, in the measure's own units; positive is worse.
+    end: where the next call goes on, of an input of the shape (n,); None of one with leading axes.
     """
 
     log_e_non_inferior: Floats
     log_e_harm: Floats
     estimate: Floats
+    end: Past | None
 
 
-def run_guardrail(arms: ArrayLike, probabilities: ArrayLike, measures: ArrayLike, *, margin: float) -> GuardrailProcess:
+def run_guardrail(
+    arms: ArrayLike, probabilities: ArrayLike, measures: ArrayLike, *, margin: float, past: Past = NOTHING
+) -> GuardrailProcess:
     """The decision test of `e_process.run_e_process`, with the margin in the place of 0.
 
     arms: (..., n) of 0 (control) and 1 (treatment), in exposure order; leading axes are independent experiments.
     probabilities: P(treatment) of the unit's own phase, in (0, 1), broadcast to the shape of `arms`.
     measures: (..., n) in [0, 1], one per unit, HIGHER IS WORSE: 0/1, or a share of the unit's decisions.
     margin: the worsening d that is tolerated, in (0, 1), in the measure's own units (0.01 = one point).
+    past: `end` of the call with the units before these.
 
         x_t  = contrast of the measure, E[x_t | past] = D, the true worsening, |x_t| <= c_t    (`compute_contrasts`)
         y_t  = x_t - d                               -(c_t + d) <= y_t <= c_t - d, and c_t >= 2 > d
@@ -49,7 +62,11 @@ def run_guardrail(arms: ArrayLike, probabilities: ArrayLike, measures: ArrayLike
     """
     if not 0.0 < margin < 1.0:
         raise ValueError(f"margin must lie strictly between 0 and 1, not {margin}")
-    x, bound = compute_contrasts(arms, probabilities, measures)
-    log_harm, log_non_inferior = bet(x - margin, below=bound + margin, above=bound - margin)
-    estimate: NDArray[np.float64] = x.cumsum(axis=-1) / np.arange(1, x.shape[-1] + 1, dtype=np.float64)
-    return GuardrailProcess(log_e_non_inferior=log_non_inferior, log_e_harm=log_harm, estimate=estimate)
+    x, bound = compute_contrasts(arms, probabilities, measures, past=past)
+    stakes = bet(x - margin, below=bound + margin, above=bound - margin, past=past)
+    return GuardrailProcess(
+        log_e_non_inferior=stakes.log_e_minus,
+        log_e_harm=stakes.log_e_plus,
+        estimate=sum_on(x, past.contrasts) / count_on(x, past),
+        end=find_end(past, arms, measures, x, stakes),
+    )

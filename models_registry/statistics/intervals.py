@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtrit
 
 DISPLAY_MIN_UNITS_PER_ARM = 50
@@ -99,57 +99,39 @@ def share_interval(hits: ArrayLike, clusters: ArrayLike | None = None, confidenc
 
 
 def display_interval(
-    contrasts: ArrayLike, arms: ArrayLike, alpha: float = 0.05, plan: int = DISPLAY_PLAN
+    *,
+    units: int,
+    treated: int,
+    contrasts: float,
+    squares: float,
+    scale: float = 1.0,
+    alpha: float = 0.05,
+    plan: int = DISPLAY_PLAN,
 ) -> Interval | None:
     """Asymptotic confidence sequence of the difference treatment - control, for display at any time.
 
-    contrasts: (n,) of `e_process.EProcess`. arms: (n,) of 0/1. plan: the number of units at which it is tightest.
+    units, treated, contrasts, squares: of an `e_process.Past`, n units of which so many were treated, and the sums of
+    x_i and x_i². scale: what a contrast is multiplied with to be in the outcome's own units. plan: the number of units
+    at which it is tightest.
 
         mean ± s · sqrt(2 (nρ² + 1) / (n²ρ²) · ln(sqrt(nρ² + 1) / α)),   ρ² = (−2 ln α + ln(1 − 2 ln α)) / plan
 
     Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas, "Time-uniform central limit theory and asymptotic confidence
     sequences", Annals of Statistics 2024. None below 50 units in either arm, where it is not yet trustworthy.
+    Raises ValueError for alpha not in (0, 1), plan below 1, or more treated than units.
     """
-    x = np.asarray(contrasts, dtype=np.float64)
-    arm = np.asarray(arms)
-    if x.ndim != 1 or arm.shape != x.shape:
-        raise ValueError(f"contrasts {x.shape} and arms {arm.shape} must both have the shape (n,)")
     if not 0.0 < alpha < 1.0 or plan < 1:
         raise ValueError("alpha must lie in (0, 1) and plan be at least 1")
-    n = x.size
-    treated = int((arm == 1).sum())
-    if min(treated, n - treated) < DISPLAY_MIN_UNITS_PER_ARM:
+    if not 0 <= treated <= units:
+        raise ValueError(f"treated must lie in [0, units], got {treated} of {units}")
+    if min(treated, units - treated) < DISPLAY_MIN_UNITS_PER_ARM:
         return None
+    n, mean = units, contrasts / units
+    deviation = math.sqrt(max(squares - n * mean * mean, 0.0) / (n - 1.0))
     rho2 = (-2.0 * math.log(alpha) + math.log(1.0 - 2.0 * math.log(alpha))) / plan
     scaled = n * rho2 + 1.0
-    reach = float(x.std(ddof=1)) * math.sqrt(2.0 * scaled / (n * n * rho2) * math.log(math.sqrt(scaled) / alpha))
-    mean = float(x.mean())
-    return Interval(mean, mean - reach, mean + reach, n, n)
-
-
-def display_band(
-    contrasts: ArrayLike, arms: ArrayLike, alpha: float = 0.05, plan: int = DISPLAY_PLAN
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """(mean, low, high) of `display_interval` after each unit, (n,) each; nan where it gives none.
-
-    Arguments as there. The whole band holds the truth at once with probability 1 - alpha: that is what makes it a
-    confidence sequence and not a row of intervals.
-    """
-    x = np.asarray(contrasts, dtype=np.float64)
-    arm = np.asarray(arms)
-    if x.ndim != 1 or arm.shape != x.shape:
-        raise ValueError(f"contrasts {x.shape} and arms {arm.shape} must both have the shape (n,)")
-    n = np.arange(1, x.size + 1, dtype=np.float64)
-    treated = (arm == 1).cumsum()
-    shown = np.minimum(treated, n - treated) >= DISPLAY_MIN_UNITS_PER_ARM
-    mean = x.cumsum() / n
-    with np.errstate(invalid="ignore", divide="ignore"):
-        deviation = np.sqrt(np.maximum(np.square(x).cumsum() - n * np.square(mean), 0.0) / (n - 1.0))
-    rho2 = (-2.0 * math.log(alpha) + math.log(1.0 - 2.0 * math.log(alpha))) / plan
-    scaled = n * rho2 + 1.0
-    reach = deviation * np.sqrt(2.0 * scaled / (n * n * rho2) * np.log(np.sqrt(scaled) / alpha))
-    mean = np.where(shown, mean, np.nan)
-    return mean, mean - reach, mean + reach
+    reach = deviation * math.sqrt(2.0 * scaled / (n * n * rho2) * math.log(math.sqrt(scaled) / alpha))
+    return Interval(scale * mean, scale * (mean - reach), scale * (mean + reach), n, n)
 
 
 def _check_confidence(confidence: float) -> None:

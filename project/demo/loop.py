@@ -160,7 +160,9 @@ class DemoLoop(AgentLoop):
             return  # no evidence of improvement: the report says so, and live traffic is left alone
         experiment = Experiment.objects.filter(registered_model=trained.registered_model).order_by("id").first()
         if experiment is None:
-            start_experiment(by=self.by, treatment=trained, plan=EXPERIMENT_PLAN)
+            start_experiment(
+                by=self.by, treatment=trained, plan=EXPERIMENT_PLAN, reason="trained on the demo's decisions"
+            )
             raise progress.wait("starting the experiment", seconds=0)
         if experiment.state != ExperimentState.RUNNING:
             return

@@ -7,20 +7,20 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from django.contrib import messages
-from django.db.models import Avg, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
-from numpy.typing import NDArray
 
-from models_registry.evidence import UNIT_COLUMNS, RewardedUnit, run_tests
-from models_registry.experiments import check_plan, count_exposures, start_experiment
+from models_registry.evidence import read_comparison
+from models_registry.experiment_log import list_looks
+from models_registry.experiments import check_plan, start_experiment
 from models_registry.gates import read_gate
 from models_registry.guardrails import list_guardrails
+from models_registry.looks import count_exposures
 from models_registry.models import (
     Alias,
     AliasName,
@@ -29,13 +29,12 @@ from models_registry.models import (
     ExperimentState,
     GuardrailMeasure,
     ModelVersion,
-    Observation,
 )
+from models_registry.phases import change_share, find_next_share, list_obstacles
 from models_registry.promotion import stop_experiment
-from models_registry.statistics.intervals import display_band
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
-from project.registry.forms import PRESETS, ExperimentForm, find_preset
-from project.registry.verdicts import Headline, list_conditions, list_events, write_headline
+from project.registry.forms import PRESETS, ExperimentForm, ShareForm, find_preset
+from project.registry.verdicts import Headline, list_conditions, list_entries, write_headline
 from project.registry.versions import get_version, read_reason
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
@@ -48,6 +47,16 @@ LOOKED_BACK = 6
 """How many of a model's versions the page of an empty list names as candidates."""
 CHART_POINTS = 1500
 """A chart is at most this many points wide; more are thinned, the last one stays."""
+CHARTED = (
+    "units_control",
+    "units_treatment",
+    "log_e_plus",
+    "log_e_minus",
+    "plain_log_e_plus",
+    "estimate",
+    "low",
+    "high",
+)
 SMALLEST_E, LARGEST_E = 1e-6, 1e12
 STATE_TONES = {"running": "info", "promoted": "ok", "rolled_back": "bad", "stopped": ""}
 
@@ -118,12 +127,7 @@ def _versions(experiment: Experiment) -> dict[str, ModelVersion]:
 
 def _arms(experiment: Experiment, counts: Sequence[PhaseCount]) -> list[dict[str, Any]]:
     """Control, then treatment: what each was given, what it met, and the mean reward of its matured units."""
-    means = dict(
-        Observation.objects.filter(experiment=experiment, outcome__isnull=False)
-        .order_by()
-        .values_list("exposure__arm")
-        .annotate(Avg("outcome"))
-    )
+    means = read_comparison(experiment).mean_outcomes()
     met = {
         Arm.CONTROL: sum(phase.control for phase in counts),
         Arm.TREATMENT: sum(phase.treatment for phase in counts),
@@ -146,6 +150,15 @@ def _arms(experiment: Experiment, counts: Sequence[PhaseCount]) -> list[dict[str
         }
         for arm in (Arm.CONTROL, Arm.TREATMENT)
     ]
+
+
+def _ramp(experiment: Experiment) -> dict[str, Any] | None:
+    """The share of the ramp's next phase, and what it waits for; None where no phase is to come."""
+    phases = sorted(experiment.phases.all(), key=lambda phase: phase.number)
+    if experiment.state != ExperimentState.RUNNING or not phases:
+        return None
+    share = find_next_share(experiment, phases[-1])
+    return None if share is None else {"share": share, "waits": list_obstacles(experiment, phases[-1])}
 
 
 def _evidence(experiment: Experiment) -> dict[str, Any]:
@@ -186,7 +199,8 @@ def _evidence(experiment: Experiment) -> dict[str, Any]:
         "promote_share": experiment.log_e_plus / math.log(experiment.promote_e),
         "rollback_share": experiment.log_e_minus / math.log(experiment.rollback_e),
         "running": experiment.state == ExperimentState.RUNNING,
-        "timeline": list_events(experiment),
+        "log": list_entries(experiment),
+        "ramp": _ramp(experiment),
     }
 
 
@@ -209,54 +223,48 @@ def experiment_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @require_safe
 @workspace_page()
 def experiment_evidence(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """JSON for the charts over matured units with a reward: E⁺ and E⁻ with their thresholds, the plain contrast's E⁺
-    where another one decides, and the difference treatment − control with its confidence sequence, null below 50
-    units an arm."""
+    """JSON for the charts, a point a look and one for now, by units with an outcome: E⁺ and E⁻ with their thresholds,
+    the plain contrast's E⁺ where another one decides, and the difference treatment − control with its confidence
+    sequence, null below 50 units an arm."""
     experiment = _get_experiment(request, pk)
-    units = [
-        RewardedUnit(*row)
-        for row in Observation.objects.filter(experiment=experiment, outcome__isnull=False)
-        .order_by("position")
-        .values_list(*UNIT_COLUMNS)
-    ]
-    series = _series(experiment, units) if units else {}
-    step = max(1, math.ceil(len(units) / CHART_POINTS))
-    kept = list(range(0, len(units), step)) + ([len(units) - 1] if units and (len(units) - 1) % step else [])
-    shown = {
-        name: [None if math.isnan(values[at]) else float(values[at]) for at in kept] for name, values in series.items()
-    }
+    points = _list_points(experiment)
+    sharp = experiment.conditioned or experiment.rescaled
     return JsonResponse(
         {
             "terminal": experiment.state != ExperimentState.RUNNING,
-            "x": [at + 1 for at in kept],
+            "x": [_count_outcomes(one) for one in points],
             "promote_at": experiment.promote_e,
             "rollback_at": experiment.rollback_e,
-            **{name: shown.get(name, []) for name in ("e_plus", "e_minus", "plain_e_plus")},
-            "difference": {name: shown.get(name, []) for name in ("mean", "low", "high")},
+            "e_plus": [_as_e(one.log_e_plus) for one in points],
+            "e_minus": [_as_e(one.log_e_minus) for one in points],
+            "plain_e_plus": [_as_e(one.plain_log_e_plus) for one in points] if sharp else [],
+            "difference": {
+                "mean": [one.estimate for one in points],
+                "low": [one.low for one in points],
+                "high": [one.high for one in points],
+            },
         }
     )
 
 
-def _series(experiment: Experiment, units: Sequence[RewardedUnit]) -> dict[str, NDArray[np.float64]]:
-    """What the chart draws, by name, one value a rewarded unit; nan where there is none."""
-    tests = run_tests(experiment, units)
-    mean, low, high = display_band(tests.deciding.contrasts * tests.scale, tests.arms)
-    series = {
-        "e_plus": _as_e(tests.deciding.log_e_plus),
-        "e_minus": _as_e(tests.deciding.log_e_minus),
-        "mean": mean,
-        "low": low,
-        "high": high,
-    }
-    if tests.plain is not tests.deciding:
-        series["plain_e_plus"] = _as_e(tests.plain.log_e_plus)
-    return series
+def _list_points(experiment: Experiment) -> list[Any]:
+    """The looks with units, of those with the same units the last, at most `CHART_POINTS`; then the experiment as it
+    stands. Each has the columns of `CHARTED`."""
+    looks = list_looks(experiment).order_by("id").values_list(*CHARTED, named=True)
+    last = {_count_outcomes(look): look for look in looks}
+    points = [look for units, look in last.items() if 0 < units < _count_outcomes(experiment)]
+    kept: list[Any] = points[:: max(1, math.ceil(len(points) / CHART_POINTS))]
+    return [*kept, experiment] if _count_outcomes(experiment) else kept
 
 
-def _as_e(log_e: NDArray[np.float64]) -> NDArray[np.float64]:
-    """E-values for an axis in powers of ten; beyond what it can show they stand at its ends."""
-    shown: NDArray[np.float64] = np.exp(np.clip(log_e, math.log(SMALLEST_E), math.log(LARGEST_E)))
-    return shown
+def _count_outcomes(one: Any) -> int:
+    units: int = one.units_control + one.units_treatment
+    return units
+
+
+def _as_e(log_e: float) -> float:
+    """An e-value for an axis in powers of ten; beyond what it can show it stands at its ends."""
+    return math.exp(min(max(log_e, math.log(SMALLEST_E)), math.log(LARGEST_E)))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -273,7 +281,8 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         try:
             if valid:
                 name = form.cleaned_data["name"]
-                experiment = start_experiment(by=request.actor, treatment=version, plan=plan, name=name)
+                reason = form.cleaned_data["reason"]
+                experiment = start_experiment(by=request.actor, treatment=version, plan=plan, reason=reason, name=name)
                 messages.success(request, "The experiment has started.")
                 return redirect("pages:experiment", request.workspace.slug, experiment.pk)
             check_plan(plan)  # so that faults of the plan and of single fields are shown together
@@ -299,17 +308,40 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
+def experiment_share(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """GET asks for another share, POST begins a phase with it."""
+    experiment = _get_experiment(request, pk)
+    back = reverse("pages:experiment", args=[request.workspace.slug, pk])
+    phase = max(experiment.phases.all(), key=lambda one: one.number)
+    form, status = ShareForm(request.POST if request.method == "POST" else None), 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                change_share(by=request.actor, experiment=experiment, **form.cleaned_data)
+            except InvalidInput as error:
+                for fault in error.faults:
+                    form.add_error(fault.field, f"{fault.reason}; expected: {fault.expected}")
+            else:
+                messages.success(request, "The share was changed: a new phase has begun.")
+                return redirect(back)
+    next_share = find_next_share(experiment, phase)
+    context = {"form": form, "experiment": experiment, "phase": phase, "next_share": next_share, "back": back}
+    return render(request, "registry/experiment_share.html", context, status=status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
 def experiment_stop(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """GET asks, POST ends the experiment without a winner."""
     experiment = _get_experiment(request, pk)
-    reason = read_reason(request, "stopped")
     return answer_confirmation(
         request,
         title=f"Stop “{experiment}”?",
         explanation="It ends without a winner and cannot be resumed. The champion serves all units again.",
         action="Stop the experiment",
         back=reverse("pages:experiment", args=[request.workspace.slug, pk]),
-        do=lambda: stop_experiment(by=request.actor, experiment=experiment, reason=reason),
+        do=lambda: stop_experiment(by=request.actor, experiment=experiment, reason=read_reason(request)),
         done="The experiment has stopped. The champion serves all units again.",
         ask_reason=True,
     )

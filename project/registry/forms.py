@@ -12,6 +12,7 @@ from typing import Any
 
 from django import forms
 
+from models_registry.experiment_log import LONGEST_REASON
 from models_registry.experiments import ExperimentPlan
 from models_registry.guardrails import DEFAULT_GUARDRAILS, GuardrailPlan
 from models_registry.models import GuardrailMeasure, MissingPolicy
@@ -76,6 +77,17 @@ def find_preset(key: str) -> Preset:
     return next((preset for preset in PRESETS if preset.key == key), PRESETS[0])
 
 
+class SharesField(forms.CharField):
+    """Shares as people write them, `0.25, 0.5`; cleaned to a tuple."""
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value) or ""
+        try:
+            return tuple(float(share) for share in re.split(r"[\s,]+", text.strip())) if text.strip() else ()
+        except ValueError as error:
+            raise forms.ValidationError("Enter numbers with commas, such as 0.25, 0.5.") from error
+
+
 class DurationField(forms.CharField):
     """A length of time as people write it, `90 s`, `15 min`, `24 h` or `7 d`; cleaned to seconds."""
 
@@ -87,6 +99,13 @@ class DurationField(forms.CharField):
         if found is None:
             raise forms.ValidationError("Enter a number with s, min, h or d, such as 24 h.")
         return float(found[1]) * UNITS[found[2] or "s"]
+
+
+class WindowField(DurationField):
+    """A length of time, or `auto`, which is cleaned to None."""
+
+    def clean(self, value: Any) -> Any:
+        return None if str(value or "").strip() == "auto" else super().clean(value)
 
 
 def write_duration(seconds: float) -> str:
@@ -106,11 +125,29 @@ class ExperimentForm(forms.Form):
     """Fields that are left empty take their defaults; an empty margin leaves its guardrail out."""
 
     name = forms.CharField(max_length=200, required=False, help_text="By default, the names of the two versions.")
+    reason = forms.CharField(
+        max_length=LONGEST_REASON, help_text="Why this version is tried, in a sentence. The experiment's log keeps it."
+    )
     treatment_share = forms.FloatField(
         label="Treatment share",
         initial=write_number(_plan.treatment_share),
         help_text="Share of units that get the new version, above 0 and below 1. 0.5 is fastest; 0.1 risks less and "
         "needs about three times as many units.",
+    )
+    ramp = SharesField(
+        label="Shares of later phases",
+        required=False,
+        help_text="A ramp, such as 0.25, 0.5 after a first share of 0.05. Leave empty for one phase.",
+    )
+    ramp_units = forms.IntegerField(
+        label="Units per phase",
+        initial=_plan.ramp_units,
+        help_text="Matured units that a phase of a ramp needs before the next one opens.",
+    )
+    ramp_e = forms.FloatField(
+        label="Hold the ramp at E⁻",
+        initial=write_number(_plan.ramp_e),
+        help_text="The share stays where it is while the evidence of harm is at least this.",
     )
     promote_e = forms.FloatField(
         label="Promote at E⁺",
@@ -137,10 +174,11 @@ class ExperimentForm(forms.Form):
         initial=write_duration(_plan.exposure_window_seconds),
         help_text="Decisions of a unit count for this time after its first decision.",
     )
-    attribution_window_seconds = DurationField(
+    attribution_window_seconds = WindowField(
         label="Attribution window",
-        initial=write_duration(_plan.attribution_window_seconds),
-        help_text="Feedback on these decisions counts for this time.",
+        initial=write_duration(_plan.attribution_window_seconds or 0.0),
+        help_text="Feedback on these decisions counts for this time. auto: the time within which 95% of the decisions "
+        "got their first feedback, from 1 to 30 d.",
     )
     contrast = forms.ChoiceField(
         choices=list(CONTRASTS.items()),
@@ -192,15 +230,17 @@ class ExperimentForm(forms.Form):
     RULE = ("treatment_share", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds")
     WINDOWS = ("exposure_window_seconds", "attribution_window_seconds", "missing")
     GUARDRAILS = ("error_rate", "latency", "budget_ms", "missing_feedback", "guardrail_e")
+    RAMP = ("ramp", "ramp_units", "ramp_e")
     FAILURES = ("max_excess_failures", "min_requests_for_failures")
 
     def main_fields(self) -> list[Any]:
         """What stands open on the page."""
-        return [self[name] for name in ("name", "treatment_share")]
+        return [self[name] for name in ("name", "reason", "treatment_share")]
 
     def groups(self) -> list[tuple[str, list[Any]]]:
         """The bounds, folded on the page, under their headings."""
         return [
+            ("Ramp", [self[name] for name in self.RAMP]),
             ("Evidence", [self[name] for name in self.RULE if name != "treatment_share"]),
             ("Outcomes", [self[name] for name in (*self.WINDOWS, "contrast")]),
             ("Guardrails", [self[name] for name in self.GUARDRAILS]),
@@ -213,7 +253,7 @@ class ExperimentForm(forms.Form):
     def read_plan(self) -> ExperimentPlan:
         """Of a form that was checked; what is not valid has its default, so that the rest can be checked too."""
         given = self.cleaned_data
-        names = (*self.RULE, *self.WINDOWS, *self.FAILURES, "guardrail_e")
+        names = (*self.RULE, *self.RAMP, *self.WINDOWS, *self.FAILURES, "guardrail_e")
         bounds = {name: given[name] for name in names if name in given}
         contrast = (given.get("contrast") or next(iter(CONTRASTS))).split()
         bounds |= {name: name in contrast for name in ("conditioned", "rescaled")}
@@ -236,3 +276,10 @@ class ExperimentForm(forms.Form):
                 name = "budget_ms" if found[2] == "budget_ms" else watched[int(found[1])]
             says = f"{fault.reason}; expected: {fault.expected}" if fault.expected else fault.reason
             self.add_error(name if name in self.fields else None, says)
+
+
+class ShareForm(forms.Form):
+    """Another share for a running experiment, and why."""
+
+    treatment_share = forms.FloatField(label="Treatment share", help_text="Above 0 and below 1.")
+    reason = forms.CharField(max_length=LONGEST_REASON, help_text="Why, in a sentence. The experiment's log keeps it.")

@@ -16,5 +16,6 @@ urlpatterns = [
     path("experiments/<uuid:pk>", experiments.experiment_detail, name="experiment"),
     path("experiments/<uuid:pk>/status", experiments.experiment_status, name="experiment-status"),
     path("experiments/<uuid:pk>/evidence", experiments.experiment_evidence, name="experiment-evidence"),
+    path("experiments/<uuid:pk>/share", experiments.experiment_share, name="experiment-share"),
     path("experiments/<uuid:pk>/stop", experiments.experiment_stop, name="experiment-stop"),
 ]

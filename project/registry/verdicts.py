@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from models_registry.experiment_log import list_looks
 from models_registry.guardrails import list_guardrails
-from models_registry.models import Arm, Experiment, ExperimentState, GuardrailMeasure, ModelVersion, Observation
+from models_registry.models import Experiment, ExperimentState, GuardrailMeasure, Look, LookAction, ModelVersion
 from models_registry.statistics.intervals import DISPLAY_MIN_UNITS_PER_ARM
 from models_registry.statistics.promotion import write_e
-from workspaces.models import AuditEntry
-from workspaces.templatetags.show import percent
+from workspaces.templatetags.show import percent, signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,67 +140,49 @@ def list_conditions(experiment: Experiment, now: dt.datetime) -> list[Condition]
 
 
 @dataclass(frozen=True, slots=True)
-class ExperimentEvent:
-    """Something that happened to an experiment. tone: "ok", "bad", "warn", "info" or ""."""
+class LogEntry:
+    """A row of the log as the page writes it. tone: "ok", "bad", "warn", "info" or ""."""
 
     at: dt.datetime
     title: str
-    more: str = ""
+    figures: str
+    reasons: Sequence[str]
     tone: str = ""
 
 
-def list_events(experiment: Experiment) -> list[ExperimentEvent]:
-    """Start, phases, the units that opened the interval and the promotion, and the end; newest first.
-
-    A unit's moment is when it had matured; it was consumed by the next look after that.
-    """
-    by = dict(
-        AuditEntry.objects.filter(workspace=experiment.workspace_id, target=f"experiment:{experiment.id}").values_list(
-            "action", "actor"
-        )
-    )
-    started = by.get("experiment.started", "")
-    phases = sorted(experiment.phases.all(), key=lambda phase: phase.number)
-    shares = [f"{percent(phase.treatment_share)} of the units get the treatment" for phase in phases]
-    more = [*shares[:1], *([f"by {started}"] if started else [])]
-    moments = [ExperimentEvent(experiment.started_at, "Started", ", ".join(more), "info")]
-    for phase, share in list(zip(phases, shares, strict=True))[1:]:
-        moments.append(ExperimentEvent(phase.started_at, f"Phase {phase.number}", share))
-    moments += _looks(experiment)
-    if experiment.ended_at is not None:
-        state = ExperimentState(experiment.state)
-        tone = {ExperimentState.PROMOTED: "ok", ExperimentState.ROLLED_BACK: "bad"}.get(state, "warn")
-        promoted = experiment.promoted_version
-        title = f"{promoted} promoted by hand" if promoted is not None else state.label
-        moments.append(ExperimentEvent(experiment.ended_at, title, experiment.verdict, tone))
-    return sorted(moments, key=lambda moment: moment.at, reverse=True)
+TONES = {
+    LookAction.START: "info",
+    LookAction.PROMOTE: "ok",
+    LookAction.ROLL_BACK: "bad",
+    LookAction.STOP: "warn",
+    LookAction.PROMOTE_BY_HAND: "warn",
+}
+LATEST_LOOKS = 10
+"""How many looks at which nothing was done the page lists; the API has all."""
 
 
-def _looks(experiment: Experiment) -> list[ExperimentEvent]:
-    """The first matured unit, the one with which the interval is shown, the one with which a promotion may come, and
-    the last. Four small queries, however many units there are."""
-    counted = Observation.objects.filter(experiment=experiment, outcome__isnull=False).order_by("position")
-    moments = []
-    if (first := counted.values_list("matured_at", flat=True).first()) is not None:
-        moments.append(ExperimentEvent(first, "First outcome"))
-    for wanted, title in (
-        (DISPLAY_MIN_UNITS_PER_ARM, "Difference shown"),
-        (experiment.min_units_per_arm, "Enough units for a promotion"),
-    ):
-        if min(experiment.units_control, experiment.units_treatment) < wanted:
-            continue
-        at = [
-            counted.filter(exposure__arm=arm).values_list("matured_at", flat=True)[wanted - 1 : wanted].first()
-            for arm in Arm
-        ]
-        known = [moment for moment in at if moment is not None]
-        if len(known) == len(Arm):
-            moments.append(ExperimentEvent(max(known), title, f"{wanted:,} in each arm"))
-    last = counted.values_list("matured_at", "position").last()
-    if last is not None and last[1] > 1:
-        total = experiment.units_control + experiment.units_treatment
-        moments.append(ExperimentEvent(last[0], "Last outcome", f"{total:,} units with an outcome so far"))
-    return moments
+def list_entries(experiment: Experiment) -> list[LogEntry]:
+    """Whatever was done, and the latest looks at which nothing was, newest first."""
+    looks = list_looks(experiment)
+    done = list(looks.exclude(action=LookAction.CONTINUE))
+    nothing = list(looks.filter(action=LookAction.CONTINUE)[:LATEST_LOOKS])
+    return [_write_entry(look, experiment) for look in sorted([*done, *nothing], key=lambda one: one.id, reverse=True)]
+
+
+def _write_entry(look: Look, experiment: Experiment) -> LogEntry:
+    title = look.get_action_display()
+    if look.action == LookAction.PROMOTE_BY_HAND and experiment.promoted_version is not None:
+        title = f"{experiment.promoted_version} promoted by hand"
+    if look.by:
+        title = f"{title} by {look.by}"
+    units = look.units_control + look.units_treatment
+    figures = f"phase {look.phase}, {percent(look.treatment_share)} treatment"
+    if units:
+        evidence = f"E⁺ {write_e(look.log_e_plus)}, E⁻ {write_e(look.log_e_minus)}"
+        figures = f"{figures}, {units:,} units with an outcome, {evidence}"
+    if look.estimate is not None:
+        figures = f"{figures}, difference {signed(look.estimate)} [{signed(look.low)}, {signed(look.high)}]"
+    return LogEntry(look.at, title, figures, look.reasons, TONES.get(LookAction(look.action), ""))
 
 
 def _evidence(experiment: Experiment) -> str:

@@ -20,12 +20,11 @@ from models_registry.models import Arm, Experiment, ExperimentState, GateVerdict
 from models_registry.promotion import promote_version
 from training.exports import start_export
 from training.measures import draw_verdicts, find_reach, find_scores, measure_evaluation, tone_of
-from training.model_card import write_card
 from training.models import Evaluation, ExportJob, TrainingRun
 from training.models.export import ExportState
 from training.suites.shown import list_suites
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
 MODELS, VERSIONS, RELATED = 50, 20, 20
 LONGEST_REASON = 200
@@ -197,7 +196,6 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "agents": list(Agent.objects.filter(registered_model=version.registered_model_id).order_by("name")),
         "serving": _find_traffic(version, aliases, experiments),
         "experiments": experiments,
-        "card": write_card(version),
         "gate": gate,
         "verdicts": draw_verdicts(gate),
         "suites": list_suites(version),
@@ -236,11 +234,9 @@ def version_export(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return redirect("pages:version", request.workspace.slug, pk)
 
 
-def read_reason(request: PageRequest, done: str) -> str:
-    """Who did it, and why, where the form of partials/confirm.html says so: "promoted by a@example.org: better"."""
-    given = " ".join(request.POST.get("reason", "").split())[:LONGEST_REASON]
-    who = f"{done} by {request.user.email}"
-    return f"{who}: {given}" if given else who
+def read_reason(request: PageRequest) -> str:
+    """Why, as the form of partials/confirm.html asks; the service refuses an empty one."""
+    return " ".join(request.POST.get("reason", "").split())[:LONGEST_REASON]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -249,22 +245,21 @@ def version_promote(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """GET asks, POST makes the version champion; the audit says who did."""
     version = get_version(request, pk)
     back = reverse("pages:version", args=[request.workspace.slug, pk])
-    if request.method == "POST":
-        try:
-            promote_version(by=request.actor, version=version, reason=read_reason(request, "promoted"))
-        except BackendRefused as error:
-            messages.error(request, f"{version} was not promoted: {error.message}")
-        else:
-            messages.success(request, f"{version} is now the champion.")
+    try:
+        return answer_confirmation(
+            request,
+            title=f"Promote {version}?",
+            explanation=(
+                f"{version} becomes the champion of {version.registered_model.name} and serves every unit outside "
+                "an experiment. A running experiment of the model ends. The audit log records who promoted it."
+            ),
+            action=f"Promote {version}",
+            back=back,
+            do=lambda: promote_version(by=request.actor, version=version, reason=read_reason(request)),
+            done=f"{version} is now the champion.",
+            ask_reason=True,
+            dangerous=False,
+        )
+    except BackendRefused as error:
+        messages.error(request, f"{version} was not promoted: {error.message}")
         return redirect(back)
-    context = {
-        "title": f"Promote {version}?",
-        "explanation": (
-            f"{version} becomes the champion of {version.registered_model.name} and serves every unit outside "
-            "an experiment. A running experiment of the model ends. The audit log records who promoted it."
-        ),
-        "action": f"Promote {version}",
-        "back": back,
-        "ask_reason": True,
-    }
-    return render(request, "partials/confirm.html", context)

@@ -278,14 +278,35 @@ CALLS: dict[str, list[Call]] = {
     ],
     "api-versions": [Call("GET", "versions", READ)],
     "api-version": [Call("GET", "versions/{version}", READ, foreign=(404,))],
-    "api-version-promote": [Call("POST", "versions/{version}/promote", ADMIN, foreign=(404,))],
+    "api-version-promote": [
+        Call("POST", "versions/{version}/promote", ADMIN, lambda w: {"reason": "better"}, foreign=(404,))
+    ],
     "api-version-export": [Call("POST", "versions/{version}/export", ADMIN, status=201, foreign=(404,))],
     "api-experiments": [
         Call("GET", "experiments", READ),
-        Call("POST", "experiments", ADMIN, lambda w: {"treatment": str(w.version.id)}, 201, foreign=(404,)),
+        Call(
+            "POST",
+            "experiments",
+            ADMIN,
+            lambda w: {"treatment": str(w.version.id), "reason": "better"},
+            201,
+            foreign=(404,),
+        ),
     ],
     "api-experiment": [Call("GET", "experiments/{experiment}", READ, foreign=(404,))],
-    "api-experiment-stop": [Call("POST", "experiments/{experiment}/stop", ADMIN, foreign=(404,))],
+    "api-experiment-looks": [Call("GET", "experiments/{experiment}/looks", READ, foreign=(404,))],
+    "api-experiment-share": [
+        Call(
+            "POST",
+            "experiments/{experiment}/share",
+            ADMIN,
+            lambda w: {"treatment_share": 0.25, "reason": "slower"},
+            foreign=(404,),
+        )
+    ],
+    "api-experiment-stop": [
+        Call("POST", "experiments/{experiment}/stop", ADMIN, lambda w: {"reason": "enough"}, foreign=(404,))
+    ],
     "api-agents": [Call("GET", "agents", READ), Call("POST", "agents", ADMIN, agent_body, 201)],
     "api-agent-reward-summary": [Call("GET", "agents/{slug}/rewards/summary", READ, foreign=(404,))],
     "api-agent": [

@@ -160,6 +160,7 @@ PAGES: dict[str, Page] = {
     "experiment": Page(of=of("experiment")),
     "experiment-status": Page(of=of("experiment")),
     "experiment-evidence": Page(of=of("experiment")),
+    "experiment-share": replace(FORM, of=of("experiment")),
     "experiment-stop": replace(FORM, of=of("experiment")),
     "people": Page(),
     "person-invite": ACTION,

@@ -158,6 +158,7 @@ def train(admin: Any) -> None:
 def start_experiment(admin: Any) -> None:
     admin.get_by_role("link", name="Start an experiment").click()
     admin.get_by_role("link", name="Quick").click()
+    admin.get_by_label("Reason").fill("trained on the labels of today")
     picture(admin, "experiment-form")
     admin.get_by_role("button", name="Start experiment").click()
     expect(admin.get_by_role("heading", name="Waiting for the first outcomes.")).to_be_visible()

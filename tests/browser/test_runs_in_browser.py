@@ -250,10 +250,12 @@ def test_an_admin_runs_one_again_reads_the_fault_beside_its_field_and_tries_a_ve
     expect(guardrails).to_have_accessible_description(re.compile("must not get worse"))
     assert axe_findings(tab) == []
     tab.get_by_role("link", name="Stop").click()
+    tab.get_by_label("Reason").fill("a new prompt comes first")
     tab.get_by_role("button", name="Stop the experiment").click()
     expect(tab.get_by_role("heading", name="Stopped without a winner.")).to_be_visible()
     tab.goto(at("version", scene.version))
     tab.get_by_role("link", name="Start an experiment").click()
+    tab.get_by_label("Reason").fill("the new prompt did not help")
     tab.get_by_text("All settings").click()
     tab.get_by_label("Minimum duration").fill("2 h")
     tab.get_by_role("button", name="Start experiment").click()

@@ -263,7 +263,7 @@ def test_every_method_has_its_formulas() -> None:
 def test_every_field_and_state_of_an_experiment_is_documented() -> None:
     text = read("experiments.md")
     fields = {codes(cells[0])[0] for cells in rows(section(text, "## Fields"))[1:]}
-    assert fields == {"treatment"} | set(ExperimentPlan.__dataclass_fields__)
+    assert fields == {"treatment", "reason"} | set(ExperimentPlan.__dataclass_fields__)
     assert set(codes(section(text, "## States"))) == set(ExperimentState.values)
     demo = (
         f"an exposure window of {EXPERIMENT_PLAN.exposure_window_seconds:g} s, an attribution window of "

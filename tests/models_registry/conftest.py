@@ -34,6 +34,6 @@ def challenger(model):
 def start(by, challenger):
     def run(**fields):
         plan = ExperimentPlan(**{name: getattr(SHORT, name) for name in ExperimentPlan.__slots__} | fields)
-        return start_experiment(by=by, treatment=challenger, plan=plan)
+        return start_experiment(by=by, treatment=challenger, plan=plan, reason="a better one")
 
     return run

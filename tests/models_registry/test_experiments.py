@@ -1,20 +1,20 @@
 """The life of an experiment: routed, exposed, consumed in order, and decided only on enough evidence."""
 
 import datetime as dt
+import itertools
 import random
 
+import msgspec
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from models_registry.errors import ExperimentRunning, GateNotPassed, NoChampion, NoExperiment
-from models_registry.experiments import (
-    ExperimentPlan,
-    MaturedUnit,
-    Router,
-    consume_observations,
-    start_experiment,
-)
+from models_registry.evidence import UNIT_COLUMNS, Comparison, ObservedUnit, go_on
+from models_registry.experiments import ExperimentPlan, Router, start_experiment
 from models_registry.guardrails import GuardrailPlan
+from models_registry.looks import MaturedUnit, consume_observations
 from models_registry.models import Alias, Arm, Experiment, Exposure, Observation, Phase
 from models_registry.promotion import stop_experiment
 from models_registry.services import drop_alias, get_champion
@@ -22,6 +22,16 @@ from tests.models_registry.experiment_units import SHORT, feed, matured
 from tools.factories import AliasFactory, GateVerdictFactory, ModelVersionFactory, RegisteredModelFactory
 from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry
+
+WATCHED = (GuardrailPlan("error_rate", 0.05), GuardrailPlan("latency", 0.05, budget_ms=200.0))
+
+
+def approx_nested(found):
+    """Of sums by name, some of which hold sums by name."""
+    if isinstance(found, dict):
+        return {name: approx_nested(value) for name, value in found.items()}
+    return pytest.approx(found, abs=1e-9)
+
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("same_split_every_time")]
 
@@ -62,9 +72,11 @@ class TestStarting:
 
     def test_nothing_is_tried_against_itself_or_against_nothing(self, by, model):
         with pytest.raises(InvalidInput):
-            start_experiment(by=by, treatment=get_champion(model), plan=SHORT)
+            start_experiment(by=by, treatment=get_champion(model), plan=SHORT, reason="a better one")
         with pytest.raises(NoChampion):
-            start_experiment(by=by, treatment=ModelVersionFactory(workspace=by.workspace), plan=SHORT)
+            start_experiment(
+                by=by, treatment=ModelVersionFactory(workspace=by.workspace), plan=SHORT, reason="a better one"
+            )
         assert not Experiment.objects.exists()
 
     def test_every_fault_of_a_plan_is_told_at_once(self, start):
@@ -107,7 +119,7 @@ class TestStarting:
         ]
 
     def test_errors_latency_and_silence_are_watched_unless_said_otherwise(self, by, challenger):
-        experiment = start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
+        experiment = start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(), reason="a better one")
         assert experiment.guardrails == [
             {"measure": "error_rate", "margin": 0.01},
             {"measure": "latency", "margin": 0.02, "budget_ms": 1000.0},
@@ -161,19 +173,53 @@ class TestConsuming:
         assert (experiment.log_e_plus, experiment.log_e_minus, experiment.units_control) == before
         assert Observation.objects.count() == 60
 
-    def test_the_evidence_does_not_depend_on_the_batches(self, start, by):
-        experiment = start()
-        units = matured(experiment, 90, {"control": 0.4, "treatment": 0.6})
-        for begin in range(0, 90, 15):
-            consume_observations(experiment=experiment, matured=units[begin : begin + 15])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_the_evidence_does_not_depend_on_the_looks(self, start, by, seed):
+        """Units of three phases, in looks of any size, against one look with all of them."""
+        rng = random.Random(seed)
+        experiment = start(treatment_share=0.05, guardrails=WATCHED, promote_e=1e12, rollback_e=1e12)
+        units = []
+        for number, share in enumerate((0.05, 0.25, 0.5), 1):
+            if number > 1:
+                experiment.phases.update(ended_at=timezone.now())
+                Phase.objects.create(
+                    workspace=experiment.workspace, experiment=experiment, number=number, treatment_share=share,
+                    attribution_window_seconds=0,
+                )  # fmt: skip
+            rate = {"control": 0.4, "treatment": 0.6}
+            units += matured(
+                experiment, 60, rate, seed, 60 * number, {"error_rate": {"control": 0.1, "treatment": 0.1}}
+            )
+        cuts = [0, *sorted(rng.sample(range(len(units)), 7)), len(units)]
+        for begin, end in itertools.pairwise(cuts):
+            consume_observations(experiment=experiment, matured=units[begin:end])
         experiment.refresh_from_db()
-        in_parts = (experiment.log_e_plus, experiment.log_e_minus)
-        Observation.objects.all().delete()
-        consume_observations(experiment=experiment, matured=units)
+        rows = Observation.objects.order_by("position").values_list(*UNIT_COLUMNS)
+        whole = go_on(experiment, Comparison(), [ObservedUnit(*row) for row in rows])
+        assert msgspec.to_builtins(whole.comparison) == approx_nested(experiment.running)
+        assert experiment.log_e_plus == pytest.approx(whole.log_e_plus[-1], abs=1e-9)
+        assert experiment.plain_log_e_minus == pytest.approx(whole.comparison.plain.log_e_minus, abs=1e-9)
+        stored = Observation.objects.order_by("position").values_list("log_e_plus", flat=True)
+        assert list(stored) == pytest.approx(whole.log_e_plus.tolist(), abs=1e-9)
+        # What an experiment that began before sums were kept has to do once.
+        kept, experiment.running = experiment.running, {}
+        experiment.save()
+        consume_observations(experiment=experiment, matured=[])
         experiment.refresh_from_db()
-        assert (experiment.log_e_plus, experiment.log_e_minus) == pytest.approx(in_parts, abs=1e-12)
-        last = Observation.objects.latest("position")
-        assert last.log_e_plus == experiment.log_e_plus
+        assert experiment.running == approx_nested(kept)
+
+    def test_a_look_reads_fresh_units_only(self, start):
+        experiment = start(guardrails=WATCHED)
+        counts = []
+        for begin in (0, 200):
+            units = matured(experiment, 40, {"control": 0.5, "treatment": 0.5}, begin=begin)
+            with CaptureQueriesContext(connection) as queries:
+                consume_observations(experiment=experiment, matured=units)
+            counts.append(len(queries))
+            assert not any("log_l_control" in one["sql"] and one["sql"].startswith("SELECT") for one in queries)
+            assert not Exposure.objects.filter(settled=False).exists()
+        assert sum(Phase.objects.get().settled.values()) == 80
+        assert counts[1] <= counts[0]
 
     def test_units_without_a_reward_are_left_out_or_count_zero_as_the_plan_says(self, start, by):
         for missing, counted in (("exclude", None), ("zero", 0.0)):
@@ -185,7 +231,7 @@ class TestConsuming:
             assert set(treated.values_list("outcome", flat=True)) == {counted}
             assert experiment.units_treatment == (0 if missing == "exclude" else treated.count())
             assert Observation.objects.filter(experiment=experiment).count() == 40
-            stop_experiment(by=by, experiment=experiment)
+            stop_experiment(by=by, experiment=experiment, reason="enough")
 
     def test_a_unit_counts_in_its_first_phase_only(self, start):
         experiment = start()
@@ -288,14 +334,14 @@ class TestChallenger:
     def test_stopping_takes_it_away_in_the_name_of_who_stopped(self, start, model, by):
         experiment = start()
         champion = get_champion(model)
-        stop_experiment(by=by, experiment=experiment)
+        stop_experiment(by=by, experiment=experiment, reason="enough")
         assert (challengers(model), get_champion(model)) == ([], champion)
         assert AuditEntry.objects.get(action="alias.challenger_dropped").actor == by.name
 
     def test_another_models_challenger_is_left_alone(self, start, workspace, by):
         other = RegisteredModelFactory(workspace=workspace, name="other")
         alias = AliasFactory(version=ModelVersionFactory(registered_model=other), name="challenger")
-        stop_experiment(by=by, experiment=start())
+        stop_experiment(by=by, experiment=start(), reason="enough")
         assert challengers(other) == [alias.version_id]
 
     def test_the_champion_cannot_be_dropped(self, model, by):
@@ -314,10 +360,10 @@ class TestPromotingByHand:
         others = {"another": ModelVersionFactory(registered_model=model), "treatment": challenger, "champion": champion}
         chosen = others[which]
         client = api("admin")
-        assert client.post(f"versions/{chosen.id}/promote").status_code == 200
+        assert client.post(f"versions/{chosen.id}/promote", {"reason": "by hand"}).status_code == 200
         assert {Router(model).route(f"unit-{n}").version for n in range(20)} == {chosen}
         experiment.refresh_from_db()
-        assert (experiment.state, experiment.verdict) == ("stopped", "promoted by hand")
+        assert (experiment.state, experiment.verdict) == ("stopped", "by hand")
         shown = client.get(f"experiments/{experiment.id}").json()
         assert (shown["ended_by"], shown["promoted_version"]) == (f"key:{client.key.prefix}", str(chosen))
         with pytest.raises(NoExperiment):
@@ -334,20 +380,22 @@ class TestStopping:
         assert Router(model).route("anyone").arm is None
         assert AuditEntry.objects.filter(action="experiment.stopped").count() == 1
         with pytest.raises(NoExperiment):
-            stop_experiment(by=by, experiment=experiment)
+            stop_experiment(by=by, experiment=experiment, reason="enough")
         start()  # the next one may begin
 
     def test_over_the_api(self, api, challenger):
         client = api("admin")
-        started = client.post("experiments", {"treatment": str(challenger.id), "treatment_share": 0.3})
+        started = client.post(
+            "experiments", {"treatment": str(challenger.id), "treatment_share": 0.3, "reason": "better"}
+        )
         assert started.status_code == 201, started.content
         shown = client.get(f"experiments/{started.json()['id']}").json()
         assert shown["variants"] == {"control": "filer:1", "treatment": "filer:2"}
-        again = client.post("experiments", {"treatment": str(challenger.id)})
+        again = client.post("experiments", {"treatment": str(challenger.id), "reason": "better"})
         assert (again.status_code, again.json()["error"]["code"]) == (409, "experiment_running")
         stop = f"experiments/{shown['id']}/stop"
-        assert client.post(stop).json()["state"] == "stopped"
-        assert client.post(stop).status_code == 409
+        assert client.post(stop, {"reason": "enough"}).json()["state"] == "stopped"
+        assert client.post(stop, {"reason": "enough"}).status_code == 409
 
 
 @pytest.mark.django_db(transaction=True)
@@ -358,7 +406,7 @@ def test_experiments_started_at_once_are_one(by, at_once, workspace):
 
     def start():
         try:
-            return start_experiment(by=by, treatment=challenger, plan=SHORT)
+            return start_experiment(by=by, treatment=challenger, plan=SHORT, reason="a better one")
         except ExperimentRunning:
             return None
 
@@ -370,7 +418,9 @@ def test_experiments_started_at_once_are_one(by, at_once, workspace):
 def test_units_consumed_by_two_at_once_count_once(by, at_once, workspace):
     model = RegisteredModelFactory(workspace=workspace)
     AliasFactory(version=ModelVersionFactory(registered_model=model))
-    experiment = start_experiment(by=by, treatment=ModelVersionFactory(registered_model=model), plan=SHORT)
+    experiment = start_experiment(
+        by=by, treatment=ModelVersionFactory(registered_model=model), plan=SHORT, reason="a better one"
+    )
     units = matured(experiment, 40, {"control": 0.5, "treatment": 0.5})
     at_once(3, lambda: consume_observations(experiment=experiment, matured=units))
     assert list(Observation.objects.values_list("position", flat=True)) == list(range(1, 41))

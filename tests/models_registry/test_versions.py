@@ -174,13 +174,13 @@ class TestApi:
         register(by, model)
         second = register(by, model)
         client = api("admin")
-        answer = client.post(f"versions/{second.id}/promote")
+        answer = client.post(f"versions/{second.id}/promote", {"reason": "better"})
         assert (answer.status_code, answer.json()["aliases"]) == (200, ["champion"])
         assert get_champion(model) == second
         entry = AuditEntry.objects.filter(action="alias.champion").latest("id")
         assert (entry.actor, entry.details) == (
             f"key:{client.key.prefix}",
-            {"name": "filer:2", "reason": "promoted by hand"},
+            {"name": "filer:2", "reason": "better"},
         )
         assert client.get("models").json()["results"][0]["champion"] == "filer:2"
 

@@ -65,7 +65,7 @@ def test_a_reward_model_never_acts(agent, admin, page_client):
         lambda: promote_version(by=by, version=judge, reason="by hand"),
         lambda: switch_to_run(by=by, run=run),
         lambda: move_alias(by=by, version=judge, name="challenger"),
-        lambda: start_experiment(by=by, treatment=judge, plan=ExperimentPlan()),
+        lambda: start_experiment(by=by, treatment=judge, plan=ExperimentPlan(), reason="a better one"),
         lambda: start_export(by=by, version=judge),
         lambda: start_scoring(by=by, suite=suite, version=judge),
     )

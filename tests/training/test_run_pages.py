@@ -359,7 +359,7 @@ class TestRun:
         assert "It cannot be tried on live traffic" in look() and start not in look()
         type(verdict).objects.update(passed=True)
         experiment = start_experiment(
-            by=person(admin, run.workspace, "admin"), treatment=version, plan=ExperimentPlan()
+            by=person(admin, run.workspace, "admin"), treatment=version, plan=ExperimentPlan(), reason="a better one"
         )
         assert experiment.name in look() and start not in look()
 

@@ -30,6 +30,8 @@ from models_registry.models import (
     Exposure,
     FailedRequest,
     GateVerdict,
+    Look,
+    LookAction,
     ModelVersion,
     Observation,
     Phase,
@@ -236,3 +238,15 @@ class ObservationFactory(DjangoModelFactory[Observation]):
     position = factory.Sequence(lambda n: n + 1)
     outcome = 0.5
     matured_at = factory.LazyFunction(timezone.now)
+
+
+class LookFactory(DjangoModelFactory[Look]):
+    class Meta:
+        model = Look
+
+    experiment = factory.SubFactory(ExperimentFactory)
+    workspace = factory.SelfAttribute("experiment.workspace")
+    action = LookAction.CONTINUE
+    reasons = factory.LazyFunction(lambda: ["E⁺ 1 of 40"])
+    phase = 1
+    treatment_share = 0.5

@@ -42,7 +42,7 @@ def deploy_version(*, by: Actor, version: ModelVersion, wanted: str, name: str) 
         if wanted == CHAMPION:
             promote_version(by=by, version=version, reason=f"{name}: {found.because}")
         else:
-            start_experiment(by=by, treatment=version, plan=ExperimentPlan(), name=name)
+            start_experiment(by=by, treatment=version, plan=ExperimentPlan(), reason=found.because, name=name)
     except ReckonerError as error:  # another experiment runs, or the model server cannot serve it
         return Deployment("", found.allowed, f"{found.because} It was not deployed: {error.message}")
     return Deployment(wanted, found.allowed, found.because)

@@ -102,7 +102,7 @@ class TestTheFallback:
     def test_answers_in_an_experiment_too_and_counts_against_the_arm_assigned(self, agent, by, both, remote):
         champion, first, spare, _ = both
         treatment, tried = remote("tuned")
-        start_experiment(by=by, treatment=treatment, plan=ExperimentPlan())
+        start_experiment(by=by, treatment=treatment, plan=ExperimentPlan(), reason="a better one")
         tried.stop()
         first.stop()
         answers = [ask(by, unit=f"unit-{n}") for n in range(8)]

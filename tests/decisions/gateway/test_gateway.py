@@ -70,7 +70,7 @@ def broken_treatment(challenger, by, settings):
     def start(**plan):
         close_clients()
         address, settings.MODEL_SERVER_URL = settings.MODEL_SERVER_URL, "http://127.0.0.1:1"
-        start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(**plan))
+        start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(**plan), reason="a better one")
         settings.MODEL_SERVER_URL = address
         shutil.rmtree(artifact_path(challenger.artifact.digest))
 
@@ -147,7 +147,7 @@ def test_a_repeated_id_gets_the_recorded_answer(agent, by, base_version):
 @pytest.mark.django_db(transaction=True)
 def test_one_id_at_the_same_moment_gets_one_answer(api, agent, by, challenger, base_version, at_once):
     """Alone and within a batch, of which the rest is each caller's own. An experiment runs: exposures count too."""
-    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
+    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(), reason="a better one")
     client = api("route:read")
     for shared in range(1, 7):
         ids = [str(uuid7()) for _ in range(shared)]
@@ -260,7 +260,7 @@ def test_a_structured_action_is_chosen_among_what_its_schema_allows(api, agent, 
 
 
 def test_an_experiment_exposes_each_unit_once_and_keeps_it(agent, by, challenger, base_version):
-    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
+    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(), reason="a better one")
     units = [f"unit-{n % 20}" for n in range(60)]
     answers = decide(by=by, agent="filer", items=[item(unit=unit) for unit in units])
     assert Exposure.objects.count() == 20
@@ -303,7 +303,7 @@ def test_the_control_answers_for_one_unit_alone_as_well(agent, by, base_version,
 def test_both_arms_probabilities_of_an_action_are_logged(agent, by, challenger, base_version, conditioned):
     """The arms have the same weights here, so both give the action drawn the same probability."""
     decide(by=by, agent="filer", items=[item(unit="before")])
-    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(conditioned=conditioned))
+    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(conditioned=conditioned), reason="a better one")
     decide(by=by, agent="filer", items=[item(unit=f"unit-{n}") for n in range(20)])
     logged = Decision.objects.exclude(unit="before").values_list("propensity", "other_arm_propensity", "exposure__arm")
     assert {arm for *_, arm in logged} == {"control", "treatment"}
@@ -315,7 +315,7 @@ def test_both_arms_probabilities_of_an_action_are_logged(agent, by, challenger, 
 def test_a_decision_that_no_arm_can_answer_counts_against_the_arm_that_was_asked(
     agent, by, base_version, challenger, api, settings
 ):
-    experiment = start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
+    experiment = start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(), reason="a better one")
     close_clients()
     settings.MODEL_SERVER_URL = "http://127.0.0.1:1"
     for number in range(12):
@@ -344,13 +344,17 @@ def test_a_version_is_loaded_before_it_gets_traffic(agent, by, challenger, base_
     client, address = api("admin"), f"versions/{challenger.id}/promote"
     folder = artifact_path(challenger.artifact.digest)
     folder.rename(folder.with_name("elsewhere"))
-    for refused in (client.post(address), client.post("experiments", {"treatment": str(challenger.id)})):
+    reason = {"reason": "better"}
+    for refused in (
+        client.post(address, reason),
+        client.post("experiments", {"treatment": str(challenger.id), **reason}),
+    ):
         assert (refused.status_code, refused.json()["error"]["code"]) == (422, "backend_refused")
     assert get_champion(agent.registered_model) == base_version
     assert not Experiment.objects.exists()
     folder.with_name("elsewhere").rename(folder)
     assert not is_loaded()
-    assert client.post(address).status_code == 200
+    assert client.post(address, reason).status_code == 200
     assert is_loaded()
 
 
@@ -398,7 +402,7 @@ def test_an_agent_without_a_model_says_so(api, agent):
 def test_a_question_that_no_model_could_answer_is_the_askers_fault(api, agent, by, base_version, challenger):
     setup = AgentSetup("{{ text }}", options=list(OPTIONS), max_prompt_tokens=5000)
     create_agent_version(by=by, agent=agent, setup=setup)
-    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan())
+    start_experiment(by=by, treatment=challenger, plan=ExperimentPlan(), reason="a better one")
     short, long = {"state": {"text": "flight"}}, {"state": {"text": "flight " * 3000}}
     answer = api("route:read").post("agents/filer/decide", [short, long])
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "backend_refused")

@@ -37,7 +37,9 @@ def experiment(agent, by):
     """Exposure window 10 minutes, attribution window 20 minutes."""
     AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
     plan = ExperimentPlan(exposure_window_seconds=600, attribution_window_seconds=1200, guardrails=WATCHED)
-    return start_experiment(by=by, treatment=ModelVersionFactory(registered_model=agent.registered_model), plan=plan)
+    return start_experiment(
+        by=by, treatment=ModelVersionFactory(registered_model=agent.registered_model), plan=plan, reason="a better one"
+    )
 
 
 @pytest.fixture

@@ -28,7 +28,9 @@ def experiment(agent, by):
     """Exposure window 10 minutes, attribution window 20 minutes."""
     AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
     plan = ExperimentPlan(exposure_window_seconds=600, attribution_window_seconds=1200, missing="exclude")
-    return start_experiment(by=by, treatment=ModelVersionFactory(registered_model=agent.registered_model), plan=plan)
+    return start_experiment(
+        by=by, treatment=ModelVersionFactory(registered_model=agent.registered_model), plan=plan, reason="a better one"
+    )
 
 
 @pytest.fixture
@@ -191,6 +193,6 @@ def test_a_failed_component_is_not_an_outcome(expose, agent, by):
 
 def test_a_stopped_experiment_consumes_nothing_more(expose, experiment, by):
     expose("ann", 60, "confirmed")
-    stop_experiment(by=by, experiment=experiment)
+    stop_experiment(by=by, experiment=experiment, reason="enough")
     assert mature_outcomes(NOW) == []
     assert observed() == {}

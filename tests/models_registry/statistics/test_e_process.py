@@ -1,5 +1,7 @@
 """The e-process: its formula against a plain loop, false wins under every look, power, and what bets may know."""
 
+import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models_registry.statistics.e_process import SHARP_CAP, compute_posteriors, rescale, run_e_process
+from models_registry.statistics.e_process import CAP, NOTHING, SHARP_CAP, compute_posteriors, rescale, run_e_process
 
 
 def reference(arms, probabilities, outcomes):
@@ -189,3 +191,35 @@ def test_no_observation_is_no_evidence():
 def test_values_out_of_range_are_refused(arms, probabilities, outcomes):
     with pytest.raises(ValueError):
         run_e_process(arms, probabilities, outcomes)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("sharp", [False, True])
+def test_a_sequence_cut_into_looks_ends_where_the_whole_does(seed, sharp):
+    """Shares change on the way, and some looks are empty or of a single unit."""
+    rng = np.random.default_rng(seed)
+    n = 900
+    shares = np.repeat([0.05, 0.25, 0.5], n // 3)
+    arms = (rng.random(n) < shares).astype(int)
+    outcomes = rng.random(n) * 0.6 + 0.05 * arms
+    posteriors = np.clip(arms + rng.normal(0, 0.3, n), 0, 1) if sharp else None
+    cuts = np.sort(rng.integers(0, n + 1, 12))
+    cuts = np.r_[0, cuts, cuts[3], min(cuts[5] + 1, n), n]
+    past, log_plus = NOTHING, []
+    for begin, end in itertools.pairwise(np.sort(cuts)):
+        part = run_e_process(
+            arms[begin:end],
+            shares[begin:end],
+            outcomes[begin:end],
+            posteriors=None if posteriors is None else posteriors[begin:end],
+            cap=SHARP_CAP if sharp else CAP,
+            past=past,
+        )
+        past = part.end
+        log_plus.append(part.log_e_plus)
+    whole = run_e_process(arms, shares, outcomes, posteriors=posteriors, cap=SHARP_CAP if sharp else CAP)
+    np.testing.assert_allclose(np.concatenate(log_plus), whole.log_e_plus, atol=1e-9)
+    assert dataclasses.astuple(past) == pytest.approx(dataclasses.astuple(whole.end), abs=1e-9)
+    assert (past.units, past.treated) == (n, arms.sum())
+    assert past.log_e_minus == pytest.approx(whole.log_e_minus[-1], abs=1e-9)
+    assert past.contrasts / past.units == pytest.approx(whole.estimate[-1])

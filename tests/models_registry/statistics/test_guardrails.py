@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models_registry.statistics.e_process import run_e_process
+from models_registry.statistics.e_process import NOTHING, run_e_process
 from models_registry.statistics.guardrails import run_guardrail
 
 
@@ -130,3 +130,18 @@ def test_a_margin_out_of_range_is_refused(margin):
 def test_a_measure_out_of_range_is_refused():
     with pytest.raises(ValueError):
         run_guardrail([0, 1], 0.5, [0, 1.1], margin=0.01)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sequence_cut_into_looks_ends_where_the_whole_does(seed):
+    rng = np.random.default_rng(seed)
+    shares = np.repeat([0.05, 0.5], 300)
+    arms = (rng.random(600) < shares).astype(int)
+    measures = (rng.random(600) < 0.1).astype(float)
+    past = NOTHING
+    for part in np.split(np.arange(600), np.sort(rng.integers(0, 600, 9))):
+        past = run_guardrail(arms[part], shares[part], measures[part], margin=0.02, past=past).end
+    whole = run_guardrail(arms, shares, measures, margin=0.02)
+    assert past.log_e_minus == pytest.approx(whole.log_e_non_inferior[-1], abs=1e-9)
+    assert past.log_e_plus == pytest.approx(whole.log_e_harm[-1], abs=1e-9)
+    assert past.contrasts / past.units == pytest.approx(whole.estimate[-1], abs=1e-9)

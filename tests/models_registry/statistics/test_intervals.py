@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from models_registry.statistics.e_process import run_e_process
 from models_registry.statistics.intervals import (
     clustered_mean,
-    display_band,
     display_interval,
     paired_difference,
     share_interval,
@@ -87,6 +86,12 @@ def test_shares_by_cluster_stay_in_range():
         share_interval([0.5])
 
 
+def interval_of(x, arms, **fields):
+    return display_interval(
+        units=len(x), treated=int(np.sum(arms)), contrasts=float(np.sum(x)), squares=float(np.square(x).sum()), **fields
+    )
+
+
 def test_the_display_interval_rarely_loses_the_truth_at_any_look():
     rng = np.random.default_rng(4)
     lost = 0
@@ -94,15 +99,15 @@ def test_the_display_interval_rarely_loses_the_truth_at_any_look():
         arms = (rng.random(3000) < 0.5).astype(int)
         outcomes = (rng.random(3000) < 0.4 + 0.05 * arms).astype(float)
         x = run_e_process(arms, 0.5, outcomes).contrasts
-        looks = (display_interval(x[:n], arms[:n]) for n in range(150, 3001, 150))
+        looks = (interval_of(x[:n], arms[:n]) for n in range(150, 3001, 150))
         lost += any(not (found.low <= 0.05 <= found.high) for found in looks if found)
     assert lost / 200 <= 0.05
 
 
 def test_the_display_interval_waits_for_fifty_units_an_arm():
     x, arms = np.random.default_rng(5).normal(size=120), np.r_[np.zeros(71), np.ones(49)]
-    assert display_interval(x, arms) is None
-    assert display_interval(np.r_[x, 0.1], np.r_[arms, 1]) is not None
+    assert interval_of(x, arms) is None
+    assert interval_of(np.r_[x, 0.1], np.r_[arms, 1]) is not None
 
 
 @pytest.mark.parametrize(
@@ -114,8 +119,8 @@ def test_the_display_interval_waits_for_fifty_units_an_arm():
         lambda: clustered_mean([1.0], [1], confidence=1.0),
         lambda: paired_difference([1.0], [1.0, 2.0], [1]),
         lambda: wilson_interval(3, 2),
-        lambda: display_interval([1.0], [1, 0]),
-        lambda: display_interval([1.0], [1], alpha=0.0),
+        lambda: display_interval(units=1, treated=2, contrasts=0.0, squares=0.0),
+        lambda: display_interval(units=2, treated=1, contrasts=0.0, squares=0.0, alpha=0.0),
     ],
 )
 def test_impossible_input_is_refused(call):
@@ -123,17 +128,12 @@ def test_impossible_input_is_refused(call):
         call()
 
 
-def test_the_band_is_the_display_interval_after_each_unit():
+def test_the_display_interval_is_that_of_its_formula_and_in_the_outcomes_own_units():
     rng = np.random.default_rng(8)
-    arms = rng.integers(0, 2, 400)
-    x = rng.normal(0.1, 1.0, 400)
-    mean, low, high = display_band(x, arms)
-    for n in (1, 60, 99, 100, 130, 257, 400):
-        found = display_interval(x[:n], arms[:n])
-        if found is None:
-            assert np.isnan([mean[n - 1], low[n - 1], high[n - 1]]).all()
-        else:
-            assert [mean[n - 1], low[n - 1], high[n - 1]] == pytest.approx([found.mean, found.low, found.high])
-    assert np.isfinite(mean).any() and np.isnan(mean).any()
-    with pytest.raises(ValueError, match="shape"):
-        display_band(x, arms[:-1])
+    arms, x = np.tile([0, 1], 200), rng.normal(0.1, 1.0, 400)
+    found, scaled = interval_of(x, arms), interval_of(x, arms, scale=0.45)
+    rho2 = (-2 * math.log(0.05) + math.log(1 - 2 * math.log(0.05))) / 5000
+    m = 400 * rho2 + 1
+    reach = x.std(ddof=1) * math.sqrt(2 * m / (400**2 * rho2) * math.log(math.sqrt(m) / 0.05))
+    assert [found.mean, found.low, found.high] == pytest.approx([x.mean(), x.mean() - reach, x.mean() + reach])
+    assert [scaled.low, scaled.high] == pytest.approx([0.45 * found.low, 0.45 * found.high])

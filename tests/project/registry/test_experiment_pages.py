@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import random
 from typing import Any
@@ -10,13 +11,8 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from models_registry.experiments import (
-    ExperimentPlan,
-    MaturedUnit,
-    RequestCounts,
-    consume_observations,
-    start_experiment,
-)
+from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.looks import MaturedUnit, RequestCounts, consume_observations
 from models_registry.models import Alias, Experiment, Observation
 from models_registry.services import NewVersion, register_version
 from models_registry.statistics.promotion import write_e
@@ -25,7 +21,7 @@ from tools.factories import (
     ArtifactFactory,
     ExposureFactory,
     GateVerdictFactory,
-    ObservationFactory,
+    LookFactory,
 )
 from workspaces.models import AuditEntry
 from workspaces.templatetags.show import signed
@@ -46,18 +42,9 @@ def versions(agent: Any, by: Any) -> list[Any]:
 
 @pytest.fixture
 def experiment(versions: list[Any], by: Any) -> Experiment:
-    return start_experiment(by=by, treatment=versions[1], plan=ExperimentPlan(), name="posterior against base")
-
-
-def observe(experiment: Experiment, count: int) -> None:
-    phase = experiment.phases.get()
-    for position in range(1, count + 1):
-        ObservationFactory(
-            exposure=ExposureFactory(phase=phase),
-            position=position,
-            log_e_plus=position / 100,
-            log_e_minus=-position / 100,
-        )
+    return start_experiment(
+        by=by, treatment=versions[1], plan=ExperimentPlan(), reason="a better one", name="posterior against base"
+    )
 
 
 def consume(experiment: Experiment, count: int) -> None:
@@ -92,7 +79,14 @@ class TestPromote:
         assert done["Location"] == at("version", versions[1])
         assert champion(versions) == 2
         entry = AuditEntry.objects.get(actor=admin.email, action="alias.champion")
-        assert entry.details["reason"] == f"promoted by {admin.email}: better on notes"
+        assert entry.details["reason"] == "better on notes"
+
+    def test_without_a_reason_nothing_is_promoted_and_the_form_asks_again(
+        self, versions: list[Any], admin: Any, page_client: Any
+    ) -> None:
+        answer = page_client(admin).post(at("version-promote", versions[1]), {"reason": " "})
+        assert answer.status_code == 400 and "The reason is missing" in answer.content.decode()
+        assert champion(versions) == 1
 
     @pytest.mark.parametrize(("persona", "status"), [("viewer", 403), ("labeller", 403), ("outsider", 404)])
     def test_others_are_refused(
@@ -164,7 +158,7 @@ class TestExperiments:
         consume(experiment, 240)
         experiment.refresh_from_db()
         found = page_client(viewer).get(at("experiment-evidence", experiment)).json()["difference"]
-        assert found["mean"][0] is None and found["mean"][-1] == pytest.approx(experiment.estimate)
+        assert found["mean"][-1] == pytest.approx(experiment.estimate)
         assert found["low"][-1] == pytest.approx(experiment.low)
         assert found["high"][-1] == pytest.approx(experiment.high)
 
@@ -209,28 +203,50 @@ class TestExperiments:
         listed = page_client(viewer).get(reverse("pages:experiments", args=[experiment.workspace.slug]))
         assert says in listed.content.decode()
 
-    def test_the_timeline_says_who_started_and_stopped_it(
-        self, experiment: Experiment, admin: Any, page_client: Any
+    def test_the_log_says_what_was_known_and_who_did_what_and_why(
+        self, experiment: Experiment, admin: Any, viewer: Any, page_client: Any
     ) -> None:
         consume(experiment, 160)
         client = page_client(admin)
-        client.post(at("experiment-stop", experiment))
-        moments = client.get(at("experiment", experiment)).context["timeline"]
-        titles = [moment.title for moment in moments]
-        assert titles[0] == "Stopped" and admin.email in moments[0].more
-        assert set(titles) == {"Stopped", "Last outcome", "Difference shown", "First outcome", "Started"}
-        assert [moment.at for moment in moments] == sorted((moment.at for moment in moments), reverse=True)
+        client.post(at("experiment-stop", experiment), {"reason": "a new prompt comes"})
+        entries = client.get(at("experiment", experiment)).context["log"]
+        assert [entry.title for entry in entries] == [f"Stopped by {admin.email}", "Look", "Started by system"]
+        stopped, look, started = entries
+        assert stopped.reasons[0] == "a new prompt comes" and started.reasons == ["a better one"]
+        experiment.refresh_from_db()
+        assert f"160 units with an outcome, E⁺ {write_e(experiment.log_e_plus)}" in look.figures
+        assert look.reasons[0].startswith("E⁺ ")
+        assert "a new prompt comes" in page_client(viewer).get(at("experiment", experiment)).content.decode()
+
+    def test_looks_are_kept_hourly_and_while_the_units_grow(self, experiment: Experiment) -> None:
+        consume(experiment, 100)
+        consume(experiment, 4)  # a twentieth would be 5
+        assert [look.units_control for look in experiment.looks.filter(action="continue")] == [50]
+        experiment.looks.update(at=timezone.now() - dt.timedelta(hours=1))
+        consume(experiment, 2)
+        consume(experiment, 8)
+        looks = experiment.looks.filter(action="continue")
+        assert [look.units_control + look.units_treatment for look in looks] == [114, 106, 100]
+
+    def test_the_log_over_the_api(self, experiment: Experiment, api: Any) -> None:
+        consume(experiment, 160)
+        found = api("export:read").get(f"experiments/{experiment.id}/looks").json()["results"]
+        assert [(look["action"], look["by"]) for look in found] == [("continue", ""), ("start", "system")]
+        experiment.refresh_from_db()
+        assert found[0]["log_e_plus"] == experiment.log_e_plus and found[0]["low"] == experiment.low
+        assert found[0]["guardrails"] == experiment.guardrail_evidence and found[0]["phase"] == 1
+        assert found[0]["reasons"] == experiment.verdict.split("; ")
 
     def test_the_chart_reads_the_evidence_and_the_thresholds(
         self, experiment: Experiment, viewer: Any, page_client: Any
     ) -> None:
         """The chart's last point, the page and the verdict are one number; the chart counts the units the arms show."""
         consume(experiment, 160)
-        ObservationFactory(exposure=ExposureFactory(phase=experiment.phases.get()), position=161, outcome=None)
+        consume(experiment, 4)  # too few more for a row of their own
         experiment.refresh_from_db()
         client = page_client(viewer)
         found = client.get(at("experiment-evidence", experiment)).json()
-        assert found["x"][-1] == experiment.units_control + experiment.units_treatment == 160
+        assert found["x"] == [160, 164]
         assert found["e_plus"][-1] == pytest.approx(math.exp(experiment.log_e_plus))
         assert found["plain_e_plus"][-1] == pytest.approx(math.exp(experiment.plain_log_e_plus))
         assert (found["promote_at"], found["terminal"]) == (40, False)
@@ -239,13 +255,15 @@ class TestExperiments:
         assert f"E⁺ {written} of 40" in experiment.verdict and "log E" not in page
         assert f'E⁺ <span class="figure">{write_e(experiment.plain_log_e_plus)}</span>' in page
 
-    def test_long_evidence_is_thinned_and_keeps_its_end(
+    def test_a_long_log_is_thinned_and_keeps_its_end(
         self, experiment: Experiment, viewer: Any, page_client: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("project.registry.experiments.CHART_POINTS", 4)
-        observe(experiment, 10)
+        for units in (*range(1, 10), 9):
+            LookFactory(experiment=experiment, units_control=units)
+        Experiment.objects.update(units_control=12)
         found = page_client(viewer).get(at("experiment-evidence", experiment)).json()
-        assert found["x"] == [1, 4, 7, 10]
+        assert found["x"] == [1, 4, 7, 12]
 
     @pytest.mark.parametrize("name", ["experiment", "experiment-status", "experiment-evidence", "experiment-stop"])
     def test_an_outsider_finds_nothing(
@@ -264,8 +282,29 @@ class TestExperiments:
         assert client.post(at("experiment-stop", experiment), reason)["Location"] == at("experiment", experiment)
         experiment.refresh_from_db()
         assert experiment.state == "stopped"
-        assert experiment.verdict.startswith(f"stopped by {admin.email}: a new prompt comes")
-        assert client.post(at("experiment-stop", experiment)).status_code == 409
+        assert experiment.verdict.startswith("a new prompt comes") and experiment.ended_by == admin.email
+        assert client.post(at("experiment-stop", experiment), reason).status_code == 409
+
+    def test_an_admin_changes_the_share_and_the_ramp_says_what_it_waits_for(
+        self, versions: list[Any], by: Any, admin: Any, page_client: Any
+    ) -> None:
+        plan = ExperimentPlan(treatment_share=0.05, ramp=(0.25, 0.5))
+        experiment = start_experiment(by=by, treatment=versions[1], plan=plan, reason="a better one")
+        client = page_client(admin)
+        shown = client.get(at("experiment", experiment))
+        assert shown.context["ramp"] == {"share": 0.25, "waits": ["0 of 250 matured units in this phase"]}
+        asked = client.post(at("experiment-share", experiment), {"treatment_share": "0.3", "reason": ""})
+        assert asked.status_code == 400 and experiment.phases.count() == 1
+        same = client.post(at("experiment-share", experiment), {"treatment_share": "0.05", "reason": "why not"})
+        assert same.status_code == 400 and "already" in same.content.decode() and experiment.phases.count() == 1
+        given = {"treatment_share": "0.3", "reason": "the release has settled"}
+        assert client.post(at("experiment-share", experiment), given)["Location"] == at("experiment", experiment)
+        page = client.get(at("experiment", experiment))
+        assert page.context["ramp"]["share"] == 0.5
+        assert [entry.title for entry in page.context["log"]] == [
+            f"Share changed by {admin.email}",
+            "Started by system",
+        ]
 
     @pytest.mark.parametrize("persona", ["viewer", "labeller"])
     def test_lower_roles_see_no_button_and_are_refused(
@@ -285,7 +324,7 @@ class TestTry:
     def given(self, versions: list[Any], admin: Any, page_client: Any) -> dict[str, Any]:
         """What the form shows first."""
         form = page_client(admin).get(at("version-try", versions[1])).context["form"]
-        return {name: form[name].value() or "" for name in form.fields}
+        return {name: form[name].value() or "" for name in form.fields} | {"reason": "a better one"}
 
     def test_its_first_values_are_the_defaults_of_the_api(
         self, given: dict[str, Any], versions: list[Any], admin: Any, page_client: Any
@@ -313,6 +352,18 @@ class TestTry:
         assert [one["measure"] for one in experiment.guardrails] == ["missing_feedback"]
         assert experiment.phases.get().treatment_share == 0.1
 
+    def test_a_ramp_and_a_window_that_finds_itself(
+        self, given: dict[str, Any], versions: list[Any], admin: Any, page_client: Any
+    ) -> None:
+        changes = {"treatment_share": "0.05", "ramp": "0.25, 0.5", "attribution_window_seconds": "auto"}
+        client = page_client(admin)
+        wrong = client.post(at("version-try", versions[1]), {**given, **changes, "ramp": "0.5, 0.25"})
+        assert "must grow" in " ".join(wrong.context["form"].errors["ramp"]) and not Experiment.objects.exists()
+        client.post(at("version-try", versions[1]), {**given, **changes})
+        experiment = Experiment.objects.get()
+        assert (experiment.ramp, experiment.attribution_auto) == ([0.25, 0.5], True)
+        assert experiment.phases.get().attribution_window_seconds == 86_400.0
+
     @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.key)
     def test_every_preset_starts_as_it_says(
         self, preset: Preset, versions: list[Any], admin: Any, page_client: Any
@@ -323,7 +374,8 @@ class TestTry:
         assert f'href="?preset={preset.key}" aria-current="true"' in answer.content.decode()
         for name, value in preset.values.items():
             assert form[name].value() == value
-        assert client.post(path, {name: form[name].value() or "" for name in form.fields}).status_code == 302
+        given = {name: form[name].value() or "" for name in form.fields} | {"reason": "a better one"}
+        assert client.post(path, given).status_code == 302
         experiment = Experiment.objects.get()
         said = {"careful": (0.1, 100.0, 604_800.0, 500), "quick": (0.5, 40.0, 86_400.0, 200)}
         bounds = (experiment.promote_e, experiment.min_seconds, experiment.min_units_per_arm)
@@ -340,6 +392,7 @@ class TestTry:
             ({"error_rate": "", "latency": "2"}, "latency", "must be above 0"),
             ({"budget_ms": ""}, "budget_ms", "missing or out of range"),
             ({"min_units_per_arm": "0"}, "min_units_per_arm", "out of range"),
+            ({"reason": " "}, "reason", "required"),
         ],
     )
     def test_each_fault_stands_beside_its_field_and_nothing_starts(
@@ -354,7 +407,9 @@ class TestTry:
     ) -> None:
         answer = page_client(admin).post(at("version-try", versions[1]), {**given, **changes})
         assert answer.status_code == 400 and says in " ".join(answer.context["form"].errors[field])
-        assert ('<details class="panel all-bounds" open>' in answer.content.decode()) == (field != "treatment_share")
+        assert ('<details class="panel all-bounds" open>' in answer.content.decode()) == (
+            field not in ("treatment_share", "reason")
+        )
         assert not Experiment.objects.exists() and not Alias.objects.filter(name="challenger").exists()
 
     def test_a_version_that_its_gate_refuses_is_not_started(

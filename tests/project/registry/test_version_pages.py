@@ -55,7 +55,7 @@ def test_it_says_who_serves_who_is_tried_and_who_passed(
     versions: list[Any], by: Any, viewer: Any, path: str, page_client: Any
 ) -> None:
     GateVerdictFactory(version=versions[1], against=versions[0], estimate=0.123)
-    experiment = start_experiment(by=by, treatment=versions[1], plan=ExperimentPlan())
+    experiment = start_experiment(by=by, treatment=versions[1], plan=ExperimentPlan(), reason="a better one")
     answer = page_client(viewer).get(path)
     (sheet,) = answer.context["sheets"]
     assert sheet["aliases"] == {"champion": versions[0], "challenger": versions[1]}

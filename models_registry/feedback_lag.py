@@ -1,0 +1,40 @@
+"""The attribution window that a model's feedback needs.
+
+How long feedback takes is known to the ledger, which registers the function that finds it
+(`decisions.rewards.feedback_lag`); `experiments` and `phases` call it when a phase starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from models_registry.models import RegisteredModel
+from models_registry.statistics.survival import SurvivalCurve
+
+SHORTEST_SECONDS = 86_400.0
+LONGEST_SECONDS = 30 * 86_400.0
+SHARE = 0.95
+
+LagFinder = Callable[[RegisteredModel], SurvivalCurve | None]
+
+_finders: list[LagFinder] = []
+
+
+def register_lag(find: LagFinder) -> LagFinder:
+    """As a decorator. The finder gives the curve of the seconds from a decision to its first feedback, those without
+    any included; None for a model of which it knows no decision."""
+    _finders.append(find)
+    return find
+
+
+def find_window(model: RegisteredModel) -> float:
+    """Seconds: the 95th percentile of the lag, at least a day and at most 30.
+
+    A day where no feedback is known yet; 30 where more than 5% of the decisions never get any.
+    """
+    for find in _finders:
+        curve = find(model)
+        if curve is not None and curve.events:
+            reached = curve.quantile(SHARE)
+            return LONGEST_SECONDS if reached is None else min(max(reached, SHORTEST_SECONDS), LONGEST_SECONDS)
+    return SHORTEST_SECONDS
