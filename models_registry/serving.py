@@ -12,6 +12,7 @@ from django.db import transaction
 
 from models_registry.backends.outbound import find_url_fault
 from models_registry.errors import InUse
+from models_registry.holders import require_files
 from models_registry.models import (
     Alias,
     AliasName,
@@ -116,7 +117,7 @@ def add_remote_version(
 def deploy_version(
     *, by: Actor, version: ModelVersion, backend: Backend, remote_name: str = "", priority: int = 0
 ) -> Deployment:
-    """Raises InvalidInput for a place that it has already, NotAPolicy for a reward model."""
+    """Raises InvalidInput for a place that it has already, NotAPolicy for a reward model, ArtifactRemoved."""
     refuse_reward_model(version)
     faults = []
     if not 0 <= priority <= MOST_PRIORITY:
@@ -126,6 +127,7 @@ def deploy_version(
     if Deployment.objects.filter(version=version, backend=backend, remote_name=remote_name).exists():
         faults.append(FieldFault("backend", f"{version} is deployed there already", "another backend"))
     _refuse("The version cannot be deployed so.", faults)
+    require_files(version)
     deployment: Deployment = Deployment.objects.create(
         workspace=by.workspace, version=version, backend=backend, remote_name=remote_name, priority=priority
     )

@@ -10,9 +10,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from models_registry.models import ArtifactKind, ModelVersion
+from models_registry.models import ArtifactKind, GateVerdict, ModelVersion
 from training.base_models import TINY
+from training.model_card import LICENCES, card_lines, say_gate, say_scores, say_verdict
 from training.models import TrainingRun
 
 CARD = "README.md"
@@ -45,9 +47,20 @@ def find_base_name(run: TrainingRun) -> str:
     return find_base_name(made_by) if made_by is not None else ""
 
 
-def card_of_run(run: TrainingRun, *, kind: ArtifactKind) -> Mapping[str, str]:
-    """Of what a run has made: the card's text by its file's name."""
-    facts = [("Trained by", run.method), ("on", f"{run.dataset} ({run.dataset.rows:,} rows)")]
+def card_of_run(
+    run: TrainingRun,
+    *,
+    kind: ArtifactKind,
+    scores: Mapping[str, Any] | None = None,
+    by_log: GateVerdict | None = None,
+) -> Mapping[str, str]:
+    """Of what a run has made: the card's text by its file's name. `scores`: of the new model on held-out rows;
+    `by_log`: the estimate from logged decisions. Its page and its export have the whole card (`training.model_card`).
+    """
+    facts = [("Trained by", run.method), ("on", f"{run.dataset}, SHA-256 {run.dataset.artifact.digest}")]
+    facts += [(f"{name} on held-out rows", value) for name, value in say_scores(scores or {})]
+    if by_log is not None:
+        facts.append((say_gate(by_log), say_verdict(by_log)))
     if run.base_version is not None:
         facts.append(("Starts from", f"{run.base_version}, {run.base_version.stored.digest}"))
     return {CARD: _write(f"{run.agent.slug}: {run.method} on {run.dataset}", find_base_name(run), facts, kind)}
@@ -55,7 +68,8 @@ def card_of_run(run: TrainingRun, *, kind: ArtifactKind) -> Mapping[str, str]:
 
 def card_of_export(version: ModelVersion) -> Mapping[str, str]:
     """Of a version whose adapter was merged into its base: the card's text by its file's name."""
-    return {CARD: _write(str(version), version.base_model, [("Exported from", str(version))], ArtifactKind.MODEL)}
+    text = _write(str(version), version.base_model, [("Exported from", str(version))], ArtifactKind.MODEL)
+    return {CARD: "\n".join([text, *card_lines(version)])}
 
 
 def card_of_folder(base_model: str, *, method: str, rows: int, kind: ArtifactKind) -> str:
@@ -71,6 +85,8 @@ def _write(title: str, base: str, facts: Sequence[tuple[str, str]], kind: Artifa
     head = ["tags: [reckoner]", f"library_name: {'peft' if is_adapter else 'transformers'}"]
     if base and base != TINY:
         head.append(f"base_model: {json.dumps(base, ensure_ascii=False)}")
+        if base in LICENCES:
+            head.append(f"license: {LICENCES[base].lower()}")
         facts = [("Base model", f"{base}; its terms apply"), *facts]
     elif base:
         facts = [("Base model", NEW_TINY), *facts]

@@ -170,18 +170,18 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
     meta = {"run": str(run.id), "weights_sha256": result.weights_sha256, "base_model": find_base_name(run)}
     if is_adapter and base is not None:
         meta["base"] = base.weights.stored.digest
+    scored = _score(run, finished)
+    by_log = None
+    if is_policy:
+        by_log = judge_by_log(run, log, finished.folder / result.log if result.log is not None else None)
     assert result.output is not None
     artifact = store_artifact(
         workspace=run.workspace,
         folder=finished.folder / result.output,
         kind=kind,
         meta=meta,
-        texts=card_of_run(run, kind=kind),
+        texts=card_of_run(run, kind=kind, scores=scored.scores.get("trained") if scored else None, by_log=by_log),
     )
-    scored = _score(run, finished)
-    by_log = None
-    if is_policy:
-        by_log = judge_by_log(run, log, finished.folder / result.log if result.log is not None else None)
     words = teach_words(read_lessons(settings.RUNS / str(run.id)))
     suites = [
         make_score(suite, finished.folder, result.suites[str(suite.id)], words)

@@ -20,6 +20,7 @@ from models_registry.models import Arm, Experiment, ExperimentState, GateVerdict
 from models_registry.promotion import promote_version
 from training.exports import start_export
 from training.measures import draw_verdicts, find_reach, find_scores, measure_evaluation, tone_of
+from training.model_card import write_card
 from training.models import Evaluation, ExportJob, TrainingRun
 from training.models.export import ExportState
 from training.suites.shown import list_suites
@@ -196,6 +197,7 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "agents": list(Agent.objects.filter(registered_model=version.registered_model_id).order_by("name")),
         "serving": _find_traffic(version, aliases, experiments),
         "experiments": experiments,
+        "card": write_card(version),
         "gate": gate,
         "verdicts": draw_verdicts(gate),
         "suites": list_suites(version),

@@ -1,0 +1,199 @@
+"""The card of a version, from the facts in the database: its page shows it, and an export carries it in its README.
+
+Nobody writes it by hand, so it cannot say more than what was stored. Every figure has its interval and its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from models_registry.gates import read_gate
+from models_registry.models import ArtifactKind, GateVerdict, ModelVersion
+from training.base_models import TINY
+from training.engine.methods import METHODS
+from training.models import DatasetSnapshot, Evaluation, SuiteScore, TrainingRun
+
+# Of the bases that are allowed by default, as their own cards say.
+LICENCES = {"Qwen/Qwen2.5-0.5B-Instruct": "Apache-2.0", "HuggingFaceTB/SmolLM2-135M-Instruct": "Apache-2.0"}
+FEW_ROWS = 200
+ANCESTORS = 50
+# Said elsewhere on the card, or of no interest to who uses the version.
+NO_SETTINGS = frozenset({"method", "checkpoint_every_seconds"})
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """`facts`: a name and what is known of it, for people."""
+
+    title: str
+    facts: Sequence[tuple[str, str]]
+
+
+def write_card(version: ModelVersion) -> list[Section]:
+    """Sections without facts are left out. A dozen queries, and one for each ancestor."""
+    run = (
+        TrainingRun.objects.filter(produced_version=version)
+        .select_related("agent", "dataset__artifact", "heldout__artifact", "replay__artifact")
+        .first()
+    )
+    evaluation = Evaluation.objects.filter(version=version).select_related("dataset__artifact", "against").first()
+    verdicts = list(version.gate_verdicts.select_related("against__registered_model").order_by("id"))
+    sections = [
+        Section("Model", list(_say_model(version))),
+        Section("Training", list(_say_training(version, run))),
+        Section("Data", list(_say_data(run, evaluation))),
+        Section("Measured", list(_say_measured(version, evaluation))),
+        Section("Gate", [(say_gate(verdict), say_verdict(verdict)) for verdict in verdicts]),
+        Section("Limits", [("", limit) for limit in find_limits(version, run, evaluation)]),
+    ]
+    return [section for section in sections if section.facts]
+
+
+def card_lines(version: ModelVersion) -> list[str]:
+    """The card as Markdown, headings of the second level."""
+    lines = []
+    for section in write_card(version):
+        lines += [f"## {section.title}", ""]
+        lines += [f"- {name}: {value}" if name else f"- {value}" for name, value in section.facts]
+        lines.append("")
+    return lines
+
+
+def _say_model(version: ModelVersion) -> Iterator[tuple[str, str]]:
+    yield "Kind", version.kind_name
+    base = version.base_model
+    if base == TINY:
+        yield "Base model", "a tiny model that was made here"
+    elif base:
+        yield "Base model", base
+        yield "Licence of the base", LICENCES.get(base, "not known here; its own terms apply")
+    if version.artifact is not None:
+        yield "Digest", version.artifact.digest
+    line = " ← ".join(str(one) for one in find_line(version))
+    if version.parent is not None:
+        yield "Lineage", line
+
+
+def find_line(version: ModelVersion) -> list[ModelVersion]:
+    """The version, what it was trained from, and so on to the first."""
+    line, one = [version], version.parent
+    while one is not None and len(line) < ANCESTORS:
+        line.append(one)
+        one = one.parent
+    return line
+
+
+def _say_training(version: ModelVersion, run: TrainingRun | None) -> Iterator[tuple[str, str]]:
+    method = METHODS.get(version.method)
+    yield "Method", f"{version.method}: {method.does}" if method is not None else version.method
+    if run is None:
+        return
+    settings = "; ".join(_flatten(run.spec))
+    if settings:
+        yield "Settings", settings
+    if run.finished_at is not None:
+        yield "Trained", f"{run.finished_at:%-d %B %Y}, by {run.requested_by}"
+
+
+def _flatten(settings: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    """`optimiser.steps 100` for {"optimiser": {"steps": 100}}."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{before}{name}.")
+        elif f"{before}{name}" not in NO_SETTINGS and value is not None:
+            yield f"{before}{name} {value}"
+
+
+def _say_data(run: TrainingRun | None, evaluation: Evaluation | None) -> Iterator[tuple[str, str]]:
+    if run is None:
+        return
+    yield "Trained on", _say_dataset(run.dataset)
+    counts = run.dataset.statistics.get("actions")
+    if isinstance(counts, Mapping) and counts:
+        yield (
+            "Rows by action",
+            ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda one: -one[1])),
+        )
+    if run.replay is not None:
+        yield "Mixed in", _say_dataset(run.replay)
+    heldout = evaluation.dataset if evaluation is not None else run.heldout
+    if heldout is not None:
+        yield "Held out", _say_dataset(heldout)
+
+
+def _say_dataset(dataset: DatasetSnapshot) -> str:
+    return f"{dataset}, SHA-256 {dataset.artifact.digest}"
+
+
+def _say_measured(version: ModelVersion, evaluation: Evaluation | None) -> Iterator[tuple[str, str]]:
+    if evaluation is not None:
+        yield "Rows", f"{evaluation.rows:,} held-out rows answered"
+        yield from say_scores(evaluation.scores.get("trained", {}))
+        for name, interval in evaluation.differences.items():
+            yield f"{_name(name)}, difference to {evaluation.against or 'its base'}", say_interval(interval)
+    scores = SuiteScore.objects.filter(version=version).select_related("suite").order_by("suite__name")
+    for score in scores:
+        flattered = "; it learnt from some of these rows, which flatters it" if score.learnt else ""
+        for name, value in say_scores(score.scores):
+            yield f"{name} on the suite {score.suite.name}", f"{value}, {score.rows:,} rows{flattered}"
+
+
+def say_scores(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Those that have an interval."""
+    for name, interval in scores.items():
+        if isinstance(interval, Mapping) and {"mean", "low", "high"} <= interval.keys():
+            yield _name(name), say_interval(interval)
+
+
+def say_interval(interval: Mapping[str, Any]) -> str:
+    return f"{interval['mean']:.3f} [{interval['low']:.3f}, {interval['high']:.3f}]"
+
+
+def _name(measure: str) -> str:
+    return measure.replace("_", " ").capitalize()
+
+
+def say_gate(verdict: GateVerdict) -> str:
+    return f"{verdict.get_kind_display()}, against {verdict.against or 'what acted'}"
+
+
+def say_verdict(verdict: GateVerdict) -> str:
+    if verdict.refusals:
+        return "could not answer: " + " ".join(verdict.refusals)
+    said = "passed" if verdict.passed else "not passed"
+    if verdict.estimate is None:
+        return said
+    return f"{said}, difference {verdict.estimate:+.3f} [{verdict.low:+.3f}, {verdict.high:+.3f}]"
+
+
+def find_limits(version: ModelVersion, run: TrainingRun | None, evaluation: Evaluation | None) -> Iterator[str]:
+    """What should keep people from trusting it further than was measured, a sentence each."""
+    if version.is_remote:
+        yield "Others keep its weights, and may change them under the same name."
+    if version.marked_at is not None:
+        yield "Rows that it, or a version before it, learnt from were erased since."
+    if evaluation is None:
+        yield "It was not measured on held-out rows."
+    else:
+        if evaluation.rows < FEW_ROWS:
+            yield f"It was measured on {evaluation.rows} rows: small differences do not show."
+        if evaluation.unanswered or evaluation.without_feedback:
+            left = evaluation.unanswered + evaluation.without_feedback
+            yield f"{left:,} held-out rows were left out, as nobody knows their right answer."
+    gate = read_gate(version)
+    if not version.is_reward_model and not gate.passed:
+        yield "It did not pass its gate." if gate.blocks else "No gate could judge it."
+    method = METHODS.get(version.method)
+    if method is not None and method.weak:
+        yield f"Its method is weak {method.weak}."
+    if version.is_reward_model:
+        yield "It scores texts for training, and is no policy."
+    if version.is_adapter:
+        yield f"It needs the weights of {version.base}."
+    if run is not None and run.dataset.kind == "logged" and run.dataset.statistics.get("without_propensity"):
+        count = run.dataset.statistics["without_propensity"]
+        yield f"{count:,} of its training rows have no propensity, so they could not be weighted."
+    if version.kind in (ArtifactKind.MODEL, ArtifactKind.ADAPTER):
+        yield "Figures hold for inputs like those of its data, and for the options that it was given there."
