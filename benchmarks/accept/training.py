@@ -63,6 +63,35 @@ SHOWN: Mapping[str, Sequence[str]] = {
     "one call from decisions to a deployed version": ["tests/training/pipeline"],
     "suites score every version, compared in pairs": ["tests/training/suites"],
     "the log judges every version": ["tests/training/test_log_gate.py"],
+    "rankings are measured as rankings, and learnt from by Plackett and Luce": [
+        "tests/training/test_ranking_measures.py",
+        f"{ENGINE}/test_slates.py",
+    ],
+    "synthetic negatives, files for others, and what rows lack for a method": [
+        "tests/training/test_negatives.py",
+        "tests/training/test_export_dataset.py",
+        "tests/training/test_dataset_needs.py",
+    ],
+    "hardware profiles, devices, estimates before a start": [
+        "tests/training/test_hardware.py",
+        f"{ENGINE}/test_devices.py",
+        "tests/training/test_estimates.py",
+    ],
+    "sweeps; commands that start, stop, switch and list; train by a file or an agent": [
+        "tests/training/test_sweeps.py",
+        "tests/training/test_run_commands.py",
+        "tests/training/test_local_runs.py",
+    ],
+    "many options of a pretrained base are a token each": [f"{ENGINE}/test_option_tokens.py"],
+    "texts through TRL where memory runs out": [f"{ENGINE}/test_text_memory.py"],
+    "a plain classifier beside every evaluation": ["tests/training/test_plain_baseline.py"],
+    "pages: make a dataset, launch, watch, compare, read an evaluation": [
+        "tests/training/test_dataset_pages.py",
+        "tests/training/test_run_form.py",
+        "tests/training/test_run_pages.py",
+        "tests/browser/test_runs_in_browser.py",
+        "tests/browser/test_suites_in_browser.py",
+    ],
 }
 
 
