@@ -3,7 +3,6 @@
 import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import F
-from django.utils import timezone
 
 from models_registry.errors import NoChampion, NotAPolicy, NotStored, UnknownVersion
 from models_registry.models import Alias, AliasMove, AliasName, ModelVersion
@@ -114,9 +113,9 @@ def test_first_champions_set_at_once_leave_one(by, at_once):
         (BackendFactory, {"key_variable": "sk-live-1234"}),
         (BackendFactory, {"timeout_seconds": 0.0}),
         (BackendFactory, {"price_out": -1}),
-        (CallFactory, {"state": "answered", "closed_at": timezone.now()}),
-        (CallFactory, {"state": "failed", "closed_at": timezone.now()}),
-        (CallFactory, {"closed_at": timezone.now()}),
+        (CallFactory, {"state": "answered", "closed_at": "2026-01-01T00:00:00Z"}),
+        (CallFactory, {"state": "failed", "closed_at": "2026-01-01T00:00:00Z"}),
+        (CallFactory, {"closed_at": "2026-01-01T00:00:00Z"}),
         (CallFactory, {"cost": -1}),
         (GateVerdictFactory, {"low": 0.2}),
         (GateVerdictFactory, {"high": 0.0}),
