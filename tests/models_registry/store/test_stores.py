@@ -3,10 +3,6 @@
 import datetime as dt
 import os
 import random
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,28 +10,9 @@ from models_registry.store.errors import Corrupt
 from models_registry.store.layout import MANIFEST
 from models_registry.store.local import LocalStore
 from models_registry.store.opening import open_store
+from tools.store_kills import put_and_die
 
-ROOT = Path(__file__).resolve().parents[3]
 LATER = dt.timedelta(days=1)
-# A writer that is killed at a place: a function of this class, on which side of it, and at which of its calls.
-WRITER = """
-import os, pathlib, signal, sys
-from models_registry.store import layout, local, remote
-from models_registry.store.opening import open_store
-address, cache, source, owner, name, side, times = sys.argv[1:]
-owner = {"RemoteStore": remote.RemoteStore, "LocalStore": local.LocalStore, "local": local, "remote": remote}[owner]
-real, calls = getattr(owner, name), iter(range(1, 1_000_000))
-def dies(*given, **named):
-    last = next(calls) == int(times)
-    if last and side == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    done = real(*given, **named)
-    if last:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return done
-setattr(owner, name, dies)
-open_store(address, cache=pathlib.Path(cache), cache_bytes=1 << 40).put(pathlib.Path(source), kind="model")
-"""
 # Every place there is stands in benchmarks/artifacts.py.
 KILLED_LOCALLY = (
     ("local", "assemble", "after", 1),
@@ -143,18 +120,14 @@ def test_an_empty_folder_and_a_foreign_manifest_are_no_artifact(shelf, source, t
 
 
 @pytest.mark.slow
-def test_a_killed_writer_leaves_nothing_visible_that_is_not_whole(shelf, source, tmp_path):
+def test_a_killed_writer_leaves_nothing_visible_that_is_not_whole(shelf, source):
     """F7, at each named place; and what it left is collected by age."""
     local = isinstance(shelf, LocalStore)
     digest = shelf.put(source, kind="model").digest
-    address = str(shelf.root) if local else shelf.address
     seen = []
     for place in KILLED_LOCALLY if local else KILLED_AT_S3:
         shelf.remove(digest)
-        cache = tmp_path / "cache" if local else shelf.cache.root
-        command = [sys.executable, "-c", WRITER, *map(str, (address, cache, source, *place))]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == -signal.SIGKILL, (place, done.stderr)  # it was hit
+        assert put_and_die(shelf, source, place), place  # it was hit
         seen.append(len(listed(shelf)))
         if seen[-1]:
             forget(shelf)
