@@ -226,6 +226,7 @@ class Walk:
     def experiment(self) -> None:
         plan = {
             "treatment": self.version["id"],
+            "reason": "trained on the feedback of the walk",
             "treatment_share": 0.5,
             "exposure_window_seconds": 0,
             "attribution_window_seconds": 3600,
