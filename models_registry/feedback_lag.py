@@ -7,15 +7,18 @@ How long feedback takes is known to the ledger, which registers the function tha
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Optional
 
 from models_registry.models import RegisteredModel
-from models_registry.statistics.survival import SurvivalCurve
+
+if TYPE_CHECKING:
+    from models_registry.statistics.survival import SurvivalCurve
 
 SHORTEST_SECONDS = 86_400.0
 LONGEST_SECONDS = 30 * 86_400.0
 SHARE = 0.95
 
-LagFinder = Callable[[RegisteredModel], SurvivalCurve | None]
+LagFinder = Callable[[RegisteredModel], Optional["SurvivalCurve"]]
 
 _finders: list[LagFinder] = []
 

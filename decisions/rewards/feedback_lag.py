@@ -7,7 +7,7 @@ the newest alone have not had the time to show how long feedback takes.
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import connection
 from django.utils import timezone
@@ -15,8 +15,10 @@ from django.utils import timezone
 from decisions.models import Agent
 from models_registry.feedback_lag import register_lag
 from models_registry.models import RegisteredModel
-from models_registry.statistics.survival import SurvivalCurve, kaplan_meier
 from workspaces.ids import uuid7_bound
+
+if TYPE_CHECKING:
+    from models_registry.statistics.survival import SurvivalCurve
 
 DAYS = 60
 A_DAY = 100
@@ -57,4 +59,6 @@ def find_feedback_lag(model: RegisteredModel, now: dt.datetime | None = None) ->
     if not rows:
         return None
     # Feedback may arrive before its decision does.
+    from models_registry.statistics.survival import kaplan_meier  # numpy, which most commands need not load
+
     return kaplan_meier([max(0.0, seconds) for seconds, _ in rows], [answered for _, answered in rows])

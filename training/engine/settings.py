@@ -9,6 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from training.engine.right_from import RIGHT_FROM as RIGHT_FROM
+
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -81,10 +83,6 @@ class RewardWeighted(Strict):
     """Log-likelihood of logged actions weighted by reward / propensity, the weight capped."""
 
     weight_cap: float = Field(default=10.0, ge=1)
-
-
-RIGHT_FROM = 0.6
-"""Of a decision's reward, or of what a person said: from here on it was right, unless a run says otherwise."""
 
 
 class Kto(Strict):

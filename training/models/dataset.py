@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from training.engine.methods import TRAINING, Need, RowKind
-from training.engine.settings import RIGHT_FROM
+from training.engine.right_from import RIGHT_FROM
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
