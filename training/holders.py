@@ -12,7 +12,9 @@ from training.models import DatasetSnapshot, ExportJob, Rehearsal, SuiteScore, T
 from training.models.export import ExportState
 from training.models.run import TERMINAL_VALUES
 from training.reward_models import find_reward_version
-from training.suites.services import SCORE
+
+# By its name: the services of suites load numpy, which most commands need not.
+SCORE = "training.score_suite"
 
 
 @artifact_holder("a dataset", "training.DatasetSnapshot.artifact")
