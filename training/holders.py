@@ -11,7 +11,6 @@ from models_registry.holders import artifact_holder, leave, version_holder
 from training.models import DatasetSnapshot, ExportJob, Rehearsal, SuiteScore, TrainingRun
 from training.models.export import ExportState
 from training.models.run import TERMINAL_VALUES
-from training.reward_models import find_reward_version
 
 # By its name: the services of suites load numpy, which most commands need not.
 SCORE = "training.score_suite"
@@ -47,6 +46,8 @@ def _exporting(versions: Collection[uuid.UUID]) -> Iterable[uuid.UUID]:
 @version_holder("a run under way", "training.TrainingRun.base_version")
 def _runs(versions: Collection[uuid.UUID]) -> Iterable[uuid.UUID]:
     """As its base, or as the reward model that its spec names."""
+    from training.reward_models import find_reward_version  # it loads pydantic, which most commands need not
+
     named = {str(version): version for version in versions}
     for base, spec in TrainingRun.objects.exclude(state__in=TERMINAL_VALUES).values_list("base_version", "spec"):
         yield from (named[one] for one in (str(base), find_reward_version(spec)) if one in named)
