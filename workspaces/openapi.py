@@ -204,6 +204,8 @@ class EnvelopeSchema(AutoSchema):
             statuses |= {411, 413, 415}
         if self.method == "POST":
             statuses |= {409, 410, 422}
+        if self.method == "DELETE":  # others may depend on it
+            statuses |= {409}
         return statuses
 
     def _share_refusal(self, status: int) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def test_a_caller_who_leaves_frees_its_rows(server, roomy, streamed):
         if streamed:
             with caller.stream("POST", "/v1/chat/completions", json=body | {"stream": True}) as answer:
                 next(answer.iter_lines())
-                assert answering() == 8
+                assert any(answering() == 8 for _ in range(500))  # the first line may come before the rows have joined
         else:
             with pytest.raises(httpx.ReadTimeout):
                 caller.post("/v1/chat/completions", json=body, timeout=httpx.Timeout(60, read=0.5))
