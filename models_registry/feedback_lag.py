@@ -7,7 +7,7 @@ How long feedback takes is known to the ledger, which registers the function tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 from models_registry.models import RegisteredModel
 
@@ -18,7 +18,7 @@ SHORTEST_SECONDS = 86_400.0
 LONGEST_SECONDS = 30 * 86_400.0
 SHARE = 0.95
 
-LagFinder = Callable[[RegisteredModel], Optional["SurvivalCurve"]]
+LagFinder = Callable[[RegisteredModel], "SurvivalCurve | None"]
 
 _finders: list[LagFinder] = []
 

@@ -18,11 +18,6 @@ _REFERENCE = re.compile(
 )
 
 
-def is_reference(text: str) -> bool:
-    """Whether the text has one of the forms; the version may not be there."""
-    return _REFERENCE.fullmatch(text) is not None
-
-
 def find_version(workspace: Workspace, reference: str) -> ModelVersion:
     """With its model, artifact and base, by one query. Raises UnknownVersion: the forms, or that it does not exist."""
     found = _REFERENCE.fullmatch(reference)

@@ -24,14 +24,13 @@ from models_registry.models import (
     ModelVersion,
     RegisteredModel,
 )
+from models_registry.models.serving import KEY_VARIABLE
 from models_registry.services import NewVersion, drop_alias, move_alias, refuse_reward_model, register_version
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.services import record_audit
 
 NAME = r"[a-z0-9][a-z0-9-]{0,62}"
-# Other variables hold secrets of the instance, which no admin may have sent anywhere.
-API_KEY_VARIABLE = r"[A-Z][A-Z0-9_]{0,90}_API_KEY"
 LONGEST_SECONDS = 3600.0
 MOST_RETRIES = 5
 MOST_PRIORITY = 1000
@@ -177,7 +176,7 @@ def _find_faults(setup: BackendSetup) -> list[FieldFault]:
         faults.append(FieldFault("kind", f"{setup.kind!r} is unknown", ", ".join(BackendKind.values)))
     if (fault := find_url_fault(setup.url)) is not None:
         faults.append(fault)
-    if setup.key_variable and not re.fullmatch(API_KEY_VARIABLE, setup.key_variable):
+    if setup.key_variable and not re.fullmatch(KEY_VARIABLE, setup.key_variable):
         faults.append(
             FieldFault("key_variable", "is not …_API_KEY", "a variable such as OPENAI_API_KEY; never the key itself")
         )

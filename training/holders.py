@@ -11,9 +11,7 @@ from models_registry.holders import artifact_holder, leave, version_holder
 from training.models import DatasetSnapshot, ExportJob, Rehearsal, SuiteScore, TrainingRun
 from training.models.export import ExportState
 from training.models.run import TERMINAL_VALUES
-
-# By its name: the services of suites load numpy, which most commands need not.
-SCORE = "training.score_suite"
+from training.suites import SCORE
 
 
 @artifact_holder("a dataset", "training.DatasetSnapshot.artifact")

@@ -22,7 +22,7 @@ from models_registry.quota import refuse_over_quota
 from training.base_models import TINY, hub_ids, is_allowed_base, why_no_model
 from training.capacity import Load, estimate_load, find_shortages, sample_completion_tokens, sample_prompt_tokens
 from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need, RowKind
-from training.engine.settings import RIGHT_FROM
+from training.engine.right_from import RIGHT_FROM
 from training.engine.spec import HELD_OUT, ORDERED, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
 from training.estimates import Estimate

@@ -14,8 +14,8 @@ import msgspec
 from models_registry.artifacts import artifact_path
 from training.dataset_parts import ROWS_FILE
 from training.engine.methods import RowKind
+from training.engine.right_from import RIGHT_FROM
 from training.engine.rows import Text
-from training.engine.settings import RIGHT_FROM
 from training.engine.texts import is_right
 from training.models import DatasetSnapshot
 from workspaces.errors import FieldFault

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from training.engine.right_from import RIGHT_FROM
 from training.engine.rows import normalise_prompt
-from training.engine.settings import RIGHT_FROM
 from training.engine.texts import from_people
 
 Row = dict[str, Any]

@@ -41,7 +41,3 @@ class Breaker:
             self._failures += 1
             if at_once or self._failures >= self._most:
                 self._until = now + self._rest
-
-    @property
-    def is_open(self) -> bool:
-        return self._until is not None

@@ -34,7 +34,6 @@ class Endpoint:
     retries: int = 0
     price_in: Decimal = Decimal(0)
     price_out: Decimal = Decimal(0)
-    is_down: bool = False
 
     def can(self, capability: str) -> bool:
         return capability in self.capabilities
@@ -81,7 +80,6 @@ def endpoint_of(backend: Backend) -> Endpoint:
         retries=backend.retries,
         price_in=backend.price_in,
         price_out=backend.price_out,
-        is_down=backend.state == "down",
     )
 
 

@@ -24,12 +24,6 @@ def is_reachable() -> bool:
     return True
 
 
-def load(digest: str) -> None:
-    """Has the own model server read and verify this artifact now. Raises BackendUnavailable, or BackendRefused where it
-    answers and cannot serve it."""
-    ModelServerClient().load(own_endpoint(), digest)
-
-
 def score(items: Sequence[ScoreItem]) -> list[Score]:
     """Asks the own model server; one answer per item, in order. Raises BackendUnavailable, BackendRefused."""
     endpoint = own_endpoint()

@@ -7,7 +7,6 @@ is used.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import socket
 import threading
@@ -84,20 +83,6 @@ class PinnedTransport(httpx.HTTPTransport):
             raise httpx.ConnectError(f"{host} is not known: {error}", request=request) from error
         _pin(request, choose_address(host, found))
         return super().handle_request(request)
-
-
-class AsyncPinnedTransport(httpx.AsyncHTTPTransport):
-    """The same for the gateway of chats."""
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        host = request.url.host
-        loop = asyncio.get_running_loop()
-        try:
-            found = _addresses(await loop.getaddrinfo(host, request.url.port, type=socket.SOCK_STREAM))
-        except OSError as error:
-            raise httpx.ConnectError(f"{host} is not known: {error}", request=request) from error
-        _pin(request, choose_address(host, found))
-        return await super().handle_async_request(request)
 
 
 _clients: dict[tuple[str, bool], httpx.Client] = {}

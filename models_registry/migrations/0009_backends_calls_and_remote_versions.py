@@ -387,7 +387,7 @@ class Migration(migrations.Migration):
             model_name="backend",
             constraint=models.CheckConstraint(
                 condition=models.Q(
-                    ("key_variable", ""), ("key_variable__regex", "^[A-Z][A-Z0-9_]{0,99}$"), _connector="OR"
+                    ("key_variable", ""), ("key_variable__regex", "^[A-Z][A-Z0-9_]{0,90}_API_KEY$"), _connector="OR"
                 ),
                 name="backend_key_is_a_variable",
             ),

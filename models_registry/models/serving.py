@@ -9,7 +9,8 @@ from django.db.models import Q
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
 
-KEY_VARIABLE = r"^[A-Z][A-Z0-9_]{0,99}$"
+# Other variables hold secrets of the instance, which no admin may have sent anywhere.
+KEY_VARIABLE = r"^[A-Z][A-Z0-9_]{0,90}_API_KEY$"
 
 
 class BackendKind(models.TextChoices):

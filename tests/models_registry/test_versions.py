@@ -111,6 +111,7 @@ def test_first_champions_set_at_once_leave_one(by, at_once):
         (BackendFactory, {"kind": "oracle"}),
         (BackendFactory, {"capabilities": ["score", "sing"]}),
         (BackendFactory, {"key_variable": "sk-live-1234"}),
+        (BackendFactory, {"key_variable": "RECKONER_SECRET_KEY"}),
         (BackendFactory, {"timeout_seconds": 0.0}),
         (BackendFactory, {"price_out": -1}),
         (CallFactory, {"state": "answered", "closed_at": "2026-01-01T00:00:00Z"}),

@@ -14,8 +14,9 @@ from typing import TypeVar
 import msgspec
 
 from training.engine.methods import WHAT_LACKS, Need, RowKind
+from training.engine.right_from import RIGHT_FROM
 from training.engine.rows import Labelled, Logged, Preference, Text, find_answers, groups_of_prompts, right_or_wrong
-from training.engine.settings import FEWEST_OTHERS, MOST_OTHERS, RIGHT_FROM
+from training.engine.settings import FEWEST_OTHERS, MOST_OTHERS
 from training.engine.slates import Ranking, find_rankings
 from training.engine.spec import RunSpec, is_held_back
 from training.engine.texts import find_right_texts, find_text_answers, is_right

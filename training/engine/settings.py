@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from training.engine.right_from import RIGHT_FROM as RIGHT_FROM
+from training.engine.right_from import RIGHT_FROM
 
 Precision = Literal["float32", "bfloat16"]
 

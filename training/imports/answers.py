@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from training.engine.methods import RowKind
+from training.engine.right_from import RIGHT_FROM
 from training.engine.rows import Text
-from training.engine.settings import RIGHT_FROM
 from training.engine.texts import find_right_texts, is_right
 from training.imports.labelled import read_rows
 from training.imports.texts import read_texts

@@ -15,7 +15,8 @@ from jobs.models import Job
 from jobs.serializers import JobSerializer
 from models_registry.models import ModelVersion
 from training.models import DatasetSnapshot, EvaluationSuite, SuiteScore
-from training.suites.services import SCORE, SuitePlan, compare_scores, create_suite, start_scoring
+from training.suites import SCORE
+from training.suites.services import SuitePlan, compare_scores, create_suite, start_scoring
 from workspaces.errors import FieldFault, InvalidInput, NotFound
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer

@@ -35,6 +35,7 @@ from training.log_gate import find_learnt
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore, TrainingRun
 from training.plain_baseline import Words, compare_with_words, teach_words_of
 from training.reward_scale import reward_if
+from training.suites import SCORE
 from training.suites.scoring import (
     OF_ANSWERS,
     OF_TEXTS,
@@ -52,7 +53,6 @@ from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 from workspaces.services import record_audit
 
-SCORE = "training.score_suite"
 ANSWERS_FILE = "answers.jsonl"
 LONGEST_NAME = 200
 

@@ -15,8 +15,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from jobs.models import Job, JobState
 from models_registry.models import ArtifactKind, ModelVersion
 from training.models import DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore
+from training.suites import SCORE
 from training.suites.api import read_version_id, select_scores
-from training.suites.services import LONGEST_NAME, SCORE, SuitePlan, compare_scores, create_suite, start_scoring
+from training.suites.services import LONGEST_NAME, SuitePlan, compare_scores, create_suite, start_scoring
 from training.suites.shown import draw_calibration, draw_versions, list_errors, list_measures, list_parts
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role

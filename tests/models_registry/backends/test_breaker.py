@@ -12,7 +12,7 @@ def test_it_opens_after_failures_in_a_row_and_lets_one_caller_try_after_the_rest
     assert [breaker.allows(now) for now in (0.3, 5.1, 5.2, 5.3, 9.0)] == [False, False, True, False, False]
     assert breaker.allows(10.3)
     breaker.succeeded()
-    assert breaker.allows(10.4) and not breaker.is_open
+    assert breaker.allows(10.4) and breaker.allows(10.5)
 
 
 def test_an_answer_in_between_starts_the_count_again():
