@@ -175,9 +175,10 @@ def kill_while_sending(
     return senders, waits
 
 
-def run_on_instance(work: Callable[[Instance, str], None]) -> None:
-    """A fresh instance with an agent and a key, removed afterwards."""
+def run_on_instance(work: Callable[[Instance, str], None], prepare: Callable[[Path], None] = lambda _: None) -> None:
+    """A fresh instance with an agent and a key, removed afterwards; `prepare` gets its folder before it starts."""
     var = Path(tempfile.mkdtemp(prefix="reckoner-ledger-"))
+    prepare(var)
     instance = start_instance(var)
     try:
         work(instance, make_agent(instance))
