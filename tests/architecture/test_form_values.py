@@ -104,14 +104,19 @@ def address(name: str, world: Any) -> str:
     return reverse(f"pages:{name}", args=[*of, getattr(world, OBJECT[name]).pk] if name in OBJECT else of)
 
 
+def unnamed(answer: Any, fields: tuple[str, ...]) -> list[str]:
+    """The fields whose fault a refusal does not name. All of them were faulty in one request."""
+    said = answer.content.decode()
+    return [field for field in fields if f"<code>{field}</code> contains a" not in said]
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_is_answered_or_refused(world: Any, admin: Any, page_client: Any, name: str) -> None:
     client, path = page_client(admin), address(name, world)
+    for value in REFUSED:
+        answer = client.get(path, dict.fromkeys(QUERIES[name], value))
+        assert (answer.status_code, unnamed(answer, QUERIES[name])) == (400, []), value[:20]
     for field in QUERIES[name]:
-        for value in REFUSED:
-            answer = client.get(path, {field: value})
-            assert answer.status_code == 400, (field, value[:20])
-            assert f"<code>{field}</code> contains a N".lower() in answer.content.decode().lower()
         for value in ODD:
             assert client.get(path, {field: value}).status_code < 500, (field, value[:20])
 
@@ -121,11 +126,9 @@ def test_a_form_is_answered_or_refused(world: Any, admin: Any, page_client: Any,
     client, path = page_client(admin), address(name, world)
     client.get("/")
     before = state_of_everything()
-    for field in FORMS[name]:
-        for value in REFUSED:
-            answer = client.post(path, GIVEN.get(name, {}) | {field: value})
-            assert answer.status_code == 400, (field, value[:20])
-            assert f"<code>{field}</code> contains a" in answer.content.decode()
+    for value in REFUSED:
+        answer = client.post(path, GIVEN.get(name, {}) | dict.fromkeys(FORMS[name], value))
+        assert (answer.status_code, unnamed(answer, FORMS[name])) == (400, []), value[:20]
     if name == "decision-label":  # a query inside of a field
         assert client.post(path, GIVEN[name] | {"query": "q=a%00b"}).status_code == 400
     assert state_of_everything() == before
