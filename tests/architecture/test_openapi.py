@@ -10,9 +10,9 @@ import time
 from urllib.parse import urlencode
 
 import pytest
-from django.test import Client
+from django.test import Client, override_settings
 
-from decisions.agents.services import create_notes_agents
+from decisions.agents.services import AgentSetup, create_agent, create_notes_agents
 from decisions.api import examples as ledger
 from decisions.api import queue_examples, reward_examples
 from decisions.labelling.matching import Selection, read_filters
@@ -21,8 +21,10 @@ from decisions.notes_app import examples as notes_app
 from decisions.queries.by_name import LAST
 from models_registry import examples as registry
 from project.openapi import EXAMPLES
+from tests.api_client import ApiMaker
 from tools.factories import (
     IMPORT_PAYLOAD,
+    OPTIONS,
     AgentFactory,
     AliasFactory,
     AliasMoveFactory,
@@ -59,6 +61,7 @@ from tools.factories import (
     SuiteScoreFactory,
     TrainingRunFactory,
     VariantFactory,
+    WorkspaceFactory,
     put_files,
     put_rows,
     uuid7,
@@ -67,6 +70,7 @@ from tools.openapi import document_faults, example_faults, missing_examples, ope
 from training import examples as training
 from training.datasets import snapshot_ledger
 from workspaces import examples as workspaces_examples
+from workspaces.actors import system
 
 pytestmark = pytest.mark.slow
 
@@ -212,9 +216,25 @@ def test_every_answer_says_what_it_means(document):
             assert resolved(document, answer)["description"], (method, path, status)
 
 
-def make_ledger(by, agent):
+@pytest.fixture(scope="module")
+def stories(module_db, tmp_path_factory):
+    """The workspaces in which the examples are sent, made once; what an example changes is undone after it. By whether
+    it is the notes app's: the workspace, and the real id of each id that the examples show."""
+    folder = tmp_path_factory.mktemp("store")
+    (folder / "runs").mkdir()
+    with override_settings(ARTIFACTS=str(folder / "artifacts"), RUNS=folder / "runs"):
+        ledger_of, notes_of = WorkspaceFactory(slug="acme", name="Acme"), WorkspaceFactory(slug="notes", name="Notes")
+        yield {
+            False: (ledger_of, make_ledger(ledger_of)),
+            True: (notes_of, make_notes_app(notes_of)),
+        }
+
+
+def make_ledger(workspace):
     """What the story of the examples says that there is; the real id of each of its ids."""
-    workspace = by.workspace
+    by = system(workspace)
+    setup = AgentSetup(prompt_template="{{ text }}", options=OPTIONS)
+    agent = create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)
     champion, version, exported = ModelVersionFactory.create_batch(3, registered_model=agent.registered_model)
     AliasFactory(version=champion)
     other = AgentFactory(workspace=workspace).registered_model
@@ -289,10 +309,9 @@ def draft_of(agent):
     return RewardDraftFactory(base=agent.reward_specs.get(number=1))
 
 
-def make_notes_app(by):
+def make_notes_app(workspace):
     """The same for the notes app, whose filer is the kind's own; its decision waits for its reward."""
-    workspace = by.workspace
-    create_notes_agents(by=by)
+    create_notes_agents(by=system(workspace))
     refs = {"unit": "item-1", "item_ref": "item-1", "project_ref": "opus-1", "user_ref": "user-1"}
     shared = {"state": notes_app.STATE, "action": notes_app.ACTION, "options": None}
     filer = Agent.objects.get(workspace=workspace, kind="FILER")
@@ -322,11 +341,9 @@ def alike(one, other):
     )
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize(("operation_id", "example"), SENT)
-def test_every_example_is_answered_as_it_shows(operation_id, example, document, by_id, api, by, request, store):
-    is_notes = operation_id.startswith("notes_")
-    there = make_notes_app(by) if is_notes else make_ledger(by, request.getfixturevalue("agent"))
+def test_every_example_is_answered_as_it_shows(db, stories, operation_id, example, document, by_id):
+    workspace, there = stories[operation_id.startswith("notes_")]
 
     def real(value):
         text = json.dumps(value)
@@ -338,7 +355,8 @@ def test_every_example_is_answered_as_it_shows(operation_id, example, document, 
     url = path.format(**real(dict(example.path)))
     url += f"?{urlencode(real(dict(example.query)))}" if example.query else ""
     steps = Step.objects.count()
-    answer = api().request(method.upper(), url, real(example.request) if example.request is not None else None)
+    client = ApiMaker(workspace)()
+    answer = client.request(method.upper(), url, real(example.request) if example.request is not None else None)
     status, refusal = UNANSWERED.get(operation_id, (example.status, ""))
     assert answer.status_code == status, answer.content
     if operation_id in UNANSWERED:
