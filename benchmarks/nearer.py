@@ -8,6 +8,7 @@ settings are those of `manage.py rehearse`. The switches change one thing each:
 
     --growth G             each round is G times as large as the one before; 1 makes them equal
     --temperature, --epsilon   of the acting policy
+    --unsure               ε in proportion to the entropy of what the model thinks of each text, ε on average
     --labels N --price C   so many decisions are labelled: rejected ones first, then those not judged, the least
                            confident first. Each label costs as much as C verdicts, which are not given
     --set, --base-set      a field of the spec of every round (and of the ceiling: --ceiling-set), or of the base
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import sys
@@ -132,6 +134,10 @@ def merge(spec: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     return made  # type: ignore[no-any-return]
 
 
+def entropy(probabilities: Sequence[float]) -> float:
+    return -math.fsum(p * math.log(p) for p in probabilities if p > 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """What reviewers do: `labels`, the share of the decisions that they label, and `unpaid`, the share of the verdicts
@@ -152,8 +158,11 @@ def decide(
     thoughts = bench.run(f"decide-{draws.partition('/')[2]}", spec, heldout=bench.labelled(part)).thoughts
     rng = random.Random(draws)
     rows, right = [], 0
+    doubts = {one.id: entropy(thoughts[one.id]) if options.unsure else 1.0 for one in part}
+    usual = math.fsum(doubts.values()) / len(doubts)
     for one in part:
-        policy = acting_policy(thoughts[one.id], temperature=options.temperature, epsilon=options.epsilon)
+        epsilon = min(1.0, options.epsilon * doubts[one.id] / usual)
+        policy = acting_policy(thoughts[one.id], temperature=options.temperature, epsilon=epsilon)
         draw = draw_action(policy, rng)
         action = bench.labels[draw.index]
         right += action == one.label
@@ -285,6 +294,7 @@ def main() -> int:
     parser.add_argument("--growth", type=float, default=2.0)
     parser.add_argument("--temperature", type=float, default=0.25)
     parser.add_argument("--epsilon", type=float, default=0.05)
+    parser.add_argument("--unsure", action="store_true", help="explore where the model is unsure")
     parser.add_argument("--labels", type=int, default=0)
     parser.add_argument("--price", type=float, default=3.0)
     parser.add_argument("--set", action="append", default=[])
