@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import time
@@ -21,6 +20,8 @@ from typing import Any
 
 import psutil
 import psycopg
+
+from benchmarks.own_database import own_database
 
 BOUND_MS = 100.0
 LOOKS = 40
@@ -211,22 +212,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="100,000 decisions")
     quick = parser.parse_args().quick
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings_test")
     began = time.monotonic()
-    import django
-
-    django.setup()
-    from django.conf import settings
-    from django.test.utils import get_runner, setup_test_environment, teardown_test_environment
-
-    setup_test_environment(debug=False)
-    runner = get_runner(settings)(verbosity=0, interactive=False)
-    databases = runner.setup_databases(serialized_aliases=set())
-    try:
+    with own_database():
         figures = measure(100_000 if quick else 1_000_000)
-    finally:
-        runner.teardown_databases(databases)
-        teardown_test_environment()
     points = [
         ("a look at the page, median, ms", figures["page_ms_median"], BOUND_MS),
         ("a look at the polled part, median, ms", figures["part_ms_median"], BOUND_MS),

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import os
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.demo_experiment import UNANSWERED, WRONG, World, load_world
+from benchmarks.own_database import own_database
 
 LATE = 0.10
 SECONDS_A_UNIT = 0.02
@@ -23,23 +23,10 @@ LOOKS = 12
 
 def measure_matured(runs: int, units: int) -> dict[str, float | None]:
     """Shares of `runs` experiments of `units` that are promoted: the trained model, and another of the base's value."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings_test")
-    import django
-
-    django.setup()
-    from django.conf import settings
-    from django.test.utils import get_runner, setup_test_environment, teardown_test_environment
-
     logging.getLogger("models_registry.promotion").setLevel(logging.ERROR)  # no model server has to load anything here
-    setup_test_environment(debug=False)
-    runner = get_runner(settings)(verbosity=0, interactive=False)
-    databases = runner.setup_databases(serialized_aliases=set())
-    world = load_world()
-    try:
+    with own_database():
+        world = load_world()
         ends = {name: [_run(world, name, units, seed) for seed in range(runs)] for name in ("trained", "equal")}
-    finally:
-        runner.teardown_databases(databases)
-        teardown_test_environment()
     met = [found.units for found in ends["trained"] if found.promoted]
     return {
         "ledger_runs": float(runs),

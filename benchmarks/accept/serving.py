@@ -1,0 +1,69 @@
+"""`make accept PART=serving`: registry, backends, gateway and experiments; kills, simulations and the cost of it. Long.
+
+    python -m benchmarks.accept.serving [--only NAME …] [--quick]
+
+The rehearsals on real texts, which end in a promotion, are in `make accept PART=rehearse`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks.accept.parts import run_parts
+from benchmarks.accept.shown import program, shown_rows
+from tools.report import Report
+
+ENGINE = "tests/training/engine"
+SHOWN: Mapping[str, Sequence[str]] = {
+    "a version is an artifact or a remote name; free aliases with their history": [
+        "tests/models_registry/test_versions.py"
+    ],
+    "artifacts on the disk and at a server that speaks S3; a card; collection, quota, retirement": [
+        "tests/models_registry/store",
+        "tests/project/test_collecting.py",
+        "tests/training/test_model_card.py",
+    ],
+    "backends: what they are asked, time-outs, retries, breakers, checks, addresses, keys": [
+        "tests/models_registry/backends"
+    ],
+    "a second real model server, llama.cpp's: picks, exact propensities, killed and stopped": [
+        "tests/decisions/gateway/test_llama_server.py"
+    ],
+    "calls: opened, closed with their decision, abandoned; who answers where one cannot": [
+        "tests/decisions/gateway/test_calls.py",
+        "tests/decisions/gateway/test_gateway.py",
+    ],
+    "the model server: many at once, streams, tools, schemas": [
+        f"{ENGINE}/test_chat_server.py",
+        f"{ENGINE}/test_conversations.py",
+        f"{ENGINE}/test_tools.py",
+        f"{ENGINE}/test_server.py",
+    ],
+    "assignment by golden vectors": ["tests/models_registry/test_routing.py"],
+    "experiments: phases, ramp, windows, guardrails, running state, the log of looks": [
+        "tests/models_registry/test_experiments.py",
+        "tests/models_registry/test_experiment_guardrails.py",
+        "tests/models_registry/test_phases.py",
+        "tests/models_registry/statistics",
+    ],
+    "a killed promotion has happened whole, or not at all": ["tests/models_registry/test_promotion_kills.py"],
+    "pages of models, versions and experiments": ["tests/project/registry"],
+}
+
+
+def shown(report: Report, quick: bool) -> None:
+    shown_rows(report, SHOWN)
+
+
+PARTS: dict[str, Callable[[Report, bool], None]] = {
+    "shown": shown,
+    "simulations": program("benchmarks.statistics"),
+    "looks": program("benchmarks.experiment_looks"),
+    "artifacts": program("benchmarks.artifacts"),
+    "promotion kills": program("benchmarks.promotion_kills"),
+    "model server": program("benchmarks.serving_engine"),
+}
+
+if __name__ == "__main__":
+    sys.exit(run_parts("serving", PARTS, description=__doc__, quick="smaller worlds and fewer kills"))
