@@ -17,6 +17,7 @@ from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Experiment, GateVerdict, Look, ModelVersion, RegisteredModel
 from models_registry.phases import change_share
 from models_registry.promotion import promote_version, stop_experiment
+from models_registry.references import find_version
 from models_registry.serializers import (
     ExperimentSerializer,
     ExperimentStartSerializer,
@@ -43,6 +44,13 @@ class ModelList(generics.ListAPIView[RegisteredModel]):
 
 
 class VersionQuery(generics.GenericAPIView[ModelVersion]):
+    def find_version(self) -> ModelVersion:
+        """The one of the path, by its ID or a reference. Raises UnknownVersion."""
+        return find_version(acting(self.request).workspace, self.kwargs["pk"])
+
+    def answer(self, version: ModelVersion) -> Response:
+        return Response(ModelVersionSerializer(self.get_queryset().get(pk=version.pk)).data)
+
     def get_queryset(self) -> Any:
         return (
             ModelVersion.objects.for_workspace(acting(self.request).workspace)
@@ -62,10 +70,14 @@ class VersionList(VersionQuery, generics.ListAPIView[ModelVersion]):
 
 
 class VersionDetail(VersionQuery, generics.RetrieveAPIView[ModelVersion]):
-    """Reads one version."""
+    """Reads one version, by its ID or as `filer:7` or `filer@champion`."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = ModelVersionSerializer
+
+    def get_object(self) -> ModelVersion:
+        found: ModelVersion = self.get_queryset().get(pk=self.find_version().pk)
+        return found
 
 
 class VersionPromote(VersionQuery):
@@ -76,12 +88,12 @@ class VersionPromote(VersionQuery):
     scopes = {"POST": Scope.ADMIN}
 
     @extend_schema(operation_id="promote_version", request=ReasonSerializer, responses={"200": ModelVersionSerializer})
-    def post(self, request: Request, pk: UUID) -> Response:
-        version = generics.get_object_or_404(self.get_queryset(), pk=pk)
+    def post(self, request: Request, pk: str) -> Response:
+        version = self.find_version()
         given = ReasonSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         promote_version(by=acting(request), version=version, reason=given.validated_data["reason"])
-        return Response(ModelVersionSerializer(self.get_queryset().get(pk=pk)).data)
+        return self.answer(version)
 
 
 class ExperimentQuery(generics.GenericAPIView[Experiment]):
@@ -109,8 +121,7 @@ class ExperimentList(ExperimentQuery, generics.ListAPIView[Experiment]):
         given = ExperimentStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         fields = dict(given.validated_data)
-        versions = ModelVersion.objects.for_workspace(acting(request).workspace)
-        treatment = generics.get_object_or_404(versions, pk=fields.pop("treatment"))
+        treatment = find_version(acting(request).workspace, fields.pop("treatment"), field="treatment")
         name, reason = fields.pop("name"), fields.pop("reason")
         if "guardrails" in fields:
             fields["guardrails"] = tuple(GuardrailPlan(**guardrail) for guardrail in fields["guardrails"])

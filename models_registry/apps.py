@@ -5,9 +5,13 @@ class ModelsRegistryConfig(AppConfig):
     name = "models_registry"
 
     def ready(self) -> None:
+        from django.urls import register_converter
+
+        from models_registry.converters import VersionConverter
         from models_registry.models import Artifact, Backend, Experiment, ModelVersion, RegisteredModel
         from workspaces.audit.targets import name_targets
 
+        register_converter(VersionConverter, "version")
         name_targets("artifact", Artifact)
         name_targets("backend", Backend)
         name_targets("experiment", Experiment)

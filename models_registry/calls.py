@@ -1,13 +1,14 @@
 """Calls of the gateway: opened before anything is asked, closed with the decision, abandoned when a process was killed.
 
-`decisions.gateway` and the gateway of chats write them; `close_abandoned` is the sweeper's.
+`decisions.gateway` and the gateway of chats write them; `close_abandoned` is the sweeper's, `delete_old_calls` the
+daily removal's.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -16,8 +17,11 @@ from django.utils import timezone
 
 from models_registry.models import Call, CallState, ModelVersion
 from workspaces.actors import Actor
+from workspaces.ids import uuid7_bound
 
-LONGEST = 500
+LONGEST, BATCH = 500, 5_000
+NEWEST = dt.timedelta(hours=1)
+"""How far ahead of the server's clock the id of a decision may be."""
 # A call that is lost with the whole database was not answered either, so its commit need not wait for the disk.
 _OPEN = """
 INSERT INTO models_registry_call AS c
@@ -113,6 +117,16 @@ def close_calls(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> in
             },
         )
         return int(cursor.rowcount)
+
+
+def delete_old_calls(before: dt.datetime) -> Iterator[int]:
+    """Calls that were opened before then and are over; yields how many went in each batch. Their decisions stay."""
+    # A call's id is as young as its decision may be, so by the primary key alone the young ones need not be read.
+    youngest = uuid7_bound(before + NEWEST)
+    old = Call.objects.filter(id__lt=youngest, opened_at__lt=before).exclude(state=CallState.OPEN)
+    while ids := list(old.order_by("id").values_list("id", flat=True)[:BATCH]):
+        Call.objects.filter(id__in=ids).delete()
+        yield len(ids)
 
 
 def close_abandoned(*, older_than: dt.timedelta, now: dt.datetime | None = None) -> int:

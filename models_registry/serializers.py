@@ -11,7 +11,16 @@ from models_registry.experiment_log import FIGURES, LONGEST_REASON
 from models_registry.gates import read_gate
 from models_registry.guardrails import list_guardrails
 from models_registry.models import Experiment, GateVerdict, GuardrailMeasure, Look, ModelVersion, Phase, RegisteredModel
+from models_registry.references import FORMS
 from workspaces.serializers import StrictBody
+
+
+class VersionField(serializers.CharField):
+    """A version, as `references.find_version` takes it."""
+
+    def __init__(self, **options: Any) -> None:
+        says = f"{options.pop('help_text', 'A model version')}: its ID, {FORMS}"
+        super().__init__(max_length=200, help_text=says, **options)
 
 
 class GateVerdictSerializer(serializers.ModelSerializer[GateVerdict]):
@@ -229,7 +238,7 @@ class ReasonSerializer(StrictBody):
 class ExperimentStartSerializer(StrictBody):
     """Bounds that are left out take their defaults (docs/experiments.md)."""
 
-    treatment = serializers.UUIDField(help_text="Id of the model version to try against the champion")
+    treatment = VersionField(help_text="The version to try against the champion")
     reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why it is tried: its log begins with it")
     name = serializers.CharField(max_length=200, required=False, default="", allow_blank=True)
     treatment_share = serializers.FloatField(required=False)

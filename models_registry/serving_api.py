@@ -14,7 +14,9 @@ from models_registry import serving
 from models_registry.api import VersionQuery
 from models_registry.backends.checking import find_error, note_state
 from models_registry.backends.endpoint import endpoint_of
-from models_registry.models import AliasMove, Backend, Call, CallState, Deployment, ModelVersion, RegisteredModel
+from models_registry.models import AliasMove, Backend, Call, CallState, Deployment, RegisteredModel
+from models_registry.references import find_version
+from models_registry.retirement import restore_version, retire_version
 from models_registry.serializers import ModelVersionSerializer
 from models_registry.serving_serializers import (
     AliasMoveSerializer,
@@ -26,6 +28,7 @@ from models_registry.serving_serializers import (
     DeploymentCreateSerializer,
     DeploymentSerializer,
     RemoteVersionSerializer,
+    RetireSerializer,
 )
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
@@ -41,11 +44,6 @@ def _given(serializer: Any) -> dict[str, Any]:
 
 def _backend(request: Request, pk: UUID) -> Backend:
     return generics.get_object_or_404(Backend.objects.for_workspace(acting(request).workspace), pk=pk)
-
-
-def _version(request: Request, pk: UUID) -> ModelVersion:
-    versions = ModelVersion.objects.for_workspace(acting(request).workspace)
-    return generics.get_object_or_404(versions.select_related("registered_model", "artifact"), pk=pk)
 
 
 class BackendQuery(generics.GenericAPIView[Backend]):
@@ -134,16 +132,15 @@ class DeploymentList(generics.ListAPIView[Deployment]):
     pagination_class = None
 
     def get_queryset(self) -> Any:
-        return Deployment.objects.filter(version=_version(self.request, self.kwargs["pk"])).select_related(
-            "backend", "version__registered_model"
-        )
+        version = find_version(acting(self.request).workspace, self.kwargs["pk"])
+        return Deployment.objects.filter(version=version).select_related("backend", "version__registered_model")
 
     @extend_schema(
         operation_id="deploy_version", request=DeploymentCreateSerializer, responses={"201": DeploymentSerializer}
     )
-    def post(self, request: Request, pk: UUID) -> Response:
+    def post(self, request: Request, pk: str) -> Response:
         """Deploys the version on a backend."""
-        version = _version(request, pk)
+        version = find_version(acting(request).workspace, pk)
         given = _given(DeploymentCreateSerializer(data=request.data))
         backend = _backend(request, given.pop("backend"))
         deployment = serving.deploy_version(by=acting(request), version=version, backend=backend, **given)
@@ -173,13 +170,12 @@ class VersionAliases(VersionQuery):
     scopes = {"POST": Scope.ADMIN}
 
     @extend_schema(operation_id="point_alias", request=AliasSerializer, responses={"200": ModelVersionSerializer})
-    def post(self, request: Request, pk: UUID) -> Response:
+    def post(self, request: Request, pk: str) -> Response:
         """Points a free alias, or `fallback`, at the version. Promotions and experiments move the others."""
         given = _given(AliasSerializer(data=request.data))
-        serving.point_alias(
-            by=acting(request), version=_version(request, pk), name=given["alias"], reason=given["reason"]
-        )
-        return Response(ModelVersionSerializer(self.get_queryset().get(pk=pk)).data)
+        version = self.find_version()
+        serving.point_alias(by=acting(request), version=version, name=given["alias"], reason=given["reason"])
+        return self.answer(version)
 
 
 class VersionAliasRemove(VersionQuery):
@@ -188,12 +184,34 @@ class VersionAliasRemove(VersionQuery):
     scopes = {"POST": Scope.ADMIN}
 
     @extend_schema(operation_id="remove_alias", request=AliasSerializer, responses={"200": ModelVersionSerializer})
-    def post(self, request: Request, pk: UUID) -> Response:
+    def post(self, request: Request, pk: str) -> Response:
         given = _given(AliasSerializer(data=request.data))
-        serving.remove_alias(
-            by=acting(request), version=_version(request, pk), name=given["alias"], reason=given["reason"]
-        )
-        return Response(ModelVersionSerializer(self.get_queryset().get(pk=pk)).data)
+        version = self.find_version()
+        serving.remove_alias(by=acting(request), version=version, name=given["alias"], reason=given["reason"])
+        return self.answer(version)
+
+
+class VersionRetire(VersionQuery):
+    """Retires a version that nothing uses."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="retire_version", request=RetireSerializer, responses={"200": ModelVersionSerializer})
+    def post(self, request: Request, pk: str) -> Response:
+        """Nothing new begins with it. Its files go `RECKONER_KEEP_ARTIFACT_DAYS` later, unless something else holds
+        them; until then it can be restored."""
+        version, given = self.find_version(), _given(RetireSerializer(data=request.data))
+        return self.answer(retire_version(by=acting(request), version=version, reason=given["reason"]))
+
+
+class VersionRestore(VersionQuery):
+    """Brings a retired version back, while its files are there."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="restore_version", request=None, responses={"200": ModelVersionSerializer})
+    def post(self, request: Request, pk: str) -> Response:
+        return self.answer(restore_version(by=acting(request), version=self.find_version()))
 
 
 class AliasMoveList(generics.ListAPIView[AliasMove]):

@@ -78,6 +78,10 @@ class AliasSerializer(StrictBody):
     reason = serializers.CharField(max_length=500, required=False, default="", allow_blank=True)
 
 
+class RetireSerializer(StrictBody):
+    reason = serializers.CharField(max_length=200, help_text="Why: the audit keeps it")
+
+
 class AliasMoveSerializer(serializers.ModelSerializer[AliasMove]):
     alias = serializers.CharField(source="name")
     before = serializers.SerializerMethodField(help_text="Where it pointed; null: nowhere")

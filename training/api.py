@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 from decisions.agents.current import get_current_agent
 from decisions.api.export import NDJSON, in_chunks
 from jobs.models import Job
-from models_registry.models import ModelVersion
+from models_registry.references import find_version
 from training import freezing
 from training.curves import write_curves
 from training.dataset_rows import FILES, FORMATS, LINES, as_list, stream_rows
@@ -27,6 +27,7 @@ from training.exports import start_export
 from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.new_decisions import request_training
 from training.notes import note_run
+from training.reward_models import resolve_reward_version
 from training.runs import RunPlan, cancel_run, prepare_run, start_run
 from training.samples import NO_SAMPLES, read_samples
 from training.selection import Filters
@@ -181,15 +182,15 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
 def _read_plan(request: Request, fields: Mapping[str, Any]) -> RunPlan:
     """Of a checked body. Raises NotFound."""
     datasets = DatasetSnapshot.objects.for_workspace(acting(request).workspace)
-    versions = ModelVersion.objects.for_workspace(acting(request).workspace).select_related("artifact")
+    base = fields.get("base_version")
     return RunPlan(
         method=fields["method"],
         dataset=_find(datasets, fields["dataset"], "dataset"),
         heldout=_find(datasets, fields.get("heldout"), "heldout"),
         replay=_find(datasets, fields.get("replay"), "replay"),
-        base_version=_find(versions, fields.get("base_version"), "base_version"),
+        base_version=find_version(acting(request).workspace, base, field="base_version") if base else None,
         base_model=fields["base_model"],
-        settings=fields["settings"],
+        settings=resolve_reward_version(acting(request).workspace, fields["settings"]),
     )
 
 
@@ -319,8 +320,8 @@ class VersionExport(APIView):
     scopes = {"POST": Scope.ADMIN}
 
     @extend_schema(operation_id="export_version", request=None, responses={"201": ExportSerializer})
-    def post(self, request: Request, pk: UUID) -> Response:
-        version = generics.get_object_or_404(ModelVersion.objects.for_workspace(acting(request).workspace), pk=pk)
+    def post(self, request: Request, pk: str) -> Response:
+        version = find_version(acting(request).workspace, pk)
         return Response(ExportSerializer(start_export(by=acting(request), version=version)).data, status=201)
 
 

@@ -58,7 +58,7 @@ def card_of_run(
     `by_log`: the estimate from logged decisions. Its page and its export have the whole card (`training.model_card`).
     """
     facts = [("Trained by", run.method), ("on", f"{run.dataset}, SHA-256 {run.dataset.artifact.digest}")]
-    facts += [(f"{name} on held-out rows", value) for name, value in say_scores(scores or {})]
+    facts += say_scores(scores or {})
     if by_log is not None:
         facts.append((say_gate(by_log), say_verdict(by_log)))
     if run.base_version is not None:

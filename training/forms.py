@@ -21,6 +21,7 @@ from training.base_models import TINY, hub_ids, is_allowed_base, list_folders
 from training.engine.methods import TRAINING, Need, RowKind
 from training.engine.settings import Lora, Online, Optimiser
 from training.models import DatasetSnapshot, TrainingRun
+from training.reward_models import resolve_reward_version
 from training.runs import RunPlan
 from workspaces.errors import FieldFault
 from workspaces.json_field import JsonObjectField
@@ -118,6 +119,7 @@ class RunForm(forms.Form):
 
     def __init__(self, data: Mapping[str, Any] | None = None, *, workspace: Workspace, **options: Any) -> None:
         super().__init__(data, **options)
+        self.workspace = workspace
         self.agents = {str(one.pk): one for one in Agent.objects.for_workspace(workspace).order_by("name")}
         datasets = DatasetSnapshot.objects.for_workspace(workspace).select_related("agent").order_by("-id")[:DATASETS]
         self.datasets = {str(one.pk): one for one in datasets}
@@ -194,7 +196,7 @@ class RunForm(forms.Form):
             replay=self.datasets.get(given.get("replay", "")),
             base_version=self.versions.get(given["base"]),
             base_model="" if given["base"] in self.versions else given["base"],
-            settings=told,
+            settings=resolve_reward_version(self.workspace, told),
         )
         return self.agents[given["agent"]], plan
 

@@ -5,7 +5,7 @@ Nobody writes it by hand, so it cannot say more than what was stored. Every figu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,16 @@ from models_registry.gates import read_gate
 from models_registry.models import ArtifactKind, GateVerdict, ModelVersion
 from training.base_models import TINY
 from training.engine.methods import METHODS
+from training.measures import MEASURES
 from training.models import DatasetSnapshot, Evaluation, SuiteScore, TrainingRun
+from training.suites.shown import MEASURES as SUITE_MEASURES
+from workspaces.templatetags.show import percent, points, reward, signed
 
 # Of the bases that are allowed by default, as their own cards say.
 LICENCES = {"Qwen/Qwen2.5-0.5B-Instruct": "Apache-2.0", "HuggingFaceTB/SmolLM2-135M-Instruct": "Apache-2.0"}
+TITLES = {name: title for name, title, _ in MEASURES}
+SUITE_TITLES = {name: title for name, title, _ in SUITE_MEASURES}
+SHARES = frozenset({name for name, _, kind in MEASURES if kind == "share"} | {"error_rate"})
 FEW_ROWS = 200
 ANCESTORS = 50
 # Said elsewhere on the card, or of no interest to who uses the version.
@@ -132,27 +138,31 @@ def _say_measured(version: ModelVersion, evaluation: Evaluation | None) -> Itera
         yield "Rows", f"{evaluation.rows:,} held-out rows answered"
         yield from say_scores(evaluation.scores.get("trained", {}))
         for name, interval in evaluation.differences.items():
-            yield f"{_name(name)}, difference to {evaluation.against or 'its base'}", say_interval(interval)
+            yield f"{_name(name)}, difference to {evaluation.against or 'its base'}", _say_difference(name, interval)
     scores = SuiteScore.objects.filter(version=version).select_related("suite").order_by("suite__name")
     for score in scores:
         flattered = "; it learnt from some of these rows, which flatters it" if score.learnt else ""
-        for name, value in say_scores(score.scores):
+        for name, value in say_scores(score.scores, SUITE_TITLES):
             yield f"{name} on the suite {score.suite.name}", f"{value}, {score.rows:,} rows{flattered}"
 
 
-def say_scores(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Those that have an interval."""
+def say_scores(scores: Mapping[str, Any], titles: Mapping[str, str] = TITLES) -> Iterator[tuple[str, str]]:
+    """Those that have an interval, named and written as pages do."""
     for name, interval in scores.items():
         if isinstance(interval, Mapping) and {"mean", "low", "high"} <= interval.keys():
-            yield _name(name), say_interval(interval)
+            yield titles.get(name) or _name(name), _write(interval, percent if name in SHARES else reward)
 
 
-def say_interval(interval: Mapping[str, Any]) -> str:
-    return f"{interval['mean']:.3f} [{interval['low']:.3f}, {interval['high']:.3f}]"
+def _say_difference(name: str, interval: Mapping[str, Any]) -> str:
+    return _write(interval, points, " points") if name in SHARES else _write(interval, signed)
+
+
+def _write(interval: Mapping[str, Any], form: Callable[[Any], str], unit: str = "") -> str:
+    return f"{form(interval['mean'])}{unit} [{form(interval['low'])}, {form(interval['high'])}]"
 
 
 def _name(measure: str) -> str:
-    return measure.replace("_", " ").capitalize()
+    return TITLES.get(measure) or measure.replace("_", " ").capitalize()
 
 
 def say_gate(verdict: GateVerdict) -> str:
@@ -165,7 +175,8 @@ def say_verdict(verdict: GateVerdict) -> str:
     said = "passed" if verdict.passed else "not passed"
     if verdict.estimate is None:
         return said
-    return f"{said}, difference {verdict.estimate:+.3f} [{verdict.low:+.3f}, {verdict.high:+.3f}]"
+    interval = {"mean": verdict.estimate, "low": verdict.low, "high": verdict.high}
+    return f"{said}, difference {_write(interval, points, ' points')}"
 
 
 def find_limits(version: ModelVersion, run: TrainingRun | None, evaluation: Evaluation | None) -> Iterator[str]:

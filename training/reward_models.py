@@ -9,12 +9,14 @@ from typing import Any
 from django.db.models import QuerySet
 
 from decisions.models import Agent
+from models_registry.errors import UnknownVersion
 from models_registry.models import ArtifactKind, ModelVersion
+from models_registry.references import FORMS, find_version, is_reference
 from training.engine.spec import LEARNED
 from workspaces.errors import FieldFault
 from workspaces.models import Workspace
 
-WANTED = "the id of a reward model of this workspace"
+WANTED = f"a reward model of this workspace: its ID, {FORMS}"
 
 
 def find_reward_models(workspace: Workspace) -> QuerySet[ModelVersion]:
@@ -28,6 +30,24 @@ def find_reward_version(spec: Mapping[str, Any]) -> str | None:
         if component.get("name") == LEARNED and component.get("version") is not None:
             return str(component["version"])
     return None
+
+
+def resolve_reward_version(workspace: Workspace, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with the id of the version that a reference in the reward names. What names nothing stays: the run's
+    check refuses it."""
+    reward = spec.get("reward")
+    if not isinstance(reward, list) or not any(is_reference(str(one.get("version"))) for one in _components(spec)):
+        return dict(spec)
+    return {**spec, "reward": [_resolved(workspace, one) for one in reward]}
+
+
+def _resolved(workspace: Workspace, component: Any) -> Any:
+    if not isinstance(component, Mapping) or not is_reference(str(component.get("version"))):
+        return component
+    try:
+        return {**component, "version": str(find_version(workspace, component["version"]).id)}
+    except UnknownVersion:
+        return component
 
 
 def find_reward_model_faults(agent: Agent, spec: Mapping[str, Any]) -> list[FieldFault]:

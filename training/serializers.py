@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from jobs.models import Job
 from jobs.serializers import JobSerializer
+from models_registry.serializers import VersionField
 from training.engine.methods import TRAINING
 from training.engine.samples import Reply
 from training.label_rows import LEAST_CONFIDENCE
@@ -166,7 +167,7 @@ class _PlanSerializer(StrictBody):
     dataset = serializers.UUIDField()
     heldout = serializers.UUIDField(required=False, allow_null=True)
     replay = serializers.UUIDField(required=False, allow_null=True)
-    base_version = serializers.UUIDField(required=False, allow_null=True)
+    base_version = VersionField(required=False, allow_null=True)
     base_model = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
     settings = serializers.DictField(required=False, default=dict)
 

@@ -28,8 +28,8 @@ urlpatterns = [
     path("suites/scorings/<uuid:pk>", suites.SuiteScoring.as_view(), name="api-suite-scoring"),
     path("suites/<uuid:pk>", suites.SuiteDetail.as_view(), name="api-suite"),
     path("suites/<uuid:pk>/scores", suites.SuiteScores.as_view(), name="api-suite-scores"),
-    path("versions/<uuid:pk>/scores", suites.VersionScores.as_view(), name="api-version-scores"),
-    path("versions/<uuid:pk>/export", api.VersionExport.as_view(), name="api-version-export"),
+    path("versions/<version:pk>/scores", suites.VersionScores.as_view(), name="api-version-scores"),
+    path("versions/<version:pk>/export", api.VersionExport.as_view(), name="api-version-export"),
     path("exports/<uuid:pk>", api.ExportDetail.as_view(), name="api-export"),
     path("exports/<uuid:pk>/download", api.ExportDownload.as_view(), name="api-export-download"),
 ]

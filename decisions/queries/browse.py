@@ -23,7 +23,9 @@ from django.utils import timezone
 from decisions.models import Agent, Decision, Verdict
 from decisions.models.verdicts import THAT_COUNTS
 from decisions.queries.by_name import FIRST, LAST, find_named
-from models_registry.models import Arm, ModelVersion
+from models_registry.errors import UnknownVersion
+from models_registry.models import Arm
+from models_registry.references import find_version
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
@@ -221,11 +223,10 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _version_id(workspace: Workspace, text: str) -> uuid.UUID | None:
-    name, _, number = text.rpartition(":")
-    if not number.isdecimal() or len(number) > 9:
+    try:
+        return find_version(workspace, text).id
+    except UnknownVersion:
         return None
-    found = ModelVersion.objects.for_workspace(workspace).filter(registered_model__name=name, number=int(number))
-    return found.values_list("id", flat=True).first()
 
 
 def find_page(

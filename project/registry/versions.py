@@ -29,6 +29,8 @@ from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, wor
 
 MODELS, VERSIONS, RELATED = 50, 20, 20
 LONGEST_REASON = 200
+SHOWN_ABOVE = ("Measured", "Gate")
+"""Sections of the card that the page has in full."""
 AROUND = 0.03
 """Room on either side of the accuracies of one model's versions, which share an axis."""
 
@@ -197,7 +199,7 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "agents": list(Agent.objects.filter(registered_model=version.registered_model_id).order_by("name")),
         "serving": _find_traffic(version, aliases, experiments),
         "experiments": experiments,
-        "card": write_card(version),
+        "card": [section for section in write_card(version) if section.title not in SHOWN_ABOVE],
         "gate": gate,
         "verdicts": draw_verdicts(gate),
         "suites": list_suites(version),

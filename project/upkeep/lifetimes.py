@@ -13,6 +13,7 @@ from decisions.rewards.what_if import delete_old_drafts
 from jobs.context import JobContext
 from jobs.lifetimes import delete_dead_jobs, delete_ended_jobs, delete_hints
 from models_registry.artifacts import remove_incoming
+from models_registry.calls import delete_old_calls
 from models_registry.collecting import collect_artifacts
 from training.lifetimes import delete_run_events, remove_run_files
 
@@ -48,6 +49,7 @@ LIVES = (
     Lifetime("run events", "Log lines of ended runs", "KEEP_RUN_EVENT_DAYS", delete_run_events),
     Lifetime("run files", "Checkpoints and copies of weights of ended runs", "KEEP_RUN_FILE_DAYS", remove_run_files),
     Lifetime("drafts", "Drafts of reward specs that were not published", "KEEP_DRAFT_DAYS", delete_old_drafts),
+    Lifetime("calls", "Calls of the gateway that are over", "KEEP_CALL_DAYS", delete_old_calls),
     Lifetime("artifacts", "Artifacts that nothing uses", "KEEP_ARTIFACT_DAYS", collect_artifacts),
     Lifetime("incoming", "Incomplete artifacts", "KEEP_INCOMING_DAYS", remove_incoming),
 )

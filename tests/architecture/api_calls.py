@@ -281,6 +281,11 @@ CALLS: dict[str, list[Call]] = {
     "api-version-promote": [
         Call("POST", "versions/{version}/promote", ADMIN, lambda w: {"reason": "better"}, foreign=(404,))
     ],
+    "api-version-retire": [
+        # It is in use: tests/models_registry/test_versions.py retires one.
+        Call("POST", "versions/{version}/retire", ADMIN, lambda w: {"reason": "old"}, 409, foreign=(404,)),
+    ],
+    "api-version-restore": [Call("POST", "versions/{version}/restore", ADMIN, foreign=(404,))],
     "api-version-export": [Call("POST", "versions/{version}/export", ADMIN, status=201, foreign=(404,))],
     "api-experiments": [
         Call("GET", "experiments", READ),

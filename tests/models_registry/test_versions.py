@@ -274,18 +274,44 @@ class TestReferences:
     @pytest.mark.parametrize(
         ("reference", "reason"),
         [
-            ("filer:3", "no version 3"),
+            (
+                "filer:3",
+                "no version 3. Its newest version is filer:2; aliases: champion, long-notes. Write its ID, name:7",
+            ),
             ("filer:999999999", "no version"),
             ("filer@champ", "alias champ"),
-            ("models:/storer/1", "storer"),
-            ("filer", "Write name:7"),
-            ("filer:2 ", "Write name:7"),
-            ("runs:/filer/2", "Write name:7"),
+            ("models:/storer/1", "no model storer. Models: filer. Write its ID, name:7"),
+            ("filer", "is no version. Models: filer. Write"),
+            ("filer:2 ", "is no version"),
+            ("runs:/filer/2", "is no version"),
+            ("01a1f8ed-5f8c-727a-85c4-051211072231", "No version has the ID"),
         ],
     )
     def test_others_are_refused_with_a_reason(self, by, second, reference, reason):
         with pytest.raises(UnknownVersion, match=reason):
             find_version(by.workspace, reference)
+
+    def test_the_api_takes_them_and_says_what_there_is(self, second, api):
+        admin = api("admin")
+        assert admin.get("versions/filer@long-notes").json()["id"] == str(second.id)
+        refused = admin.post("experiments", {"treatment": "models:/filer/9", "reason": "better"})
+        error = refused.json()["error"]
+        assert (refused.status_code, error["code"], error["fields"][0]["field"]) == (
+            404,
+            "unknown_version",
+            "treatment",
+        )
+        assert "Its newest version is filer:2" in error["message"]
+
+    def test_a_version_is_retired_once_nothing_uses_it_and_restored(self, second, api):
+        admin, reason = api("admin"), {"reason": "the third is better"}
+        in_use = admin.post("versions/filer:2/retire", reason)
+        assert (in_use.status_code, in_use.json()["error"]["code"]) == (409, "version_in_use")
+        assert ModelVersion.objects.get(id=second.id).state == "ready"
+        admin.post("versions/filer:2/aliases/remove", {"alias": "long-notes"})
+        assert admin.post("versions/filer:2/retire", reason).json()["state"] == "retired"
+        assert AuditEntry.objects.get(action="version.retired").details["reason"] == reason["reason"]
+        assert admin.post("versions/filer:2/restore").json()["state"] == "ready"
 
     def test_another_workspace_finds_nothing(self, second):
         with pytest.raises(UnknownVersion):

@@ -68,11 +68,11 @@ def test_every_stored_fact_stands_on_the_card(version: ModelVersion) -> None:
     assert "1,234 labelled rows" in card["Data"]["Trained on"]
     assert card["Data"]["Trained on"].endswith(f"SHA-256 {run.dataset.artifact.digest}")
     assert card["Data"]["Rows by action"] == "work 7, home 5"
-    assert card["Measured"]["Accuracy"] == "0.500 [0.400, 0.600]"
-    assert card["Measured"]["Accuracy, difference to filer:1"] == "0.500 [0.400, 0.600]"
+    assert card["Measured"]["Held-out accuracy"] == "50.0% [40.0%, 60.0%]"
+    assert card["Measured"]["Held-out accuracy, difference to filer:1"] == "+50.0 points [+40.0, +60.0]"
     assert card["Measured"]["Accuracy on the suite hard ones"].endswith("which flatters it")
     assert card["Gate"]["Paired difference on held-out inputs, against filer:1"] == (
-        "passed, difference +0.100 [+0.050, +0.150]"
+        "passed, difference +10.0 points [+5.0, +15.0]"
     )
     assert card["Gate"]["Estimate from logged decisions, against what acted"] == "could not answer: Too few decisions."
 
@@ -111,10 +111,13 @@ def test_page_and_export_show_it_and_the_run_s_readme_has_its_figures(
     page = page_client(viewer).get(reverse("pages:version", args=[version.workspace.slug, version.id]))
     shown = page.content.decode()
     readme = card_of_export(version)["README.md"]
-    for part in ("Apache-2.0", "optimiser.steps 77", "0.500 [0.400, 0.600]", "could not answer: Too few decisions."):
+    for part in ("Apache-2.0", "optimiser.steps 77"):
         assert part in shown and part in readme
+    for part in ("50.0% [40.0%, 60.0%]", "could not answer: Too few decisions."):
+        assert part in readme and part not in shown  # the page has them in panels of their own
+    assert shown.count(version.stored.digest) == 1
     assert "license: apache-2.0" in readme and "## Limits" in readme
     evaluation = Evaluation.objects.get()
     told = card_of_run(version.produced_by, kind="adapter", scores=evaluation.scores["trained"])["README.md"]
-    assert "Accuracy on held-out rows: 0.500 [0.400, 0.600]" in told
+    assert "Held-out accuracy: 50.0% [40.0%, 60.0%]" in told
     assert version.produced_by.dataset.artifact.digest in told

@@ -28,6 +28,7 @@ from training.exports import start_export
 from training.management.commands.evaluate import find_model
 from training.marks import mark_made_versions
 from training.models import Evaluation, ExportJob
+from training.reward_models import resolve_reward_version
 from training.runs import RunPlan, check_plan, start_run, switch_to_run
 from training.suites.services import start_scoring
 from workspaces.actors import system
@@ -110,6 +111,8 @@ def test_a_run_s_reward_names_a_version_and_no_folder(agent):
     named = {"name": "model", "version": str(judge.id)}
     plan = RunPlan("grpo", rows, base_version=base, settings={"reward": [named]})
     assert check_plan(agent, plan)["reward"] == [named]
+    by_name = {"reward": [{"name": "model", "version": str(judge)}, {"name": "matches_answer"}]}
+    assert resolve_reward_version(agent.workspace, by_name) == {"reward": [named, {"name": "matches_answer"}]}
     for wrong in (str(elsewhere.id), str(base.id), "no id"):
         assert "there is no reward model" in faults_of("grpo", named | {"version": wrong})
     assert "is filled in by the run" in faults_of("grpo", {"name": "model", "source": {"path": "/etc"}})

@@ -14,7 +14,9 @@ from django.utils import timezone
 from decisions.models import Agent, AgentVersion
 from decisions.rewards.calculate import count_pending
 from decisions.rewards.specs import current_reward_spec
+from models_registry.errors import UnknownVersion
 from models_registry.models import ModelVersion
+from models_registry.references import find_version, is_reference
 from training.base_models import TINY, is_allowed_base
 from training.dataset_preview import Preview, preview_datasets
 from training.default_runs import merge_settings
@@ -174,13 +176,12 @@ def _find_base(
         reason = f"{agent.slug} has no version yet, and the instance's own base is a new tiny model"
         faults.append(FieldFault("model", reason, "a hub id or a folder, or the method pretrain, which makes a model"))
         return None, ""
-    name, _, number = plan.model.rpartition(":")
-    if name and number.isascii() and number.isdecimal() and len(number) < 9:
-        versions = ModelVersion.objects.for_workspace(agent.workspace).select_related("artifact", "registered_model")
-        version = versions.filter(registered_model__name=name, number=int(number)).first()
-        if version is None:
-            faults.append(FieldFault("model", f"there is no version {plan.model}", "such as filer:3"))
-        return version, ""
+    if is_reference(plan.model):
+        try:
+            return find_version(agent.workspace, plan.model, field="model"), ""
+        except UnknownVersion as error:
+            faults += error.faults
+            return None, ""
     return None, absolute_base(plan.model)
 
 

@@ -13,11 +13,12 @@ from rest_framework.response import Response
 from decisions.agents.current import get_current_agent
 from jobs.models import Job
 from jobs.serializers import JobSerializer
-from models_registry.models import ModelVersion
+from models_registry.references import find_version
+from models_registry.serializers import VersionField
 from training.models import DatasetSnapshot, EvaluationSuite, SuiteScore
 from training.suites import SCORE
 from training.suites.services import SuitePlan, compare_scores, create_suite, start_scoring
-from workspaces.errors import FieldFault, InvalidInput, NotFound
+from workspaces.errors import FieldFault, NotFound
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import text_parameter
@@ -83,7 +84,7 @@ class SuiteScoreSerializer(serializers.ModelSerializer[SuiteScore]):
 
 
 class ScoringStartSerializer(StrictBody):
-    version = serializers.UUIDField(help_text="Of the agent's model")
+    version = VersionField(help_text="A version of the agent's model")
 
 
 class ScoringSerializer(JobSerializer):
@@ -164,8 +165,7 @@ class SuiteScores(SuiteQuery, generics.ListAPIView[SuiteScore]):
         suite = generics.get_object_or_404(self.get_suites(), pk=pk)
         given = ScoringStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        versions = ModelVersion.objects.for_workspace(acting(request).workspace).select_related("registered_model")
-        version = generics.get_object_or_404(versions, pk=given.validated_data["version"])
+        version = find_version(acting(request).workspace, given.validated_data["version"], field="version")
         job = start_scoring(by=acting(request), suite=suite, version=version)
         return Response(ScoringSerializer(job).data, status=202)
 
@@ -188,17 +188,18 @@ class VersionScores(generics.ListAPIView[SuiteScore]):
     serializer_class = SuiteScoreSerializer
 
     def get_queryset(self) -> Any:
-        return select_scores(SuiteScore.objects.filter(version=self._find_version(self.kwargs["pk"])))
+        version = find_version(acting(self.request).workspace, self.kwargs["pk"])
+        return select_scores(SuiteScore.objects.filter(version=version))
 
     @extend_schema(
-        parameters=[OpenApiParameter("against", str, description="Another version's id, to compare with in pairs")],
+        parameters=[OpenApiParameter("against", str, description="Another version, to compare with in pairs")],
         responses={"200": SuiteScoreSerializer(many=True), "404": ErrorSerializer, "409": ErrorSerializer},
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         scores = self.paginate_queryset(self.get_queryset()) or []
         asked = text_parameter(request, "against")
         if asked:
-            other = self._find_version(read_version_id(asked, "against"))
+            other = find_version(acting(request).workspace, asked, field="against")
             found = SuiteScore.objects.filter(version=other).select_related("answers", "version")
             others = {one.suite_id: one for one in found}
             for score in scores:
@@ -206,10 +207,6 @@ class VersionScores(generics.ListAPIView[SuiteScore]):
                 score.differences = compare_scores(score, its) if its is not None else {}
                 score.against = other if its is not None else None
         return self.get_paginated_response(self.get_serializer(scores, many=True).data)
-
-    def _find_version(self, pk: UUID) -> ModelVersion:
-        versions = ModelVersion.objects.for_workspace(acting(self.request).workspace)
-        return generics.get_object_or_404(versions.select_related("registered_model"), pk=pk)
 
 
 def select_scores(scores: Any) -> Any:
@@ -221,13 +218,3 @@ def select_scores(scores: Any) -> Any:
         "against__registered_model",
         "answers",
     )
-
-
-def read_version_id(text: str, field: str) -> UUID:
-    """Raises InvalidInput, which names the field."""
-    try:
-        return UUID(text)
-    except ValueError as error:
-        raise InvalidInput(
-            "The address is invalid.", faults=[FieldFault(field, "is not an id", "a version's id")]
-        ) from error

@@ -14,12 +14,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from jobs.models import Job, JobState
 from models_registry.models import ArtifactKind, ModelVersion
+from models_registry.references import find_version
 from training.models import DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore
 from training.suites import SCORE
-from training.suites.api import read_version_id, select_scores
+from training.suites.api import select_scores
 from training.suites.services import LONGEST_NAME, SuitePlan, compare_scores, create_suite, start_scoring
 from training.suites.shown import draw_calibration, draw_versions, list_errors, list_measures, list_parts
-from workspaces.errors import Conflict, InvalidInput
+from workspaces.errors import Conflict, FieldFault, InvalidInput
 from workspaces.models import Role
 from workspaces.pages import PageRequest, workspace_page
 
@@ -133,10 +134,9 @@ def _line(score: SuiteScore) -> dict[str, Any]:
 def suite_score_ask(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """Queues the score of one version."""
     suite = _get_suite(request, pk)
-    versions = ModelVersion.objects.for_workspace(request.workspace).select_related("registered_model")
-    version = versions.filter(pk=read_version_id(request.POST.get("version", ""), "version")).first()
-    if version is None:
-        raise Http404("Version not found.")
+    if not (asked := request.POST.get("version", "")):
+        raise InvalidInput("Choose a version.", faults=[FieldFault("version", "is missing", "a version")])
+    version = find_version(request.workspace, asked, field="version")
     start_scoring(by=request.actor, suite=suite, version=version)
     messages.success(request, f"{version} will be scored by a worker.")
     return redirect("pages:suite", request.workspace.slug, suite.pk)
@@ -156,7 +156,8 @@ def suite_score(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     asked = request.GET.get("against", "")
     other = None
     if asked:
-        other = next((one for one in others if one.version_id == read_version_id(asked, "against")), None)
+        against = find_version(request.workspace, asked, field="against")
+        other = next((one for one in others if one.version_id == against.id), None)
         if other is None:
             raise Http404("The other version is not scored on this suite.")
     else:

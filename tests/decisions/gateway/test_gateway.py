@@ -347,7 +347,7 @@ def test_a_version_is_loaded_before_it_gets_traffic(agent, by, challenger, base_
     reason = {"reason": "better"}
     for refused in (
         client.post(address, reason),
-        client.post("experiments", {"treatment": str(challenger.id), **reason}),
+        client.post("experiments", {"treatment": str(challenger), **reason}),
     ):
         assert (refused.status_code, refused.json()["error"]["code"]) == (422, "backend_refused")
     assert get_champion(agent.registered_model) == base_version

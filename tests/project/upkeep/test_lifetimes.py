@@ -17,15 +17,19 @@ from decisions.models import RewardDraft
 from jobs.models import Job, Outbox
 from jobs.runner import run_job
 from models_registry.artifacts import local_root, put_folder
+from models_registry.models import Call
 from project import tasks
 from project.upkeep.lifetimes import REMOVE_EXPIRED, remove_expired
 from tools.factories import (
+    CallFactory,
     ExportJobFactory,
     JobFactory,
+    ModelVersionFactory,
     OutboxFactory,
     RewardDraftFactory,
     RunEventFactory,
     TrainingRunFactory,
+    uuid7_at,
 )
 from training.models import RunEvent, TrainingRun
 
@@ -124,6 +128,20 @@ def test_old_drafts_of_reward_specs_go_unless_they_were_published() -> None:
     RewardDraft.objects.filter(id=fresh.id).update(created_at=NOW - dt.timedelta(days=89))
     assert removed()["drafts"] == 1
     assert set(RewardDraft.objects.all()) == {published, fresh}
+
+
+def test_calls_that_are_over_go_and_open_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models_registry.calls.BATCH", 2)
+    long_ago, lately = (NOW - dt.timedelta(days=days) for days in (91, 89))
+    for state in ("answered", "failed", "left"):
+        version = ModelVersionFactory()
+        over = {"assigned": version, "served": version, "state": state, "error": "no server", "closed_at": NOW}
+        CallFactory(id=uuid7_at(long_ago), opened_at=long_ago, **over)
+    # A client may choose an id that is older than its call.
+    kept = [CallFactory(id=uuid7_at(long_ago), opened_at=lately, **over)]
+    kept.append(CallFactory(id=uuid7_at(long_ago), opened_at=long_ago))
+    assert removed()["calls"] == 3
+    assert set(Call.objects.all()) == set(kept)
 
 
 def test_what_a_killed_writer_left_goes_and_what_is_whole_stays(settings: Any, tmp_path: Path) -> None:

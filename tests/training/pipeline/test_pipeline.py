@@ -175,7 +175,7 @@ class TestRefusals:
                 [
                     "--deploy-ollama: cannot be done yet",
                     "--deploy: 'everywhere' is unknown",
-                    "--model: there is no version filer:9",
+                    "--model: Model filer has no version 9",
                     "--agent: it has no decisions yet",
                 ],
             ),

@@ -270,7 +270,8 @@ class TestScores:
         assert str(suite) in client.get(reverse("pages:suites", args=[slug])).content.decode()
         found = api("admin").get(f"/api/v1/versions/{one.id}/scores?against={other.id}").json()["results"]
         assert (found[0]["against"], found[0]["differences"]["accuracy"]["mean"]) == (str(other), -0.25)
-        assert api("admin").get(f"/api/v1/versions/{one.id}/scores?against=x").status_code == 400
+        unknown = api("admin").get(f"/api/v1/versions/{one}/scores?against=x")
+        assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_version")
 
     def test_a_suite_is_made_by_the_form(self, agent: Any, rows: Any, admin: Any, page_client: Any) -> None:
         client, path = page_client(admin), reverse("pages:suite-new", args=[agent.workspace.slug])
@@ -341,7 +342,7 @@ def test_the_command_scores_a_version_or_a_folder(
     spec = {"run_id": "r", "method": "pretrain", "base": {"tiny": {}}, "data": {"train": "train.jsonl"}}
     (folder / "spec.json").write_text(json.dumps(spec))
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labelled(60, 1)))
-    call_command("evaluate", "--model", str(base_version), *asked)
+    call_command("evaluate", "--model", f"models:/{str(base_version).replace(':', '/')}", *asked)
     plain = json.loads(capsys.readouterr().out)["plain"]
     assert plain["rows"] == 60 and plain["accuracy"]["mean"] > 0.8
     assert plain["difference"]["mean"] == pytest.approx(told["accuracy"] - plain["accuracy"]["mean"])

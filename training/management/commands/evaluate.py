@@ -16,7 +16,9 @@ from django.core.management.base import CommandParser
 from decisions.models import Agent
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts import artifact_path
+from models_registry.errors import UnknownVersion
 from models_registry.models import ModelVersion
+from models_registry.references import FORMS, find_version, is_reference
 from training import launcher
 from training.cards import CARD, name_base
 from training.engine.methods import RowKind
@@ -177,16 +179,13 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
             return None
         path = str(Path(under).resolve()) if Path(under).is_dir() else under
         return Model(given, path, str(folder), name_base(path))
-    name, _, number = given.rpartition(":")
-    version = (
-        ModelVersion.objects.select_related("artifact", "base__artifact")
-        .filter(workspace=agent.workspace, registered_model__name=name, number=int(number))
-        .first()
-        if agent is not None and number.isdecimal() and len(number) < 9
-        else None
-    )
-    if version is None:
-        faults.append(f"--model: {given!r} is neither a folder nor a version such as filer:2")
+    if agent is None or not is_reference(given):
+        faults.append(f"--model: {given!r} is neither a folder nor a version ({FORMS})")
+        return None
+    try:
+        version = find_version(agent.workspace, given)
+    except UnknownVersion as error:
+        faults.append(f"--model: {error.message}")
         return None
     if version.is_reward_model:
         faults.append(f"--model: {version} is a reward model, which scores texts and is no policy")
