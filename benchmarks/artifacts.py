@@ -1,8 +1,10 @@
-"""The store of artifacts on the disk and at OpenStack Swift's S3 interface: `python -m benchmarks.artifacts`.
+"""The store of artifacts on the disk and at OpenStack Swift's S3 interface.
+
+    python -m benchmarks.artifacts [--kills 200] [--quick]
 
 F7: a writer is killed N times (200) over its named places, each proven hit; whatever is visible afterwards has the
-right hashes, and what was left is collected. Then the rates of storing, fetching and verifying 200 MB. Exit code 1
-where a bound is missed.
+right hashes, and what was left is collected. Then the rates of storing, fetching and verifying 200 MB. Prints a row per
+point and one JSON object as the last line; exits 1 where a bound is missed.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from models_registry.store.errors import Corrupt
 from models_registry.store.local import LocalStore
 from models_registry.store.opening import Store, open_store
 from tools.object_store import BUCKET, find_swift, make_bucket, running_swift
+from tools.report import Report
 from tools.store_kills import Place, put_and_die
 
 MEGABYTES = 200
@@ -41,31 +44,34 @@ AT_S3: tuple[Place, ...] = (
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200, help="of a writer, at each store (default 200)")
+    parser.add_argument("--quick", action="store_true", help="twice at each place")
     options = parser.parse_args()
+    report = Report("artifacts")
     if lacks := find_swift():
         sys.stderr.write(f"{lacks}\n")
         return 1
     with tempfile.TemporaryDirectory(prefix="reckoner-store-") as folder:
         base = Path(folder)
-        faults = kill(open_store(str(base / "disk"), cache=base, cache_bytes=1), ON_DISK, options.kills, base)
+        disk = open_store(str(base / "disk"), cache=base, cache_bytes=1)
+        kill(report, disk, ON_DISK, 2 * len(ON_DISK) if options.quick else options.kills, base)
         with running_swift(base / "swift") as environment:
             os.environ.update(environment)
             make_bucket(environment)
             remote = open_store(f"s3://{BUCKET}/kills", cache=base / "cache", cache_bytes=1 << 40)
-            faults += kill(remote, AT_S3, options.kills, base)
-            measure(open_store(f"s3://{BUCKET}/rates", cache=base / "rates", cache_bytes=1 << 40), base)
-    print(f"{faults} faults")
-    return 1 if faults else 0
+            kill(report, remote, AT_S3, 2 * len(AT_S3) if options.quick else options.kills, base)
+            measure(report, open_store(f"s3://{BUCKET}/rates", cache=base / "rates", cache_bytes=1 << 40), base)
+    return report.finish()
 
 
-def kill(store: Store, places: tuple[Place, ...], kills: int, base: Path) -> int:
-    """How many things were not as they should be."""
+def kill(report: Report, store: Store, places: tuple[Place, ...], kills: int, base: Path) -> None:
     local = isinstance(store, LocalStore)
     source = base / f"source-{local}"
     source.mkdir()
     for number in range(3):
         (source / f"file-{number}.bin").write_bytes(random.Random(number).randbytes(100_000))
-    digest, faults, hit, visible = store.put(source, kind="model").digest, 0, Counter[Place](), 0
+    digest, hit, visible = store.put(source, kind="model").digest, Counter[Place](), 0
+    corrupt: list[str] = []
+    left = 0
     for number in range(kills):
         place = places[number % len(places)]
         store.remove(digest)
@@ -76,17 +82,25 @@ def kill(store: Store, places: tuple[Place, ...], kills: int, base: Path) -> int
             try:
                 store.verify(digest)
             except Corrupt as error:
-                print(f"  {place}: visible and {error}")
-                faults += 1
+                corrupt.append(f"{place}: {error}")
         list(store.remove_incoming(dt.datetime.now(dt.UTC) + dt.timedelta(days=1)))
-        faults += sum(store.remove_incoming(dt.datetime.now(dt.UTC) + dt.timedelta(days=1)))
-    missed = kills - sum(hit.values())
+        left += sum(store.remove_incoming(dt.datetime.now(dt.UTC) + dt.timedelta(days=1)))
     name = "disk" if local else "S3"
-    print(f"{name}: {sum(hit.values())} kills at {len(hit)} of {len(places)} places, {visible} times visible and whole")
-    return faults + missed + (len(places) - len(hit))
+    report.add(
+        f"F7, {name}: kills of a writer, and places met",
+        bound=f"{kills}, each place",
+        figure=f"{sum(hit.values())}; {len(hit)} of {len(places)}",
+        passed=sum(hit.values()) == kills and len(hit) == len(places),
+    )
+    report.add(
+        "  visible afterwards and whole; left after a collection",
+        bound="all; nothing",
+        figure=f"{visible - len(corrupt)} of {visible}{''.join(f'; {one}' for one in corrupt)}; {left}",
+        passed=not corrupt and not left,
+    )
 
 
-def measure(store: Store, base: Path) -> None:
+def measure(report: Report, store: Store, base: Path) -> None:
     assert not isinstance(store, LocalStore)
     source = base / "large"
     source.mkdir()
@@ -110,7 +124,8 @@ def measure(store: Store, base: Path) -> None:
     ):
         started = time.perf_counter()
         work()
-        print(f"{MEGABYTES} MB {what}: {time.perf_counter() - started:.2f} s")
+        figure = f"{time.perf_counter() - started:.2f} s"
+        report.add(f"{MEGABYTES} MB {what}", bound="told", figure=figure, passed=True)
 
 
 if __name__ == "__main__":

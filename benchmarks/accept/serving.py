@@ -62,6 +62,7 @@ PARTS: dict[str, Callable[[Report, bool], None]] = {
     "looks": program("benchmarks.experiment_looks"),
     "artifacts": program("benchmarks.artifacts"),
     "promotion kills": program("benchmarks.promotion_kills"),
+    "fallback": program("benchmarks.fallback"),
     "model server": program("benchmarks.serving_engine"),
 }
 

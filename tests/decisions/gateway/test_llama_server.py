@@ -14,7 +14,7 @@ from models_registry.backends.outbound import close_clients
 from models_registry.errors import BackendRefused
 from models_registry.models import AliasName, Backend, Call
 from models_registry.services import NewVersion, move_alias, register_version
-from tests.llama_server import LlamaServer, write_gguf
+from tools.llama_server import LlamaServer, write_gguf
 from tools.factories import BackendFactory, DeploymentFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]

@@ -1,8 +1,8 @@
 """llama.cpp's own OpenAI-compatible server, in a process of its own, on a model that transformers has saved.
 
-    python -m tests.llama_server MODEL.gguf NAME
+    python -m tools.llama_server MODEL.gguf NAME [PORT]
 
-prints its address and serves until its input ends.
+prints its address and serves until its input ends. For tests and benchmarks.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def write_gguf(folder: Path, target: Path) -> None:
 class LlamaServer:
     """Serves the file under `name` from when it is made. `process` may be stopped or killed; `url` ends in /v1."""
 
-    def __init__(self, model: Path, name: str) -> None:
+    def __init__(self, model: Path, name: str, port: int = 0) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.llama_server", str(model), name],
+            [sys.executable, "-m", "tools.llama_server", str(model), name, str(port)],
             cwd=Path(__file__).resolve().parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -82,12 +82,12 @@ class LlamaServer:
                 pipe.close()
 
 
-def main(model: str, name: str) -> None:
+def main(model: str, name: str, port: str = "0") -> None:
     import xllamacpp
 
     params = xllamacpp.CommonParams()
     params.model.path, params.model_alias = model, [name]
-    params.n_ctx, params.n_parallel, params.port = 512, 1, 0
+    params.n_ctx, params.n_parallel, params.port = 2048, 4, int(port)
     params.warmup = params.cache_prompt = False
     params.cpuparams.n_threads = 1
     server = xllamacpp.Server(params)
