@@ -23,7 +23,8 @@ from decisions.api.serializers.agents import (
     AgentPatchSerializer,
     AgentSerializer,
 )
-from decisions.gateway.decide import as_plain, decide
+from decisions.gateway.answers import as_plain
+from decisions.gateway.decide import decide
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Agent, AgentVersion

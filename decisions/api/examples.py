@@ -117,6 +117,7 @@ DECIDED: Mapping[str, Any] = {
     "probabilities": {"finance": 0.08, "travel": 0.9, "health": 0.02},
     "propensity": 0.9,
     "confidence": 0.93,
+    "logprob": None,
     "model_version": "filer:2",
     "variant": "treatment",
     "assignment_probability": 0.5,

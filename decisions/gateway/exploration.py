@@ -1,9 +1,18 @@
-"""Makes the acting policy from a model's probabilities, and draws an action from it. PURE."""
+"""Makes the acting policy from a model's probabilities, and draws an action or an order from it. PURE.
+
+An order is Plackett and Luce's (Plackett 1975, Luce 1959): the first place is drawn from the policy, and each later one
+from what the policy leaves,
+
+    P(a_1 … a_k) = Π_j π(a_j) / (1 − π(a_1) − … − π(a_{j−1}))
+
+so π, exploration included, is the probability of the first place, and the product is exactly what acted.
+"""
 
 from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,3 +63,54 @@ def draw_action(policy: Sequence[float], rng: random.Random) -> Draw:
     """One action from the policy, with the probability that it really had."""
     index = rng.choices(range(len(policy)), weights=policy, k=1)[0]
     return Draw(index=index, propensity=min(1.0, policy[index]), policy=tuple(policy))
+
+
+LEAST = 1e-9
+"""Probabilities closer to 0 or 1 count as so close."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`places`: the options' indices, first place first. `propensity` in [0, 1]; 0 where it is too small for a number
+    with full precision."""
+
+    places: tuple[int, ...]
+    propensity: float
+
+
+def first_places(yes: Sequence[float]) -> tuple[float, ...]:
+    """P(first place) of items of each of which a model says how probably it is right for it: softmax of log-odds."""
+    clipped = [min(max(p, LEAST), 1.0 - LEAST) for p in yes]
+    odds = [p / (1.0 - p) for p in clipped]
+    total = math.fsum(odds)
+    return tuple(one / total for one in odds)
+
+
+def draw_order(policy: Sequence[float], places: int, rng: random.Random) -> Order:
+    """The first `places` of an order. Where all that is left has probability 0, it is equally probable."""
+    left = list(range(len(policy)))
+    order: list[int] = []
+    for _ in range(min(places, len(policy))):
+        weights = _left(policy, left)
+        order.append(left.pop(rng.choices(range(len(left)), weights=weights, k=1)[0]))
+    return Order(tuple(order), order_probability(policy, order))
+
+
+def order_probability(policy: Sequence[float], order: Sequence[int]) -> float:
+    """P(these are the first places, in this order) under `draw_order`."""
+    left = list(range(len(policy)))
+    total = 0.0
+    for index in order:
+        weights = _left(policy, left)
+        weight = weights[left.index(index)]
+        if weight <= 0.0:
+            return 0.0
+        total += math.log(weight) - math.log(math.fsum(weights))
+        left.remove(index)
+    probability = math.exp(min(total, 0.0))
+    return probability if probability >= sys.float_info.min else 0.0
+
+
+def _left(policy: Sequence[float], left: Sequence[int]) -> list[float]:
+    weights = [policy[index] for index in left]
+    return weights if math.fsum(weights) > 0.0 else [1.0] * len(left)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from decisions.gateway.arms import Question, Scored
+from decisions.gateway.questions import Question, Reply
 from models_registry.calls import Ending, close_calls
 from models_registry.models import Arm, CallState, Exposure, FailedRequest
 from workspaces.actors import Actor
@@ -29,7 +29,7 @@ def record_exposures(by: Actor, questions: Sequence[Question], now: dt.datetime)
 
 
 @transaction.atomic
-def record_failures(by: Actor, unanswered: Sequence[Scored], answered: Sequence[Scored], now: dt.datetime) -> None:
+def record_failures(by: Actor, unanswered: Sequence[Reply], answered: Sequence[Reply], now: dt.datetime) -> None:
     """Closes the calls of a request of which nothing is recorded. What an experiment's units asked in vain counts for
     the arm assigned: there is no decision that could tell of it."""
     questions = [one.question for one in unanswered]

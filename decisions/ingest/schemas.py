@@ -86,10 +86,12 @@ class FeedbackIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fa
 
 
 class DecideItem(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """One input on which an agent is asked to decide. `options` where the agent's version fixes none."""
+    """One input on which an agent is asked to decide. `options` where the agent's version fixes none: what is chosen
+    from or ranked, or the names of the tools on offer. `places`: how many of a ranking are shown, by default all."""
 
     state: dict[str, Any]
-    options: Annotated[list[Name], Meta(min_length=2, max_length=1000)] | None = None
+    options: Annotated[list[Name], Meta(min_length=1, max_length=1000)] | None = None
+    places: Annotated[int, Meta(ge=1, le=1000)] | None = None
     unit: Name | None = None
     episode: Text | None = None
     step_number: Count | None = None

@@ -1,7 +1,9 @@
-"""Asks the servers of versions for scores, and the next one where one fails: the gateway's way to models.
+"""Asks the servers of versions for scores and for answers, and the next one where one fails: the gateway's way to
+models.
 
 A server that stands first and does not answer costs at most `settings.FALLBACK_SECONDS` where another can answer in its
-place, and after that nothing for a while: its breaker is open. The last one gets the time that its row says.
+place, and after that nothing for a while: its breaker is open. The last one gets the time that its row says. Writing
+takes longer than that, so such a server is first asked whether it is there, and then gets its whole time.
 """
 
 from __future__ import annotations
@@ -9,14 +11,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from django.conf import settings
 
 from models_registry.backends.breaker import Breaker
-from models_registry.backends.endpoint import Client, Endpoint, Score, ScoreItem
+from models_registry.backends.endpoint import Client, Endpoint, Score, ScoreItem, WriteItem, Written
 from models_registry.backends.model_server import ModelServerClient
 from models_registry.backends.openai import OpenAIClient
 from models_registry.backends.places import Place, find_places
@@ -62,84 +65,155 @@ class Told:
     failures: tuple[str, ...] = ()
 
 
+class UnusableAnswer(Exception):
+    """What a server wrote is not what was asked for; its text says why. Another server or version is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """What one version is to write; see WriteItem, whose `model` is each server's own name of it. read: makes an action
+    of an answer, or raises UnusableAnswer. stand_ins: as of Asked."""
+
+    version: ModelVersion
+    item: WriteItem
+    read: Callable[[Written], Any]
+    stand_ins: tuple[ModelVersion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What was written, the action that it is, and who wrote it; `failures` as of Told."""
+
+    written: Written
+    action: Any = None
+    endpoint: Endpoint | None = None
+    failures: tuple[str, ...] = ()
+
+
+Q = TypeVar("Q", bound=Asked | Ordered)
+A = TypeVar("A", bound=Told | Delivered)
+
+
 @dataclass(slots=True)
-class _Open:
+class _Open(Generic[Q, A]):
     """A question on its way through the places of its version."""
 
-    asked: Asked
+    asked: Q
     places: tuple[Place, ...]
     has_stand_in: bool
     failures: list[str] = field(default_factory=list)
-    told: Told | None = None
+    told: A | None = None
+
+    def say(self) -> str:
+        return " ".join(self.failures) or f"{self.asked.version} is deployed nowhere."
+
+
+Send = Callable[[Endpoint, bool, Sequence[tuple[_Open[Q, A], str]]], None]
+"""Asks one server, which is the last for these questions or is not; each comes with its model's name there. Notes
+answers and failures in them. Raises BackendUnavailable or BackendRefused where nothing was answered."""
 
 
 def score_versions(questions: Sequence[Asked]) -> list[Told]:
     """One answer per question, in order; one that nobody could give has the reasons in its score's error."""
+    todo: list[_Open[Asked, Told]] = _ask_in_turn(questions, _score)
+    return [one.told or Told(Score(None, one.say()), None, tuple(one.failures)) for one in todo]
+
+
+def write_versions(orders: Sequence[Ordered]) -> list[Delivered]:
+    """As `score_versions`: an answer that cannot be used counts as a failure of the server that wrote it."""
+    todo: list[_Open[Ordered, Delivered]] = _ask_in_turn(orders, _write)
+    return [one.told or Delivered(Written(None, one.say()), failures=tuple(one.failures)) for one in todo]
+
+
+def _ask_in_turn(questions: Sequence[Q], send: Send[Q, A]) -> list[_Open[Q, A]]:
     if not questions:
         return []
     found = find_places(version for one in questions for version in (one.version, *one.stand_ins))
-    todo = [_Open(one, found[one.version.id], _is_elsewhere(one, found)) for one in questions]
+    todo: list[_Open[Q, A]] = [_Open(one, found[one.version.id], _is_elsewhere(one, found)) for one in questions]
     for turn in range(max((len(one.places) for one in todo), default=0)):
-        groups: dict[tuple[Endpoint, bool], list[_Open]] = defaultdict(list)
+        groups: dict[tuple[Endpoint, bool], list[tuple[_Open[Q, A], str]]] = defaultdict(list)
         for one in todo:
             if one.told is None and turn < len(one.places):
+                place = one.places[turn]
                 last = turn == len(one.places) - 1 and not one.has_stand_in
-                groups[one.places[turn].endpoint, last].append(one)
-        _ask_all(groups, turn)
-    return [one.told or Told(Score(None, _say(one)), None, tuple(one.failures)) for one in todo]
+                groups[place.endpoint, last].append((one, place.model))
+        _ask_all(groups, send)
+    return todo
 
 
-def _is_elsewhere(one: Asked, found: Mapping[uuid.UUID, tuple[Place, ...]]) -> bool:
+def _is_elsewhere(one: Asked | Ordered, found: Mapping[uuid.UUID, tuple[Place, ...]]) -> bool:
     """Whether somebody stands in who does not depend on the same servers."""
     own = {place.endpoint for place in found[one.version.id]}
     return any(place.endpoint not in own for version in one.stand_ins for place in found[version.id])
 
 
-def _say(one: _Open) -> str:
-    return " ".join(one.failures) or f"{one.asked.version} is deployed nowhere."
-
-
-def _ask_all(groups: Mapping[tuple[Endpoint, bool], list[_Open]], turn: int) -> None:
+def _ask_all(groups: Mapping[tuple[Endpoint, bool], Sequence[tuple[_Open[Q, A], str]]], send: Send[Q, A]) -> None:
     if len(groups) <= 1:
         for (endpoint, last), todo in groups.items():
-            _ask(endpoint, last, todo, turn)
+            _ask(endpoint, last, todo, send)
         return
     with ThreadPoolExecutor(max_workers=len(groups)) as pool:  # nothing in it asks the database
-        for done in [pool.submit(_ask, *key, todo, turn) for key, todo in groups.items()]:
+        asked = [pool.submit(_ask, endpoint, last, todo, send) for (endpoint, last), todo in groups.items()]
+        for done in asked:
             done.result()
 
 
-def _ask(endpoint: Endpoint, last: bool, todo: Sequence[_Open], turn: int) -> None:
+def _ask(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Q, A], str]], send: Send[Q, A]) -> None:
     breaker = breaker_of(endpoint)
+    failure = ""
     if not last and not breaker.allows(time.monotonic()):
-        _note(todo, f"{endpoint.name} is not asked: it failed a moment ago.")
-        return
-    seconds = endpoint.timeout_seconds if last else min(settings.FALLBACK_SECONDS, endpoint.timeout_seconds)
-    items = [
-        ScoreItem(one.places[turn].model, one.asked.prompt, one.asked.options, one.asked.max_prompt_tokens)
-        for one in todo
-    ]
-    try:
-        scores = CLIENTS[endpoint.kind].score(endpoint, items, seconds=seconds)
-    except BackendUnavailable as error:
-        breaker.failed(time.monotonic(), at_once=isinstance(error, BackendTooSlow))
-        _note(todo, error.message)
-        return
-    except BackendRefused as error:
-        breaker.succeeded()
-        _note(todo, error.message)
-        return
-    breaker.succeeded()
-    for one, score in zip(todo, scores, strict=True):
+        failure = f"{endpoint.name} is not asked: it failed a moment ago."
+    else:
+        try:
+            send(endpoint, last, todo)
+        except BackendUnavailable as error:
+            breaker.failed(time.monotonic(), at_once=isinstance(error, BackendTooSlow))
+            failure = error.message
+        except BackendRefused as error:
+            breaker.succeeded()
+            failure = error.message
+        else:
+            breaker.succeeded()
+    if failure:
+        for one, _ in todo:
+            one.failures.append(failure)
+
+
+def _score(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Asked, Told], str]]) -> None:
+    seconds = endpoint.timeout_seconds if last else _short(endpoint)
+    items = [ScoreItem(model, one.asked.prompt, one.asked.options, one.asked.max_prompt_tokens) for one, model in todo]
+    scores = CLIENTS[endpoint.kind].score(endpoint, items, seconds=seconds)
+    for (one, _), score in zip(todo, scores, strict=True):
         if score.probabilities is not None or score.refused:
             one.told = Told(score, endpoint, tuple(one.failures))
         else:
             one.failures.append(score.error or f"{endpoint.name} did not say why it failed.")
 
 
-def _note(todo: Sequence[_Open], failure: str) -> None:
-    for one in todo:
-        one.failures.append(failure)
+def _write(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Ordered, Delivered], str]]) -> None:
+    client = CLIENTS[endpoint.kind]
+    if not last:
+        try:
+            client.check(endpoint, seconds=_short(endpoint))
+        except BackendUnavailable as error:
+            raise BackendTooSlow(error.message) from error
+    items = [replace(one.asked.item, model=model) for one, model in todo]
+    texts = client.write(endpoint, items, seconds=endpoint.timeout_seconds)
+    for (one, _), written in zip(todo, texts, strict=True):
+        if written.text is None:
+            one.failures.append(written.error or f"{endpoint.name} did not say why it failed.")
+            continue
+        try:
+            action = one.asked.read(written)
+        except UnusableAnswer as reason:
+            one.failures.append(f"The answer of {endpoint.name} cannot be used: {reason}.")
+        else:
+            one.told = Delivered(written, action, endpoint, tuple(one.failures))
+
+
+def _short(endpoint: Endpoint) -> float:
+    """Seconds for a server in whose place another can answer."""
+    return min(settings.FALLBACK_SECONDS, endpoint.timeout_seconds)
 
 
 def ready_version(version: ModelVersion) -> None:

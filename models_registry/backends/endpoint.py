@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Protocol
+from typing import Any, Protocol
 
 from django.conf import settings
 
@@ -111,11 +111,47 @@ class Score:
     tokens_out: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WriteItem:
+    """One answer to write after `prompt`: text, or JSON of the form `schema`, or calls of `tools`, each {name,
+    description, parameters}. `max_prompt_tokens` is where our model server cuts a prompt."""
+
+    model: str
+    prompt: str
+    max_prompt_tokens: int
+    max_tokens: int
+    temperature: float
+    schema: Mapping[str, Any] | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """`text` as the server wrote it, or None with the reason in `error`.
+
+    calls: of an answer with tools, [{name, arguments}], empty where the server called none. cut: the answer ended at
+    `max_tokens`. logprobs: of each token under the model itself, where the server tells them; token_ids likewise.
+    """
+
+    text: str | None
+    error: str | None = None
+    calls: tuple[Mapping[str, Any], ...] = ()
+    cut: bool = False
+    logprobs: tuple[float, ...] | None = None
+    token_ids: tuple[int, ...] | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+
+
 class Client(Protocol):
     """How one kind of server is asked. Errors of the whole request are BackendUnavailable or BackendRefused."""
 
     def score(self, endpoint: Endpoint, items: Sequence[ScoreItem], *, seconds: float) -> list[Score]:
         """One answer per item, in order, within `seconds`. An item that fails carries its error; the others stand."""
+        ...
+
+    def write(self, endpoint: Endpoint, items: Sequence[WriteItem], *, seconds: float) -> list[Written]:
+        """As `score`, of answers that the server writes."""
         ...
 
     def load(self, endpoint: Endpoint, model: str) -> None:

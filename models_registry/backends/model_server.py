@@ -1,4 +1,4 @@
-"""Speaks with Reckoner's own model server: probabilities of offered options."""
+"""Speaks with Reckoner's own model server: probabilities of offered options, and answers that it writes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 import httpx
 
-from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, own_endpoint
+from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, WriteItem, Written, own_endpoint
 from models_registry.backends.outbound import headers_of, http_client, timeout_of
+from models_registry.backends.writing import chat_body, read_chat, write_each
 from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
 
 MAX_ITEMS = 256
+WRITE_AT_ONCE = 32
+"""The server answers so many chats together."""
 REFUSALS = frozenset({"invalid_request", "unsupported_parameter", "options_ambiguous", "context_length_exceeded"})
 
 
@@ -48,6 +51,13 @@ class ModelServerClient:
             answer = _call(endpoint, "/score", {"items": questions}, seconds)
             scores += [_score_of(result) for result in answer["results"]]
         return scores
+
+    def write(self, endpoint: Endpoint, items: Sequence[WriteItem], *, seconds: float) -> list[Written]:
+        def ask(item: WriteItem) -> Written:
+            answer = _call(endpoint, "/v1/chat/completions", chat_body(endpoint, item), seconds)
+            return read_chat(endpoint, item, answer)
+
+        return write_each(items, ask, at_once=WRITE_AT_ONCE)
 
     def load(self, endpoint: Endpoint, model: str) -> None:
         _call(endpoint, "/load", {"model": model}, endpoint.timeout_seconds)

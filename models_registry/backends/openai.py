@@ -1,7 +1,8 @@
 """Speaks with OpenAI-compatible servers: OpenAI, vLLM, llama.cpp, Ollama. A question becomes a chat of one turn.
 
-They give no probabilities of options, so they name one, and the gateway explores around that pick: the policy that acts
-is (1 − ε)[a = pick] + ε/K, exact given the pick. An answer that is none of the options is an error, never a guess.
+What they write is read by `writing`. Of options they give no probabilities, so they name one, and the gateway explores
+around that pick: the policy that acts is (1 − ε)[a = pick] + ε/K, exact given the pick. An answer that is none of the
+options is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 
 import httpx
 
-from models_registry.backends.endpoint import Endpoint, Score, ScoreItem
+from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, WriteItem, Written
 from models_registry.backends.outbound import headers_of, http_client, timeout_of
+from models_registry.backends.writing import chat_body, read_chat, write_each
 from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
 from models_registry.models import BackendKind, Capability
 
@@ -36,6 +38,15 @@ class OpenAIClient:
             return [_ask(endpoint, items[0], seconds)]
         with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(items))) as pool:
             return list(pool.map(lambda item: _try(endpoint, item, seconds), items))
+
+    def write(self, endpoint: Endpoint, items: Sequence[WriteItem], *, seconds: float) -> list[Written]:
+        """Raises as `score` does."""
+
+        def ask(item: WriteItem) -> Written:
+            answer = call(endpoint, "POST", "/chat/completions", chat_body(endpoint, item), seconds)
+            return read_chat(endpoint, item, answer)
+
+        return write_each(items, ask)
 
     def load(self, endpoint: Endpoint, model: str) -> None:
         """Such servers read models when they start: the model has to be among those that they list."""

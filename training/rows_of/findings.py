@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from decisions.agents.actions import OFFERED, values_at
+from decisions.agents.items import ask_items
 from decisions.agents.prompts import PromptError
 from decisions.models import AgentVersion
-from training.rows_of.ranking import ask_items
 from training.selection import Rewarded
 
 NONE = "NONE"

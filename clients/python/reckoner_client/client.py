@@ -29,17 +29,21 @@ _jitter = random.SystemRandom()
 class Answer(msgspec.Struct, frozen=True):
     """What an agent decided; it is in the ledger as `decision_id`.
 
-    `probabilities`: of each option under the policy that acted, in [0, 1], sum 1; `propensity` is the action's.
-    `confidence`: the model's own probability of the action. `variant` and `assignment_probability` are None outside
-    experiments. `fallback`: the control answered for a treatment that could not.
+    `action`: the option; of other kinds of agents the object, the text, or the list of options or tool calls.
+    `probabilities`: of each option under the policy that acted, in [0, 1], sum 1 (of a ranking those of the first
+    place); `propensity` is the action's. Both are None where the model wrote the action; `logprob` is then what its
+    tokens add up to, where its server tells that. `confidence`: the model's own probability of the action. `variant`
+    and `assignment_probability` are None outside experiments. `fallback`: the control answered for a treatment that
+    could not.
     """
 
     decision_id: uuid.UUID
-    action: str
-    probabilities: dict[str, float]
-    propensity: float
+    action: Any
+    probabilities: dict[str, float] | None
+    propensity: float | None
     confidence: float | None
     model_version: str
+    logprob: float | None = None
     variant: str | None = None
     assignment_probability: float | None = None
     fallback: bool = False

@@ -52,7 +52,12 @@ class AgentCreateSerializer(StrictBody):
     )
     action_space = serializers.ChoiceField(choices=ActionSpaceKind.choices, required=False)
     options = serializers.ListField(child=serializers.CharField(max_length=200), required=False, allow_null=True)
-    action_schema = serializers.DictField(required=False, allow_null=True)
+    action_schema = serializers.DictField(
+        required=False,
+        allow_null=True,
+        help_text="JSON Schema of a structured action; of tool calls its properties are the tools, each with the "
+        "schema of its arguments",
+    )
     state_schema = serializers.DictField(required=False, allow_null=True)
     max_prompt_tokens = serializers.IntegerField(min_value=4, max_value=131_072, required=False)
     max_completion_tokens = serializers.IntegerField(min_value=1, max_value=32_768, required=False)
@@ -105,15 +110,25 @@ class AgentPatchSerializer(AgentCreateSerializer):
 
 class AnswerSerializer(serializers.Serializer[Any]):
     decision_id = serializers.UUIDField()
-    action = serializers.JSONField(help_text="The option chosen; of a structured action, the object")
+    action = serializers.JSONField(
+        help_text="The option chosen; of other kinds the object, the text, or the list of options or tool calls"
+    )
     probabilities = serializers.DictField(
         child=serializers.FloatField(),
-        help_text="By option, of the policy that acted, after temperature and exploration; the options of a structured "
-        "action are canonical JSON",
+        allow_null=True,
+        help_text="By option, of the policy that acted, after temperature and exploration, of a ranking of the first "
+        "place; the options of a structured action are canonical JSON. Null where the action was written",
     )
-    propensity = serializers.FloatField()
+    propensity = serializers.FloatField(
+        allow_null=True, help_text="Of the action, of a ranking of its order. Null where the action was written"
+    )
     confidence = serializers.FloatField(
-        allow_null=True, help_text="The model's own probability of the action; null where its server gives none"
+        allow_null=True,
+        help_text="The model's own probability of the action, of a ranking of its first item; of a written action what "
+        "it says itself. Null where its server gives none",
+    )
+    logprob = serializers.FloatField(
+        allow_null=True, help_text="Of a written action: what its tokens add up to, where the server tells that"
     )
     model_version = serializers.CharField()
     variant = serializers.CharField(allow_null=True)

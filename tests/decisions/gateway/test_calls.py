@@ -12,31 +12,12 @@ from models_registry.calls import Opening, close_abandoned, open_calls
 from models_registry.errors import BackendUnavailable
 from models_registry.experiments import ExperimentPlan, start_experiment
 from models_registry.models import AliasName, Backend, Call, Exposure
-from models_registry.services import NewVersion, move_alias, register_version
-from tools.factories import BackendFactory, CallFactory, DeploymentFactory
+from models_registry.services import move_alias
+from tools.factories import CallFactory
 from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 TEXT = {"text": "flight hotel"}
-
-
-@pytest.fixture
-def remote(agent, by, serve):
-    """Makes a remote version on a server of its own; the first one is the champion."""
-
-    def make(name, **fields):
-        new = NewVersion(remote_name=name, method="remote")
-        version = register_version(by=by, model=agent.registered_model, new=new)
-        server = serve()
-        server.models = [name]
-        server.pick = agent.versions.first().options[0]
-        backend = BackendFactory(
-            workspace=by.workspace, url=server.url, retries=0, price_in=1, price_out=10, name=name, **fields
-        )
-        DeploymentFactory(version=version, backend=backend)
-        return version, server
-
-    return make
 
 
 def ask(by, **fields):

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decisions.gateway.exploration import acting_policy, draw_action, model_probabilities
+from decisions.gateway.exploration import (
+    acting_policy,
+    draw_action,
+    draw_order,
+    first_places,
+    model_probabilities,
+    order_probability,
+)
 
 PROBABILITIES = st.lists(st.floats(1e-6, 1), min_size=1, max_size=8)
 
@@ -72,3 +79,24 @@ class TestExploration:
 
     def test_rounding_never_gives_a_propensity_above_one(self):
         assert draw_action((1.0000000000000002,), random.Random(0)).propensity == 1.0
+
+
+def test_orders_are_drawn_as_probably_as_they_say():
+    """Of all first two of four: the propensities are a distribution, and draws follow it."""
+    policy = acting_policy(first_places([0.9, 0.5, 0.2, 0.0]), temperature=2.0, epsilon=0.2)
+    told = {order: order_probability(policy, order) for order in itertools.permutations(range(4), 2)}
+    assert math.fsum(told.values()) == pytest.approx(1)
+    assert math.fsum(p for order, p in told.items() if order[0] == 1) == pytest.approx(policy[1])
+    rng = random.Random(0)
+    drawn = [draw_order(policy, 2, rng) for _ in range(4000)]
+    for order, share in told.items():
+        found = [one for one in drawn if one.places == order]
+        assert all(one.propensity == share for one in found)
+        assert len(found) / len(drawn) == pytest.approx(share, abs=4 * (share * (1 - share) / len(drawn)) ** 0.5)
+
+
+def test_an_order_too_improbable_for_a_number_has_no_propensity():
+    policy = acting_policy([1.0] * 400, temperature=1.0, epsilon=0.0)
+    assert draw_order(policy, 400, random.Random(0)).propensity == 0.0
+    assert draw_order(policy, 20, random.Random(0)).propensity > 0.0
+    assert draw_order([1.0, 0.0, 0.0], 3, random.Random(0)).propensity == pytest.approx(0.5)

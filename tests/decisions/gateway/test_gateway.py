@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import math
 import random
 import shutil
 
@@ -14,11 +15,13 @@ from decisions.api import examples
 from decisions.errors import IdConflict
 from decisions.gateway import arms
 from decisions.gateway.decide import decide
+from decisions.gateway.exploration import acting_policy
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
 from decisions.rewards.maturing import mature_outcomes
 from models_registry.artifacts import artifact_path
-from models_registry.backends.endpoint import own_endpoint
+from models_registry.backends.endpoint import ScoreItem, own_endpoint
+from models_registry.backends.model_server import score as score_items
 from models_registry.backends.outbound import close_clients, headers_of, http_client
 from models_registry.errors import BackendUnavailable
 from models_registry.experiments import ExperimentPlan, start_experiment
@@ -27,6 +30,7 @@ from models_registry.services import NewVersion, get_champion, move_alias, regis
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
 from tools.model_server import running_model_server
+from training.engine.slates import log_probability
 from workspaces.ids import uuid7
 from workspaces.models import KeptAnswer
 
@@ -112,6 +116,53 @@ def test_actions_are_drawn_from_the_policy(agent, by, base_version):
         found = sum(a.action == option for a in answers) / len(answers)
         assert found == pytest.approx(share, abs=4 * (share * (1 - share) / len(answers)) ** 0.5 + 1e-9)
     assert Decision.objects.count() == 256
+
+
+def test_a_ranking_is_drawn_from_what_the_model_says_of_each_item(agent, by, base_version, api):
+    setup = AgentSetup("{{ options }}", action_space="ranking", temperature=0.5, epsilon=0.2)
+    create_agent_version(by=by, agent=agent, setup=setup)
+    offered = ["flight hotel", "doctor fever", "tax refund", "visa"]
+    told = api("route:read").post("agents/filer/decide", {"state": {}, "options": offered, "places": 3}).json()
+    row = Decision.objects.get(id=told["decision_id"])
+    first = {one["action"]: one["probability"] for one in row.alternatives}
+    assert (first, row.options) == (told["probabilities"], offered)
+    assert math.fsum(first.values()) == pytest.approx(1)
+    left, by_hand = 1.0, 1.0
+    for item in row.action:
+        by_hand *= first[item] / left
+        left -= first[item]
+    assert (len(row.action), row.propensity, told["propensity"]) == (3, pytest.approx(by_hand), row.propensity)
+    # What a dataset of these decisions would take them for.
+    assert math.exp(log_probability({item: math.log(p) for item, p in first.items()}, row.action)) == pytest.approx(
+        row.propensity
+    )
+    asked = [ScoreItem(base_version.artifact.digest, item, ("yes", "no"), 64) for item in offered]
+    odds = [score.probabilities[0] / score.probabilities[1] for score in score_items(asked)]
+    policy = acting_policy([one / sum(odds) for one in odds], temperature=0.5, epsilon=0.2)
+    assert list(first.values()) == pytest.approx(policy, rel=1e-3)
+
+
+def test_what_the_model_writes_has_the_form_and_its_log_probability(agent, by, base_version, api):
+    form = {
+        "type": "object",
+        "properties": {"found": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2}},
+        "required": ["found"],
+        "additionalProperties": False,
+    }
+    client = api("route:read")
+    for space, schema in (("structured", form), ("text", None)):
+        setup = AgentSetup(
+            "{{ text }}", action_space=space, action_schema=schema, max_completion_tokens=500, temperature=0.1
+        )
+        create_agent_version(by=by, agent=agent, setup=setup)
+        answer = client.post("agents/filer/decide", {"state": {"text": "flight hotel " * 40}})
+        assert answer.status_code == 201, answer.content
+        row = Decision.objects.get(id=answer.json()["decision_id"])
+        assert math.fsum(row.logprobs) == answer.json()["logprob"] <= 0
+        assert len(row.logprobs) == len(row.token_ids) == row.tokens_out
+        assert row.tokens_in < 100  # the middle of the prompt is left out, as in training
+        written = row.action if space == "text" else json.loads(row.completion)
+        assert (row.action, row.propensity, row.model_version) == (written, None, base_version)
 
 
 def test_a_batch_is_answered_in_order_and_by_what_was_learned(agent, by, base_version, api):
@@ -253,9 +304,6 @@ def test_a_structured_action_is_chosen_among_what_its_schema_allows(api, agent, 
     for wrong, field in (({"state": {"items": []}}, "state"), (sent | {"options": ["a", "b"]}, "options")):
         refused = client.post("agents/filer/decide", wrong | {"id": str(uuid7())})
         assert (refused.status_code, refused.json()["error"]["fields"][0]["field"]) == (400, field)
-    create_agent_version(by=by, agent=agent, setup=AgentSetup("{{ items }}", action_space="text"))
-    refused = client.post("agents/filer/decide", {"state": {"items": []}})
-    assert refused.status_code == 400 and "free text" in refused.json()["error"]["message"]
     assert Decision.objects.count() == 1
 
 

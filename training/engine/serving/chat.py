@@ -28,7 +28,8 @@ class ChatRequest:
 
     `top_logprobs` is None when no log-probabilities are asked for. `max_tokens` None means what fits, up to 256.
     Answer i is drawn by a generator seeded with `seed` + i. At most one of `grammar` (of `constraints`), `choices` (the
-    answer is one of these texts) and a toolbox that forces a call is given.
+    answer is one of these texts) and a toolbox that forces a call is given. Of the user's texts with more than
+    `max_prompt_tokens` tokens the middle is left out, as in training, and `max_tokens` is then at most what fits.
     """
 
     model: str
@@ -42,6 +43,7 @@ class ChatRequest:
     grammar: str | None = None
     choices: tuple[str, ...] = ()
     toolbox: Toolbox | None = None
+    max_prompt_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ def prepare(base: LoadedBase, request: ChatRequest) -> list[Row]:
     ids: list[int] = base.tokenizer([rendered], add_special_tokens=False)["input_ids"][0]
     room = base.positions - len(ids)
     wanted = min(room, DEFAULT_MAX_TOKENS) if request.max_tokens is None else request.max_tokens
+    if request.max_prompt_tokens is not None:
+        wanted = min(room, wanted)
     if wanted > room or room < 1:
         raise Fault(
             "context_length_exceeded",
@@ -202,14 +206,15 @@ def _render(base: LoadedBase, request: ChatRequest) -> str:
     """The conversation as the template writes it, up to where the answer begins. Control tokens that are spelled out
     in any of its texts are broken up: a text cannot end its own turn."""
     toolbox = request.toolbox
+    given = request.messages if request.max_prompt_tokens is None else _cut(base, request)
     shown = () if toolbox is None or toolbox.choice == "none" else toolbox.tools
     messages: Sequence[Any]
     tools: list[Any] | None = None
     if takes_tools(base.tokenizer.chat_template):
-        messages = request.messages
+        messages = given
         tools = [tool.described() for tool in shown] or None
     else:
-        messages = written_out(request.messages, shown)
+        messages = written_out(given, shown)
     harmless = base.scorer.prompts.harmless
     try:
         rendered: str = base.tokenizer.apply_chat_template(
@@ -222,6 +227,14 @@ def _render(base: LoadedBase, request: ChatRequest) -> str:
         # Templates are programs of the model's authors, and refuse by raising whatever they like.
         raise Fault("invalid_request", f"the model's chat template refuses: {str(error)[:200]}", "messages") from error
     return rendered
+
+
+def _cut(base: LoadedBase, request: ChatRequest) -> Sequence[Mapping[str, Any]]:
+    cut = base.encoder(request.max_prompt_tokens or 1).cut
+    return [
+        {**message, "content": cut([message["content"]])[0]} if message["role"] == "user" else message
+        for message in request.messages
+    ]
 
 
 def _in_all_texts(node: Any, change: Callable[[str], str]) -> Any:

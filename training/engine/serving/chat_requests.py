@@ -107,6 +107,7 @@ class ChatBody(Struct):
     tools: Annotated[list[OfferedTool], Meta(max_length=128)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
+    max_prompt_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
     # Known, and refused where they are not at the value that changes nothing.
@@ -170,6 +171,7 @@ def chat_request_of(body: ChatBody) -> ChatRequest:
         grammar=grammar,
         choices=choices,
         toolbox=toolbox,
+        max_prompt_tokens=body.max_prompt_tokens,
     )
     _refuse_contradictions(request)
     return request

@@ -1,0 +1,118 @@
+"""Answers of the gateway, as they were recorded: to new questions, and to those that are asked again."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import F
+
+from decisions.agents.choices import option_of
+from decisions.agents.current import CurrentAgent
+from decisions.errors import Erased, IdConflict, IdNotUsable
+from decisions.ingest.batches import content_hash
+from decisions.ingest.schemas import DecideItem
+from decisions.models import Decision
+from decisions.models.tombstones import ERASED_HASH
+from models_registry.models import Call, ModelVersion
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the caller gets, and what was recorded under `decision_id`.
+
+    `probabilities` are those of the acting policy, one per option (of a ranking those of the first place);
+    `propensity` is that of `action`. Of an action that was written there are neither, and `logprob` is what its tokens
+    add up to under the model, where the server tells that. The options of a structured action are canonical JSON
+    (`decisions.agents.choices`).
+    """
+
+    decision_id: uuid.UUID
+    action: Any
+    options: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    propensity: float | None
+    confidence: float | None
+    logprob: float | None
+    reasoning: str | None
+    model_version: ModelVersion
+    arm: str | None
+    assignment_probability: float | None
+    fallback: bool
+
+
+def as_plain(answer: Answer) -> dict[str, object]:
+    """The answer as the API sends it."""
+    probabilities = dict(zip(answer.options, answer.probabilities, strict=True)) if answer.probabilities else None
+    return {
+        "decision_id": answer.decision_id,
+        "action": answer.action,
+        "probabilities": probabilities,
+        "propensity": answer.propensity,
+        "confidence": answer.confidence,
+        "logprob": answer.logprob,
+        "model_version": str(answer.model_version),
+        "variant": answer.arm,
+        "assignment_probability": answer.assignment_probability,
+        "fallback": answer.fallback,
+    }
+
+
+def sum_logprobs(logprobs: Any) -> float | None:
+    return math.fsum(logprobs) if logprobs else None
+
+
+def request_hash(item: DecideItem) -> bytes:
+    """A drawn action is the server's; a retry is recognised by what was asked."""
+    return hashlib.sha256(b"decide" + content_hash(item)).digest()
+
+
+def conflict(row_id: uuid.UUID, message: str = "") -> IdConflict:
+    message = message or f"{row_id} was already recorded with different content"
+    return IdConflict(message, faults=[FieldFault("id", message, "a new ID, or the same content")])
+
+
+def find_repeats(by: Actor, current: CurrentAgent, given: Mapping[uuid.UUID, DecideItem]) -> dict[uuid.UUID, Answer]:
+    """Recorded answers of ids that were decided before. Raises IdConflict when the question was another, Erased."""
+    if not given:
+        return {}
+    with_all = ("model_version__registered_model", "exposure", "agent_version")
+    recorded = Decision.objects.filter(id__in=given).select_related(*with_all)
+    stood_in = set(Call.objects.filter(id__in=given).exclude(served=F("assigned")).values_list("id", flat=True))
+    answers: dict[uuid.UUID, Answer] = {}
+    for decision in recorded:
+        if decision.workspace_id != by.workspace.id:
+            raise IdNotUsable.of()
+        same = decision.agent_id == current.agent.id
+        if same and bytes(decision.content_hash) == ERASED_HASH:
+            raise Erased.of([decision.id])
+        if not same or bytes(decision.content_hash) != request_hash(given[decision.id]):
+            raise conflict(decision.id)
+        exposure = decision.exposure
+        alternatives = decision.alternatives or ()
+        answers[decision.id] = Answer(
+            decision_id=decision.id,
+            action=decision.action,
+            options=tuple(_option(decision, one["action"]) for one in alternatives),
+            probabilities=tuple(entry["probability"] for entry in alternatives),
+            propensity=decision.propensity,
+            confidence=decision.confidence,
+            logprob=sum_logprobs(decision.logprobs),
+            reasoning=decision.reasoning,
+            model_version=decision.model_version,
+            arm=exposure.arm if exposure else None,
+            assignment_probability=exposure.assignment_probability if exposure else None,
+            fallback=decision.id in stood_in,
+        )
+    return answers
+
+
+def _option(decision: Decision, action: Any) -> str:
+    """Alternatives of a structured action are objects, all others are options already."""
+    return action if isinstance(action, str) else option_of(decision.agent_version, action) or ""

@@ -1,0 +1,83 @@
+"""Choices: one of the options, or one of the actions that a structured agent's schema allows.
+
+The model scores every option; the action is drawn from its probabilities after temperature and exploration.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from decisions.agents.choices import action_of, choices_of
+from decisions.agents.current import CurrentAgent
+from decisions.agents.prompts import render_prompt
+from decisions.gateway.exploration import acting_policy, draw_action
+from decisions.gateway.questions import Act, Reply, Scoring, Wanted
+from decisions.ingest.schemas import DecideItem
+from decisions.models import ActionSpaceKind, AgentVersion
+from workspaces.errors import FieldFault
+
+
+def want(current: CurrentAgent, item: DecideItem, path: str, faults: list[FieldFault]) -> Wanted | None:
+    """A `questions.Want`."""
+    options = _find_options(current.version, item, path, faults)
+    if options is None:
+        return None
+    prompt = render_prompt(current.version.prompt_template, item.state, options)
+    return Wanted(options, Scoring((prompt,), options))
+
+
+def act(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
+    """A `questions.Do`."""
+    version, options = current.version, reply.question.wanted.options
+    assert reply.probabilities is not None
+    policy = policy_of(version, reply.probabilities)
+    draw = draw_action(policy, rng)
+    columns = {
+        # Those of a structured action follow from its schema and the state.
+        "options": list(options) if version.action_space == ActionSpaceKind.CHOICE else None,
+        "alternatives": [
+            {"action": action_of(version, option), "probability": probability}
+            for option, probability in zip(options, policy, strict=True)
+        ],
+        "other_arm_propensity": policy_of(version, reply.other)[draw.index] if reply.other else None,
+    }
+    # A server that named an option has not said how sure it is.
+    confidence = None if reply.picked else min(1.0, reply.probabilities[draw.index])
+    return Act(action_of(version, options[draw.index]), policy, draw.propensity, confidence, columns)
+
+
+def policy_of(version: AgentVersion, probabilities: Sequence[float]) -> tuple[float, ...]:
+    """What acts: the model's probabilities after the version's temperature and exploration."""
+    return acting_policy(probabilities, temperature=version.temperature, epsilon=version.epsilon)
+
+
+def offered_options(
+    version: AgentVersion, item: DecideItem, path: str, faults: list[FieldFault]
+) -> tuple[str, ...] | None:
+    """The item's options, or its version's; None, with its fault added, where they are none or unlike the version's."""
+    if version.options is not None and item.options not in (None, version.options):
+        faults.append(FieldFault(f"{path}options", "differ from those of the agent's version", "the same, or none"))
+    options = item.options if item.options is not None else version.options
+    if options is None:
+        faults.append(FieldFault(f"{path}options", "is missing", "options, because the agent's version has none"))
+        return None
+    if len(options) < 2:
+        faults.append(FieldFault(f"{path}options", "is one option", "two or more"))
+    if len(set(options)) != len(options):
+        faults.append(FieldFault(f"{path}options", "repeats an option", "each option once"))
+    return tuple(options)
+
+
+def _find_options(
+    version: AgentVersion, item: DecideItem, path: str, faults: list[FieldFault]
+) -> tuple[str, ...] | None:
+    """What is chosen from; None, with its fault added, where nothing can be."""
+    if version.action_space == ActionSpaceKind.CHOICE:
+        return offered_options(version, item, path, faults)
+    if item.options is not None:
+        faults.append(FieldFault(f"{path}options", "given for a structured action", "none: its schema says them"))
+    choices = choices_of(version, item.state)
+    if choices.options is None:
+        faults.append(FieldFault(f"{path}state", f"leaves nothing to choose: the action {choices.reason}"))
+    return choices.options

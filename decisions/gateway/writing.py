@@ -1,0 +1,153 @@
+"""Answers that a server writes: text, tool calls, and structured actions that no schema enumerates.
+
+They are written at the version's temperature, without exploration. An answer that does not fit the agent's action is a
+failure of the server that wrote it: the next server or version is asked. The probability of a text is not that of the
+tokens that were drawn for it, so the propensity stays unknown; the tokens' log-probabilities are recorded where the
+server tells them.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from decisions.agents.actions import Schema
+from decisions.agents.current import CurrentAgent
+from decisions.agents.forms import NothingOffered, form_of, tools_of
+from decisions.agents.prompts import render_prompt
+from decisions.gateway.questions import Act, Reply, Wanted, Writing
+from decisions.ingest.schemas import DecideItem
+from decisions.models import ActionSpaceKind
+from models_registry.backends.asking import UnusableAnswer
+from models_registry.backends.endpoint import WriteItem, Written
+from workspaces.errors import FieldFault
+
+HOTTEST = 2.0
+"""The highest temperature that servers write at."""
+MOST_REASONS = 3
+_HALF = re.compile("[\ud800-\udfff]")
+_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+
+
+def want(current: CurrentAgent, item: DecideItem, path: str, faults: list[FieldFault]) -> Wanted | None:
+    """A `questions.Want`."""
+    version = current.version
+    if version.temperature > HOTTEST:
+        reason = (
+            f"its version {version.number} has the temperature {version.temperature:g}, and its answers are written"
+        )
+        faults.append(FieldFault("agent", reason, f"a version with a temperature up to {HOTTEST:g}"))
+    schema, tools, options = None, [], ()
+    if version.action_space == ActionSpaceKind.TOOL_CALLS:
+        tools = tools_of(version, item.options)
+        options = tuple(tool["name"] for tool in tools)
+        if version.options is not None and item.options not in (None, version.options):
+            faults.append(FieldFault(f"{path}options", "differ from those of the agent's version", "the same, or none"))
+        if not tools:
+            expected = "the names of the tools, because the agent's version has neither options nor a schema"
+            faults.append(FieldFault(f"{path}options", "is missing", expected))
+            return None
+    elif item.options is not None:
+        faults.append(FieldFault(f"{path}options", "given for an action that is written", "none"))
+    if version.action_space == ActionSpaceKind.STRUCTURED:
+        try:
+            schema = form_of(version.action_schema or {}, item.state)
+        except NothingOffered as nothing:
+            faults.append(FieldFault(f"{path}state", f"leaves nothing to answer with: {nothing}"))
+            return None
+    order = WriteItem(
+        model="",
+        prompt=render_prompt(version.prompt_template, item.state, options),
+        max_prompt_tokens=version.max_prompt_tokens,
+        max_tokens=version.max_completion_tokens,
+        temperature=version.temperature,
+        schema=schema,
+        tools=tuple(tools),
+    )
+    return Wanted(options, Writing(order, functools.partial(read_action, current, item.state, order)))
+
+
+def read_action(current: CurrentAgent, state: Mapping[str, Any], order: WriteItem, written: Written) -> Any:
+    """The action that was written. Raises UnusableAnswer where it is none of the agent's, or cannot be stored."""
+    if not all(map(_is_storable, (written.text, list(written.calls)))):
+        raise UnusableAnswer("it holds characters or numbers that cannot be stored")
+    space = current.version.action_space
+    cut = f", and was cut at {order.max_tokens} tokens" if written.cut else ""
+    if space == ActionSpaceKind.TEXT:
+        if not (written.text or "").strip():
+            raise UnusableAnswer(f"it is empty{cut}")
+        return written.text
+    if space == ActionSpaceKind.TOOL_CALLS:
+        action: Any = list(written.calls)
+        names = [tool["name"] for tool in order.tools]
+        faults = current.space.action_faults(action, options=names, state=state) or _argument_faults(order, action)
+    else:
+        action = _read_json(written.text or "", cut)
+        faults = current.space.action_faults(action, options=None, state=state)
+    if faults:
+        shown = "; ".join(f"{fault.field} {fault.reason}" for fault in faults[:MOST_REASONS])
+        raise UnusableAnswer(f"it does not fit the agent's action: {shown}{cut}")
+    return action
+
+
+def act(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
+    """A `questions.Do`: confidence and reasoning are what a structured action says of itself."""
+    written, action = reply.written, reply.action
+    assert written is not None
+    says = action if isinstance(action, Mapping) else {}
+    confidence, reasoning = says.get("confidence"), says.get("reasoning")
+    sure = None
+    if isinstance(confidence, int | float) and not isinstance(confidence, bool) and 0 <= confidence <= 1:
+        sure = float(confidence)
+    options = reply.question.wanted.options
+    columns = {
+        "options": list(options) or None,
+        "completion": written.text or None,
+        "reasoning": reasoning if isinstance(reasoning, str) else None,
+        "epsilon": 0.0,
+        "token_ids": list(written.token_ids) if written.token_ids else None,
+        "logprobs": list(written.logprobs) if written.logprobs else None,
+    }
+    return Act(action, (), None, sure, columns)
+
+
+def _read_json(text: str, cut: str) -> Any:
+    """The JSON that the text is, inside a fence of Markdown or not."""
+    fenced = _FENCE.match(text)
+    try:
+        found = json.loads(fenced[1] if fenced else text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise UnusableAnswer(f"{text.strip()[:80]!r} is no JSON{cut}") from None
+    if not _is_storable(found):
+        raise UnusableAnswer("it holds characters or numbers that cannot be stored")
+    return found
+
+
+def _is_storable(value: Any) -> bool:
+    """PostgreSQL knows no NUL, UTF-8 no half of a pair, and the ledger no whole number above 64 bits."""
+    if isinstance(value, Mapping):
+        return all(_is_storable(name) and _is_storable(inner) for name, inner in value.items())
+    if isinstance(value, list):
+        return all(map(_is_storable, value))
+    if isinstance(value, str):
+        return "\x00" not in value and not _HALF.search(value)
+    return not isinstance(value, int) or -(2**63) <= value < 2**63
+
+
+def _refuse(name: str) -> Any:
+    """JSON has no NaN and no infinity, and neither has the database."""
+    raise ValueError(name)
+
+
+def _argument_faults(order: WriteItem, calls: Sequence[Mapping[str, Any]]) -> list[FieldFault]:
+    """Of arguments that do not fit their tool's parameters."""
+    parameters = {tool["name"]: tool["parameters"] for tool in order.tools}
+    return [
+        fault
+        for index, call in enumerate(calls)
+        for fault in Schema(parameters[call["name"]], f"action[{index}].arguments").faults(call["arguments"])
+    ]

@@ -1,0 +1,152 @@
+"""Answers that a server writes: the request as a chat of one turn, and the answer read. Both kinds of clients use it.
+
+Our model server is asked as training asks: the prompt alone is the user's turn, and calls of tools are a JSON list in
+the form of a recorded action, to which the server holds the answer. Others get schema and tools in OpenAI's shape.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from models_registry.backends.endpoint import Endpoint, WriteItem, Written
+from models_registry.errors import BackendRefused, BackendUnavailable
+from models_registry.models import BackendKind, Capability
+
+AT_ONCE = 8
+MOST_CALLS = 8
+"""Calls of tools in one answer of our model server, at most."""
+NAME = "action"
+
+
+def write_each(
+    items: Sequence[WriteItem], ask: Callable[[WriteItem], Written], *, at_once: int = AT_ONCE
+) -> list[Written]:
+    """One answer per item, in order. The only item's failure is raised; of several each has its own."""
+    if len(items) == 1:
+        return [ask(items[0])]
+
+    def attempt(item: WriteItem) -> Written:
+        try:
+            return ask(item)
+        except (BackendUnavailable, BackendRefused) as error:
+            return Written(None, error.message)
+
+    with ThreadPoolExecutor(max_workers=min(at_once, len(items))) as pool:  # nothing in it asks the database
+        return list(pool.map(attempt, items))
+
+
+def chat_body(endpoint: Endpoint, item: WriteItem) -> dict[str, Any]:
+    """Raises BackendRefused where the server cannot do what is asked."""
+    ours = endpoint.kind == BackendKind.MODEL_SERVER
+    prompt = item.prompt
+    body: dict[str, Any] = {"model": item.model, "temperature": item.temperature, "max_tokens": item.max_tokens}
+    schema = item.schema
+    if ours:
+        body["max_prompt_tokens"] = item.max_prompt_tokens
+        schema = calls_schema(item.tools) if item.tools else schema
+    elif item.tools:
+        if not endpoint.can(Capability.TOOLS):
+            raise BackendRefused(f"{endpoint.name} cannot call tools: it is not said to be capable of them.")
+        body["tools"] = [{"type": "function", "function": dict(tool)} for tool in item.tools]
+    elif schema is not None:
+        prompt = f"{prompt}\n\nAnswer with JSON that fits this schema, and nothing else:\n{json.dumps(schema)}"
+    if schema is not None and endpoint.can(Capability.JSON_SCHEMA):
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": NAME, "schema": dict(schema)}}
+    if endpoint.can(Capability.LOGPROBS):
+        body["logprobs"] = True
+    return body | {"messages": [{"role": "user", "content": prompt}]}
+
+
+def calls_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of a list of calls, {arguments, name}, in the order in which recorded actions are written."""
+    calls = []
+    shared: dict[str, Any] = {}
+    for tool in tools:
+        parameters = dict(tool["parameters"])
+        shared |= parameters.pop("$defs", {})
+        calls.append(
+            {
+                "type": "object",
+                "properties": {"arguments": parameters, "name": {"const": tool["name"]}},
+                "required": ["arguments", "name"],
+                "additionalProperties": False,
+            }
+        )
+    several = {"type": "array", "items": {"anyOf": calls}, "maxItems": MOST_CALLS}
+    return several | ({"$defs": shared} if shared else {})
+
+
+def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) -> Written:
+    """Raises BackendUnavailable for an answer without a message."""
+    try:
+        choice = answer["choices"][0]
+        message = choice["message"]
+        text = str(message.get("content") or "")
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise BackendUnavailable(f"{endpoint.name} answered without a message.") from error
+    usage = answer.get("usage") or {}
+    tokens_in, tokens_out = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    cut = choice.get("finish_reason") == "length"
+    calls: tuple[Mapping[str, Any], ...] = ()
+    if item.tools:
+        found = _read_list(text) if endpoint.kind == BackendKind.MODEL_SERVER else _read_calls(message)
+        if found is None:
+            lack = f"{endpoint.name} answered {text.strip()[:80]!r}, which is no list of calls"
+            lack += f": it was cut at {item.max_tokens} tokens." if cut else "."
+            return Written(None, lack, tokens_in=tokens_in, tokens_out=tokens_out)
+        calls = found
+    return Written(
+        text,
+        calls=calls,
+        cut=cut,
+        logprobs=_read_logprobs(choice),
+        token_ids=_read_token_ids(choice),
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+    )
+
+
+def _read_list(text: str) -> tuple[Mapping[str, Any], ...] | None:
+    """Calls that our model server wrote out; their content is the action's schema's affair."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return tuple(found) if isinstance(found, list) and all(isinstance(one, Mapping) for one in found) else None
+
+
+def _read_calls(message: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...] | None:
+    """Calls in OpenAI's shape, their arguments as objects."""
+    calls = []
+    for one in message.get("tool_calls") or ():
+        try:
+            told = one["function"]
+            arguments = told.get("arguments") or "{}"
+            read = json.loads(arguments) if isinstance(arguments, str) else arguments
+            calls.append({"name": told["name"], "arguments": read})
+        except (KeyError, TypeError, AttributeError, ValueError):
+            return None
+    return tuple(calls)
+
+
+def _read_logprobs(choice: Mapping[str, Any]) -> tuple[float, ...] | None:
+    """None where they are not told for every token."""
+    told = choice.get("logprobs")
+    content = told.get("content") if isinstance(told, Mapping) else None
+    if not isinstance(content, list) or not content:
+        return None
+    numbers = [one.get("logprob") if isinstance(one, Mapping) else None for one in content]
+    if any(not isinstance(p, int | float) or not math.isfinite(p) or p > 0.0 for p in numbers):
+        return None
+    return tuple(float(p) for p in numbers if p is not None)
+
+
+def _read_token_ids(choice: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Our model server's extension."""
+    told = choice.get("reckoner")
+    ids = told.get("token_ids") if isinstance(told, Mapping) else None
+    return tuple(ids) if isinstance(ids, list) and all(isinstance(one, int) for one in ids) else None

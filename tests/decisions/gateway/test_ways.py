@@ -1,0 +1,207 @@
+"""Deciding where the action is no choice: rankings, and what a server writes. On servers that answer as they are told;
+test_gateway.py has a real one."""
+
+import json
+
+import pytest
+
+from decisions.agents.services import AgentSetup, create_agent_version
+from decisions.models import Decision
+from models_registry.models import AliasName, Call
+from models_registry.services import move_alias
+from workspaces.ids import uuid7
+
+pytestmark = pytest.mark.django_db
+STATE = {"text": "Flights to Oslo", "notes": [{"id": "n1"}, {"id": "n2"}]}
+FINDINGS = {
+    "type": "object",
+    "properties": {
+        "related": {"type": "array", "items": {"type": "string", "x-offered": "notes[].id"}, "maxItems": 1000},
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        "reasoning": {"type": "string", "maxLength": 5000},
+    },
+    "required": ["related"],
+    "additionalProperties": False,
+}
+TOOLS = {
+    "properties": {
+        "search": {
+            "description": "Finds notes",
+            "properties": {"words": {"type": "string"}},
+            "required": ["words"],
+            "additionalProperties": False,
+        },
+        "stop": {},
+    }
+}
+
+
+@pytest.fixture
+def revise(agent, by):
+    """Makes the agent's next version, with an action of this kind."""
+
+    def make(action_space, template="{{ text }}", **fields):
+        setup = AgentSetup(template, action_space=action_space, max_completion_tokens=64, **fields)
+        return create_agent_version(by=by, agent=agent, setup=setup)
+
+    return make
+
+
+@pytest.fixture
+def ask(api):
+    client = api("route:read")
+    return lambda **fields: client.post("agents/filer/decide", {"state": STATE} | fields)
+
+
+def says(text=None, calls=(), logprobs=None, **choice):
+    """What a server answers."""
+    message = {"role": "assistant", "content": text}
+    if calls:
+        told = [{"type": "function", "function": {"name": name, "arguments": arguments}} for name, arguments in calls]
+        message["tool_calls"] = told
+    if logprobs:
+        choice["logprobs"] = {"content": [{"token": "x", "logprob": one} for one in logprobs]}
+    return 200, {"choices": [{"message": message, **choice}], "usage": {"prompt_tokens": 20, "completion_tokens": 3}}
+
+
+class TestRanking:
+    def test_a_server_without_probabilities_says_yes_or_no_of_each_item(self, revise, remote, ask):
+        revise("ranking", "Is {{ options }} right for {{ text }}?", epsilon=0.3)
+        _, server = remote("gpt")
+        server.answers += [says(word) for word in ("no", "yes", "no")]
+        answer = ask(options=["rent", "ticket", "pills"], places=2).json()
+        # The three are asked at the same time: which of them got the yes is the server's affair.
+        assert {one["messages"][0]["content"].splitlines()[0] for one in server.asked} == {
+            f"Is {item} right for Flights to Oslo?" for item in ("rent", "ticket", "pills")
+        }
+        shares = answer["probabilities"]
+        assert sorted(shares.values()) == pytest.approx([0.1, 0.1, 0.8])
+        first, second = answer["action"]
+        assert answer["propensity"] == pytest.approx(shares[first] * shares[second] / (1 - shares[first]))
+        row = Decision.objects.get()
+        assert (row.options, row.action) == (["rent", "ticket", "pills"], [first, second])
+        assert (row.propensity, row.confidence, row.tokens_in) == (answer["propensity"], None, 60)
+        assert {one["action"]: one["probability"] for one in row.alternatives} == shares
+        assert float(Call.objects.get().cost) == pytest.approx(3 * (20 * 1 + 3 * 10) / 1e6)
+
+    def test_an_item_that_nobody_could_score_leaves_no_ranking(self, revise, remote, ask):
+        revise("ranking", "{{ options }}")
+        _, server = remote("gpt")
+        server.answers += [says("no"), says("perhaps"), says("yes")]
+        assert ask(options=["rent", "ticket", "pills"]).status_code == 503
+        assert "'perhaps', which is none of the options" in Call.objects.get().error
+        assert not Decision.objects.exists()
+
+
+class TestWriting:
+    def test_a_structured_action_has_the_form_of_its_schema_and_is_checked(self, revise, remote, ask):
+        revise("structured", action_schema=FINDINGS)
+        _, server = remote("gpt", capabilities=["json_schema"])
+        said = {"related": ["n2"], "confidence": 0.7, "reasoning": "Both name Oslo."}
+        server.answers.append(says(f"```json\n{json.dumps(said)}\n```"))
+        own = str(uuid7())
+        answer = ask(id=own, unit="ann")
+        assert answer.status_code == 201, answer.content
+        told = answer.json()
+        assert (told["action"], told["confidence"]) == (said, 0.7)
+        assert (told["probabilities"], told["propensity"], told["logprob"]) == (None, None, None)
+        form = server.asked[0]["response_format"]["json_schema"]["schema"]
+        assert form["properties"]["related"] == {"type": "array", "items": {"type": "string", "enum": ["n1", "n2"]}}
+        assert form["properties"]["reasoning"] == {"type": "string"}
+        assert server.asked[0]["max_tokens"] == 64
+        row = Decision.objects.get()
+        assert (row.action, row.confidence, row.reasoning) == (said, 0.7, "Both name Oslo.")
+        assert (row.propensity, row.alternatives, row.epsilon, row.options) == (None, None, 0.0, None)
+        assert Call.objects.get().state == "answered"
+        assert ask(id=own, unit="ann").json() == told
+        assert len(server.asked) == 1
+
+    @pytest.mark.parametrize(
+        ("written", "reason"),
+        [
+            ('{"related": ["n3"]}', "action.related[0] 'n3' is not one of the options"),
+            ('{"related": "n1"}', "action.related 'n1' is not of type 'array'"),
+            ("They are related.", "'They are related.' is no JSON"),
+            ('{"related": [], "reasoning": "\\u0000"}', "cannot be stored"),
+        ],
+    )
+    def test_an_answer_that_does_not_fit_is_one_clear_error(self, revise, remote, ask, written, reason):
+        revise("structured", action_schema=FINDINGS)
+        _, server = remote("gpt")
+        server.answers.append(says(written))
+        refused = ask()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "backend_unavailable")
+        call = Call.objects.get()
+        assert (call.state, call.served) == ("failed", None)
+        assert call.error.startswith("The answer of gpt cannot be used") and reason in call.error
+        assert "fits this schema" in server.asked[0]["messages"][0]["content"]
+        assert not Decision.objects.exists()
+
+    def test_a_text_is_recorded_with_its_log_probabilities(self, revise, remote, ask):
+        revise("text", temperature=0.5)
+        _, server = remote("gpt", capabilities=["logprobs"])
+        server.answers.append(says("On Friday.", logprobs=[-0.5, -0.25]))
+        told = ask().json()
+        assert (told["action"], told["logprob"], told["propensity"]) == ("On Friday.", -0.75, None)
+        row = Decision.objects.get()
+        assert (row.action, row.completion, row.logprobs, row.temperature) == (
+            "On Friday.", "On Friday.", [-0.5, -0.25], 0.5,
+        )  # fmt: skip
+        assert (server.asked[0]["temperature"], server.asked[0]["logprobs"]) == (0.5, True)
+
+    def test_tool_calls_come_as_calls_and_their_arguments_are_checked(self, revise, remote, ask):
+        revise("tool_calls", action_schema=TOOLS)
+        _, server = remote("gpt", capabilities=["tools"])
+        server.answers.append(says(calls=[("search", '{"words": "Oslo"}'), ("stop", "{}")]))
+        told = ask().json()
+        calls = [{"name": "search", "arguments": {"words": "Oslo"}}, {"name": "stop", "arguments": {}}]
+        assert told["action"] == Decision.objects.get().action == calls
+        assert Decision.objects.get().options == ["search", "stop"]
+        offered = [one["function"] for one in server.asked[0]["tools"]]
+        assert (offered[0]["name"], offered[0]["description"]) == ("search", "Finds notes")
+        assert offered[0]["parameters"]["required"] == ["words"]
+        server.answers.append(says(calls=[("search", '{"word": "Oslo"}')]))
+        assert ask().status_code == 503
+        assert "action[0].arguments.words is missing" in Call.objects.get(state="failed").error
+        assert Decision.objects.count() == 1
+
+    def test_who_stands_in_writes_where_the_champion_cannot(self, revise, remote, ask, by):
+        revise("text")
+        _, first = remote("gpt")
+        spare, second = remote("llama")
+        move_alias(by=by, version=spare, name=AliasName.FALLBACK)
+        first.stop()
+        second.answers.append(says("On Friday."))
+        told = ask().json()
+        assert (told["action"], told["fallback"], told["model_version"]) == ("On Friday.", True, str(spare))
+        call = Call.objects.get()
+        assert (call.served, call.state) == (spare, "answered")
+        assert "gpt does not answer" in call.fallback
+
+
+@pytest.mark.parametrize(
+    ("space", "fields", "sent", "place"),
+    [
+        ("text", {}, {"options": ["a", "b"]}, "options"),
+        ("text", {}, {"places": 2}, "places"),
+        ("text", {"temperature": 3.0}, {}, "agent"),
+        ("choice", {}, {"options": ["a", "b"], "places": 1}, "places"),
+        ("choice", {}, {"options": ["a"]}, "options"),
+        ("ranking", {"template": "{{ options }}"}, {"options": ["a", "b"], "places": 3}, "places"),
+        ("ranking", {}, {"options": ["a", "b"]}, "options"),
+        ("ranking", {}, {}, "options"),
+        ("tool_calls", {}, {}, "options"),
+        ("structured", {"action_schema": {"type": "object", "properties": {
+            "note": {"type": "string", "x-offered": "gone[].id"}, "why": {"type": "string"}}, "required": ["note"]}},
+            {}, "state"),
+    ],
+)  # fmt: skip
+def test_what_an_agent_cannot_do_is_refused_before_anything_is_asked(revise, remote, ask, space, fields, sent, place):
+    revise(space, **fields)
+    _, server = remote("gpt")
+    refused = ask(**sent)
+    assert refused.status_code == 400, refused.content
+    [fault] = refused.json()["error"]["fields"]
+    assert fault["field"] == place and fault["reason"] and fault["expected"] is not None
+    assert not server.asked
+    assert not Call.objects.exists()
