@@ -14,8 +14,8 @@ from models_registry.backends.outbound import close_clients
 from models_registry.errors import BackendRefused
 from models_registry.models import AliasName, Backend, Call
 from models_registry.services import NewVersion, move_alias, register_version
-from tools.llama_server import LlamaServer, write_gguf
 from tools.factories import BackendFactory, DeploymentFactory
+from tools.llama_server import LlamaServer, write_gguf
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 TEXTS = ["flight hotel", "tax refund", "nurse clinic", "visa ticket"]
