@@ -43,7 +43,7 @@ def program(key: ApiKey) -> Actor:
 
 def internal(workspace: Workspace) -> Actor:
     """The notes app's server by its internal key: what the app does with decisions, and nothing of an admin."""
-    scopes = frozenset({Scope.DECISIONS_WRITE.value, Scope.FEEDBACK_WRITE.value, Scope.EXPORT_READ.value})
+    scopes = frozenset(set(Scope.values) - {Scope.ADMIN.value})
     return Actor(workspace=workspace, name="internal", scopes=scopes)
 
 

@@ -24,6 +24,7 @@ from django.utils import timezone
 from msgspec import UNSET
 
 from decisions.agents.current import CurrentAgent, get_current_agent
+from decisions.agents.kinds import KINDS
 from decisions.agents.prompts import PromptError
 from decisions.errors import IdNotUsable
 from decisions.gateway.answers import Answer, conflict, find_repeats, request_hash, sum_logprobs
@@ -176,6 +177,13 @@ def _record(
     return answers
 
 
+def _chosen_item(current: CurrentAgent, act: Act) -> str | None:
+    """The item that the action chose, where the agent's kind says so: its end is then the decision's outcome."""
+    setup = KINDS.get(current.agent.kind)
+    found = act.action.get(setup.chosen_at) if setup is not None and isinstance(act.action, dict) else None
+    return found if isinstance(found, str) and found else None
+
+
 def _answer(reply: Reply, act: Act) -> Answer:
     question = reply.question
     return Answer(
@@ -219,7 +227,7 @@ def _decision_row(by: Actor, current: CurrentAgent, reply: Reply, act: Act, now:
         "step_number": item.step_number,
         "unit": question.unit,
         "external_id": item.external_id,
-        "item_ref": item.item_ref,
+        "item_ref": item.item_ref or _chosen_item(current, act),
         "project_ref": item.project_ref,
         "user_ref": item.user_ref,
         "next_state": None,

@@ -24,6 +24,7 @@ from decisions.labelling.items import record_status_change_verdict
 from decisions.labelling.labels import record_verdict
 from decisions.models import AgentKind, Decision, Verdict
 from decisions.notes_app import ledger
+from decisions.notes_app.versions import compare_versions
 from decisions.queries.export import ExportChoice, export_lines
 from decisions.queries.readiness import add_up, as_plain, count_training_stats
 from decisions.rewards.pending import Calculated, calculate_pending, count_all_pending
@@ -380,6 +381,26 @@ class Stats(NotesView):
         ready = any(one.ready for one in by_kind.values())
         each = {name: as_plain(one) for name, one in by_kind.items()}
         return Response(as_plain(add_up(by_kind.values())) | {"byAgentType": each, "readyForTraining": ready})
+
+
+class AbTest(NotesView):
+    """Compares the versions that decided for a kind of agent, with intervals. Outside an experiment no chance assigned
+    them, and a difference may have other causes.
+    """
+
+    scopes = {"GET": Scope.EXPORT_READ}
+
+    @extend_schema(
+        operation_id="notes_ab_test",
+        tags=TAGS,
+        parameters=[OpenApiParameter("agentType", str, enum=FIVE, required=True)],
+        responses={200: JSON},
+    )
+    def get(self, request: Request) -> Response:
+        query = Query(request)
+        kind = query.kind(required=True)
+        query.check()
+        return Response(compare_versions(by=acting(request), kind=kind or ""))
 
 
 class VerdictBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

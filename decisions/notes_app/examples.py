@@ -81,6 +81,54 @@ _COUNTS = {
     "readyForTraining": True,
 }
 STATS = {**_COUNTS, "byAgentType": {"FILER": _COUNTS}}
+VERSION_STATS = {
+    "totalDecisions": 820,
+    "decisionsWithReward": 640,
+    "decisionsWithFeedback": 610,
+    "avgReward": 0.61,
+    "avgRewardInterval": [0.55, 0.67],
+    "avgConfidence": 0.83,
+    "acceptanceRate": 0.87,
+    "acceptanceInterval": [0.84, 0.9],
+    "feedbackBreakdown": {"confirmed": 520, "corrected": 78, "overridden": 4, "ignored": 8},
+}
+COMPARED = {
+    "agentType": "FILER",
+    "abTestingEnabled": True,
+    "experimentId": None,
+    "totalDecisions": 820,
+    "overallAvgReward": 0.61,
+    "versions": [
+        {"version": "filer:2", "description": "", "weight": 1.0, "stats": VERSION_STATS},
+        {"version": "gpt-4.1-mini-20250101", "description": "", "weight": 0.0, "stats": VERSION_STATS},
+    ],
+    "comparison": {
+        "bestReward": "filer:2",
+        "bestRewardIsClear": True,
+        "bestAcceptanceRate": "filer:2",
+        "bestAcceptanceRateIsClear": False,
+        "mostDecisions": "filer:2",
+    },
+}
+TODO = [{"id": "item-1", "title": "Book flights"}, {"id": "item-2", "title": "Pay the rent"}]
+BY_MODEL = {"confidence": 0.81, "reasoning": None, "decisionId": ID}
+WRITTEN = {"confidence": 0.8, "reasoning": "The section lists flights.", "decisionId": ID}
+FILED = {"status": "TODO", "swimlane": "PROJECT", "priority": "HIGH", "labels": []} | BY_MODEL
+PRIORITIZED = {
+    "recommended_item_id": "item-1",
+    "alternatives": [{"item_id": "item-2", "confidence": 0.19}],
+} | BY_MODEL
+STORED = {
+    "integrationDecision": "INTEGRATE",
+    "location": "Flights",
+    "method": "APPEND",
+    "newSectionHeading": None,
+    "suggestedContent": "Booked for 3 May.",
+} | WRITTEN
+RETRIEVED = {"generatedContent": "You fly on 3 May.", "sourceCitations": ["opus-1"]} | WRITTEN
+RELATED = {
+    "findings": [{"type": "DEPENDENCY", "relatedIds": ["item-2"], "description": "The rent is due first."}]
+} | WRITTEN
 FEEDBACK = {"feedback": "CORRECTED", "correction": {"status": "ON_HOLD"}}
 CHANGE_FEEDBACK = {"feedback": "CORRECTED", "correction": {"swimlane": "HOME", "priority": "LOW", "labels": ["later"]}}
 CHANGE = {
@@ -109,7 +157,22 @@ _CHANGED = {"id": story.CHANGE}
 _TRACKED = PROCESSED | {"message": PROCESSED_MESSAGE}
 _WAITING = {"pendingOutcomes": 3, "message": "3 decisions wait for the outcome of their item."}
 
+
+def _asked(**state: object) -> dict[str, object]:
+    return {"input": state, "userId": "user-1"}
+
+
+_DONE = {"completedItem": {"id": "item-1", "title": "Book flights"}, "targetOpus": {"id": "opus-1", "name": "Travel"}}
+_NEW = {"newItem": {"id": "item-1", "title": "Book flights"}, "corpus": [{"id": "item-2", "title": "Pay the rent"}]}
+_QUERY = {"query": "When do we fly?", "relevantOpuses": [{"id": "opus-1", "text": "Oslo, 3 May"}], "userId": "user-1"}
+
 EXAMPLES: Mapping[str, Sequence[Example]] = {
+    "notes_file": [Example(FILED, request=_asked(**STATE))],
+    "notes_prioritize": [Example(PRIORITIZED, request=_asked(todoItems=TODO))],
+    "notes_store": [Example(STORED, request=_asked(**_DONE))],
+    "notes_retrieve": [Example(RETRIEVED, request=_QUERY)],
+    "notes_relate": [Example(RELATED, request=_asked(**_NEW))],
+    "notes_ab_test": [Example(COMPARED, query={"agentType": "FILER"})],
     "notes_record_decision": [Example(DECISION, 201, RECORD)],
     "notes_list_decisions": [Example([DECISION], query=_CHOICE | {"maxReward": "2", "requireReward": "true"})],
     "notes_reward_decisions": [Example(REWARDED, request=IDS)],

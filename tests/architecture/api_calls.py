@@ -228,6 +228,11 @@ def notes_verdict(world: World) -> Any:
     return {"feedback": "CONFIRMED"}
 
 
+def notes_ask(name: str, state: Callable[[World], Any]) -> Call:
+    """The workspace has no agent of the notes app."""
+    return Call("POST", f"/api/ai/{name}", "route:read", lambda w: {"input": state(w)}, 404)
+
+
 NOTES = "/api/training"
 READ, ADMIN = Scope.EXPORT_READ.value, Scope.ADMIN.value
 CALLS: dict[str, list[Call]] = {
@@ -396,6 +401,14 @@ CALLS: dict[str, list[Call]] = {
     ],
     "api-notes-export": [Call("GET", f"{NOTES}/export", READ)],
     "api-notes-export-file": [Call("GET", f"{NOTES}/export-file?agentType=FILER", READ)],
+    "api-notes-file": [notes_ask("file", lambda w: {"item": {}})],
+    "api-notes-prioritize": [notes_ask("prioritize", lambda w: {"todoItems": [{"id": "i"}]})],
+    "api-notes-store": [notes_ask("store", lambda w: {"completedItem": {}, "targetOpus": {}})],
+    "api-notes-relate": [notes_ask("relate", lambda w: {"newItem": {}})],
+    "api-notes-retrieve": [
+        Call("POST", "/api/ai/retrieve", "route:read", lambda w: {"query": "x", "relevantOpuses": []}, 404)
+    ],
+    "api-notes-ab-test": [Call("GET", f"{NOTES}/ab-test?agentType=FILER", READ)],
     "api-notes-stats": [Call("GET", f"{NOTES}/stats", READ)],
     "api-notes-decision-feedback": [
         Call("PATCH", "/api/decisions/{decision}/feedback", "feedback:write", notes_verdict, foreign=(404,))

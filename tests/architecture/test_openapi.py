@@ -78,6 +78,8 @@ ENVELOPE = {"code", "message", "fields", "request_id"}
 # Sent, too, but what they show cannot come without more than this test has.
 UNANSWERED = {
     "decide": (503, "backend_unavailable"),  # tests/decisions/gateway/test_gateway.py asks a real model server
+    # No model: tests/decisions/notes_app/test_notes_app_ai.py
+    **{f"notes_{name}": (409, "no_champion") for name in ("file", "prioritize", "store", "retrieve", "relate")},
     # The caller holds no place: tests/decisions/labelling/test_label_queue_api.py
     "cancel_bulk_label": (409, "conflict"),  # it has no job: tests/decisions/labelling/test_bulk_labels.py
     **{f"{verb}_in_queue": (409, "conflict") for verb in ("label", "draft", "discard", "skip", "undo")},
@@ -315,7 +317,9 @@ def make_notes_app(workspace):
     refs = {"unit": "item-1", "item_ref": "item-1", "project_ref": "opus-1", "user_ref": "user-1"}
     shared = {"state": notes_app.STATE, "action": notes_app.ACTION, "options": None}
     filer = Agent.objects.get(workspace=workspace, kind="FILER")
-    waiting, rewarded = (DecisionFactory(agent=filer, **shared, **refs) for _ in range(2))
+    waiting, rewarded = (
+        DecisionFactory(agent=filer, policy_name=name, **shared, **refs) for name in ("outside", "rules")
+    )
     FeedbackFactory(decision=waiting)
     FeedbackFactory(decision=rewarded)
     RewardFactory(decision=rewarded)

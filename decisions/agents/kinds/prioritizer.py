@@ -48,4 +48,5 @@ SETUP = KindSetup(
     max_prompt_tokens=1024,
     max_completion_tokens=256,
     unit="user",
+    chosen_at="recommended_item_id",
 )

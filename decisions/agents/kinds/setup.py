@@ -42,7 +42,7 @@ class Known(msgspec.Struct):
 @dataclass(frozen=True, slots=True)
 class KindSetup:
     """`system` tells a chat model its part. `about` is where the state holds the item and the project that a decision
-    is about; empty where there is none."""
+    is about, `chosen_at` where its action names the item that it chose; empty where there is none."""
 
     system: str
     prompt_template: str
@@ -54,6 +54,7 @@ class KindSetup:
     unit: str = "item"
     item_at: str = ""
     project_at: str = ""
+    chosen_at: str = ""
 
     @property
     def action_space(self) -> str:

@@ -1,0 +1,138 @@
+"""Views of the notes app's /api/ai/*: its five agents decide, through the gateway.
+
+A body is the state, as `input` or by itself, with the id of the person for whom it is asked (docs/notes-app.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from drf_spectacular.utils import extend_schema
+from rest_framework.exceptions import NotAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from decisions.ingest.decoding import fault_of
+from decisions.notes_app.api import JSON, TAGS, NotesView, body_of
+from decisions.notes_app.asking import ask_agent
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.idempotency import made_id
+from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
+from workspaces.permissions import acting
+
+USER = "userId"
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """What the app sends, but for RETRIEVER."""
+
+    input: dict[str, Any]
+    user_id: str | None = None
+
+
+def find_user(by: Actor, given: Any) -> str | None:
+    """For whom the agent is asked: the person whose session it is, else whom the app names. Raises NotAuthenticated for
+    another person than the session's, InvalidInput for what is no id."""
+    if given is not None and (not isinstance(given, str) or not 0 < len(given) <= 200):
+        raise InvalidInput("The user is invalid.", faults=[FieldFault(USER, "is no id", "text, up to 200 characters")])
+    if by.user is None:
+        return given
+    if given not in (None, str(by.user.pk), by.user.email):
+        raise NotAuthenticated("This session is of another user than userId.")
+    return str(by.user.pk)
+
+
+class AskView(NotesView):
+    """One agent of the app."""
+
+    scopes = {"POST": Scope.ROUTE_READ}
+    calls_out = True  # no transaction is open while the model server answers (workspaces.idempotency)
+    kind: str
+
+    def answer(self, request: Request) -> Response:
+        try:
+            given = msgspec.convert(body_of(request), Asked)
+        except msgspec.ValidationError as error:
+            raise InvalidInput("The body is invalid.", faults=[fault_of(error)]) from error
+        return self.ask(request, given.input, "input", given.user_id)
+
+    def ask(self, request: Request, state: Mapping[str, Any], place: str, user: Any) -> Response:
+        by = acting(request)
+        claim = getattr(request._request, "idempotency_claim", None)
+        answer = ask_agent(
+            by=by,
+            kind=self.kind,
+            state=state,
+            place=place,
+            user=find_user(by, user),
+            id=made_id(claim, 0) if claim is not None else None,
+        )
+        return Response(answer)
+
+
+def _describe(operation: str) -> Any:
+    return extend_schema(
+        operation_id=operation,
+        tags=TAGS,
+        request=JSON,
+        responses={200: JSON, 404: ErrorSerializer, 409: ErrorSerializer},
+    )
+
+
+class File(AskView):
+    """Asks FILER where an item belongs, and how urgent it is."""
+
+    kind = "FILER"
+
+    @_describe("notes_file")
+    def post(self, request: Request) -> Response:
+        return self.answer(request)
+
+
+class Prioritize(AskView):
+    """Asks PRIORITIZER which item to do next."""
+
+    kind = "PRIORITIZER"
+
+    @_describe("notes_prioritize")
+    def post(self, request: Request) -> Response:
+        return self.answer(request)
+
+
+class Store(AskView):
+    """Asks STORER whether and where a completed item goes into its project's document."""
+
+    kind = "STORER"
+
+    @_describe("notes_store")
+    def post(self, request: Request) -> Response:
+        return self.answer(request)
+
+
+class Relate(AskView):
+    """Asks LIBRARIAN how a new item relates to existing ones."""
+
+    kind = "LIBRARIAN"
+
+    @_describe("notes_relate")
+    def post(self, request: Request) -> Response:
+        return self.answer(request)
+
+
+class Retrieve(AskView):
+    """Asks RETRIEVER for content from documents that it cites."""
+
+    kind = "RETRIEVER"
+
+    @_describe("notes_retrieve")
+    def post(self, request: Request) -> Response:
+        state = dict(body_of(request))
+        user = state.pop(USER, None)
+        if not isinstance(state.get("relevantOpuses"), list):
+            fault = FieldFault("relevantOpuses", "is missing or no list", "the documents, [{id}]")
+            raise InvalidInput("The body is invalid.", faults=[fault])
+        return self.ask(request, state, "", user)

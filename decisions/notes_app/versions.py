@@ -1,0 +1,210 @@
+"""How the versions that decided for a kind of agent compare: the notes app's `ab-test`.
+
+Every policy that stands in the ledger is a version, of ours or an outside model, and so is every one that serves. The
+figures are of all their decisions, by who acted. Units are clusters: decisions of one are not independent.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from decisions.errors import UnknownAgent
+from decisions.models import Agent, Verdict
+from decisions.models.verdicts import THAT_COUNTS, VERDICT
+from decisions.notes_app.ledger import agent_of_kind
+from decisions.rewards.specs import find_specs
+from models_registry.models import (
+    Alias,
+    AliasName,
+    Arm,
+    ExperimentState,
+    ModelVersion,
+    Phase,
+    RegisteredModel,
+    Variant,
+)
+from models_registry.statistics.best_of import Sums, find_best, mean_of, share_of
+from models_registry.statistics.intervals import Interval
+from workspaces.actors import Actor
+
+MOST = 200
+"""Policies, those with most decisions first."""
+# A row for each policy and unit is all that leaves the inner query, and sums over units all that leaves the outer one.
+_SUMS = f"""
+WITH judged AS MATERIALIZED (
+  SELECT d.id, {THAT_COUNTS} AS verdict FROM decisions_decision d
+   WHERE d.agent_id = %(agent)s
+     AND d.id IN (SELECT decision_id FROM decisions_feedback
+                   WHERE workspace_id = %(workspace)s AND metric = '{VERDICT}' AND decision_id IS NOT NULL)),
+units AS (
+  SELECT d.model_version_id AS version, d.policy_name AS policy, coalesce(d.unit, d.id::text) AS unit,
+         count(*) AS decisions, sum(d.confidence) AS confidence, count(d.confidence) AS sure,
+         count(r.raw) AS rewarded, coalesce(sum(r.raw), 0) AS reward,
+         count(*) FILTER (WHERE j.verdict = 'confirmed') AS confirmed,
+         count(*) FILTER (WHERE j.verdict = 'corrected') AS corrected,
+         count(*) FILTER (WHERE j.verdict = 'overridden') AS overridden,
+         count(*) FILTER (WHERE j.verdict = 'ignored') AS ignored
+    FROM decisions_decision d
+    LEFT JOIN judged j ON j.id = d.id
+    LEFT JOIN LATERAL (SELECT raw FROM decisions_reward
+                        WHERE decision_id = d.id AND spec_id = %(spec)s ORDER BY version DESC LIMIT 1) r ON true
+   WHERE d.agent_id = %(agent)s
+   GROUP BY 1, 2, 3)
+SELECT version, policy, sum(decisions), sum(confidence), sum(sure),
+       sum(confirmed), sum(corrected), sum(overridden), sum(ignored),
+       sum(rewarded), count(*) FILTER (WHERE rewarded > 0), sum(reward), sum(reward * reward), sum(reward * rewarded),
+       sum(rewarded * rewarded),
+       sum(confirmed + corrected), count(*) FILTER (WHERE confirmed + corrected > 0), sum(confirmed * confirmed),
+       sum(confirmed * (confirmed + corrected)), sum((confirmed + corrected) * (confirmed + corrected))
+  FROM units GROUP BY 1, 2 ORDER BY 3 DESC LIMIT {MOST}
+"""  # noqa: S608 - our own names
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one policy decided. `reward` of raw rewards, `accepted` of confirmed against corrected ones."""
+
+    decisions: int
+    confidence: float | None
+    verdicts: Mapping[str, int]
+    reward: Sums
+    accepted: Sums
+
+
+NOTHING = Sums(0, 0, 0.0, 0.0, 0.0, 0.0)
+UNUSED = Found(0, None, dict.fromkeys(Verdict.values, 0), NOTHING, NOTHING)
+
+
+def compare_versions(*, by: Actor, kind: str) -> dict[str, Any]:
+    """The versions of the agent of this kind, as the notes app reads them; none where there is no such agent."""
+    try:
+        agent = agent_of_kind(by, kind)
+    except UnknownAgent:
+        return _single(kind, [])
+    found = _find_sums(agent)
+    weights, experiment = _find_weights(agent.registered_model)
+    versions = {version.id: version for version in weights}
+    missing = [key for key, _ in found if isinstance(key, uuid.UUID) and key not in versions]
+    versions |= ModelVersion.objects.select_related("registered_model").in_bulk(missing)
+    shown = {version: (str(version), version.description, weight) for version, weight in weights.items()}
+    rows: list[tuple[str, str, float, Found]] = []
+    told = {key: one for (key, _), one in found.items()}
+    for version, (name, description, weight) in shown.items():
+        rows.append((name, description, weight, told.pop(version.id, UNUSED)))
+    for key, one in told.items():
+        earlier = versions.get(key) if isinstance(key, uuid.UUID) else None
+        rows.append((str(earlier or key), earlier.description if earlier is not None else "", 0.0, one))
+    rows.sort(key=lambda row: (-row[2], -row[3].decisions, row[0]))
+    listed = [{"version": name, "description": text, "weight": weight} for name, text, weight, _ in rows]
+    if len(rows) < 2:
+        return _single(kind, listed)
+    rewarded = sum(row[3].reward.n for row in rows)
+    return {
+        "agentType": kind,
+        "abTestingEnabled": True,
+        "experimentId": experiment,
+        "totalDecisions": sum(row[3].decisions for row in rows),
+        "overallAvgReward": sum(row[3].reward.total for row in rows) / rewarded if rewarded else None,
+        "versions": [one | {"stats": _describe(row[3])} for one, row in zip(listed, rows, strict=True)],
+        "comparison": _compare({row[0]: row[3] for row in rows}),
+    }
+
+
+def _single(kind: str, versions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    known = "Only one version is known" if versions else "No version is known"
+    return {
+        "agentType": kind,
+        "abTestingEnabled": False,
+        "message": f"{known}: there is nothing to compare. Start an experiment, or record decisions of other versions.",
+        "versions": list(versions),
+    }
+
+
+def _find_sums(agent: Agent) -> dict[tuple[uuid.UUID | str, bool], Found]:
+    """By version's id, or by outside model's name."""
+    specs = [spec.id for spec in find_specs(agent.workspace) if spec.agent_id == agent.id]
+    parameters = {"agent": agent.id, "workspace": agent.workspace_id, "spec": specs[0] if specs else None}
+    with connection.cursor() as cursor:
+        cursor.execute(_SUMS, parameters)
+        rows = cursor.fetchall()
+    return {(row[0] or row[1], row[0] is not None): _read(row[2:]) for row in rows}
+
+
+def _read(row: Sequence[Any]) -> Found:
+    decisions, confidence, sure, confirmed, corrected, overridden, ignored = row[:7]
+    rewarded, rewarded_units, reward, squares, products, sizes = row[7:13]
+    judged, judged_units, hit_squares, hit_products, hit_sizes = row[13:]
+    return Found(
+        int(decisions),
+        float(confidence) / int(sure) if sure else None,
+        {
+            Verdict.CONFIRMED: int(confirmed),
+            Verdict.CORRECTED: int(corrected),
+            Verdict.OVERRIDDEN: int(overridden),
+            Verdict.IGNORED: int(ignored),
+        },
+        Sums(int(rewarded), int(rewarded_units), float(reward), float(squares), float(products), float(sizes)),
+        Sums(
+            int(judged), int(judged_units), float(confirmed), float(hit_squares), float(hit_products), float(hit_sizes)
+        ),
+    )
+
+
+def _find_weights(model: RegisteredModel | None) -> tuple[dict[ModelVersion, float], uuid.UUID | None]:
+    """The versions that serve now with their share of the units, and the running experiment."""
+    phase = (
+        Phase.objects.filter(
+            experiment__registered_model=model, experiment__state=ExperimentState.RUNNING, ended_at__isnull=True
+        )
+        .select_related("experiment")
+        .first()
+    )
+    if phase is not None:
+        share = {Arm.TREATMENT: phase.treatment_share, Arm.CONTROL: 1.0 - phase.treatment_share}
+        variants = Variant.objects.filter(experiment=phase.experiment).select_related("version__registered_model")
+        return {one.version: share[Arm(one.arm)] for one in variants}, phase.experiment_id
+    aliases = Alias.objects.filter(registered_model=model, name=AliasName.CHAMPION)
+    return {one.version: 1.0 for one in aliases.select_related("version__registered_model")}, None
+
+
+def _describe(found: Found) -> dict[str, Any]:
+    reward, accepted = mean_of(found.reward), share_of(found.accepted)
+    return {
+        "totalDecisions": found.decisions,
+        "decisionsWithReward": found.reward.n,
+        "decisionsWithFeedback": sum(found.verdicts.values()),
+        "avgReward": _number(reward.mean),
+        "avgRewardInterval": _ends(reward),
+        "avgConfidence": found.confidence,
+        "acceptanceRate": _number(accepted.mean),
+        "acceptanceInterval": _ends(accepted),
+        "feedbackBreakdown": dict(found.verdicts),
+    }
+
+
+def _ends(interval: Interval) -> list[float] | None:
+    """Null where too little is known for one."""
+    return [interval.low, interval.high] if interval.n and math.isfinite(interval.high - interval.low) else None
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _compare(found: Mapping[str, Found]) -> dict[str, Any]:
+    reward = find_best({name: one.reward for name, one in found.items()})
+    accepted = find_best({name: one.accepted for name, one in found.items()})
+    most = max(found, key=lambda name: found[name].decisions)
+    return {
+        "bestReward": reward.name,
+        "bestRewardIsClear": reward.clear,
+        "bestAcceptanceRate": accepted.name,
+        "bestAcceptanceRateIsClear": accepted.clear,
+        "mostDecisions": most if found[most].decisions else None,
+    }
