@@ -266,6 +266,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "remove_alias": [Example(A_VERSION, 200, {"alias": "tried"}, path={"id": VERSION})],
     "remove_backend": [Example(A_BACKEND | {"id": UNUSED, "name": "unused"}, path={"id": UNUSED})],
     "remove_deployment": [Example(A_DEPLOYMENT, path={"id": DEPLOYMENT})],
+    "retire_version": [Example(A_VERSION, request={"reason": "a later one replaces it"}, path={"id": VERSION})],
     "restore_version": [Example(A_VERSION, path={"id": VERSION})],
     "models_alias_moves_list": [Example(page(A_MOVE), path={"id": MODEL})],
     "calls_list": [Example(page(A_CALL))],
