@@ -61,6 +61,14 @@ class BackendRefused(ReckonerError):
     code = "backend_refused"
 
 
+class ChatRefused(BackendRefused):
+    """What a backend said is wrong with a chat: the parameter and the code as it named them."""
+
+    def __init__(self, message: str, *, param: str | None = None, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.param, self.reason = param, reason
+
+
 class ArtifactCorrupt(ReckonerError):
     status = 500
     code = "artifact_corrupt"

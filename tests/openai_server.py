@@ -5,15 +5,21 @@ import threading
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+USAGE = {"prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23}
+
 
 class OpenAIServer:
-    """`answers`: what the next requests get, (status, body) or (status, body, headers); afterwards `pick` is chosen.
-    `asked` holds the bodies. `held`: requests wait while it is not set."""
+    """`answers`: what the next requests get, (status, body) or (status, body, headers); afterwards `message` is said,
+    by default with `pick` as its content. `asked` holds the bodies. `held`: requests wait while it is not set.
+
+    A stream says the words of the content one by one, and then the calls; `after`, where it is set, is called with the
+    number of the word that comes next. `left` is set when somebody went away before the end."""
 
     def __init__(self):
         self.answers, self.asked, self.headers = deque(), [], []
         self.pick, self.models = "travel", ["gpt-4o-mini"]
-        self.held = threading.Event()
+        self.message, self.after = {}, None
+        self.held, self.left = threading.Event(), threading.Event()
         self.held.set()
         server = self
 
@@ -27,9 +33,44 @@ class OpenAIServer:
                 server.held.wait(10)
                 if server.answers:
                     self.reply(*server.answers.popleft())
+                elif server.asked[-1].get("stream"):
+                    try:
+                        self.stream()
+                    except OSError:
+                        server.left.set()
                 else:
-                    choices = [{"message": {"role": "assistant", "content": server.pick}}]
-                    self.reply(200, {"choices": choices, "usage": {"prompt_tokens": 20, "completion_tokens": 3}})
+                    message = {"role": "assistant", "content": server.pick} | server.message
+                    reason = "tool_calls" if message.get("tool_calls") else "stop"
+                    choices = [{"index": 0, "message": message, "finish_reason": reason}]
+                    self.reply(200, {"choices": choices, "usage": USAGE})
+
+            def stream(self):
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                message = {"content": server.pick} | server.message
+                calls = message.get("tool_calls") or []
+                for number, word in enumerate((message["content"] or "").split(" ") if message["content"] else ()):
+                    if server.after is not None:
+                        server.after(number)
+                    self.say({"content": word if number == 0 else f" {word}"})
+                for index, call in enumerate(calls):
+                    half = len(call["function"]["arguments"]) // 2
+                    begun = call["function"] | {"arguments": call["function"]["arguments"][:half]}
+                    self.say({"tool_calls": [call | {"index": index, "function": begun}]})
+                    rest = call["function"]["arguments"][half:]
+                    self.say({"tool_calls": [{"index": index, "function": {"arguments": rest}}]})
+                self.say({}, "tool_calls" if calls else "stop")
+                self.event({"choices": [], "usage": USAGE})
+                self.wfile.write(b"data: [DONE]\n\n")
+                self.close_connection = True
+
+            def say(self, delta, reason=None):
+                self.event({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
+
+            def event(self, body):
+                self.wfile.write(b"data: " + json.dumps(body).encode() + b"\n\n")
+                self.wfile.flush()
 
             def reply(self, status, body, headers=None):
                 content = body if isinstance(body, bytes) else json.dumps(body).encode()

@@ -55,20 +55,21 @@ class KeyThrottle(BaseThrottle):
     """Of programs, the internal key among them: people are limited where they log in. Raises TooManyRequests."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        limit = settings.KEY_REQUESTS_A_MINUTE
-        actor = request.user
-        if (
-            limit <= 0
-            or not isinstance(actor, Actor)
-            or actor.user is not None
-            or _take(f"{actor.workspace.id}:{actor.name}", limit)
-        ):
-            return True
-        _note_once_an_hour(actor, limit)
-        raise TooManyRequests(
-            f"This key may send {limit} requests per minute. Wait for the time in Retry-After.",
-            wait=max(1, math.ceil(WINDOW - time.time() % WINDOW)),
-        )
+        if isinstance(request.user, Actor):
+            count_request(request.user)
+        return True
+
+
+def count_request(actor: Actor) -> None:
+    """One request of a program. Raises TooManyRequests."""
+    limit = settings.KEY_REQUESTS_A_MINUTE
+    if limit <= 0 or actor.user is not None or _take(f"{actor.workspace.id}:{actor.name}", limit):
+        return
+    _note_once_an_hour(actor, limit)
+    raise TooManyRequests(
+        f"This key may send {limit} requests per minute. Wait for the time in Retry-After.",
+        wait=max(1, math.ceil(WINDOW - time.time() % WINDOW)),
+    )
 
 
 def _take(sender: str, limit: int) -> bool:

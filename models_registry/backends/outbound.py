@@ -7,6 +7,7 @@ is used.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 import threading
@@ -85,6 +86,19 @@ class PinnedTransport(httpx.HTTPTransport):
         return super().handle_request(request)
 
 
+class PinnedAsyncTransport(httpx.AsyncHTTPTransport):
+    """The same in an event loop."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        try:
+            answer = await asyncio.get_running_loop().getaddrinfo(host, request.url.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpx.ConnectError(f"{host} is not known: {error}", request=request) from error
+        _pin(request, choose_address(host, _addresses(answer)))
+        return await super().handle_async_request(request)
+
+
 _clients: dict[tuple[str, bool], httpx.Client] = {}
 _making = threading.Lock()
 
@@ -106,6 +120,13 @@ def close_clients() -> None:
         for client in _clients.values():
             client.close()
         _clients.clear()
+
+
+def async_client(url: str, *, own: bool) -> httpx.AsyncClient:
+    """As `http_client`, for whoever keeps it: it belongs to one event loop. Any number of answers may grow at once."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+    transport = httpx.AsyncHTTPTransport(limits=limits) if own else PinnedAsyncTransport(limits=limits)
+    return httpx.AsyncClient(base_url=url, transport=transport, trust_env=False, follow_redirects=False)
 
 
 def headers_of(endpoint: Endpoint) -> dict[str, str]:

@@ -162,6 +162,8 @@ class _Instance:
             self._wait_for_web(self.plan.ready_url)
         self._start_group("apps")
         self._watch_programs(self.control.list_programs())
+        if self.plan.gateway_url:
+            self.say(f"OpenAI's clients: {self.plan.gateway_url}/v1")
         self.say(f"ready: {self.plan.url}  (logs in {self.layout.log}; Ctrl-C stops everything)")
 
     def _prepare_services(self) -> tuple[Postgres | None, Valkey | None]:
@@ -242,6 +244,8 @@ class _Instance:
     def _publish(self, postgres: Postgres | None, valkey: Valkey | None) -> None:
         """Tell other commands of this checkout where our servers are; what came from the environment they have."""
         where = {"WEB_URL": self.plan.url}
+        if self.plan.gateway_url:
+            where["GATEWAY_URL"] = self.plan.gateway_url
         if postgres is not None:
             where["DATABASE_URL"] = postgres.url()
         if valkey is not None:

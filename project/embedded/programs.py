@@ -50,7 +50,8 @@ class Plan:
     """What `up` starts and in which order; see `plan_instance` for the real one, tests give smaller ones.
 
     prepare, collect, demo: command lines run when the databases answer, when static files have changed, and while the
-    instance stays; None leaves that step out. resumes: `prepare` takes `--resume clean|crashed`. Models start beside
+    instance stays; None leaves that step out. resumes: `prepare` takes `--resume clean|crashed`. gateway_url: where
+    OpenAI's clients go, "" where they cannot. Models start beside
     the databases, the web after those steps, and the rest when ready_url answers 200. environment is added to
     everybody's.
     """
@@ -63,12 +64,16 @@ class Plan:
     demo: tuple[str, ...] | None = None
     environment: dict[str, str] = field(default_factory=dict)
     resumes: bool = False
+    gateway_url: str = ""
 
 
-def plan_instance(layout: Layout, *, host: str, port: int, model_port: int | None, with_demo: bool, once: bool) -> Plan:
+def plan_instance(
+    layout: Layout, *, host: str, port: int, gateway_port: int, model_port: int | None, with_demo: bool, once: bool
+) -> Plan:
     """The real plan. model_port None: a model server is given from outside (RECKONER_MODEL_SERVER_URL)."""
     reachable = "127.0.0.1" if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
-    url = f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{port}"
+    origin = f"http://{f'[{reachable}]' if ':' in reachable else reachable}"
+    url = f"{origin}:{port}"
     prepare = _manage("bootstrap", "--migrate", *([] if with_demo else ["--no-demo"]))
     own_copies = not (os.environ.get("RECKONER_STATIC_FINDERS") or os.environ.get("RECKONER_DEBUG"))
     environment = {"RECKONER_STATIC_FINDERS": "0"} if own_copies else {}
@@ -77,13 +82,14 @@ def plan_instance(layout: Layout, *, host: str, port: int, model_port: int | Non
     demo = _manage("demo", "wait", *(["--json"] if once else [])) if with_demo or once else None
     return Plan(
         url=url,
-        programs=tuple(_list_programs(layout, host, port, model_port)),
+        programs=tuple(_list_programs(layout, host, port, gateway_port, model_port)),
         ready_url=f"{url}/readyz",
         prepare=prepare,
         collect=_manage(*COLLECT) if own_copies else None,
         demo=demo,
         resumes=True,
         environment=environment,
+        gateway_url=f"{origin}:{gateway_port}",
     )
 
 
@@ -91,7 +97,7 @@ def _manage(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "project", *arguments)
 
 
-def _list_programs(layout: Layout, host: str, port: int, model_port: int | None) -> list[Program]:
+def _list_programs(layout: Layout, host: str, port: int, gateway_port: int, model_port: int | None) -> list[Program]:
     python = sys.executable
     celery = (python, "-m", "celery", "-A", "project")
     beat = (python, "-m", "celery", "-A", "project.beat", "beat")
@@ -104,6 +110,7 @@ def _list_programs(layout: Layout, host: str, port: int, model_port: int | None)
         Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default,measuring", "-c", "2")),
         # A run takes minutes, so it is not waited for: its engine leaves a checkpoint when its supervisor is gone.
         Program("trainer", (*worker, "-n", "trainer@reckoner", "-Q", "training", "-c", "1"), stop_seconds=5),
+        Program("gateway", (python, "-m", "project.gateway", "--host", host, "--port", str(gateway_port))),
         Program("beat", (*beat, "--pidfile=", "--schedule", str(layout.run / "beat-schedule"))),
     ]  # fmt: skip
     if model_port is not None:

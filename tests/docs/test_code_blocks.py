@@ -44,6 +44,7 @@ REASONS = {
     "needs Docker",
     "needs the network",
     "needs a GPU",
+    "needs a model that chats",  # tests/project/gateway runs both of OpenAI's clients
     "another program's",  # its configuration or client, which is not installed here
 }
 USUAL_ADDRESS = "http://127.0.0.1:8000"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from tests.docs.test_docs_complete import ROOT, codes, defaults_in_settings, documented_settings, variables_in_code
 
 # The one place where the default is another than in Compose is the comment above the variable.
-OF_COMPOSE_ALONE = {"COMPOSE_PROFILES", "PUBLISHED_ADDRESS", "BOOTSTRAP_FLAGS", "HF_HOME"} | {
-    f"POSTGRES_{name}" for name in ("USER", "DB", "PASSWORD", "INITDB_ARGS")
-}
+OF_COMPOSE_ALONE = {
+    *("COMPOSE_PROFILES", "PUBLISHED_ADDRESS", "PUBLISHED_GATEWAY_ADDRESS", "BOOTSTRAP_FLAGS", "HF_HOME"),
+} | {f"POSTGRES_{name}" for name in ("USER", "DB", "PASSWORD", "INITDB_ARGS")}
 
 
 def env_example() -> Iterator[tuple[str, str, str, bool]]:

@@ -26,7 +26,7 @@ from redis.retry import Retry
 
 from project.embedded.layout import PROJECT_ROOT, Layout
 from project.embedded.postgres import DURABLE, Postgres
-from project.embedded.programs import Program, plan_instance
+from project.embedded.programs import Plan, Program, plan_instance
 from project.embedded.testing import SESSION
 from project.embedded.valkey import find_server, pick_port
 from project.placeholders import PLACEHOLDER, refuse_placeholders
@@ -57,7 +57,7 @@ VARIABLES = read_env()
 VAR = Path("/var/lib/reckoner")
 ONCE = {"check", "migrate", "bootstrap"}
 AT_ONCE = Retry(NoBackoff(), 0)  # a client would try again for seconds, also with a wrong password
-PROGRAMS = {"web", "worker", "trainer", "beat", "model-server"}
+PROGRAMS = {"web", "gateway", "worker", "trainer", "beat", "model-server"}
 SECRETS = {
     "POSTGRES_PASSWORD", "RECKONER_VALKEY_PASSWORD", "RECKONER_SECRET_KEY", "RECKONER_API_KEY_PEPPER",
     "RECKONER_MODEL_SERVER_TOKEN",
@@ -238,9 +238,13 @@ def test_env_example_is_what_git_keeps_and_env_is_not() -> None:
 # The same processes
 
 
+def make_plan() -> Plan:
+    ports = {"port": 8000, "gateway_port": 8020, "model_port": 8100}
+    return plan_instance(Layout(VAR), host="0.0.0.0", **ports, with_demo=True, once=False)
+
+
 def programs() -> dict[str, Program]:
-    plan = plan_instance(Layout(VAR), host="0.0.0.0", port=8000, model_port=8100, with_demo=True, once=False)
-    return {program.name: program for program in plan.programs}
+    return {program.name: program for program in make_plan().programs}
 
 
 def in_container(command: tuple[str, ...]) -> list[str]:
@@ -270,7 +274,7 @@ def test_only_the_worker_that_runs_code_may_make_namespaces() -> None:
 def test_every_program_is_a_service_and_the_steps_are_the_plan_s() -> None:
     assert {name.replace("-", "") for name in PROGRAMS} == set(programs())
     assert set(SERVICES) == ONCE | PROGRAMS | {"postgres", "valkey", "trainer-gpu", "model-server-gpu"}
-    plan = plan_instance(Layout(VAR), host="0.0.0.0", port=8000, model_port=8100, with_demo=True, once=False)
+    plan = make_plan()
     assert plan.prepare and "--migrate" in plan.prepare  # in one process what has a container each
     prepare = [word for word in in_container(plan.prepare) if word != "--migrate"]
     assert words(SERVICES["bootstrap"]["command"]) == prepare
@@ -300,7 +304,7 @@ def test_every_service_that_stays_is_looked_at_and_every_volume_has_a_name() -> 
         assert service["restart"] == ("no" if name in ONCE else "unless-stopped"), name
         for volume in service.get("volumes", []):
             assert volume.split(":")[0] in COMPOSE["volumes"], name
-    for name in ("web", "worker", "trainer", "trainer-gpu", "model-server", "model-server-gpu"):
+    for name in ("web", "gateway", "worker", "trainer", "trainer-gpu", "model-server", "model-server-gpu"):
         assert SERVICES[name]["volumes"] == [f"instance:{VARIABLES['RECKONER_VAR']}"]
     assert VARIABLES["RECKONER_VAR"] == str(VAR)
 
@@ -404,7 +408,7 @@ class Rehearsal:
         self.warm.mkdir()
         for name in ("artifacts", "runs", "run"):  # as the image makes them
             (self.var / name).mkdir(parents=True)
-        self.ports = {port: str(pick_port(folder / port)) for port in ("8000", "8100")}
+        self.ports = {port: str(pick_port(folder / port)) for port in ("8000", "8020", "8100")}
         self.variables = read_env(make_env(folder)) | {
             "DATABASE_URL": database_url,
             "REDIS_URL": redis_url,
@@ -420,7 +424,7 @@ class Rehearsal:
         forked = lambda found: f"{shlex.join(stand_in(self.warm, found[1]))} "  # noqa: E731
         text = re.sub(r"^python -m (project|gunicorn|celery) ", forked, text)
         text = re.sub(r"^python\b", sys.executable, text).replace("0.0.0.0", "127.0.0.1")
-        return re.sub(r"\b(8000|8100)\b", lambda found: self.ports[found[1]], text)
+        return re.sub(r"\b(8000|8020|8100)\b", lambda found: self.ports[found[1]], text)
 
     def environment(self, name: str) -> dict[str, str]:
         # A container has nothing else of the host's.
@@ -494,7 +498,7 @@ def test_the_services_run_as_processes_and_are_healthy(servers: Servers, tmp_pat
         rehearsal.run("migrate")
         for name in sorted(PROGRAMS):
             rehearsal.start(name)
-        for name in ("web", "model-server", "beat", "worker", "trainer"):  # the costly questions last
+        for name in ("web", "gateway", "model-server", "beat", "worker", "trainer"):  # the costly questions last
             wait_for(lambda name=name: rehearsal.is_healthy(name), seconds=120)
         assert "one-time password" in rehearsal.run("bootstrap")
         assert "one-time password" not in rehearsal.run("bootstrap")

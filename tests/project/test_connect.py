@@ -17,6 +17,7 @@ from decisions.models import Agent, Decision, Feedback
 from models_registry.backends.outbound import close_clients
 from models_registry.services import NewVersion, register_version, store_artifact
 from project.connect import Connection, NewAgent, connect_app, example_state, write_snippets
+from tests.node import fetch_package
 from tools.factories import OPTIONS, AgentFactory, ApiKeyFactory, DecisionFactory
 from tools.model_server import running_model_server
 from workspaces.errors import InvalidInput
@@ -207,24 +208,14 @@ def test_a_key_without_a_usable_agent_is_not_made(by: Any) -> None:
     assert ApiKey.objects.count() == 0 and Agent.objects.count() == 0
 
 
-TYPESCRIPT = "typescript@5.9.3"
-TOOLS = Path(__file__).resolve().parents[2] / "var" / "test" / "typescript"
+TYPESCRIPT = "5.9.3"
 
 
 @pytest.fixture(scope="session")
 def tsc() -> list[str]:
-    """TypeScript's compiler, fetched once. Skips where there is no node, or no way to the registry."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("no node and npm on this machine")
-    compiler = TOOLS / "node_modules" / "typescript" / "lib" / "tsc.js"
-    if not compiler.exists():
-        TOOLS.mkdir(parents=True, exist_ok=True)
-        quietly = ["--no-save", "--no-audit", "--no-fund", "--fetch-retries=0"]  # by default it tries for a minute
-        command = [npm, "install", "--prefix", str(TOOLS), *quietly, TYPESCRIPT]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        if done.returncode != 0:
-            pytest.skip(f"npm cannot fetch {TYPESCRIPT}: {done.stderr.strip()[-200:]}")
+    """TypeScript's compiler. Skips where there is no node, or no way to the registry."""
+    node, modules = fetch_package("typescript", TYPESCRIPT)
+    compiler = modules / "typescript" / "lib" / "tsc.js"
     return [node, str(compiler), "--strict", "--target", "es2022", "--lib", "es2022,dom", "--skipLibCheck"]
 
 

@@ -14,13 +14,13 @@ from project.embedded.programs import Plan, plan_instance
 from project.embedded.valkey import is_port_free, pick_port
 from workspaces.commands import UncheckedCommand
 
-DEFAULT_PORT = 8000
+DEFAULT_PORT, DEFAULT_GATEWAY_PORT = 8000, 8020
 PORTS_TO_TRY = 20
 
 
 class Command(UncheckedCommand):
     help = (
-        "Starts databases, migrations, web, workers and model server; stays until Ctrl-C or SIGTERM stops them all. "
+        "Starts databases, migrations, web, workers, gateway and model server; stays until Ctrl-C or SIGTERM. "
         "Exit codes: 0 stopped; 1 a part failed; 2 the port is taken; 3 already running; with --once the demo's own."
     )
 
@@ -29,6 +29,8 @@ class Command(UncheckedCommand):
         parser.add_argument("--json", action="store_true", help="announce readiness as one JSON line on stdout")
         parser.add_argument("--host", default="127.0.0.1", help="address the web process listens on")
         parser.add_argument("--port", type=int, help=f"its port; by default {DEFAULT_PORT} or the next free one")
+        gateway = f"the gateway's port; by default {DEFAULT_GATEWAY_PORT} or the next free one"
+        parser.add_argument("--gateway-port", type=int, help=gateway)
         parser.add_argument("--no-demo", action="store_true", help="do not start the demo in an empty ledger")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -40,6 +42,7 @@ class Command(UncheckedCommand):
                 layout,
                 host=options["host"],
                 port=choose_port(options["host"], options["port"]),
+                gateway_port=choose_port(options["host"], options["gateway_port"], DEFAULT_GATEWAY_PORT),
                 model_port=None if given else pick_port(layout.run / "modelserver.port"),
                 with_demo=not options["no_demo"],
                 once=options["once"],
@@ -64,11 +67,12 @@ class Command(UncheckedCommand):
         self.stdout.flush()
 
 
-def choose_port(host: str, asked: int | None) -> int:
-    """The port asked for, or the first free one from 8000 when none was. Raises PortTakenError."""
-    candidates = [asked] if asked is not None else range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TO_TRY)
+def choose_port(host: str, asked: int | None, first: int = DEFAULT_PORT) -> int:
+    """The port asked for, or the first free one from `first` when none was. Raises PortTakenError."""
+    candidates = [asked] if asked is not None else range(first, first + PORTS_TO_TRY)
     for port in candidates:
         if is_port_free(host, port):
             return port
-    wanted = str(asked) if asked is not None else f"{DEFAULT_PORT} to {DEFAULT_PORT + PORTS_TO_TRY - 1}"
-    raise PortTakenError(f"port {wanted} on {host} is in use; stop what listens there, or choose another with --port")
+    wanted = str(asked) if asked is not None else f"{first} to {first + PORTS_TO_TRY - 1}"
+    flag = "--port" if first == DEFAULT_PORT else "--gateway-port"
+    raise PortTakenError(f"port {wanted} on {host} is in use; stop what listens there, or choose another with {flag}")

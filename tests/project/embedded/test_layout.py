@@ -4,6 +4,7 @@ import configparser
 import os
 import shlex
 import socket
+from functools import partial
 
 import pytest
 
@@ -57,15 +58,14 @@ def test_a_port_is_remembered_until_somebody_takes_it(tmp_path):
         assert pick_port(memory) != port
 
 
-def test_a_port_asked_for_is_taken_or_refused_and_the_default_moves_on(monkeypatch):
+def test_a_port_asked_for_is_taken_or_refused_and_the_default_moves_on():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(PortTakenError, match=str(port)):
             choose_port("127.0.0.1", port)
-        monkeypatch.setattr("project.management.commands.up.DEFAULT_PORT", port)
-        assert choose_port("127.0.0.1", None) > port
+        assert choose_port("127.0.0.1", None, port) > port
 
 
 def test_the_configuration_keeps_every_word_of_a_command_line(tmp_path):
@@ -80,17 +80,18 @@ def test_the_configuration_keeps_every_word_of_a_command_line(tmp_path):
 
 def test_the_plan_leaves_out_what_is_given_or_not_wanted(tmp_path, monkeypatch):
     monkeypatch.delenv("RECKONER_STATIC_FINDERS", raising=False)
-    full = plan_instance(Layout(tmp_path), host="0.0.0.0", port=8000, model_port=8100, with_demo=True, once=True)
+    plan = partial(plan_instance, Layout(tmp_path), port=8000, gateway_port=8020)
+    full = plan(host="0.0.0.0", model_port=8100, with_demo=True, once=True)
     names = [program.name for program in full.programs]
-    assert names == ["web", "worker", "trainer", "beat", "modelserver"]
-    assert full.ready_url == "http://127.0.0.1:8000/readyz"
+    assert names == ["web", "worker", "trainer", "gateway", "beat", "modelserver"]
+    assert (full.ready_url, full.gateway_url) == ("http://127.0.0.1:8000/readyz", "http://127.0.0.1:8020")
     assert full.demo[-3:] == ("demo", "wait", "--json")
-    bare = plan_instance(Layout(tmp_path), host="::1", port=8000, model_port=None, with_demo=False, once=False)
+    bare = plan(host="::1", model_port=None, with_demo=False, once=False)
     assert [program.name for program in bare.programs] == names[:-1]
     assert bare.url == "http://[::1]:8000"
     assert "[::1]:8000" in bare.programs[0].command
     assert bare.demo is None and bare.prepare[-1] == "--no-demo"
     assert bare.environment == {"RECKONER_STATIC_FINDERS": "0"} and "collectstatic" in bare.collect
     monkeypatch.setenv("RECKONER_STATIC_FINDERS", "1")
-    own = plan_instance(Layout(tmp_path), host="::1", port=8000, model_port=None, with_demo=False, once=False)
+    own = plan(host="::1", model_port=None, with_demo=False, once=False)
     assert own.environment == {} and own.collect is None

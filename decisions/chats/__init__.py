@@ -1,0 +1,5 @@
+"""Chats in OpenAI's protocol, answered by an agent's model and recorded as decisions.
+
+`requests` reads them, `responses` those of the Responses API; `answering` routes and records; `written` gathers what a
+model writes; `faults` has the shape of OpenAI's errors. `project.gateway` serves them.
+"""

@@ -1,0 +1,293 @@
+"""Routes chats, opens their calls, and records their answers. All of it asks the database, and nothing a model.
+
+begin_chat: agent, version, Router (experiment or champion) → open call, and the servers to ask in their order
+record_chat: exposure + decision + closed call, in one transaction, before the client hears that it is done
+fail_chat, leave_chat: how else a call ends
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import re
+import time
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+from django.db import transaction
+from django.utils import timezone
+
+from decisions.agents.current import CurrentAgent, find_agents
+from decisions.chats.requests import Chat
+from decisions.chats.written import Written
+from decisions.errors import IdNotUsable, UnknownAgent
+from decisions.gateway.decide import TABLE
+from decisions.gateway.exposures import record_exposures, record_failures
+from decisions.gateway.questions import Question, Reply, Scoring, Wanted
+from decisions.ingest.batches import resolve_episodes
+from decisions.ingest.item_ends import mark_late_decisions
+from decisions.ingest.schemas import DecideItem
+from decisions.ingest.writer import Row, columns_of, write_within
+from decisions.models import ActionSpaceKind
+from models_registry.backends.chatting import Attempt
+from models_registry.backends.places import find_places
+from models_registry.calls import Ending, Opening, close_calls, open_calls
+from models_registry.experiments import Route, Router
+from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
+from models_registry.references import find_version
+from models_registry.services import refuse_reward_model
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.ids import uuid7
+
+REFERENCE = re.compile(r"(?:models:/)?(?P<agent>[\w-]{1,63})(?P<version>[:@/].{1,100})?", re.DOTALL)
+FORMS = "an agent's slug, slug@alias or slug:7"
+"""MLflow's models:/slug/7 and models:/slug@alias are taken, too."""
+CHATTING = frozenset({ActionSpaceKind.TEXT, ActionSpaceKind.TOOL_CALLS})
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the caller says of a chat beside its body: headers, all optional."""
+
+    unit: str | None = None
+    episode: str | None = None
+    item_ref: str | None = None
+    project_ref: str | None = None
+    user_ref: str | None = None
+    external_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A chat whose call is open. `body` is for the server; `attempts` in the order in which they are asked. `started`:
+    seconds of the monotonic clock."""
+
+    by: Actor
+    current: CurrentAgent
+    chat: Chat
+    question: Question
+    body: dict[str, Any]
+    attempts: tuple[Attempt, ...]
+    temperature: float
+    started: float
+    opened_at: dt.datetime
+
+    @property
+    def id(self) -> uuid.UUID:
+        return self.question.id
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What came of it, and from whom; `failures` says why others that stood before could not answer."""
+
+    written: Written
+    attempt: Attempt
+    failures: tuple[str, ...] = ()
+    first_byte_at: dt.datetime | None = None
+
+
+def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) -> Begun:
+    """Raises UnknownAgent, UnknownVersion, NoChampion, InvalidInput; nothing is open then."""
+    started, now, about = time.perf_counter(), timezone.now(), about or About()
+    current, pinned = _find_model(by, chat.model)
+    _refuse_what_does_not_fit(current, chat)
+    decision_id = uuid7()
+    # Without a unit, the decision is its own unit.
+    unit = about.unit or chat.unit or str(decision_id)
+    assert current.agent.registered_model is not None
+    route = Route(version=pinned) if pinned is not None else Router(current.agent.registered_model).route(unit)
+    item = DecideItem(
+        state=dict(chat.state),
+        episode=about.episode,
+        item_ref=about.item_ref,
+        project_ref=about.project_ref,
+        user_ref=about.user_ref,
+        external_id=about.external_id,
+    )
+    # What goes to a server is the chat itself.
+    question = Question(decision_id, "", item, unit, Wanted(chat.tools, Scoring((), ())), route, route.version)
+    versions = (route.version, *question.stand_ins(route.version))
+    places = find_places(versions)
+    temperature = current.version.temperature if chat.temperature is None else chat.temperature
+    body = dict(chat.body) | {"temperature": temperature}
+    if not chat.limited:
+        body["max_tokens"] = current.version.max_completion_tokens
+    open_calls(by=by, kind=kind, openings=[Opening(decision_id, route.version)], now=now)
+    attempts = tuple(Attempt(version, place) for version in versions for place in places[version.id])
+    return Begun(by, current, chat, question, body, attempts, temperature, started, now)
+
+
+def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) -> None:
+    """The decision with its exposure, and the closed call, in one transaction. `state` LEFT: the client went away, and
+    this is what was generated until then. Raises IdNotUsable, Erased."""
+    now = timezone.now()
+    question = _served(begun, ended.attempt)
+    written, endpoint = ended.written, ended.attempt.place.endpoint
+    cost = endpoint.price(written.tokens_in, written.tokens_out)
+    with transaction.atomic():
+        exposures = record_exposures(begun.by, [question], now)
+        row = _decision_row(begun, question, written, complete=state == CallState.ANSWERED) | {
+            "exposure_id": exposures.get(question.unit),
+            "latency_ms": (time.perf_counter() - begun.started) * 1000,
+            "tokens_in": written.tokens_in,
+            "tokens_out": written.tokens_out,
+            "cost": cost,
+            "recorded_at": now,
+        }
+        stored = write_within(TABLE, resolve_episodes(begun.by, columns_of([row])))
+        if stored.duplicates or stored.conflicts or stored.foreign:  # the id is ours, and fresh
+            raise IdNotUsable.of()
+        ending = Ending(
+            question.id,
+            state,
+            served=question.served.id,
+            backend=endpoint.backend,
+            fallback=" ".join(ended.failures),
+            tokens_in=written.tokens_in,
+            tokens_out=written.tokens_out,
+            cost=cost,
+            first_byte_at=ended.first_byte_at,
+        )
+        close_calls(by=begun.by, endings=[ending], now=now)
+        if row["item_ref"]:
+            mark_late_decisions(begun.by.workspace.id, {row["item_ref"]})
+
+
+def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
+    """The client went away. What was generated is recorded as a decision; where that is nothing there is none."""
+    if ended is not None and not ended.written.is_empty:
+        record_chat(begun=begun, ended=ended, state=CallState.LEFT)
+    else:
+        close_calls(by=begun.by, endings=[Ending(begun.id, CallState.LEFT)], now=timezone.now())
+
+
+def fail_chat(*, begun: Begun, reason: str, unanswered: bool = True) -> None:
+    """`unanswered`: no server could, which counts against the arm assigned; else the request itself was wrong."""
+    now = timezone.now()
+    if unanswered:
+        reply = Reply(begun.question, (time.perf_counter() - begun.started) * 1000, error=reason)
+        record_failures(begun.by, [reply], [], now)
+    else:
+        close_calls(by=begun.by, endings=[Ending(begun.id, CallState.FAILED, error=reason)], now=now)
+
+
+def list_models(*, by: Actor) -> list[dict[str, Any]]:
+    """OpenAI's model objects: every agent that can chat and has a champion, and each of its versions with an alias."""
+    rows = Alias.objects.for_workspace(by.workspace).order_by("registered_model__name", "name")
+    aliases: dict[uuid.UUID, list[str]] = {}
+    for model_id, name in rows.values_list("registered_model", "name"):
+        aliases.setdefault(model_id, []).append(name)
+    agents = RegisteredModel.objects.for_workspace(by.workspace).filter(id__in=aliases)
+    slugs = [slug for slug in agents.order_by("agents__slug").values_list("agents__slug", flat=True) if slug]
+    models = []
+    for current in find_agents(by, slugs).values():
+        names = aliases.get(current.agent.registered_model_id or uuid.UUID(int=0), [])
+        if current.version.action_space in CHATTING and "champion" in names:
+            references = [current.agent.slug, *(f"{current.agent.slug}@{name}" for name in names)]
+            models += [_model_object(by, current, reference) for reference in references]
+    return models
+
+
+def find_model(*, by: Actor, reference: str) -> dict[str, Any]:
+    """Raises UnknownAgent, UnknownVersion, InvalidInput."""
+    current, _ = _find_model(by, reference)
+    return _model_object(by, current, reference)
+
+
+def summary_of(begun: Begun, ended: Ended) -> dict[str, Any]:
+    """What `decide` says beside its answer (docs/gateway.md)."""
+    route = begun.question.route
+    return {
+        "decision_id": str(begun.id),
+        "agent": begun.current.agent.slug,
+        "model_version": str(ended.attempt.version),
+        "variant": route.arm,
+        "assignment_probability": route.assignment_probability,
+        "fallback": ended.attempt.version.id != route.version.id,
+        "propensity": ended.written.propensity,
+    }
+
+
+def _find_model(by: Actor, reference: str) -> tuple[CurrentAgent, ModelVersion | None]:
+    """The agent, and the version that the reference pins. Raises UnknownAgent, UnknownVersion."""
+    found = REFERENCE.fullmatch(reference)
+    current = find_agents(by, [found["agent"]]).get(found["agent"]) if found is not None else None
+    if found is None or current is None or current.agent.registered_model is None:
+        raise UnknownAgent(f"There is no model {reference[:100]!r} in this workspace. Give {FORMS}.")
+    if found["version"] is None:
+        return current, None
+    version = find_version(
+        by.workspace, f"{current.agent.registered_model.name}{found['version'].replace('/', ':', 1)}"
+    )
+    refuse_reward_model(version)
+    return current, version
+
+
+def _refuse_what_does_not_fit(current: CurrentAgent, chat: Chat) -> None:
+    slug, space = current.agent.slug, current.version.action_space
+    if space not in CHATTING:
+        kind = ActionSpaceKind(space).label.lower()
+        fault = FieldFault("model", f"{slug} decides {kind}, and does not chat", f"POST /api/v1/agents/{slug}/decide")
+        raise InvalidInput("This agent does not chat.", faults=[fault])
+    if chat.tools and space != ActionSpaceKind.TOOL_CALLS:
+        reason = f"are offered to {slug}, whose action is text"
+        raise InvalidInput(
+            "This agent takes no tools.", faults=[FieldFault("tools", reason, "an agent whose action is tool_calls")]
+        )
+    if (schema := current.space.state) is not None and (faults := schema.faults(chat.state)):
+        raise InvalidInput("The chat does not fit the agent's state schema.", faults=faults)
+
+
+def _model_object(by: Actor, current: CurrentAgent, reference: str) -> dict[str, Any]:
+    return {
+        "id": reference,
+        "object": "model",
+        "created": int(current.agent.created_at.timestamp()),
+        "owned_by": by.workspace.slug,
+    }
+
+
+def _served(begun: Begun, attempt: Attempt) -> Question:
+    stood_in = attempt.version.id != begun.question.route.version.id
+    return replace(begun.question, served=attempt.version, fallback=stood_in)
+
+
+def _decision_row(begun: Begun, question: Question, written: Written, *, complete: bool) -> Row:
+    item, version = question.item, begun.current.version
+    calls = version.action_space == ActionSpaceKind.TOOL_CALLS
+    return {
+        "id": question.id,
+        "workspace_id": begun.by.workspace.id,
+        "agent_id": begun.current.agent.id,
+        "agent_version_id": version.id,
+        "episode_id": item.episode,
+        "step_number": None,
+        "unit": question.unit,
+        "external_id": item.external_id,
+        "item_ref": item.item_ref,
+        "project_ref": item.project_ref,
+        "user_ref": item.user_ref,
+        "state": item.state,
+        "options": list(begun.chat.tools) or None,
+        "action": written.actions(complete=complete) if calls else written.text,
+        "next_state": None,
+        "completion": written.text or None,
+        "confidence": None,
+        "reasoning": None,
+        "alternatives": None,
+        "propensity": written.propensity if complete else None,
+        "other_arm_propensity": None,
+        # A greedy answer has none.
+        "temperature": begun.temperature or None,
+        "epsilon": 0.0,
+        "token_ids": written.token_ids if complete else None,
+        "logprobs": None,
+        "model_version_id": question.served.id,
+        "policy_name": None,
+        "observed_at": begun.opened_at,
+        "content_hash": hashlib.sha256(b"chat" + msgspec.json.encode(item.state, order="deterministic")).digest(),
+    }

@@ -1,0 +1,41 @@
+"""OpenAI's shape of an error: what its clients turn into exceptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from decisions.errors import UnknownAgent
+from models_registry.errors import ChatRefused, NoChampion, UnknownVersion
+from workspaces.api_errors import headers_of
+from workspaces.errors import ReckonerError
+
+TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+NOT_FOUND = "model_not_found"
+
+
+def as_openai(error: ReckonerError) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """Status, body and headers. `param` is the first field at fault; the message names them all.
+
+    Clients send a request again after 408, 409, 429 and 5xx: no other refusal has one of these.
+    """
+    status, code, param, message = error.status, error.code, None, error.message
+    if isinstance(error, UnknownAgent | UnknownVersion | NoChampion):
+        status, param = 404, "model"
+        code = code if isinstance(error, NoChampion) else NOT_FOUND
+    elif isinstance(error, ChatRefused):
+        status, param, code = 400, error.param, error.reason or code
+    elif status == 409:
+        status = 400
+    if error.faults:
+        param = error.faults[0].field or None
+        said = "; ".join(
+            f"{fault.field} {fault.reason}" + (f" (give {fault.expected})" if fault.expected else "")
+            for fault in error.faults
+        )
+        message = f"{message} {said}."
+    kind = TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
+    return status, body_of(message, kind=kind, code=code, param=param), headers_of(error)
+
+
+def body_of(message: str, *, kind: str, code: str, param: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}

@@ -1,0 +1,124 @@
+"""What a model wrote in one chat, gathered from a whole completion or from the chunks of a stream. PURE."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_CALLS = 128
+NUL = "\x00"
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call as it grows; `arguments` is JSON text."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class Written:
+    """`policy_logprob`: of what was written, under the policy that drew it; `token_ids`: what was drawn. Both where the
+    server tells them (docs/model-server.md)."""
+
+    parts: list[str] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    finish_reason: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    policy_logprob: float | None = None
+    token_ids: list[int] | None = None
+
+    @property
+    def text(self) -> str:
+        return _storable("".join(self.parts))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.calls and not any(self.parts)
+
+    @property
+    def propensity(self) -> float | None:
+        """1 where the model could write nothing else, as a greedy one. A sampled text has none that is exact: the same
+        text may come of other tokens."""
+        return 1.0 if self.policy_logprob == 0 else None
+
+    def take_whole(self, answer: Mapping[str, Any]) -> None:
+        """A chat.completion."""
+        choice = answer["choices"][0]
+        self._take_words(choice["message"], calls=choice["message"].get("tool_calls"))
+        self._take_end(choice, answer)
+
+    def take_chunk(self, chunk: Mapping[str, Any]) -> None:
+        """A chat.completion.chunk."""
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") or {}
+            self._take_words(delta, calls=delta.get("tool_calls"))
+            self._take_end(choice, {})
+        self._take_usage(chunk)
+
+    def _take_words(self, message: Mapping[str, Any], calls: Any) -> None:
+        if text := message.get("content"):
+            self.parts.append(str(text))
+        for place, told in enumerate(calls or ()):
+            index = min(int(told.get("index", place)), MOST_CALLS - 1)
+            self.calls += [Call() for _ in range(index + 1 - len(self.calls))]
+            call, function = self.calls[index], told.get("function") or {}
+            call.id = told.get("id") or call.id
+            call.name += function.get("name") or ""
+            call.arguments += function.get("arguments") or ""
+
+    def _take_end(self, choice: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        if isinstance(measured := choice.get("reckoner"), Mapping):
+            self.policy_logprob, self.token_ids = measured.get("policy_logprob"), measured.get("token_ids")
+        self._take_usage(answer)
+
+    def _take_usage(self, told: Mapping[str, Any]) -> None:
+        usage = told.get("usage")
+        if isinstance(usage, Mapping):
+            self.tokens_in, self.tokens_out = usage.get("prompt_tokens"), usage.get("completion_tokens")
+
+    def actions(self, *, complete: bool = True) -> list[dict[str, Any]]:
+        """The tool calls as a decision's action has them. Arguments that are no JSON object stand under `unread`; in an
+        answer that is not complete such a call was not made yet, and is left out."""
+        read = []
+        for call in self.calls:
+            arguments = _object(call.arguments or "{}")
+            if arguments is not None:
+                read.append({"name": call.name, "arguments": arguments})
+            elif complete:
+                read.append({"name": call.name, "arguments": {}, "unread": _storable(call.arguments)})
+        return read
+
+
+def _storable(text: str) -> str:
+    """PostgreSQL takes every character but one."""
+    return text.replace(NUL, "\ufffd")
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """None for what is no JSON object, or cannot be stored."""
+    try:
+        found = json.loads(text, parse_int=_whole, parse_constant=_refuse)
+        plain = json.dumps(found, ensure_ascii=False)
+        plain.encode()  # a lone surrogate is no text
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and "\\u0000" not in plain else None
+
+
+def _whole(text: str) -> int:
+    """The ledger knows no whole number above 64 bits."""
+    if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
+        _refuse(text)
+    return int(text)
+
+
+def _refuse(name: str) -> Any:
+    """JSON has no NaN and no infinity, and neither has the database."""
+    raise ValueError(name)

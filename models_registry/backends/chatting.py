@@ -1,0 +1,264 @@
+"""Asks servers for chat completions, whole or streamed, and the next one where one fails before its first byte.
+
+The gateway of chats calls it, in its event loop. All servers speak OpenAI's protocol here, our own model server too.
+Where another can stand in, one that does not answer within `settings.FALLBACK_SECONDS` has to show that it lives: a
+long answer is waited for, a stopped server is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+from django.conf import settings
+
+from models_registry.backends.asking import breaker_of
+from models_registry.backends.endpoint import Endpoint
+from models_registry.backends.outbound import async_client, headers_of, timeout_of
+from models_registry.backends.places import Place
+from models_registry.errors import BackendTooSlow, BackendUnavailable, ChatRefused
+from models_registry.models import BackendKind, ModelVersion
+
+T = TypeVar("T")
+LIVING_SECONDS = 0.5
+"""How long a silent server may take to show that it lives."""
+REFUSALS = frozenset({400, 413, 422})
+"""What was asked is wrong, and another server would say so too."""
+DONE = "[DONE]"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A version at one of its places."""
+
+    version: ModelVersion
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A whole chat completion, and who gave it; `failures` says why those that stood before did not."""
+
+    attempt: Attempt
+    answer: dict[str, Any]
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A completion whose first chunk is there. `chunks` begins with that one, and raises BackendUnavailable where the
+    server breaks off."""
+
+    attempt: Attempt
+    chunks: AsyncIterator[dict[str, Any]]
+    response: httpx.Response
+    failures: tuple[str, ...] = ()
+
+    async def close(self) -> None:
+        """Whoever stops reading calls it: the server then stops writing."""
+        await self.response.aclose()
+
+
+@dataclass(slots=True)
+class ChatClients:
+    """The connections of one event loop."""
+
+    _clients: dict[tuple[str, bool], httpx.AsyncClient] = field(default_factory=dict)
+
+    def of(self, endpoint: Endpoint) -> httpx.AsyncClient:
+        own = endpoint.backend is None
+        if (found := self._clients.get((endpoint.url, own))) is None:
+            found = self._clients[endpoint.url, own] = async_client(endpoint.url, own=own)
+        return found
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
+
+    async def ask_whole(self, attempts: Sequence[Attempt], body: Mapping[str, Any]) -> Answered:
+        """`body`: OpenAI's, without the model. Raises ChatRefused, and BackendUnavailable where nobody answers."""
+
+        async def ask(attempt: Attempt) -> Answered:
+            return Answered(attempt, await self._ask_whole(attempt, body))
+
+        answered, failures = await _first_that_answers(self, attempts, ask)
+        return replace(answered, failures=failures)
+
+    async def ask_stream(self, attempts: Sequence[Attempt], body: Mapping[str, Any]) -> Streamed:
+        """As `ask_whole`. Returns when the first chunk is there: until then another server can answer."""
+
+        async def ask(attempt: Attempt) -> Streamed:
+            return await self._begin_stream(attempt, body)
+
+        streamed, failures = await _first_that_answers(self, attempts, ask)
+        return replace(streamed, failures=failures)
+
+    async def lives(self, endpoint: Endpoint) -> bool:
+        """Whether it answers anything at all, at once."""
+        path = "/readyz" if endpoint.kind == BackendKind.MODEL_SERVER else f"{endpoint.url}/models"
+        try:
+            await self.of(endpoint).get(
+                path, headers=headers_of(endpoint), timeout=timeout_of(endpoint, LIVING_SECONDS)
+            )
+        except (httpx.HTTPError, BackendUnavailable):
+            return False
+        return True
+
+    async def _ask_whole(self, attempt: Attempt, body: Mapping[str, Any]) -> dict[str, Any]:
+        endpoint = attempt.place.endpoint
+        response = await self._send(attempt, {**body, "stream": False})
+        try:
+            await response.aread()
+        except httpx.HTTPError as error:
+            raise _unavailable(endpoint, error) from error
+        answer = _json_of(response)
+        choices = answer.get("choices") if isinstance(answer, dict) else None
+        if not (isinstance(choices, list) and choices and isinstance(choices[0].get("message"), dict)):
+            raise BackendUnavailable(f"{endpoint.name} answered without a message.")
+        return answer
+
+    async def _begin_stream(self, attempt: Attempt, body: Mapping[str, Any]) -> Streamed:
+        response = await self._send(attempt, {**body, "stream": True, "stream_options": {"include_usage": True}})
+        chunks = _read_chunks(attempt.place.endpoint, response)
+        try:
+            first = await anext(chunks)
+        except StopAsyncIteration:
+            raise BackendUnavailable(f"{attempt.place.endpoint.name} answered without a message.") from None
+        except BaseException:
+            await response.aclose()
+            raise
+        return Streamed(attempt, _with_first(first, chunks), response)
+
+    async def _send(self, attempt: Attempt, body: Mapping[str, Any]) -> httpx.Response:
+        """A response of status 200, whose body has not been read. Raises BackendUnavailable, ChatRefused."""
+        endpoint = attempt.place.endpoint
+        client = self.of(endpoint)
+        request = client.build_request(
+            "POST",
+            "/v1/chat/completions" if endpoint.kind == BackendKind.MODEL_SERVER else f"{endpoint.url}/chat/completions",
+            content=msgspec.json.encode({**body, "model": attempt.place.model}),
+            headers=headers_of(endpoint) | {"Content-Type": "application/json"},
+            timeout=timeout_of(endpoint, endpoint.timeout_seconds),
+        )
+        try:
+            response = await client.send(request, stream=True)
+            if not response.is_success:
+                await response.aread()
+        except httpx.HTTPError as error:
+            raise _unavailable(endpoint, error) from error
+        if response.is_success:
+            return response
+        raise _refusal(endpoint, response)
+
+
+async def _first_that_answers(
+    clients: ChatClients, attempts: Sequence[Attempt], ask: Callable[[Attempt], Coroutine[Any, Any, T]]
+) -> tuple[T, tuple[str, ...]]:
+    """What the first attempt gives that succeeds, and why those before did not. The last one gets all its time."""
+    failures: list[str] = []
+    for index, attempt in enumerate(attempts):
+        endpoint = attempt.place.endpoint
+        rest = {later.place.endpoint for later in attempts[index + 1 :]}
+        last = not rest - {endpoint}
+        breaker = breaker_of(endpoint)
+        if not last and not breaker.allows(time.monotonic()):
+            failures.append(f"{endpoint.name} is not asked: it failed a moment ago.")
+            continue
+        try:
+            asking = ask(attempt)
+            answered = await (asking if last else _unless_silent(clients, endpoint, asking))
+        except BackendUnavailable as error:
+            breaker.failed(time.monotonic(), at_once=isinstance(error, BackendTooSlow))
+            failures.append(error.message)
+        except ChatRefused:
+            breaker.succeeded()
+            raise
+        else:
+            breaker.succeeded()
+            return answered, tuple(failures)
+    raise BackendUnavailable(" ".join(failures) or "This model is deployed nowhere.")
+
+
+async def _unless_silent(clients: ChatClients, endpoint: Endpoint, asking: Coroutine[Any, Any, T]) -> T:
+    """Raises BackendTooSlow for a server that neither answers nor shows that it lives."""
+    task = asyncio.ensure_future(asking)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=settings.FALLBACK_SECONDS)
+        if not done and not await clients.lives(endpoint):
+            raise BackendTooSlow(f"{endpoint.name} did not answer within {settings.FALLBACK_SECONDS:g} s.")
+        return await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+
+
+async def _with_first(first: dict[str, Any], rest: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    yield first
+    async for chunk in rest:
+        yield chunk
+
+
+async def _read_chunks(endpoint: Endpoint, response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    """Up to [DONE]. A stream that ends without it was broken off."""
+    try:
+        async for line in response.aiter_lines():
+            if not line.startswith("data:"):
+                continue  # comments, which keep a connection open, and names of events
+            text = line[5:].strip()
+            if text == DONE:
+                return
+            yield _chunk_of(endpoint, text)
+    except httpx.HTTPError as error:
+        raise _unavailable(endpoint, error) from error
+    finally:
+        await response.aclose()
+    raise BackendUnavailable(f"{endpoint.name} broke off its answer.")
+
+
+def _chunk_of(endpoint: Endpoint, text: str) -> dict[str, Any]:
+    try:
+        chunk = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BackendUnavailable(f"{endpoint.name} sent what is no JSON.") from error
+    if not isinstance(chunk, dict):
+        raise BackendUnavailable(f"{endpoint.name} sent what is no chunk of a chat.")
+    if "error" in chunk:
+        raise BackendUnavailable(f"{endpoint.name} failed: {_said(chunk)[:300]}")
+    return chunk
+
+
+def _unavailable(endpoint: Endpoint, error: httpx.HTTPError) -> BackendUnavailable:
+    if isinstance(error, httpx.ReadTimeout):
+        return BackendTooSlow(f"{endpoint.name} did not answer within {endpoint.timeout_seconds:g} s.")
+    return BackendUnavailable(f"{endpoint.name} does not answer: {type(error).__name__}.")
+
+
+def _refusal(endpoint: Endpoint, response: httpx.Response) -> BackendUnavailable | ChatRefused:
+    answer = _json_of(response)
+    said = _said(answer)[:300]
+    if response.status_code not in REFUSALS:
+        return BackendUnavailable(f"{endpoint.name} answered {response.status_code}{f': {said}' if said else ''}.")
+    told = answer.get("error") if isinstance(answer, dict) else None
+    named = {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}
+    return ChatRefused(said or f"{endpoint.name} refused it.", param=named.get("param"), reason=named.get("code"))
+
+
+def _said(answer: Any) -> str:
+    """The message of an error, in the shapes that servers have for it."""
+    told = answer.get("error") if isinstance(answer, Mapping) else None
+    message = told.get("message") if isinstance(told, Mapping) else told
+    return str(message) if message else ""
+
+
+def _json_of(response: httpx.Response) -> Any:
+    try:
+        return msgspec.json.decode(response.content)
+    except (msgspec.DecodeError, RecursionError):
+        return None

@@ -1,0 +1,312 @@
+"""The gateway's routes: who asks, what goes to which service, and the shape of answers and refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+from django.utils import timezone
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from decisions.chats.answering import (
+    About,
+    Begun,
+    Ended,
+    begin_chat,
+    fail_chat,
+    find_model,
+    leave_chat,
+    list_models,
+    record_chat,
+)
+from decisions.chats.completions import ChatShape, Shape
+from decisions.chats.faults import as_openai, body_of
+from decisions.chats.requests import Chat, read_chat, read_json
+from decisions.chats.responses import ResponseShape, read_response
+from decisions.chats.written import Written
+from models_registry.backends.chatting import ChatClients
+from models_registry.errors import BackendUnavailable, ChatRefused
+from models_registry.models import CallKind
+from project.gateway.database import Database
+from project.gateway.streams import EventStream
+from workspaces import actors
+from workspaces.errors import FieldFault, InvalidInput, NotAllowed, ReckonerError, TooLarge, Unavailable
+from workspaces.ids import uuid7
+from workspaces.models import Scope
+from workspaces.parsing import MAX_BODY
+from workspaces.services import find_key
+from workspaces.throttling import count_request
+
+T = TypeVar("T")
+Handler = Callable[[Request], Awaitable[ASGIApp]]
+ABOUT = {
+    "unit": "x-reckoner-unit",
+    "episode": "x-reckoner-episode",
+    "item_ref": "x-reckoner-item",
+    "project_ref": "x-reckoner-project",
+    "user_ref": "x-reckoner-user",
+    "external_id": "x-reckoner-external-id",
+}
+LONGEST_NAME = 200
+REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
+LEFT = 499
+"""What the log says of a client who left; nobody gets it."""
+
+log = structlog.get_logger(__name__)
+
+
+class BadKey(Exception):
+    """Nobody may ask with this. Its text says why."""
+
+
+class Left(Exception):
+    """The client is gone, and nobody waits for an answer."""
+
+
+class Gateway:
+    """The routes, with what they share: the database's threads and the connections to models."""
+
+    def __init__(self) -> None:
+        self.database, self.clients = Database(), ChatClients()
+        self.answering = 0
+        self.stopping = False
+
+    def build_app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/livez", self._logged(self.livez)),
+                Route("/readyz", self._logged(self.readyz)),
+                Route("/v1/models", self._logged(self.list_models)),
+                Route("/v1/models/{model:path}", self._logged(self.show_model)),
+                Route("/v1/chat/completions", self._logged(self.chat), methods=["POST"]),
+                Route("/v1/responses", self._logged(self.respond), methods=["POST"]),
+            ],
+            exception_handlers={HTTPException: _refuse_http},
+        )
+
+    async def close(self, seconds: float) -> None:
+        """Takes nothing new, and waits so long for answers that grow. A call that is still open then is abandoned."""
+        self.stopping = True
+        give_up = time.monotonic() + seconds
+        while self.answering and time.monotonic() < give_up:
+            await asyncio.sleep(0.05)
+
+    # Probes
+
+    async def livez(self, request: Request) -> ASGIApp:
+        return _json({"status": "ok"})
+
+    async def readyz(self, request: Request) -> ASGIApp:
+        """The database answers, and has the table of calls."""
+
+        def look() -> None:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1 FROM models_registry_call LIMIT 1")
+
+        try:
+            await self.database.run(look)
+        except (DatabaseError, InterfaceError):
+            return _json({"status": "unavailable", "database": "does not answer or is not migrated"}, 503)
+        return _json({"status": "ok", "answering": self.answering})
+
+    # Models and chats
+
+    async def list_models(self, request: Request) -> ASGIApp:
+        by = await self._authenticate(request)
+        return _json({"object": "list", "data": await self.database.run(list_models, by=by)})
+
+    async def show_model(self, request: Request) -> ASGIApp:
+        by = await self._authenticate(request)
+        return _json(await self.database.run(find_model, by=by, reference=request.path_params["model"]))
+
+    async def chat(self, request: Request) -> ASGIApp:
+        by = await self._authenticate(request)
+        chat = read_chat(read_json(await _read_body(request)))
+        return await self._answer(request, by, chat, CallKind.CHAT, ChatShape)
+
+    async def respond(self, request: Request) -> ASGIApp:
+        by = await self._authenticate(request)
+        given = read_json(await _read_body(request))
+        chat = read_response(given)
+        return await self._answer(request, by, chat, CallKind.RESPONSE, lambda begun: ResponseShape(begun, given))
+
+    async def _authenticate(self, request: Request) -> actors.Actor:
+        """Raises BadKey, NotAllowed, TooManyRequests."""
+        if settings.HTTPS and request.headers.get("x-forwarded-proto") != "https":
+            raise NotAllowed("Call this address with https.")
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise BadKey("Send the key as 'Authorization: Bearer PREFIX.SECRET'.")
+
+        def look() -> actors.Actor:
+            key = find_key(token.strip())
+            if key is None:
+                raise BadKey("This key is unknown, expired or revoked.")
+            by = actors.program(key)
+            if not by.may(Scope.ROUTE_READ):
+                raise NotAllowed(f"This call needs the scope {Scope.ROUTE_READ.value}.")
+            count_request(by)
+            return by
+
+        by = await self.database.run(look)
+        structlog.contextvars.bind_contextvars(actor=by.name)
+        return by
+
+    async def _answer(
+        self, request: Request, by: actors.Actor, chat: Chat, kind: str, shape_of: Callable[[Begun], Shape]
+    ) -> ASGIApp:
+        if self.stopping:
+            raise Unavailable("The gateway is stopping. Send the same request again.")
+        begun = await self.database.run(begin_chat, by=by, chat=chat, kind=kind, about=_about(request))
+        headers = {"x-reckoner-decision-id": str(begun.id)}
+        leaving = asyncio.ensure_future(_until_gone(request))
+        self.answering += 1
+        handed_on = False
+        try:
+            if chat.stream:
+                streamed = await _unless_left(leaving, self.clients.ask_stream(begun.attempts, begun.body))
+                ended = Ended(Written(), streamed.attempt, streamed.failures, timezone.now())
+                handed_on = True
+                return EventStream(
+                    self.database, begun, streamed, ended, shape_of(begun), leaving, headers, self._one_less
+                )
+            answered = await _unless_left(leaving, self.clients.ask_whole(begun.attempts, begun.body))
+            ended = Ended(Written(), answered.attempt, answered.failures, timezone.now())
+            ended.written.take_whole(answered.answer)
+            await self.database.run(record_chat, begun=begun, ended=ended)
+            return _json(shape_of(begun).whole(answered.answer, ended), headers=headers)
+        except Left:
+            await self.database.run(leave_chat, begun=begun)
+            raise
+        except (ChatRefused, BackendUnavailable) as error:
+            unanswered = isinstance(error, BackendUnavailable)
+            await self.database.run(fail_chat, begun=begun, reason=error.message, unanswered=unanswered)
+            raise
+        except Exception as error:
+            reason = f"The gateway failed: {type(error).__name__}."
+            await self.database.run(fail_chat, begun=begun, reason=reason, unanswered=False)
+            raise
+        finally:
+            if not handed_on:
+                leaving.cancel()
+                self._one_less()
+
+    def _one_less(self) -> None:
+        self.answering -= 1
+
+    # Around every route
+
+    def _logged(self, handler: Handler) -> Callable[[Request], Awaitable[Any]]:
+        async def answer(request: Request) -> ASGIApp:
+            began = time.perf_counter()
+            given = request.headers.get("x-request-id", "")
+            request_id = given if REQUEST_ID.match(given) else str(uuid7())
+            structlog.contextvars.clear_contextvars()
+            structlog.contextvars.bind_contextvars(request_id=request_id)
+            response = await _told(handler, request)
+            status = getattr(response, "status_code", 200)
+            if isinstance(response, Response):
+                response.headers["x-request-id"] = request_id
+                response.headers["cache-control"] = "no-store"
+            if request.url.path not in ("/livez", "/readyz"):
+                milliseconds = round((time.perf_counter() - began) * 1000, 1)
+                log.info("request", method=request.method, path=request.url.path[:200], status=status, ms=milliseconds)
+            return response
+
+        return answer
+
+
+async def _told(handler: Handler, request: Request) -> ASGIApp:
+    """The handler's answer, or its refusal."""
+    try:
+        return await handler(request)
+    except ReckonerError as error:
+        status, body, headers = as_openai(error)
+        return _json(body, status, headers)
+    except BadKey as error:
+        body = body_of(str(error), kind="authentication_error", code="invalid_api_key")
+        return _json(body, 401, {"www-authenticate": 'Bearer realm="api"'})
+    except (DatabaseError, InterfaceError) as error:
+        log.error("database_unavailable", error=str(error).partition("\n")[0])
+        return _json(as_openai(Unavailable("The database does not answer. Send the same request again."))[1], 503)
+    except Left:
+        return Response(status_code=LEFT)
+    except Exception:
+        log.exception("request_failed")
+        return _json(body_of("The gateway failed.", kind="server_error", code="internal_error"), 500)
+
+
+def _about(request: Request) -> About:
+    """Raises InvalidInput."""
+    given = {field: request.headers[name] for field, name in ABOUT.items() if request.headers.get(name)}
+    faults = [
+        FieldFault(ABOUT[field], f"has {len(value)} characters", f"up to {LONGEST_NAME}")
+        for field, value in given.items()
+        if len(value) > LONGEST_NAME
+    ]
+    if faults:
+        raise InvalidInput("A header is invalid.", faults=faults)
+    return About(**given)
+
+
+async def _read_body(request: Request) -> bytes:
+    """Raises TooLarge, InvalidInput, Left; a client that needs too long for it is cut off by the last."""
+    if request.headers.get("content-encoding", "identity") != "identity":
+        fault = FieldFault("content-encoding", "is not supported", "none")
+        raise InvalidInput("The body is encoded.", faults=[fault])
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(settings.SLOW_CLIENT_SECONDS):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > MAX_BODY:
+                    raise TooLarge(f"The body has more than {MAX_BODY} bytes.")
+                chunks.append(chunk)
+    except (ClientDisconnect, TimeoutError) as error:
+        raise Left from error
+    return b"".join(chunks)
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _unless_left(leaving: asyncio.Future[None], work: Coroutine[Any, Any, T]) -> T:
+    """Raises Left where the client is gone first, and gives up the work."""
+    working = asyncio.ensure_future(work)
+    both: set[asyncio.Future[Any]] = {working, leaving}
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise Left
+        return working.result()
+    finally:
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})
+
+
+def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(body), status, dict(headers or {}), media_type="application/json")
+
+
+async def _refuse_http(request: Request, error: Exception) -> Response:
+    """Paths and methods that are not served."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    code = {404: "not_found", 405: "method_not_allowed"}.get(status, "invalid_request")
+    message = f"{request.method} {request.url.path[:200]} is not served here."
+    return _json(body_of(message, kind="invalid_request_error", code=code), status)

@@ -1,0 +1,160 @@
+"""A gateway process beside the test database, agents that chat, and servers that answer as they are told."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from django.db import connection
+
+from tests.openai_server import OpenAIServer
+
+ROOT = Path(__file__).resolve().parents[3]
+BACKEND_KEY = "only-for-this-test"
+
+
+class Gateway:
+    """The process, which is started again where a test has killed it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "gateway.log"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
+        self.environment = os.environ | {
+            "DJANGO_SETTINGS_MODULE": "project.settings",
+            "DATABASE_URL": f"{server}/{connection.settings_dict['NAME']}",
+            "RECKONER_FALLBACK_SECONDS": "0.3",
+            "TINY_API_KEY": BACKEND_KEY,
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def ensure(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            return
+        with self.log.open("a") as log:
+            command = [sys.executable, "-m", "project.gateway", "--port", str(self.port)]
+            self.process = subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
+        for _ in range(3000):
+            assert self.process.poll() is None, self.log.read_text()
+            with contextlib.suppress(httpx.TransportError):
+                if httpx.get(f"{self.url}/readyz", trust_env=False).status_code == 200:
+                    return
+            time.sleep(0.02)
+        raise AssertionError(self.log.read_text())
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(30)
+
+    def stop(self) -> int:
+        if self.process is None or self.process.poll() is not None:
+            return 0
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def one_gateway(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    made = Gateway(tmp_path_factory.mktemp("gateway"))
+    try:
+        yield made
+        assert made.stop() == 0, made.log.read_text()
+    finally:
+        if made.process is not None and made.process.poll() is None:
+            made.kill()
+
+
+@pytest.fixture
+def gateway(transactional_db: None, one_gateway: Gateway) -> Gateway:
+    one_gateway.ensure()
+    return one_gateway
+
+
+@pytest.fixture
+def key(by: Any) -> str:
+    from workspaces.services import create_api_key
+
+    return str(create_api_key(by=by, name="chats", scopes=["route:read"]).token)
+
+
+@pytest.fixture
+def ask(gateway: Gateway, key: str) -> Iterator[httpx.Client]:
+    """A plain client, which shows bytes and leaves."""
+    headers = {"Authorization": f"Bearer {key}"}
+    with httpx.Client(base_url=f"{gateway.url}/v1", headers=headers, trust_env=False, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def client(gateway: Gateway, key: str) -> Iterator[Any]:
+    """OpenAI's own."""
+    import openai
+
+    with (
+        httpx.Client(trust_env=False) as http,
+        openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key, http_client=http, max_retries=0) as made,
+    ):
+        yield made
+
+
+@pytest.fixture
+def chatting(by: Any) -> Callable[..., Any]:
+    """`chatting("helper", "text")`: an agent that chats."""
+    from decisions.agents.services import AgentSetup, create_agent
+
+    def make(slug: str = "helper", action_space: str = "text") -> Any:
+        setup = AgentSetup(prompt_template="{{ input }}", action_space=action_space, max_completion_tokens=99)
+        return create_agent(by=by, slug=slug, name=slug.title(), setup=setup)
+
+    return make
+
+
+@pytest.fixture
+def deploy(by: Any) -> Callable[..., Any]:
+    """`deploy(agent, "gpt", server.url)`: the next version of the agent's model, remote, on a backend of its own; with
+    `version` another place of that version."""
+    from models_registry.services import NewVersion, register_version
+    from tools.factories import BackendFactory, DeploymentFactory
+
+    def put(agent: Any, name: str, url: str, *, version: Any = None, remote_name: str = "", **fields: Any) -> Any:
+        if version is None:
+            new = NewVersion(remote_name=remote_name or name, method="remote")
+            version = register_version(by=by, model=agent.registered_model, new=new)
+        fields = {"retries": 0, "price_in": 1, "price_out": 10, "timeout_seconds": 10} | fields
+        priority = version.deployments.count()
+        backend = BackendFactory(workspace=by.workspace, url=url, name=name, **fields)
+        DeploymentFactory(version=version, backend=backend, priority=priority)
+        return version
+
+    return put
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The URL of a server that takes connections and says nothing, as a stopped process does."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(16)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+
+
+@pytest.fixture
+def helper(chatting: Callable[..., Any], deploy: Callable[..., Any], serve: Callable[[], OpenAIServer]) -> Any:
+    """(agent, version, server): an agent of texts whose champion is on the server."""
+    agent, server = chatting(), serve()
+    server.pick = "Take the early train to Oslo"
+    return agent, deploy(agent, "gpt", server.url), server
