@@ -43,8 +43,8 @@ def program(key: ApiKey) -> Actor:
 
 def internal(workspace: Workspace) -> Actor:
     """The notes app's server by its internal key: what the app does with decisions, and nothing of an admin."""
-    scopes = frozenset(set(Scope.values) - {Scope.ADMIN.value})
-    return Actor(workspace=workspace, name="internal", scopes=scopes)
+    scopes = {Scope.DECISIONS_WRITE, Scope.FEEDBACK_WRITE, Scope.ROUTE_READ, Scope.EXPORT_READ}
+    return Actor(workspace=workspace, name="internal", scopes=frozenset(scope.value for scope in scopes))
 
 
 def system(workspace: Workspace) -> Actor:

@@ -52,8 +52,12 @@ units AS (
          count(*) FILTER (WHERE j.verdict = 'ignored') AS ignored
     FROM decisions_decision d
     LEFT JOIN judged j ON j.id = d.id
-    LEFT JOIN LATERAL (SELECT raw FROM decisions_reward
-                        WHERE decision_id = d.id AND spec_id = %(spec)s ORDER BY version DESC LIMIT 1) r ON true
+    LEFT JOIN (SELECT decision_id, raw FROM decisions_reward newest
+                WHERE spec_id = %(spec)s AND value IS NOT NULL
+                  AND NOT EXISTS (SELECT 1 FROM decisions_reward later
+                                   WHERE later.decision_id = newest.decision_id AND later.spec_id = newest.spec_id
+                                     AND later.version > newest.version AND later.version > 1)) r
+           ON r.decision_id = d.id
    WHERE d.agent_id = %(agent)s
    GROUP BY 1, 2, 3)
 SELECT version, policy, sum(decisions), sum(confidence), sum(sure),
