@@ -76,7 +76,7 @@ def read_action(current: CurrentAgent, state: Mapping[str, Any], order: WriteIte
     if not all(map(_is_storable, (written.text, list(written.calls)))):
         raise UnusableAnswer("it holds characters or numbers that cannot be stored")
     space = current.version.action_space
-    cut = f", and was cut at {order.max_tokens} tokens" if written.cut else ""
+    cut = ", and was cut before its end" if written.cut else ""
     if space == ActionSpaceKind.TEXT:
         if not (written.text or "").strip():
             raise UnusableAnswer(f"it is empty{cut}")

@@ -96,7 +96,7 @@ def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) ->
         found = _read_list(text) if endpoint.kind == BackendKind.MODEL_SERVER else _read_calls(message)
         if found is None:
             lack = f"{endpoint.name} answered {text.strip()[:80]!r}, which is no list of calls"
-            lack += f": it was cut at {item.max_tokens} tokens." if cut else "."
+            lack += " and was cut before its end." if cut else "."
             return Written(None, lack, tokens_in=tokens_in, tokens_out=tokens_out)
         calls = found
     return Written(

@@ -7,6 +7,7 @@ import pytest
 
 from decisions.agents.services import AgentSetup, create_agent_version
 from decisions.models import Decision
+from models_registry.experiments import ExperimentPlan, start_experiment
 from models_registry.models import AliasName, Call
 from models_registry.services import move_alias
 from workspaces.ids import uuid7
@@ -83,6 +84,19 @@ class TestRanking:
         assert (row.propensity, row.confidence, row.tokens_in) == (answer["propensity"], None, 60)
         assert {one["action"]: one["probability"] for one in row.alternatives} == shares
         assert float(Call.objects.get().cost) == pytest.approx(3 * (20 * 1 + 3 * 10) / 1e6)
+
+    def test_in_an_experiment_the_other_arm_s_probability_of_the_order_is_exact(self, revise, remote, ask, by):
+        """The champion says yes to all, the treatment to none: to both every order is alike."""
+        revise("ranking", "{{ options }}", epsilon=0.1)
+        _, server = remote("gpt")
+        treatment, other = remote("tuned")
+        server.pick, other.pick = "yes", "no"
+        start_experiment(by=by, treatment=treatment, plan=ExperimentPlan(), reason="a better one")
+        told = ask(options=["a", "b", "c", "d"], places=2, unit="ann").json()
+        row = Decision.objects.get()
+        assert told["variant"] in {"control", "treatment"}
+        assert row.propensity == pytest.approx(1 / 12) == row.other_arm_propensity
+        assert len(server.asked) == len(other.asked) == 4
 
     def test_an_item_that_nobody_could_score_leaves_no_ranking(self, revise, remote, ask):
         revise("ranking", "{{ options }}")
