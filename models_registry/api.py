@@ -26,7 +26,9 @@ from models_registry.serializers import (
     ReasonSerializer,
     RegisteredModelSerializer,
     ShareSerializer,
+    VersionNoteSerializer,
 )
+from models_registry.version_notes import note_version
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.permissions import acting
@@ -72,8 +74,17 @@ class VersionList(VersionQuery, generics.ListAPIView[ModelVersion]):
 class VersionDetail(VersionQuery, generics.RetrieveAPIView[ModelVersion]):
     """Reads one version, by its ID or as `filer:7` or `filer@champion`."""
 
-    scopes = {"GET": Scope.EXPORT_READ}
+    scopes = {"GET": Scope.EXPORT_READ, "PATCH": Scope.ADMIN}
     serializer_class = ModelVersionSerializer
+
+    @extend_schema(
+        operation_id="note_version", request=VersionNoteSerializer, responses={"200": ModelVersionSerializer}
+    )
+    def patch(self, request: Request, pk: str) -> Response:
+        """Replaces a version's tags or notes."""
+        version, given = self.find_version(), VersionNoteSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        return self.answer(note_version(by=acting(request), version=version, **given.validated_data))
 
     def get_object(self) -> ModelVersion:
         found: ModelVersion = self.get_queryset().get(pk=self.find_version().pk)

@@ -84,6 +84,24 @@ class VersionInUse(Conflict):
     code = "version_in_use"
 
 
+class VersionRetired(Conflict):
+    """A retired version was to get an alias or a deployment."""
+
+    code = "version_retired"
+
+
+class NotApproved(Conflict):
+    """The workspace wants a person's approval before a version gets traffic, and nobody gave it."""
+
+    code = "not_approved"
+
+
+class CannotRevert(Conflict):
+    """An alias whose last move cannot be taken back, or that was moved again meanwhile."""
+
+    code = "cannot_revert"
+
+
 class QuotaExceeded(ReckonerError, Permanent):
     """The workspace's artifacts leave no room. A job that meets it is dead at once: trying again makes no room."""
 

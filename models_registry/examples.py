@@ -8,6 +8,7 @@ from workspaces.examples import MOMENT, Example, page
 
 MODEL = "01a1f97f-f364-70f1-8e34-89638534f457"
 VERSION = "01a1f8ed-5f8c-727a-85c4-051211072231"
+SPARE = "01a1f8ed-9a1b-7c2d-8e3f-0a1b2c3d4e5f"
 CHAMPION = "01a1f8c5-cd56-78ca-babf-ccea4a14876a"
 LOOK = "01a1f8b4-0c11-7d52-9e0a-5b7f3f0c2d11"
 EXPERIMENT = "01a1f8b0-a205-746d-b1e7-d3ad2c33be0a"
@@ -58,9 +59,16 @@ A_VERSION = {
             },
         ],
     },
+    "tags": ["october"],
+    "notes": "",
+    "approved_at": None,
+    "approved_by": "",
+    "approval_note": "",
     "created_at": MOMENT,
     "marked_at": None,
+    "retired_at": None,
 }
+APPROVED = {"approved_at": MOMENT, "approved_by": "key:5f2c91d07a3e", "approval_note": "read 50 of its answers"}
 AN_EXPERIMENT = {
     "id": EXPERIMENT,
     "name": "filer:2 against filer:1",
@@ -266,7 +274,21 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "remove_alias": [Example(A_VERSION, 200, {"alias": "tried"}, path={"id": VERSION})],
     "remove_backend": [Example(A_BACKEND | {"id": UNUSED, "name": "unused"}, path={"id": UNUSED})],
     "remove_deployment": [Example(A_DEPLOYMENT, path={"id": DEPLOYMENT})],
-    "retire_version": [Example(A_VERSION, request={"reason": "a later one replaces it"}, path={"id": VERSION})],
+    "note_version": [Example(A_VERSION, 200, {"tags": ["october"]}, path={"id": VERSION})],
+    "approve_version": [Example(A_VERSION | APPROVED, 200, {"note": "read 50 of its answers"}, path={"id": VERSION})],
+    "withdraw_approval": [Example(A_VERSION, path={"id": VERSION})],
+    "change_deployment": [Example(A_DEPLOYMENT | {"priority": 2}, 200, {"priority": 2}, path={"id": DEPLOYMENT})],
+    "revert_alias": [
+        Example(A_MOVE | {"before": "filer:2", "after": None}, 200, {"alias": "fallback"}, path={"id": MODEL})
+    ],
+    "retire_version": [
+        Example(
+            A_VERSION | {"id": SPARE, "state": "retired", "retired_at": MOMENT},
+            200,
+            {"reason": "filer:3 is better"},
+            path={"id": SPARE},
+        )
+    ],
     "restore_version": [Example(A_VERSION, path={"id": VERSION})],
     "models_alias_moves_list": [Example(page(A_MOVE), path={"id": MODEL})],
     "calls_list": [Example(page(A_CALL))],

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from django.db import transaction
 from django.utils import timezone
 
+from models_registry.approval import require_approval
 from models_registry.backends.asking import ready_version
-from models_registry.errors import BackendUnavailable, NoExperiment
+from models_registry.errors import BackendUnavailable, CannotRevert, NoExperiment
 from models_registry.experiment_log import check_reason, record_look
 from models_registry.models import (
+    AliasMove,
     AliasName,
     Arm,
     Experiment,
@@ -27,7 +29,7 @@ from models_registry.models import (
     RegisteredModel,
     Variant,
 )
-from models_registry.services import drop_alias, move_alias, refuse_reward_model
+from models_registry.services import drop_alias, find_last_move, move_alias, refuse_reward_model
 from workspaces.actors import Actor
 from workspaces.services import record_audit
 
@@ -47,17 +49,24 @@ def prepare_to_serve(version: ModelVersion) -> None:
         log.warning("%s was not loaded before it got traffic: %s", version, error)
 
 
-def promote_version(*, by: Actor, version: ModelVersion, reason: str) -> None:
+def promote_version(*, by: Actor, version: ModelVersion, reason: str, reverts: AliasMove | None = None) -> None:
     """The version serves everyone from now on; a running experiment of its model ends without a winner.
 
-    reason: kept in the audit, in the log of the experiment that this ends, and as its verdict. Raises InvalidInput
-    without a reason, BackendRefused where the model server cannot serve the version; nothing has changed then.
+    reason: kept in the audit, in the log of the experiment that this ends, and as its verdict. reverts: the last move
+    of the champion, which this takes back. Raises InvalidInput without a reason, BackendRefused where the model server
+    cannot serve the version, NotApproved, VersionRetired, and CannotRevert where the champion was moved meanwhile;
+    nothing has changed then.
     """
     reason = check_reason(reason)
+    if reverts is None:
+        require_approval(version)
     prepare_to_serve(version)
     with transaction.atomic():
         # The model's row is the lock under which experiments start.
         RegisteredModel.objects.select_for_update().get(id=version.registered_model_id)
+        last = find_last_move(version.registered_model_id, AliasName.CHAMPION) if reverts is not None else None
+        if last != reverts:
+            raise CannotRevert(f"{version.registered_model}@champion has moved since.")
         running = (
             Experiment.objects.select_for_update()
             .filter(registered_model=version.registered_model_id, state=ExperimentState.RUNNING)

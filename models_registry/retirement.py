@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 from django.utils import timezone
 
-from models_registry.errors import VersionInUse
+from models_registry.errors import VersionInUse, VersionRetired
 from models_registry.holders import find_uses, require_files
 from models_registry.models import ModelVersion, VersionState
 from workspaces.actors import Actor
@@ -27,6 +27,13 @@ def retire_version(*, by: Actor, version: ModelVersion, reason: str = "") -> Mod
     details = {"name": str(locked)} | ({"reason": reason} if reason else {})
     record_audit(by=by, action="version.retired", target=f"model_version:{locked.id}", details=details)
     return locked
+
+
+def refuse_retired(version: ModelVersion) -> None:
+    """Call in the transaction that begins to use it: until its end nobody retires it. Raises VersionRetired."""
+    locked = ModelVersion.objects.select_for_update(no_key=True).get(id=version.id)
+    if locked.state == VersionState.RETIRED:
+        raise VersionRetired(f"{version} is retired; restore it first.")
 
 
 @transaction.atomic

@@ -74,8 +74,14 @@ class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "metrics",
             "aliases",
             "gate",
+            "tags",
+            "notes",
+            "approved_at",
+            "approved_by",
+            "approval_note",
             "created_at",
             "marked_at",
+            "retired_at",
         ]
 
     @extend_schema_field(GateSerializer)
@@ -229,6 +235,13 @@ class WindowField(serializers.FloatField):
 class ShareSerializer(StrictBody):
     treatment_share = serializers.FloatField(help_text="P(treatment) from now on, inside (0, 1)")
     reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why: the log and the audit keep it")
+
+
+class VersionNoteSerializer(StrictBody):
+    """What is left out stays as it is."""
+
+    tags = serializers.ListField(child=serializers.CharField(max_length=50), required=False)
+    notes = serializers.CharField(max_length=5000, required=False, allow_blank=True)
 
 
 class ReasonSerializer(StrictBody):

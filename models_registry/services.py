@@ -14,6 +14,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from models_registry import artifacts
+from models_registry.approval import require_approval
 from models_registry.collecting import lock_digest, remove_files
 from models_registry.errors import NoChampion, NotAPolicy, QuotaExceeded, StoreUnavailable
 from models_registry.holders import require_files
@@ -28,6 +29,7 @@ from models_registry.models import (
     RegisteredModel,
 )
 from models_registry.quota import lock_use, refuse_over_quota
+from models_registry.retirement import refuse_retired
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
@@ -157,15 +159,20 @@ def move_alias(*, by: Actor, version: ModelVersion, name: str, reason: str = "")
     """Points the alias at the version. One row per (model, name): no instant has two champions or none.
 
     The champion is changed through `promotion.promote_version`, which also ends a running experiment. Raises NotAPolicy
-    for a reward model under a name that serves, InvalidInput for what is no alias.
+    for a reward model under a name that serves, InvalidInput for what is no alias, VersionRetired, ArtifactRemoved, and
+    NotApproved for a challenger that the workspace wants approved.
     """
     if name in AliasName.values:
         refuse_reward_model(version)
     if not re.fullmatch(ALIAS_NAME, name):
         fault = FieldFault("alias", f"{name[:80]!r} is no alias", "lower-case letters, digits and hyphens, up to 63")
         raise InvalidInput("The alias is invalid.", faults=[fault])
-    # The model's row is the lock: the move that is written is the one that was made.
+    # The model's row is the lock: the move that is written is the one that was made. The version's keeps it from being
+    # retired meanwhile.
     RegisteredModel.objects.select_for_update().get(id=version.registered_model_id)
+    refuse_retired(version)
+    if name == AliasName.CHALLENGER:
+        require_approval(version)
     require_files(version)
     before = _find_alias(version.registered_model_id, name)
     alias, _ = Alias.objects.update_or_create(
@@ -193,6 +200,15 @@ def drop_alias(*, by: Actor, version: ModelVersion, name: str, reason: str = "")
             by=by, action=f"alias.{name}_dropped", target=f"model_version:{version.id}", details={"name": str(version)}
         )
     return bool(dropped)
+
+
+def find_last_move(model_id: uuid.UUID, name: str) -> AliasMove | None:
+    return (
+        AliasMove.objects.filter(registered_model=model_id, name=name)
+        .select_related("before__registered_model", "after__registered_model")
+        .order_by("-id")
+        .first()
+    )
 
 
 def _find_alias(model_id: uuid.UUID, name: str) -> Alias | None:

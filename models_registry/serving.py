@@ -25,6 +25,7 @@ from models_registry.models import (
     RegisteredModel,
 )
 from models_registry.models.serving import KEY_VARIABLE
+from models_registry.retirement import refuse_retired
 from models_registry.services import NewVersion, drop_alias, move_alias, refuse_reward_model, register_version
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
@@ -116,16 +117,16 @@ def add_remote_version(
 def deploy_version(
     *, by: Actor, version: ModelVersion, backend: Backend, remote_name: str = "", priority: int = 0
 ) -> Deployment:
-    """Raises InvalidInput for a place that it has already, NotAPolicy for a reward model, ArtifactRemoved."""
+    """Raises InvalidInput for a place that it has already, NotAPolicy for a reward model, VersionRetired,
+    ArtifactRemoved."""
     refuse_reward_model(version)
-    faults = []
-    if not 0 <= priority <= MOST_PRIORITY:
-        faults.append(FieldFault("priority", f"{priority} is out of range", f"0 to {MOST_PRIORITY}, the lowest first"))
+    faults = _find_priority_faults(priority)
     if len(remote_name) > 200 or "\x00" in remote_name:
         faults.append(FieldFault("remote_name", "is too long", "up to 200 characters"))
     if Deployment.objects.filter(version=version, backend=backend, remote_name=remote_name).exists():
         faults.append(FieldFault("backend", f"{version} is deployed there already", "another backend"))
     _refuse("The version cannot be deployed so.", faults)
+    refuse_retired(version)
     require_files(version)
     deployment: Deployment = Deployment.objects.create(
         workspace=by.workspace, version=version, backend=backend, remote_name=remote_name, priority=priority
@@ -135,15 +136,46 @@ def deploy_version(
 
 
 @transaction.atomic
+def change_deployment(
+    *, by: Actor, deployment: Deployment, priority: int | None = None, enabled: bool | None = None
+) -> Deployment:
+    """None stays. Raises InvalidInput, and InUse as `remove_deployment` does."""
+    locked = (
+        Deployment.objects.select_for_update(of=["self"]).select_related("version", "backend").get(pk=deployment.pk)
+    )
+    if priority is not None:
+        _refuse("The deployment cannot be changed so.", _find_priority_faults(priority))
+        locked.priority = priority
+    if enabled is not None:
+        if not enabled:
+            _refuse_last_place(locked)
+        locked.enabled = enabled
+    locked.save(update_fields=["priority", "enabled"])
+    told = {"backend": locked.backend.name, "priority": locked.priority, "enabled": locked.enabled}
+    _note_version(by, "version.deployment_changed", locked.version, told)
+    return locked
+
+
+@transaction.atomic
 def remove_deployment(*, by: Actor, deployment: Deployment) -> None:
     """Raises InUse where it is the last one of a remote version that serves."""
-    version = deployment.version
-    last = version.is_remote and not Deployment.objects.filter(version=version).exclude(id=deployment.id).exists()
-    serving = Alias.objects.filter(version=version, name__in=AliasName.values).values_list("name", flat=True)
-    if last and (names := sorted(serving)):
-        raise InUse(f"{version} is the {names[0]} and would be served nowhere; move that alias first.")
-    _note_version(by, "version.undeployed", version, {"backend": deployment.backend.name})
+    _refuse_last_place(deployment)
+    _note_version(by, "version.undeployed", deployment.version, {"backend": deployment.backend.name})
     deployment.delete()
+
+
+def _refuse_last_place(deployment: Deployment) -> None:
+    version = deployment.version
+    others = Deployment.objects.filter(version=version, enabled=True).exclude(id=deployment.id)
+    serving = Alias.objects.filter(version=version, name__in=AliasName.values).values_list("name", flat=True)
+    if version.is_remote and not others.exists() and (names := sorted(serving)):
+        raise InUse(f"{version} is the {names[0]} and would be served nowhere; move that alias first.")
+
+
+def _find_priority_faults(priority: int) -> list[FieldFault]:
+    if 0 <= priority <= MOST_PRIORITY:
+        return []
+    return [FieldFault("priority", f"{priority} is out of range", f"0 to {MOST_PRIORITY}, the lowest first")]
 
 
 def point_alias(*, by: Actor, version: ModelVersion, name: str, reason: str = "") -> Alias:

@@ -14,9 +14,9 @@ from models_registry import serving
 from models_registry.api import VersionQuery
 from models_registry.backends.checking import find_error, note_state
 from models_registry.backends.endpoint import endpoint_of
+from models_registry.call_list import FILTERS, find_calls, read_filters
 from models_registry.models import AliasMove, Backend, Call, CallState, Deployment, RegisteredModel
 from models_registry.references import find_version
-from models_registry.retirement import restore_version, retire_version
 from models_registry.serializers import ModelVersionSerializer
 from models_registry.serving_serializers import (
     AliasMoveSerializer,
@@ -25,12 +25,11 @@ from models_registry.serving_serializers import (
     BackendCreateSerializer,
     BackendSerializer,
     CallSerializer,
+    DeploymentChangeSerializer,
     DeploymentCreateSerializer,
     DeploymentSerializer,
     RemoteVersionSerializer,
-    RetireSerializer,
 )
-from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import text_parameter
@@ -148,17 +147,30 @@ class DeploymentList(generics.ListAPIView[Deployment]):
 
 
 class DeploymentDetail(generics.GenericAPIView[Deployment]):
-    """Takes a version from a backend."""
+    """Changes a deployment, or takes a version from a backend."""
 
-    scopes = {"DELETE": Scope.ADMIN}
+    scopes = {"PATCH": Scope.ADMIN, "DELETE": Scope.ADMIN}
+
+    @extend_schema(
+        operation_id="change_deployment", request=DeploymentChangeSerializer, responses={"200": DeploymentSerializer}
+    )
+    def patch(self, request: Request, pk: UUID) -> Response:
+        """Changes a deployment's priority, or switches it off and on."""
+        found = self._find(request, pk)
+        given = _given(DeploymentChangeSerializer(data=request.data))
+        serving.change_deployment(by=acting(request), deployment=found, **given)
+        return Response(DeploymentSerializer(self._find(request, pk)).data)
+
+    def _find(self, request: Request, pk: UUID) -> Deployment:
+        deployments = Deployment.objects.for_workspace(acting(request).workspace)
+        return generics.get_object_or_404(
+            deployments.select_related("version__registered_model", "version__artifact", "backend"), pk=pk
+        )
 
     @extend_schema(operation_id="remove_deployment", request=None, responses={"200": DeploymentSerializer})
     def delete(self, request: Request, pk: UUID) -> Response:
         """Not the last place of a remote version that serves."""
-        deployments = Deployment.objects.for_workspace(acting(request).workspace)
-        found = generics.get_object_or_404(
-            deployments.select_related("version__registered_model", "version__artifact", "backend"), pk=pk
-        )
+        found = self._find(request, pk)
         shown = DeploymentSerializer(found).data
         serving.remove_deployment(by=acting(request), deployment=found)
         return Response(shown)
@@ -191,29 +203,6 @@ class VersionAliasRemove(VersionQuery):
         return self.answer(version)
 
 
-class VersionRetire(VersionQuery):
-    """Retires a version that nothing uses."""
-
-    scopes = {"POST": Scope.ADMIN}
-
-    @extend_schema(operation_id="retire_version", request=RetireSerializer, responses={"200": ModelVersionSerializer})
-    def post(self, request: Request, pk: str) -> Response:
-        """Nothing new begins with it. Its files go `RECKONER_KEEP_ARTIFACT_DAYS` later, unless something else holds
-        them; until then it can be restored."""
-        version, given = self.find_version(), _given(RetireSerializer(data=request.data))
-        return self.answer(retire_version(by=acting(request), version=version, reason=given["reason"]))
-
-
-class VersionRestore(VersionQuery):
-    """Brings a retired version back, while its files are there."""
-
-    scopes = {"POST": Scope.ADMIN}
-
-    @extend_schema(operation_id="restore_version", request=None, responses={"200": ModelVersionSerializer})
-    def post(self, request: Request, pk: str) -> Response:
-        return self.answer(restore_version(by=acting(request), version=self.find_version()))
-
-
 class AliasMoveList(generics.ListAPIView[AliasMove]):
     """Lists the changes of a model's aliases, newest first: who, when, why, from where to where."""
 
@@ -234,16 +223,18 @@ class CallList(generics.ListAPIView[Call]):
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = CallSerializer
 
-    @extend_schema(parameters=[OpenApiParameter("state", str, enum=CallState.values, description="Only these")])
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("state", str, enum=CallState.values, description="Only these"),
+            OpenApiParameter("agent", str, description="Only of this agent's model, by its slug"),
+            OpenApiParameter("version", str, description="Only those that this version was assigned or served"),
+            OpenApiParameter("backend", str, description="Only those that this backend answered, by its name"),
+        ],
+        responses={"200": CallSerializer(many=True), "404": ErrorSerializer},
+    )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> Any:
-        calls = Call.objects.for_workspace(acting(self.request).workspace).select_related(
-            "registered_model", "assigned__registered_model", "served__registered_model", "backend"
-        )
-        state = text_parameter(self.request, "state")
-        if state is not None and state not in CallState.values:
-            fault = FieldFault("state", f"{state[:80]!r} is unknown", ", ".join(CallState.values))
-            raise InvalidInput("The query is invalid.", faults=[fault])
-        return calls.filter(state=state) if state is not None else calls
+        given = {name: text_parameter(self.request, name) or "" for name in FILTERS}
+        return find_calls(acting(self.request).workspace, read_filters(given))

@@ -73,13 +73,24 @@ class DeploymentCreateSerializer(StrictBody):
     priority = serializers.IntegerField(required=False, default=0, help_text="The lowest is asked first")
 
 
+class DeploymentChangeSerializer(StrictBody):
+    """What is left out stays as it is."""
+
+    priority = serializers.IntegerField(required=False, help_text="The lowest is asked first")
+    enabled = serializers.BooleanField(required=False)
+
+
 class AliasSerializer(StrictBody):
     alias = serializers.CharField(max_length=63)
     reason = serializers.CharField(max_length=500, required=False, default="", allow_blank=True)
 
 
-class RetireSerializer(StrictBody):
-    reason = serializers.CharField(max_length=200, help_text="Why: the audit keeps it")
+class RevertSerializer(StrictBody):
+    alias = serializers.CharField(max_length=63)
+    move = serializers.UUIDField(
+        required=False, allow_null=True, default=None, help_text="The last move as you know it: a later one is refused"
+    )
+    reason = serializers.CharField(max_length=200, required=False, default="", allow_blank=True)
 
 
 class AliasMoveSerializer(serializers.ModelSerializer[AliasMove]):

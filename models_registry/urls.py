@@ -2,11 +2,12 @@
 
 from django.urls import path
 
-from models_registry import api, serving_api
+from models_registry import api, serving_api, version_api
 
 urlpatterns = [
     path("models", api.ModelList.as_view(), name="api-models"),
     path("models/<uuid:pk>/alias-moves", serving_api.AliasMoveList.as_view(), name="api-alias-moves"),
+    path("models/<uuid:pk>/aliases/revert", version_api.AliasRevert.as_view(), name="api-alias-revert"),
     path("backends", serving_api.BackendList.as_view(), name="api-backends"),
     path("backends/<uuid:pk>", serving_api.BackendDetail.as_view(), name="api-backend"),
     path("backends/<uuid:pk>/check", serving_api.BackendCheck.as_view(), name="api-backend-check"),
@@ -23,8 +24,14 @@ urlpatterns = [
         serving_api.VersionAliasRemove.as_view(),
         name="api-version-alias-remove",
     ),
-    path("versions/<version:pk>/retire", serving_api.VersionRetire.as_view(), name="api-version-retire"),
-    path("versions/<version:pk>/restore", serving_api.VersionRestore.as_view(), name="api-version-restore"),
+    path("versions/<version:pk>/approve", version_api.VersionApprove.as_view(), name="api-version-approve"),
+    path(
+        "versions/<version:pk>/approve/withdraw",
+        version_api.VersionApprovalWithdraw.as_view(),
+        name="api-version-approval-withdraw",
+    ),
+    path("versions/<version:pk>/retire", version_api.VersionRetire.as_view(), name="api-version-retire"),
+    path("versions/<version:pk>/restore", version_api.VersionRestore.as_view(), name="api-version-restore"),
     path("experiments", api.ExperimentList.as_view(), name="api-experiments"),
     path("experiments/<uuid:pk>", api.ExperimentDetail.as_view(), name="api-experiment"),
     path("experiments/<uuid:pk>/looks", api.ExperimentLooks.as_view(), name="api-experiment-looks"),

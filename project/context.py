@@ -32,6 +32,7 @@ SECTIONS = (
     ("Datasets", "pages:datasets", "datasets", "database", "t"),
     ("Runs", "pages:runs", "runs", "activity", "r"),
     ("Models", "pages:models", "models", "box", "m"),
+    ("Backends", "pages:backends", "backends", "cpu", "b"),
     ("Experiments", "pages:experiments", "experiments", "flask-conical", "e"),
     ("Rehearsals", "pages:rehearsals", "rehearsals", "drama", "h"),
 )

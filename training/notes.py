@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from django.db import transaction
 
 from training.models import TrainingRun
 from workspaces.actors import Actor
-from workspaces.errors import FieldFault, InvalidInput
+from workspaces.errors import InvalidInput
+from workspaces.notes import find_note_faults
 from workspaces.services import record_audit
-
-TAG = re.compile(r"[\w.:/-]{1,50}")
-MOST_TAGS, LONGEST_NOTES = 20, 5000
-
-
-def find_note_faults(tags: Iterable[str], notes: str) -> list[FieldFault]:
-    faults = [
-        FieldFault("tags", f"{tag[:60]!r} is no tag", "1 to 50 letters, digits or . _ : / -")
-        for tag in tags
-        if not TAG.fullmatch(tag)
-    ]
-    if len(set(tags)) > MOST_TAGS:
-        faults.append(FieldFault("tags", f"{len(set(tags))} are given", f"at most {MOST_TAGS}"))
-    if len(notes) > LONGEST_NOTES or "\x00" in notes:
-        faults.append(FieldFault("notes", f"{len(notes)} characters, or a NUL", f"at most {LONGEST_NOTES} characters"))
-    return faults
 
 
 @transaction.atomic

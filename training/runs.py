@@ -28,12 +28,12 @@ from training.errors import InvalidRun, RunOver
 from training.estimates import Estimate
 from training.hardware import this_machine, why_no_quantisation
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
-from training.notes import find_note_faults
 from training.reward_models import find_reward_model_faults, find_reward_version, place_reward_model
 from training.run_states import TERMINAL_STATES, RunState, check_transition
 from training.text_answers import find_text_faults
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault
+from workspaces.notes import find_note_faults
 from workspaces.services import record_audit
 
 SUPERVISE = "training.supervise_run"

@@ -74,7 +74,7 @@ AN_INVITATION = {
     "accepted_at": None,
     "revoked_at": None,
 }
-A_WORKSPACE = {"id": WORKSPACE, "slug": "notes", "name": "Notes", "created_at": MOMENT}
+A_WORKSPACE = {"id": WORKSPACE, "slug": "notes", "name": "Notes", "approval_required": False, "created_at": MOMENT}
 AN_ENTRY = {
     "id": ENTRY,
     "at": MOMENT,
@@ -105,6 +105,6 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             A_WORKSPACE | {"slug": "mail", "name": "Mail"}, 201, {"name": "Mail", "slug": "mail", "admin": ADMIN_EMAIL}
         )
     ],
-    "rename_workspace": [Example(A_WORKSPACE, 200, {"name": "Notes"})],
+    "change_workspace": [Example(A_WORKSPACE, 200, {"name": "Notes"})],
     "audit_list": [Example(page(AN_ENTRY), query={"action": "person.invited", "since": "2026-11-20"})],
 }

@@ -31,6 +31,11 @@ class Breaker:
             self._until = now + self._rest
             return True
 
+    def rests(self, now: float) -> bool:
+        """Whether nobody asks at this moment; asking this changes nothing."""
+        with self._lock:
+            return self._until is not None and now < self._until
+
     def succeeded(self) -> None:
         with self._lock:
             self._failures, self._until = 0, None

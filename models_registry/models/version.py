@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
@@ -46,6 +47,7 @@ class ModelVersion(WorkspaceOwned):
 
     `base` is the version whose weights an adapter needs; `parent` is the one that training started from. `marked_at`
     says when it became known that it, or one it came from, learnt from rows that were erased since (docs/erasure.md).
+    `approved_at` says since when a person approves of it (`models_registry.approval`).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -66,6 +68,11 @@ class ModelVersion(WorkspaceOwned):
     created_at = models.DateTimeField(auto_now_add=True)
     marked_at = models.DateTimeField(null=True, blank=True)
     retired_at = models.DateTimeField(null=True, blank=True)
+    tags = ArrayField(models.CharField(max_length=50), default=list, db_default=[], blank=True)
+    notes = models.TextField(max_length=5000, blank=True, default="", db_default="")
+    approved_at = models.DateTimeField(null=True, blank=True)
+    approved_by = models.CharField(max_length=254, blank=True, default="", db_default="")
+    approval_note = models.CharField(max_length=500, blank=True, default="", db_default="")
 
     class Meta:
         ordering = ["-number"]
@@ -83,6 +90,11 @@ class ModelVersion(WorkspaceOwned):
                 condition=Q(state=VersionState.RETIRED, retired_at__isnull=False)
                 | (~Q(state=VersionState.RETIRED) & Q(retired_at__isnull=True)),
                 name="model_version_retired_at_exactly_when_retired",
+            ),
+            models.CheckConstraint(
+                condition=Q(approved_at__isnull=True, approved_by="", approval_note="")
+                | (Q(approved_at__isnull=False) & ~Q(approved_by="")),
+                name="model_version_approved_by_somebody",
             ),
         ]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Prefetch
+from django.db.models import Prefetch, Q
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -16,8 +16,19 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from decisions.models import Agent
 from models_registry.errors import BackendRefused
 from models_registry.gates import read_gate
-from models_registry.models import Arm, Experiment, ExperimentState, GateVerdict, ModelVersion, RegisteredModel
+from models_registry.models import (
+    AliasMove,
+    AliasName,
+    Arm,
+    Deployment,
+    Experiment,
+    ExperimentState,
+    GateVerdict,
+    ModelVersion,
+    RegisteredModel,
+)
 from models_registry.promotion import promote_version
+from models_registry.serving import OURS
 from training.exports import start_export
 from training.measures import draw_verdicts, find_reach, find_scores, measure_evaluation, tone_of
 from training.model_card import write_card
@@ -184,7 +195,12 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         .distinct()[:RELATED]
     )
     gate = read_gate(version)
-    aliases = [alias.name for alias in version.aliases.all()]
+    aliases = sorted(alias.name for alias in version.aliases.all())
+    moves = list(
+        AliasMove.objects.filter(Q(after=version) | Q(before=version))
+        .select_related("before__registered_model", "after__registered_model")
+        .order_by("-id")[:RELATED]
+    )
     context = {
         **_exports(version),
         "evaluation": evaluation,
@@ -196,6 +212,10 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
             .order_by("-id")[:RELATED]
         ),
         "aliases": aliases,
+        "held": [_hold(name, version, moves) for name in aliases],
+        "moves": moves,
+        "deployments": list(Deployment.objects.filter(version=version).select_related("backend")),
+        "state": "retired" if version.retired_at else "",
         "agents": list(Agent.objects.filter(registered_model=version.registered_model_id).order_by("name")),
         "serving": _find_traffic(version, aliases, experiments),
         "experiments": experiments,
@@ -205,6 +225,13 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "suites": list_suites(version),
     }
     return render(request, "registry/version.html", context)
+
+
+def _hold(name: str, version: ModelVersion, moves: Sequence[AliasMove]) -> dict[str, Any]:
+    """An alias that the version has: the move that brought it, and whether that can be taken back."""
+    came = next((move for move in moves if move.name == name and move.after_id == version.id), None)
+    fixed = name == AliasName.CHALLENGER or (name == AliasName.CHAMPION and (came is None or came.before is None))
+    return {"name": name, "came": came, "can_revert": came is not None and not fixed, "free": name not in OURS}
 
 
 def _find_traffic(

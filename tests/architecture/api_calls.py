@@ -273,7 +273,10 @@ CALLS: dict[str, list[Call]] = {
         Call("GET", "versions/{version}/deployments", READ, foreign=(404,)),
         Call("POST", "versions/{version}/deployments", ADMIN, deploy_body, 201, foreign=(404,)),
     ],
-    "api-deployment": [Call("DELETE", "deployments/{deployment}", ADMIN, foreign=(404,))],
+    "api-deployment": [
+        Call("PATCH", "deployments/{deployment}", ADMIN, lambda w: {"priority": 1}, foreign=(404,)),
+        Call("DELETE", "deployments/{deployment}", ADMIN, foreign=(404,)),
+    ],
     "api-remote-versions": [Call("POST", "remote-versions", ADMIN, remote_body, 201, foreign=(404,))],
     "api-version-aliases": [
         Call("POST", "versions/{version}/aliases", ADMIN, lambda w: {"alias": "tried"}, foreign=(404,))
@@ -282,9 +285,22 @@ CALLS: dict[str, list[Call]] = {
         Call("POST", "versions/{version}/aliases/remove", ADMIN, lambda w: {"alias": "tried"}, foreign=(404,))
     ],
     "api-versions": [Call("GET", "versions", READ)],
-    "api-version": [Call("GET", "versions/{version}", READ, foreign=(404,))],
+    "api-version": [
+        Call("GET", "versions/{version}", READ, foreign=(404,)),
+        Call("PATCH", "versions/{version}", ADMIN, lambda w: {"tags": ["tried"]}, foreign=(404,)),
+    ],
     "api-version-promote": [
         Call("POST", "versions/{version}/promote", ADMIN, lambda w: {"reason": "better"}, foreign=(404,))
+    ],
+    "api-version-approve": [
+        Call("POST", "versions/{version}/approve", ADMIN, lambda w: {"note": "read"}, foreign=(404,))
+    ],
+    "api-version-approval-withdraw": [
+        Call("POST", "versions/{version}/approve/withdraw", ADMIN, foreign=(404,)),
+    ],
+    # No alias of the world was ever moved: tests/models_registry/test_aliases.py reverts moves.
+    "api-alias-revert": [
+        Call("POST", "models/{model}/aliases/revert", ADMIN, lambda w: {"alias": "tried"}, 409, foreign=(404,))
     ],
     "api-version-retire": [
         # It is in use: tests/models_registry/test_versions.py retires one.

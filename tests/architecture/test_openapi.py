@@ -78,7 +78,6 @@ ENVELOPE = {"code", "message", "fields", "request_id"}
 # Sent, too, but what they show cannot come without more than this test has.
 UNANSWERED = {
     "decide": (503, "backend_unavailable"),  # tests/decisions/gateway/test_gateway.py asks a real model server
-    "retire_version": (409, "version_in_use"),  # it is deployed: tests/project/test_collecting.py retires versions
     # No model: tests/decisions/notes_app/test_notes_app_ai.py
     **{f"notes_{name}": (409, "no_champion") for name in ("file", "prioritize", "store", "retrieve", "relate")},
     # The caller holds no place: tests/decisions/labelling/test_label_queue_api.py
@@ -266,7 +265,8 @@ def make_ledger(workspace):
     )
     backend = BackendFactory(workspace=workspace, name="openai", url="https://api.openai.com/v1")
     deployment = DeploymentFactory(version=version, backend=backend)
-    AliasMoveFactory(after=version)
+    AliasFactory(version=version, name="fallback")
+    AliasMoveFactory(after=version, name="fallback")
     CallFactory(assigned=version)
     return {
         workspaces_examples.KEY: ApiKeyFactory(workspace=workspace).id,
@@ -274,6 +274,7 @@ def make_ledger(workspace):
         workspaces_examples.INVITATION: InvitationFactory(workspace=workspace).id,
         registry.VERSION: version.id,
         registry.CHAMPION: champion.id,
+        registry.SPARE: ModelVersionFactory(registered_model=agent.registered_model).id,
         registry.EXPERIMENT: experiment.id,
         registry.MODEL: version.registered_model_id,
         registry.BACKEND: backend.id,

@@ -19,6 +19,9 @@ class Workspace(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(max_length=63, unique=True)
     name = models.CharField(max_length=200)
+    approval_required = models.BooleanField(
+        default=False, db_default=False, help_text="A version needs an approval before it gets traffic"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     members = models.ManyToManyField("workspaces.User", through="workspaces.Membership", related_name="workspaces")
 

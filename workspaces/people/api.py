@@ -117,13 +117,13 @@ class WorkspaceDetail(APIView):
         return Response(WorkspaceSerializer(acting(request).workspace).data)
 
     @extend_schema(
-        operation_id="rename_workspace", request=WorkspaceChangeSerializer, responses={"200": WorkspaceSerializer}
+        operation_id="change_workspace", request=WorkspaceChangeSerializer, responses={"200": WorkspaceSerializer}
     )
     def patch(self, request: Request) -> Response:
-        """Renames the workspace."""
+        """Renames the workspace, or says whether versions need an approval."""
         given = WorkspaceChangeSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        return Response(WorkspaceSerializer(members.rename_workspace(by=acting(request), **given.validated_data)).data)
+        return Response(WorkspaceSerializer(members.change_workspace(by=acting(request), **given.validated_data)).data)
 
 
 class WorkspaceCreate(APIView):

@@ -244,19 +244,23 @@ def remove_two_factor(*, by: Actor, membership: Membership) -> None:
 
 
 @transaction.atomic
-def rename_workspace(*, by: Actor, name: str) -> Workspace:
-    """Addresses keep the slug. Raises InvalidInput."""
-    name = name.strip()
-    if not 1 <= len(name) <= 200:
-        fault = FieldFault("name", f"has {len(name)} characters", "1 to 200 characters")
-        raise InvalidInput("The name is invalid.", faults=[fault])
+def change_workspace(*, by: Actor, name: str | None = None, approval_required: bool | None = None) -> Workspace:
+    """None stays. Addresses keep the slug. Raises InvalidInput."""
     row = Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
-    before, row.name = row.name, name
-    row.save(update_fields=["name"])
-    if before != name:
-        record_audit(
-            by=by, action="workspace.renamed", target=f"workspace:{row.id}", details={"from": before, "to": name}
-        )
+    target = f"workspace:{row.id}"
+    if name is not None:
+        name = name.strip()
+        if not 1 <= len(name) <= 200:
+            fault = FieldFault("name", f"has {len(name)} characters", "1 to 200 characters")
+            raise InvalidInput("The name is invalid.", faults=[fault])
+        before, row.name = row.name, name
+        if before != name:
+            record_audit(by=by, action="workspace.renamed", target=target, details={"from": before, "to": name})
+    if approval_required is not None and approval_required != row.approval_required:
+        row.approval_required = approval_required
+        details = {"approval_required": approval_required}
+        record_audit(by=by, action="workspace.approval_changed", target=target, details=details)
+    row.save(update_fields=["name", "approval_required"])
     return row
 
 

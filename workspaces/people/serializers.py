@@ -71,7 +71,7 @@ class InvitationCreateSerializer(StrictBody):
 class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
     class Meta:
         model = Workspace
-        fields = ("id", "slug", "name", "created_at")
+        fields = ("id", "slug", "name", "approval_required", "created_at")
         read_only_fields = fields
 
 
@@ -87,7 +87,12 @@ class WorkspaceCreateSerializer(StrictBody):
 
 
 class WorkspaceChangeSerializer(StrictBody):
-    name = serializers.CharField(max_length=200)
+    """What is left out stays as it is."""
+
+    name = serializers.CharField(max_length=200, required=False)
+    approval_required = serializers.BooleanField(
+        required=False, help_text="Whether a version needs an approval before it gets traffic"
+    )
 
 
 class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):

@@ -100,8 +100,19 @@ def password_link(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @require_POST
 @workspace_page(role=Role.ADMIN)
 def rename(request: PageRequest) -> HttpResponse:
-    members.rename_workspace(by=request.actor, name=request.POST.get("name", ""))
+    members.change_workspace(by=request.actor, name=request.POST.get("name", ""))
     messages.success(request, "The workspace is renamed.")
+    return _back(request)
+
+
+@require_POST
+@workspace_page(role=Role.ADMIN)
+def approvals(request: PageRequest) -> HttpResponse:
+    """Whether versions need an approval before they get traffic."""
+    wanted = request.POST.get("approval_required") == "on"
+    members.change_workspace(by=request.actor, approval_required=wanted)
+    says = "Versions now need an approval." if wanted else "Versions need no approval any more."
+    messages.success(request, says)
     return _back(request)
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import math
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 from django import template
@@ -27,6 +28,11 @@ BADGES = {
     "passed": "ok",
     "champion": "ok",
     "challenger": "info",
+    "answered": "ok",
+    "up": "ok",
+    "down": "bad",
+    "abandoned": "warn",
+    "left": "calm",
     "failed": "bad",
     "dead": "bad",
     "corrected": "info",
@@ -95,6 +101,18 @@ def signed(value: Any) -> str:
 def _fixed(value: float, decimals: int, sign: str = "") -> str:
     """With a true minus; what rounds to zero is zero, without a minus."""
     return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}".replace("-", "−")
+
+
+@register.filter
+def cost(value: Any) -> str:
+    """A price or what was spent, in whatever unit it is: two decimals from 1 up, below that three significant digits:
+    12.3 → 12.30, 0.15 → 0.15, 0.00001335 → 0.0000134."""
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        return NONE
+    exact = Decimal(value)
+    if abs(exact) >= 1 or not exact:
+        return f"{exact:,.2f}" if exact else "0"
+    return f"{round(exact, 2 - exact.adjusted()):f}".rstrip("0").rstrip(".")
 
 
 @register.filter

@@ -13,7 +13,7 @@ from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 from workspaces.models import User, Workspace
 from workspaces.people.creation import create_own_workspace
-from workspaces.people.members import rename_workspace
+from workspaces.people.members import change_workspace
 
 
 class Command(UncheckedCommand):
@@ -42,7 +42,7 @@ class Command(UncheckedCommand):
                 made = create_own_workspace(user=admin, slug=options["slug"], name=options["name"], by_operator=True)
             else:
                 by = system(self.find_workspace(options["slug"]))
-                made = rename_workspace(by=by, name=options["name"])
+                made = change_workspace(by=by, name=options["name"])
         except ReckonerError as error:
             faults = "; ".join(f"{fault.field}: {fault.reason}, give {fault.expected}" for fault in error.faults)
             self.refuse(faults or error.message)

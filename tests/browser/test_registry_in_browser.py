@@ -1,0 +1,92 @@
+"""Backends, calls and a version's page in a real browser: at every width, light and dark, and by the keyboard."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from models_registry.models import Alias, Call, ModelVersion
+from models_registry.services import move_alias
+from tests.browser.accessibility import look_at
+from tools.factories import BackendFactory, CallFactory, DeploymentFactory, uuid7_at
+
+
+@pytest.fixture
+def backends(scene: Any) -> list[Any]:
+    """One that answers and is asked, and one that does not."""
+    workspace, now = scene.agent.workspace, timezone.now()
+    times = {"checked_at": now, "state_since": now - dt.timedelta(hours=5)}
+    gpt = BackendFactory(
+        workspace=workspace, name="gpt", url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY",
+        capabilities=["json_schema", "stream"], price_in="0.15", price_out="0.6", state="up", **times,
+    )  # fmt: skip
+    vllm = BackendFactory(
+        workspace=workspace, name="vllm-in-the-cellar", kind="vllm", state="down",
+        error="vllm-in-the-cellar does not answer: ConnectError.", **times,
+    )  # fmt: skip
+    DeploymentFactory(version=scene.version, backend=gpt, remote_name="filer-2-of-november")
+    DeploymentFactory(version=scene.version, backend=vllm, priority=1)
+    for number in range(30):
+        opened = now - dt.timedelta(minutes=7 * number)
+        fields: dict[str, Any] = {"state": "answered", "served": scene.version, "backend": gpt, "cost": "0.00001335"}
+        if number % 9 == 4:
+            fields = {"state": "failed", "error": "The model server does not answer: ConnectError."}
+        elif number % 5 == 3:
+            fields |= {
+                "served": scene.version.parent,
+                "fallback": f"{scene.version}: no answer in 1 s",
+                "backend": None,
+            }
+        closed = opened + dt.timedelta(milliseconds=80 + 17 * number)
+        CallFactory(
+            id=uuid7_at(opened), assigned=scene.version, opened_at=opened, closed_at=closed, tokens_in=61, tokens_out=7,
+            **fields,
+        )  # fmt: skip
+    return [gpt, vllm]
+
+
+def test_pages_of_the_registry_fit_and_are_accessible(
+    tab: Any, owner: Any, by: Any, scene: Any, backends: list[Any], log_in: Any
+) -> None:
+    slug = scene.agent.workspace.slug
+    move_alias(by=by, version=scene.version.parent, name="long-notes", reason="keeps more of the context")
+    move_alias(by=by, version=scene.version, name="long-notes", reason="as good, and cheaper")
+    version = ModelVersion.objects.get(id=scene.version.id)
+    version.tags, version.notes = ["october", "corrections"], "Learnt from the corrections of October."
+    version.approved_at, version.approved_by, version.approval_note = timezone.now(), "ada@example.org", "read 50"
+    version.save()
+    log_in(tab, owner)
+    found: list[str] = []
+    for name, path in (
+        ("backends", reverse("pages:backends", args=[slug])),
+        ("backend", reverse("pages:backend", args=[slug, backends[0].id])),
+        ("backend-form", reverse("pages:backend-edit", args=[slug, backends[1].id])),
+        ("calls", reverse("pages:calls", args=[slug])),
+        ("call", reverse("pages:call", args=[slug, Call.objects.exclude(fallback="").latest("id").id])),
+        ("version", reverse("pages:version", args=[slug, version.id])),
+    ):
+        tab.goto(path)
+        found += look_at(tab, name)
+    assert found == []
+
+
+def test_calls_are_narrowed_and_an_alias_is_reverted_by_one_click(
+    tab: Any, owner: Any, by: Any, scene: Any, backends: list[Any], log_in: Any
+) -> None:
+    slug, parent = scene.agent.workspace.slug, scene.version.parent
+    log_in(tab, owner).goto(reverse("pages:backends", args=[slug]))
+    tab.get_by_role("link", name="Calls", exact=True).click()
+    tab.get_by_label("State").select_option("failed")
+    expect(tab.get_by_role("row")).to_have_count(1 + 3)
+    expect(tab).to_have_url(f"{tab.url.partition('?')[0]}?state=failed&agent=&version=&backend=")
+    for version in (parent, scene.version):
+        move_alias(by=by, version=version, name="long-notes")
+    tab.goto(reverse("pages:version", args=[slug, scene.version.id]))
+    tab.get_by_role("button", name=f"Revert to {parent}").press("Enter")
+    expect(tab.get_by_text(f"long-notes points at {parent} again.")).to_be_visible()
+    assert Alias.objects.get(name="long-notes").version == parent
