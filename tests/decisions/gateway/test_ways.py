@@ -37,6 +37,14 @@ TOOLS = {
 }
 
 
+UNFIT = [
+    ('{"related": ["n3"]}', "action.related[0] 'n3' is not one of the options"),
+    ('{"related": "n1"}', "action.related 'n1' is not of type 'array'"),
+    ("They are related.", "'They are related.' is no JSON"),
+    ('{"related": [], "reasoning": "\\u0000"}', "cannot be stored"),
+]
+
+
 @pytest.fixture
 def revise(agent, by):
     """Makes the agent's next version, with an action of this kind."""
@@ -130,24 +138,16 @@ class TestWriting:
         assert ask(id=own, unit="ann").json() == told
         assert len(server.asked) == 1
 
-    @pytest.mark.parametrize(
-        ("written", "reason"),
-        [
-            ('{"related": ["n3"]}', "action.related[0] 'n3' is not one of the options"),
-            ('{"related": "n1"}', "action.related 'n1' is not of type 'array'"),
-            ("They are related.", "'They are related.' is no JSON"),
-            ('{"related": [], "reasoning": "\\u0000"}', "cannot be stored"),
-        ],
-    )
-    def test_an_answer_that_does_not_fit_is_one_clear_error(self, revise, remote, ask, written, reason):
+    def test_an_answer_that_does_not_fit_is_one_clear_error(self, revise, remote, ask):
         revise("structured", action_schema=FINDINGS)
         _, server = remote("gpt")
-        server.answers.append(says(written))
-        refused = ask()
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "backend_unavailable")
-        call = Call.objects.get()
-        assert (call.state, call.served) == ("failed", None)
-        assert call.error.startswith("The answer of gpt cannot be used") and reason in call.error
+        for written, reason in UNFIT:
+            server.answers.append(says(written))
+            refused = ask()
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "backend_unavailable")
+            call = Call.objects.latest("id")
+            assert (call.state, call.served) == ("failed", None)
+            assert call.error.startswith("The answer of gpt cannot be used") and reason in call.error
         assert "fits this schema" in server.asked[0]["messages"][0]["content"]
         assert not Decision.objects.exists()
 
@@ -193,29 +193,29 @@ class TestWriting:
         assert "gpt does not answer" in call.fallback
 
 
-@pytest.mark.parametrize(
-    ("space", "fields", "sent", "place"),
-    [
-        ("text", {}, {"options": ["a", "b"]}, "options"),
-        ("text", {}, {"places": 2}, "places"),
-        ("text", {"temperature": 3.0}, {}, "agent"),
-        ("choice", {}, {"options": ["a", "b"], "places": 1}, "places"),
-        ("choice", {}, {"options": ["a"]}, "options"),
-        ("ranking", {"template": "{{ options }}"}, {"options": ["a", "b"], "places": 3}, "places"),
-        ("ranking", {}, {"options": ["a", "b"]}, "options"),
-        ("ranking", {}, {}, "options"),
-        ("tool_calls", {}, {}, "options"),
-        ("structured", {"action_schema": {"type": "object", "properties": {
-            "note": {"type": "string", "x-offered": "gone[].id"}, "why": {"type": "string"}}, "required": ["note"]}},
-            {}, "state"),
-    ],
-)  # fmt: skip
-def test_what_an_agent_cannot_do_is_refused_before_anything_is_asked(revise, remote, ask, space, fields, sent, place):
-    revise(space, **fields)
+IMPOSSIBLE = [
+    ("text", {}, {"options": ["a", "b"]}, "options"),
+    ("text", {}, {"places": 2}, "places"),
+    ("text", {"temperature": 3.0}, {}, "agent"),
+    ("choice", {}, {"options": ["a", "b"], "places": 1}, "places"),
+    ("choice", {}, {"options": ["a"]}, "options"),
+    ("ranking", {"template": "{{ options }}"}, {"options": ["a", "b"], "places": 3}, "places"),
+    ("ranking", {}, {"options": ["a", "b"]}, "options"),
+    ("ranking", {}, {}, "options"),
+    ("tool_calls", {}, {}, "options"),
+    ("structured", {"action_schema": {"type": "object", "properties": {
+        "note": {"type": "string", "x-offered": "gone[].id"}, "why": {"type": "string"}}, "required": ["note"]}},
+        {}, "state"),
+]  # fmt: skip
+
+
+def test_what_an_agent_cannot_do_is_refused_before_anything_is_asked(revise, remote, ask):
     _, server = remote("gpt")
-    refused = ask(**sent)
-    assert refused.status_code == 400, refused.content
-    [fault] = refused.json()["error"]["fields"]
-    assert fault["field"] == place and fault["reason"] and fault["expected"] is not None
+    for space, fields, sent, place in IMPOSSIBLE:
+        revise(space, **fields)
+        refused = ask(**sent)
+        assert refused.status_code == 400, refused.content
+        [fault] = refused.json()["error"]["fields"]
+        assert fault["field"] == place and fault["reason"]
     assert not server.asked
     assert not Call.objects.exists()

@@ -66,25 +66,24 @@ def app(api, agents):
     return api("route:read")
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_an_agent_answers_in_the_app_s_shape_and_its_decision_is_recorded(app, model, by, name):
-    says = SAYS[name]
-    model.pick = says if isinstance(says, str) else json.dumps(says)
-    answer = app.post(f"/api/ai/{name}", ASKED[name])
-    assert answer.status_code == 200, answer.content
-    told = answer.json()
-    assert set(told) == set(SHOWN[name])
-    row = Decision.objects.get(id=told["decisionId"])
-    assert (row.agent.kind, row.user_ref, Call.objects.get().id) == (KIND_OF[name], "user-1", row.id)
-    assert row.state == ASKED[name].get("input", {k: v for k, v in ASKED[name].items() if k != "userId"})
-    by_unit = {"user": "user-1", "item": "item-1"}
-    assert row.unit == by_unit[row.agent.unit]
-    if name in {"store", "relate", "retrieve"}:
-        assert told == SHOWN[name] | {"decisionId": told["decisionId"]}
-        assert (row.propensity, row.confidence, row.reasoning) == (None, 0.8, "The section lists flights.")
-    else:
-        assert row.propensity > 0 and row.alternatives
-        assert (told["confidence"], told["reasoning"]) == (None, None)
+def test_the_agents_answer_in_the_app_s_shapes_and_their_decisions_are_recorded(app, model):
+    for name, asked in ASKED.items():
+        model.pick = SAYS[name] if isinstance(SAYS[name], str) else json.dumps(SAYS[name])
+        answer = app.post(f"/api/ai/{name}", asked)
+        assert answer.status_code == 200, answer.content
+        told = answer.json()
+        assert set(told) == set(SHOWN[name])
+        row = Decision.objects.get(id=told["decisionId"])
+        assert (row.agent.kind, row.user_ref) == (KIND_OF[name], "user-1")
+        assert Call.objects.get(id=row.id).state == "answered"
+        assert row.state == asked.get("input", {key: asked[key] for key in asked if key != "userId"})
+        assert row.unit == {"user": "user-1", "item": "item-1"}[row.agent.unit]
+        if name in {"store", "relate", "retrieve"}:
+            assert told == SHOWN[name] | {"decisionId": told["decisionId"]}
+            assert (row.propensity, row.confidence, row.reasoning) == (None, 0.8, "The section lists flights.")
+        else:
+            assert row.propensity > 0 and row.alternatives
+            assert (told["confidence"], told["reasoning"]) == (None, None)
 
 
 def test_the_next_items_are_alternatives_and_the_chosen_one_is_what_the_decision_is_about(app, model):
@@ -99,24 +98,24 @@ def test_the_next_items_are_alternatives_and_the_chosen_one_is_what_the_decision
     assert told["recommended_item_id"] not in {one["item_id"] for one in told["alternatives"]}
 
 
-@pytest.mark.parametrize(
-    ("name", "body", "place"),
-    [
-        ("prioritize", {"input": {"todoItems": []}}, "input.todoItems"),
-        ("prioritize", {"input": {}}, "input.todoItems"),
-        ("store", {"input": {"completedItem": {}}}, "input.targetOpus"),
-        ("file", {"userId": "user-1"}, "input"),
-        ("file", {"input": {"item": {}}, "user": "user-1"}, "user"),
-        ("file", {"input": {"item": {}}, "userId": ""}, "userId"),
-        ("relate", {"input": {"newItem": {}, "corpus": [{}]}}, "input.corpus[0].id"),
-        ("retrieve", {"relevantOpuses": []}, "query"),
-        ("retrieve", {"query": "When?"}, "relevantOpuses"),
-    ],
-)
-def test_what_is_missing_is_named_and_nothing_is_asked(app, model, name, body, place):
-    refused = app.post(f"/api/ai/{name}", body)
-    assert refused.status_code == 400, refused.content
-    assert place in [fault["field"] for fault in refused.json()["error"]["fields"]]
+WRONG = [
+    ("prioritize", {"input": {"todoItems": []}}, "input.todoItems"),
+    ("prioritize", {"input": {}}, "input.todoItems"),
+    ("store", {"input": {"completedItem": {}}}, "input.targetOpus"),
+    ("file", {"userId": "user-1"}, "input"),
+    ("file", {"input": {"item": {}}, "user": "user-1"}, "user"),
+    ("file", {"input": {"item": {}}, "userId": ""}, "userId"),
+    ("relate", {"input": {"newItem": {}, "corpus": [{}]}}, "input.corpus[0].id"),
+    ("retrieve", {"relevantOpuses": []}, "query"),
+    ("retrieve", {"query": "When?"}, "relevantOpuses"),
+]
+
+
+def test_what_is_missing_is_named_and_nothing_is_asked(app, model):
+    for name, body, place in WRONG:
+        refused = app.post(f"/api/ai/{name}", body)
+        assert refused.status_code == 400, refused.content
+        assert place in [fault["field"] for fault in refused.json()["error"]["fields"]]
     assert not model.asked
     assert not Decision.objects.exists()
 
