@@ -26,6 +26,7 @@ def schedule(sender: Celery, **_: object) -> None:
         "sweep": {"task": "jobs.sweep", "schedule": settings.JOB_SWEEP_SECONDS},
         "outcomes": {"task": "decisions.queue_outcomes", "schedule": settings.OUTCOME_SECONDS},
         "backends": {"task": "registry.watch", "schedule": settings.BACKEND_CHECK_SECONDS},
+        "shadows": {"task": "training.queue_shadows", "schedule": settings.SHADOW_SECONDS},
         "nightly-rewards": {"task": "decisions.queue_nightly_rewards", "schedule": crontab(minute=0)},
         "tidy": {"task": "workspaces.tidy", "schedule": crontab(minute=20)},
         "partitions": {"task": "decisions.queue_partitions", "schedule": crontab(minute=10)},

@@ -336,6 +336,7 @@ SPECTACULAR_SETTINGS = {
         "LabelQueueStateEnum": "decisions.models.QueueState",
         "JobStateEnum": "jobs.models.JobState",
         "ExperimentStateEnum": "models_registry.models.ExperimentState",
+        "ShadowStateEnum": "decisions.models.ShadowState",
         "VersionStateEnum": "models_registry.models.VersionState",
         "ExportStateEnum": "training.models.export.ExportState",
         "RunStateEnum": "training.models.run.RUN_STATE_CHOICES",
@@ -369,6 +370,9 @@ JOB_SWEEP_SECONDS = float(env("RECKONER_JOB_SWEEP_SECONDS", "30"))
 JOB_RETRY_SECONDS = float(env("RECKONER_JOB_RETRY_SECONDS", "60"))
 JOB_RETRY_FACTOR = float(env("RECKONER_JOB_RETRY_FACTOR", "10"))
 OUTCOME_SECONDS = float(env("RECKONER_OUTCOME_SECONDS", "60"))
+# How often shadows look for new decisions, and how many a minute each of them may ask about.
+SHADOW_SECONDS = float(env("RECKONER_SHADOW_SECONDS", "60"))
+SHADOW_PER_MINUTE = float(env("RECKONER_SHADOW_PER_MINUTE", "600"))
 REWARDS_HOUR_UTC = int(env("RECKONER_REWARDS_HOUR_UTC", "2"))
 # Whole months that the ledger keeps besides the running one; 0: everything stays.
 KEEP_MONTHS = int(env("RECKONER_KEEP_MONTHS", "0"))

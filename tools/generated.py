@@ -75,6 +75,7 @@ def make_known(agent: Any) -> dict[str, str]:
         ),
         "imports": made.JobFactory(workspace=workspace, kind="training.import", payload=made.IMPORT_PAYLOAD),
         "runs": run,
+        "shadows": made.ShadowFactory(agent=agent, version=version),
         "versions": version,
         "experiments": experiment,
         "models": version.registered_model,

@@ -59,6 +59,7 @@ PAGES: Mapping[str, Page] = {
         "[backends.md](../backends.md)",
     ),
     "suites": Page("Evaluation suites", ("suites",), "[learning.md](../learning.md#evaluation-suites)"),
+    "shadows": Page("Shadows", ("shadows",), "[shadow.md](../shadow.md)"),
     "experiments": Page("Experiments", ("experiments",), "[experiments.md](../experiments.md)"),
     "erasures": Page("Erasures", ("erasures",), "[erasure.md](../erasure.md)"),
     "notes-app": Page("The notes app's paths", ("notes app",), "[notes-app.md](../notes-app.md)"),

@@ -24,6 +24,8 @@ SUITE = "01a1f9b3-6b10-7e31-9d27-4c5f0a81e2d7"
 SUITE_SCORE = "01a1f9b3-7c44-7a90-b1de-2f6380c95a1b"
 SCORING = "01a1f9b3-8d52-7b6f-a0c3-7e19d4f28b60"
 
+SHADOW = "01a1f9bc-9a3e-7d15-8c40-6e2b71f0d5a4"
+
 A_FREEZING = {
     "id": FREEZING,
     "agent": "filer",
@@ -269,6 +271,63 @@ AN_ERASURE = {
     "finished_at": None,
 }
 
+A_SHADOW: dict[str, Any] = {
+    "id": SHADOW,
+    "agent": "filer",
+    "version": VERSION,
+    "version_name": "filer:2",
+    "state": "running",
+    "share": 0.5,
+    "min_decisions": 500,
+    "then": "canary",
+    "reason": "learnt from October",
+    "requested_by": "key:a1b2c3d4",
+    "answered": 0,
+    "failed": 0,
+    "cost": "0.00000000",
+    "enough_at": None,
+    "enough_says": "",
+    "waits": "",
+    "experiment": None,
+    "created_at": MOMENT,
+    "ended_at": None,
+    "end_reason": "",
+}
+A_POINT = {
+    "at": MOMENT,
+    "answered": 620,
+    "failed": 2,
+    "agreement": 0.71,
+    "agreement_low": 0.67,
+    "agreement_high": 0.75,
+    "rewarded": 512,
+    "estimate": 0.06,
+    "low": 0.01,
+    "high": 0.11,
+    "lower": 0.009,
+    "logged": 0.55,
+    "effective_sample_size": 301.5,
+    "refusals": [],
+    "passed": True,
+    "look": 1,
+}
+A_DISAGREEMENT = {
+    "decision": "01a1f9b0-77c1-7a52-9d0e-3f6b8c2d4e10",
+    "action": "finance",
+    "reward": 0.25,
+    "pick": "travel",
+    "probability": 0.84,
+    "probability_of_action": 0.11,
+}
+FOUND_BY_SHADOW = {
+    "answered": 620,
+    "failed": 2,
+    "enough_at": MOMENT,
+    "enough_says": "In the shadow it is estimated to earn +0.060 [+0.010, +0.110] over what acted.",
+    "says": "filer:2 would probably earn more than what decides now. A canary opens with the next round.",
+    "points": [A_POINT],
+    "disagreements": [A_DISAGREEMENT],
+}
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "datasets_list": [Example(page(A_DATASET))],
     "create_dataset": [
@@ -388,6 +447,29 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "read_run_curves": [Example("curve,step,value\nloss,1,0.693\nloss,2,0.612\n", path={"id": RUN}, media="text/csv")],
     "read_run_samples": [Example(SAMPLES, path={"id": RUN})],
     "cancel_run": [Example(A_RUN | {"state": "cancelled", "finished_at": MOMENT}, path={"id": RUN})],
+    "shadows_list": [Example(page(A_SHADOW))],
+    "start_shadow": [
+        Example(
+            A_SHADOW,
+            201,
+            {
+                "agent": "filer",
+                "version": VERSION,
+                "share": 0.5,
+                "then": "canary",
+                "reason": "learnt from October",
+            },
+        )
+    ],
+    "shadows_retrieve": [Example(A_SHADOW | FOUND_BY_SHADOW, path={"id": SHADOW})],
+    "stop_shadow": [
+        Example(
+            A_SHADOW | {"state": "stopped", "ended_at": MOMENT, "end_reason": "seen enough"},
+            200,
+            {"reason": "seen enough"},
+            path={"id": SHADOW},
+        )
+    ],
     "suites_list": [Example(page(A_SUITE))],
     "create_suite": [
         Example(A_SUITE, 201, {"agent": "filer", "name": "tickets of March", "dataset": HELD_OUT}),

@@ -1,11 +1,12 @@
 """What of this floor holds artifacts (`models_registry.holders`): datasets, exports, rehearsals, scores, and versions
-that runs, exports and scorings under way need."""
+that runs, exports, shadows and scorings under way need."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable
 
+from decisions.models import Shadow, ShadowState
 from jobs.models import TERMINAL, Job
 from models_registry.holders import artifact_holder, leave, version_holder
 from training.models import DatasetSnapshot, ExportJob, Rehearsal, SuiteScore, TrainingRun
@@ -49,6 +50,12 @@ def _runs(versions: Collection[uuid.UUID]) -> Iterable[uuid.UUID]:
     named = {str(version): version for version in versions}
     for base, spec in TrainingRun.objects.exclude(state__in=TERMINAL_VALUES).values_list("base_version", "spec"):
         yield from (named[one] for one in (str(base), find_reward_version(spec)) if one in named)
+
+
+@version_holder("a shadow under way", "decisions.Shadow.version")
+def _shadows(versions: Collection[uuid.UUID]) -> Iterable[uuid.UUID]:
+    under_way = Shadow.objects.filter(version__in=versions, state=ShadowState.RUNNING)
+    return under_way.values_list("version", flat=True)
 
 
 @version_holder("a scoring under way")

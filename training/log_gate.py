@@ -14,7 +14,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from django.conf import settings
@@ -63,6 +63,23 @@ SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.u
    AND NOT EXISTS (SELECT 1 FROM training_datasetitem i WHERE i.decision_id = d.id AND i.dataset_id = ANY(%(whole)s))
  ORDER BY d.id DESC
 """  # noqa: S608 - constants of ours
+
+
+class Acted(Protocol):
+    """What an estimate reads of one decision; see LoggedDecision."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def propensity(self) -> float: ...
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def reward(self) -> float: ...
+    @property
+    def version(self) -> uuid.UUID | None: ...
+    @property
+    def policy(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +228,9 @@ def judge_by_log(run: TrainingRun, log: Sequence[LoggedDecision], path: Path | N
     versions = {row.version for row in rows}
     verdict.against_id = versions.pop() if len(versions) == 1 else None
     verdict.passed, verdict.refusals = gate.passed, list(gate.refusals)
-    if _is_finite(gate.difference):
+    if is_finite(gate.difference):
         verdict.estimate, verdict.low, verdict.high = gate.difference.mean, gate.difference.low, gate.difference.high
-    verdict.details = _describe(gate, rows) | {"temperature": acts.temperature, "epsilon": acts.epsilon}
+    verdict.details = describe_estimate(gate, rows) | {"temperature": acts.temperature, "epsilon": acts.epsilon}
     return verdict
 
 
@@ -228,9 +245,16 @@ def estimate_from_log(
     rows: Sequence[LoggedDecision], thoughts: Sequence[np.ndarray], policies: Sequence[np.ndarray]
 ) -> OffPolicyGate:
     """`thoughts` and `policies`: for each row the new model's own probabilities, and those with which it would act."""
+    return estimate_at(rows, [row.options.index(row.action) for row in rows], thoughts, policies)
+
+
+def estimate_at(
+    rows: Sequence[Acted], actions: Sequence[int], thoughts: Sequence[np.ndarray], policies: Sequence[np.ndarray]
+) -> OffPolicyGate:
+    """The same of rows whose logged actions stand at these places among their options."""
     groups = [row.group for row in rows]
     rewards = np.array([row.reward for row in rows])
-    places = np.array([row.options.index(row.action) for row in rows])
+    places = np.array(actions)
     guesses = (np.zeros(len(rows)), np.zeros(len(rows)))
     if len(set(groups)) > 1:  # else the gate refuses, whatever is guessed
         guesses = cross_fit_by_probability(thoughts, policies, places, rewards, groups)
@@ -245,7 +269,7 @@ def estimate_from_log(
     return check_off_policy_gate(log, groups)
 
 
-def _describe(gate: OffPolicyGate, rows: Sequence[LoggedDecision]) -> dict[str, Any]:
+def describe_estimate(gate: OffPolicyGate, rows: Sequence[Acted]) -> dict[str, Any]:
     """What the verdict rests on, for pages and the API."""
     names = {
         version.id: str(version)
@@ -267,10 +291,11 @@ def _describe(gate: OffPolicyGate, rows: Sequence[LoggedDecision]) -> dict[str, 
         "estimates": {
             name: {"mean": one.mean, "low": one.low, "high": one.high}
             for name, one in intervals.items()
-            if _is_finite(one)
+            if is_finite(one)
         },
     }
 
 
-def _is_finite(interval: Interval) -> bool:
+def is_finite(interval: Interval) -> bool:
+    """Whether anything is known of it."""
     return all(map(math.isfinite, (interval.mean, interval.low, interval.high)))

@@ -6,6 +6,7 @@ from training import dataset_views, erasure_views, start_views, views
 from training.imports import views as imports
 from training.pipeline import views as pipelines
 from training.rehearsal import views as rehearsals
+from training.shadows import views as shadows
 from training.suites import views as suites
 
 urlpatterns = [
@@ -41,6 +42,10 @@ urlpatterns = [
     path("suites/<uuid:pk>", suites.suite_detail, name="suite"),
     path("suites/<uuid:pk>/score", suites.suite_score_ask, name="suite-score-ask"),
     path("suites/scores/<uuid:pk>", suites.suite_score, name="suite-score"),
+    path("experiments/shadows/", shadows.shadow_list, name="shadows"),
+    path("experiments/shadows/new", shadows.shadow_start, name="shadow-start"),
+    path("experiments/shadows/<uuid:pk>", shadows.shadow_detail, name="shadow"),
+    path("experiments/shadows/<uuid:pk>/stop", shadows.shadow_stop, name="shadow-stop"),
     path("rehearsals/", rehearsals.rehearsal_list, name="rehearsals"),
     path("rehearsals/new", rehearsals.rehearsal_start, name="rehearsal-start"),
     path("rehearsals/<uuid:pk>/", rehearsals.rehearsal_detail, name="rehearsal"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from celery import shared_task
+
 from jobs.registry import job_kind
 from training import erasure, exports, freezing, runs, supervision
 from training.imports import services as imports
 from training.pipeline import services as pipelines
 from training.rehearsal import services as rehearsals
+from training.shadows import ANSWER, rounds
+from training.shadows import services as shadows
 from training.suites import services as suites
 
 job_kind(runs.SUPERVISE, queue="training", on_end=runs.end_with_job)(supervision.supervise_run)
@@ -17,3 +21,9 @@ job_kind(imports.KIND)(imports.run_import)
 job_kind(erasure.KIND)(erasure.erase_person)
 job_kind(pipelines.KIND, on_end=pipelines.end_with_job)(pipelines.run_pipeline)
 job_kind(rehearsals.KIND, on_end=rehearsals.end_with_job)(rehearsals.rehearse)
+job_kind(ANSWER, on_end=shadows.end_with_job)(rounds.answer_shadow)
+
+
+@shared_task(name="training.queue_shadows")
+def queue_shadows() -> None:
+    rounds.queue_rounds()

@@ -4,6 +4,7 @@ from django.urls import path
 
 from training import api, erasure_api
 from training.imports import api as imports
+from training.shadows import api as shadows
 from training.suites import api as suites
 
 urlpatterns = [
@@ -24,6 +25,9 @@ urlpatterns = [
     path("runs/<uuid:pk>/curves", api.RunCurves.as_view(), name="api-run-curves"),
     path("runs/<uuid:pk>/samples", api.RunSamples.as_view(), name="api-run-samples"),
     path("runs/<uuid:pk>/cancel", api.RunCancel.as_view(), name="api-run-cancel"),
+    path("shadows", shadows.ShadowList.as_view(), name="api-shadows"),
+    path("shadows/<uuid:pk>", shadows.ShadowDetail.as_view(), name="api-shadow"),
+    path("shadows/<uuid:pk>/stop", shadows.ShadowStop.as_view(), name="api-shadow-stop"),
     path("suites", suites.SuiteList.as_view(), name="api-suites"),
     path("suites/scorings/<uuid:pk>", suites.SuiteScoring.as_view(), name="api-suite-scoring"),
     path("suites/<uuid:pk>", suites.SuiteDetail.as_view(), name="api-suite"),

@@ -102,6 +102,16 @@ ENTRIES = (
         "shown to be worse by neither.",
     ),
     Entry(
+        "shadow",
+        ("Shadow", "pages:shadows"),
+        "A version, the candidate, is asked about live decisions in the background. No user sees its answers.",
+    ),
+    Entry(
+        "canary",
+        ("training/shadows/rounds.py",),
+        "The experiment that a shadow opens: the candidate gets 5% of the units at first.",
+    ),
+    Entry(
         "calibration error",
         ("training/predictions.py",),
         "The mean difference between the model's confidence and its accuracy, in percentage points. 0 is perfect.",

@@ -105,6 +105,8 @@ UPDATE decisions_label SET note = '', corrected_action = NULL
 # A skip holds nothing worth keeping, and its note may hold text.
 _SKIPS = "DELETE FROM decisions_skip WHERE decision_id = ANY(%(ids)s)"
 _SUGGESTIONS = "DELETE FROM decisions_labelsuggestion WHERE decision_id = ANY(%(ids)s)"
+# What another version would have done holds the decision's words.
+_SHADOWS = "DELETE FROM decisions_shadowanswer WHERE decision_id = ANY(%(ids)s)"
 # Nobody is asked about it any more; who labelled it is still counted.
 _QUEUES = (
     """UPDATE decisions_queueitem SET state = CASE WHEN state = 'resolved' THEN state ELSE 'dropped' END, gold = NULL
@@ -344,6 +346,7 @@ def _erase_what_hangs_on(cursor: Any, known: dict[str, Any]) -> Counter[str]:
     counts["labels"] = _run(cursor, _LABELS.format(which="decision_id = ANY(%(ids)s)"), known)
     cursor.execute(_SKIPS, known)
     cursor.execute(_SUGGESTIONS, known)
+    cursor.execute(_SHADOWS, known)
     for statement in _QUEUES:
         cursor.execute(statement.format(column="decision_id", ids="ids"), known)
     counts["rewards"] = _run(cursor, _REWARDS, known)

@@ -1,4 +1,4 @@
-"""Tables of the ledger: agents, decisions, feedback, labels and their queues, rewards, steps, episodes, items."""
+"""Tables of the ledger: agents, decisions, feedback, labels, their queues, rewards, steps, episodes, items, shadows."""
 
 from decisions.models.agent import ActionSpaceKind, Agent, AgentKind, AgentVersion
 from decisions.models.bulk_label import BulkLabel
@@ -27,6 +27,7 @@ from decisions.models.reward import (
     UnknownParts,
 )
 from decisions.models.reward_draft import RewardDraft
+from decisions.models.shadow import Shadow, ShadowAnswer, ShadowPoint, ShadowState, ShadowThen
 from decisions.models.step import Step, StepKind
 from decisions.models.suggestion import AutoLabeler, LabelSuggestion
 from decisions.models.trace_classifier import TraceClassifier
@@ -62,6 +63,11 @@ __all__ = [
     "RewardDue",
     "RewardProgress",
     "RewardSpec",
+    "Shadow",
+    "ShadowAnswer",
+    "ShadowPoint",
+    "ShadowState",
+    "ShadowThen",
     "Skip",
     "SkipPolicy",
     "StatusChange",

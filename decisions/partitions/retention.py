@@ -1,9 +1,9 @@
 """Drops whole old months of the ledger by dropping their partitions; an audit row in each workspace counts what went.
 
 A month goes with everything that is partitioned like it (feedback, rewards, steps), in one transaction, together with
-rows of that time in the default partitions (imported, or sent later) and what is not partitioned: labels, skips and
-places in labelling queues of dropped decisions. Datasets keep the ids of their decisions; experiments' observations,
-episodes, their labels and places in queues, and feedback on an episode or a unit stay.
+rows of that time in the default partitions (imported, or sent later) and what is not partitioned: labels, skips, places
+in labelling queues and answers of shadows about dropped decisions. Datasets keep the ids of their decisions;
+experiments' observations, episodes, their labels and places in queues, and feedback on an episode or a unit stay.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WITHOUT_MONTH = {
     **dict.fromkeys(
         (
             *("decisions_queueitem", "decisions_label", "decisions_skip"),
-            *("decisions_labelsuggestion", "decisions_measurementdue", "decisions_rewarddue"),
+            *("decisions_labelsuggestion", "decisions_measurementdue", "decisions_rewarddue", "decisions_shadowanswer"),
         ),
         "decision_id < %s",
     ),

@@ -38,6 +38,7 @@ from tools.factories import (
     QueueItemFactory,
     RewardDraftFactory,
     RewardSpecFactory,
+    ShadowFactory,
     StatusChangeFactory,
     StepFactory,
     SuiteScoreFactory,
@@ -141,6 +142,7 @@ def build(workspace: Any, slug: str) -> World:
             "draft": RewardDraftFactory(agent=agent, base=spec),
             "import": JobFactory(workspace=workspace, kind="training.import", payload=IMPORT_PAYLOAD),
             "suite": (suite := EvaluationSuiteFactory(agent=agent, dataset=dataset)),
+            "shadow": ShadowFactory(agent=agent, version=version),
             "score": SuiteScoreFactory(suite=suite, version=version),
             "scoring": JobFactory(workspace=workspace, kind="training.score_suite"),
             "freezing": JobFactory(
@@ -214,6 +216,10 @@ def remote_body(world: World) -> Any:
 
 def deploy_body(world: World) -> Any:
     return {"backend": str(world.extra["backend"].id), "remote_name": "another"}
+
+
+def shadow_body(world: World) -> Any:
+    return {"agent": world.agent.slug, "version": str(world.export.version.id), "reason": "a better one"}
 
 
 def workspace_body(world: World) -> Any:
@@ -461,6 +467,14 @@ CALLS: dict[str, list[Call]] = {
     "api-datasets": [
         Call("GET", "datasets", READ),
         Call("POST", "datasets", ADMIN, lambda w: {"agent": w.agent.slug, "name": "n"}, 202, foreign=(404,)),
+    ],
+    "api-shadows": [
+        Call("GET", "shadows", READ),
+        Call("POST", "shadows", ADMIN, shadow_body, 201, foreign=(404,)),
+    ],
+    "api-shadow": [Call("GET", "shadows/{shadow}", READ, foreign=(404,))],
+    "api-shadow-stop": [
+        Call("POST", "shadows/{shadow}/stop", ADMIN, lambda w: {"reason": "seen enough"}, foreign=(404,))
     ],
     "api-suites": [
         Call("GET", "suites", READ),

@@ -35,6 +35,7 @@ QUERIES = {
     "rehearsal-start": ("agent",),
     "models": ("agent",),
     "version-try": ("preset",),
+    "shadow-start": ("version",),
     "overview": ("x",),
 }
 FORMS = {
@@ -53,6 +54,7 @@ FORMS = {
     ),
     "key-make": ("name", "agent", "slug", "kind", "options", "scopes"),
     "erasures": ("kind", "name"),
+    "shadow-start": ("agent", "version", "share", "min_decisions", "then", "reason"),
     "import-new": ("agent", "name"),
     "label-bulk": ("query", "matching", "labelled", "digest", "verdict", "right"),
     "label-queue-new": (

@@ -56,6 +56,9 @@ from tools.factories import (
     RewardDraftFactory,
     RewardFactory,
     RunEventFactory,
+    ShadowAnswerFactory,
+    ShadowFactory,
+    ShadowPointFactory,
     StatusChangeFactory,
     StepFactory,
     SuiteScoreFactory,
@@ -303,10 +306,18 @@ def make_ledger(workspace):
         training.SCORING: JobFactory(workspace=workspace, kind="training.score_suite").id,
         training.RUN: run.id,
         training.EVENT: RunEventFactory(run=run).id,
+        training.SHADOW: shadow_of(agent, exported, decision).id,
         training.EXPORT: ExportJobFactory(version=exported, state="ready", artifact=files).id,
         workspaces_examples.ADMIN_EMAIL: MembershipFactory(workspace=workspace, role="admin").user.email,
         training.ERASURE: ErasureFactory(workspace=workspace).id,
     }
+
+
+def shadow_of(agent, version, decision):
+    """It has answered one decision, otherwise."""
+    shadow = ShadowFactory(agent=agent, version=version)
+    ShadowAnswerFactory(shadow=shadow, decision=decision, agrees=False)
+    return ShadowPointFactory(shadow=shadow).shadow
 
 
 def draft_of(agent):

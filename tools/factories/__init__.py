@@ -61,6 +61,7 @@ from tools.factories.models_registry import (
     VariantFactory,
     put_files,
 )
+from tools.factories.shadows import ShadowAnswerFactory, ShadowFactory, ShadowPointFactory
 from tools.factories.training import (
     IMPORT_PAYLOAD,
     DatasetItemFactory,
@@ -152,6 +153,9 @@ __all__ = [
     "RewardSpecFactory",
     "RunEventFactory",
     "RunMetricFactory",
+    "ShadowAnswerFactory",
+    "ShadowFactory",
+    "ShadowPointFactory",
     "SkipFactory",
     "StatusChangeFactory",
     "StepFactory",

@@ -24,6 +24,7 @@ BADGES = {
     "succeeded": "ok",
     "ready": "ok",
     "promoted": "ok",
+    "canary": "ok",
     "confirmed": "ok",
     "passed": "ok",
     "champion": "ok",

@@ -31,6 +31,7 @@ from tools.factories import (
     ProjectFactory,
     QueueItemFactory,
     ReservationFactory,
+    ShadowAnswerFactory,
     SkipFactory,
     StatusChangeFactory,
     StepFactory,
@@ -95,6 +96,7 @@ def ann(agent, judged):
     item.project_ref = project.ref
     item.save()
     StatusChangeFactory(item=item, decision=decision, external_id="ann-change", correction={"swimlane": "Ann"})
+    ShadowAnswerFactory(shadow__agent=agent, decision=decision, pick="Ann's other")
     second = judged("corrected", unit="ann", state={"text": "Ann's second"})
     calculate_rewards(current_reward_spec(agent))
     return [decision, second]

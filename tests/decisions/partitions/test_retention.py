@@ -30,6 +30,7 @@ from tools.factories import (
     ReservationFactory,
     RewardDueFactory,
     RewardFactory,
+    ShadowAnswerFactory,
     SkipFactory,
     StepFactory,
     uuid7_at,
@@ -61,6 +62,7 @@ def one_of_everything(agent, moment):
     LabelFactory(decision=decision)  # with its feedback
     SkipFactory(decision=decision)
     LabelSuggestionFactory(decision=decision)
+    ShadowAnswerFactory(decision=decision, shadow__agent=decision.agent)
     MeasurementDueFactory(decision=decision)
     RewardDueFactory(decision=decision)
     ReservationFactory(item=QueueItemFactory(queue=LabelQueueFactory(workspace=agent.workspace), decision=decision))

@@ -1,0 +1,251 @@
+"""Shadows: what they ask, what they make of the answers, and that a canary opens once, on evidence."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from decisions.models import Decision, Reward, Shadow, ShadowAnswer
+from jobs.models import Job
+from jobs.runner import run_job
+from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.models import Experiment, GateVerdict, Look, ModelVersion
+from models_registry.promotion import stop_experiment
+from models_registry.services import NewVersion, register_version
+from tools.factories import (
+    OPTIONS,
+    BackendFactory,
+    DecisionFactory,
+    DeploymentFactory,
+    RewardFactory,
+    ShadowAnswerFactory,
+    ShadowFactory,
+)
+from training.shadows.asking import find_unasked
+from training.shadows.rounds import queue_round, queue_rounds
+from training.shadows.services import ShadowPlan, start_shadow, stop_shadow
+from workspaces.errors import Conflict, InvalidInput
+from workspaces.ids import uuid7
+from workspaces.models import AuditEntry
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def server(serve: Callable[[], Any]) -> Any:
+    """Where both versions are deployed; it picks the first option."""
+    one = serve()
+    one.models, one.pick = ["old", "new", "newer"], OPTIONS[0]
+    return one
+
+
+@pytest.fixture
+def candidate(agent: Any, by: Any, server: Any) -> ModelVersion:
+    """Beside a champion."""
+    backend = BackendFactory(workspace=by.workspace, url=server.url, retries=0, price_in=1, price_out=10)
+    for name in ("old", "new"):
+        new = NewVersion(remote_name=name, method="remote")
+        version = register_version(by=by, model=agent.registered_model, new=new)
+        DeploymentFactory(version=version, backend=backend)
+    return version
+
+
+def decide(agent: Any, count: int = 1, **fields: Any) -> list[Decision]:
+    return [DecisionFactory(agent=agent, epsilon=0.2, **fields) for _ in range(count)]
+
+
+def play(shadow: Shadow) -> Job:
+    """One round; a job that is queued already, or a new one."""
+    queue_round(shadow)
+    shadow.refresh_from_db()
+    assert shadow.job_id is not None
+    run_job(shadow.job_id)
+    shadow.refresh_from_db()
+    return Job.objects.get(id=shadow.job_id)
+
+
+def begin(by: Any, agent: Any, version: ModelVersion, **plan: Any) -> Shadow:
+    return start_shadow(by=by, agent=agent, version=version, plan=ShadowPlan(**plan), reason="a better one")
+
+
+class TestARound:
+    def test_asks_about_new_decisions_once_and_a_failure_is_no_disagreement(
+        self, agent: Any, by: Any, candidate: ModelVersion, server: Any
+    ) -> None:
+        decide(agent, recorded_at=timezone.now() - dt.timedelta(hours=1))
+        shadow = begin(by, agent, candidate)
+        agrees, other = decide(agent), decide(agent, action=OPTIONS[1])
+        unfit, odd = decide(agent, state={"note": "x"}), decide(agent, action="elsewhere")
+        assert play(shadow).result == {"asked": 4}
+        assert {one["model"] for one in server.asked} == {"new"}
+        found = {answer.decision_id: answer for answer in shadow.answers.all()}
+        assert {pk: found[pk].agrees for pk in found} == {
+            agrees[0].id: True, other[0].id: False, unfit[0].id: None, odd[0].id: None
+        }  # fmt: skip
+        assert found[other[0].id].pick == OPTIONS[0] and found[other[0].id].place == 1
+        assert "text" in found[unfit[0].id].error and "none of the options" in found[odd[0].id].error
+        assert (shadow.answered, shadow.failed) == (2, 2) and shadow.cost > 0
+        assert shadow.points.get().agreement == 0.5
+        asked = len(server.asked)
+        assert queue_rounds() == 0  # nothing to do
+        assert play(shadow).result == {"asked": 0} and len(server.asked) == asked
+        assert Decision.objects.count() == 5
+
+    def test_ends_early_where_nobody_answers_and_goes_on_later(
+        self, agent: Any, by: Any, candidate: ModelVersion, server: Any, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setattr("training.shadows.rounds.BATCH", 2)
+        shadow = begin(by, agent, candidate)
+        decide(agent, 4)
+        server.answers.extend([(400, {"error": {"message": "overloaded"}})] * 2)
+        assert play(shadow).result == {"asked": 2}
+        assert set(shadow.answers.values_list("agrees", flat=True)) == {None}
+        assert queue_rounds() == 1 and queue_rounds() == 0
+        play(shadow)
+        assert (shadow.answered, shadow.failed) == (2, 2)
+
+    def test_takes_a_share_that_does_not_change_within_its_rate(self, agent: Any, settings: Any) -> None:
+        shadow = ShadowFactory(agent=agent, share=0.5)
+        decide(agent, 40)
+        found = [one.id for one in find_unasked(shadow, 100)]
+        assert 8 < len(found) < 32
+        assert [one.id for one in find_unasked(shadow, 3)] == found[:3]
+        ShadowAnswerFactory(shadow=shadow, decision_id=found[0], decision=None)
+        assert [one.id for one in find_unasked(shadow, 100)] == found[1:]
+
+
+def fill(shadow: Shadow, count: int) -> None:
+    """Answers to decisions at random: the first option is right, and the candidate knows it."""
+    agent, rng = shadow.agent, random.Random(5)
+    spec = agent.reward_specs.get()
+    like = DecisionFactory.build(
+        agent=agent, agent_version=agent.versions.first(), propensity=1 / len(OPTIONS), epsilon=0.2
+    )
+    valued = RewardFactory.build(decision=like, spec=spec)
+    thought = ShadowAnswerFactory.build(shadow=shadow, decision=like)
+    decisions, rewards, answers = [], [], []
+    for number in range(count):
+        place = rng.randrange(len(OPTIONS))
+        right = float(place == 0)
+        decision, reward, answer = copy(like), copy(valued), copy(thought)
+        decision.id, decision.action, decision.unit = uuid7(), OPTIONS[place], f"unit-{number}"
+        reward.decision_id, reward.value, reward.raw = decision.id, right, right - (not right) / 2
+        answer.id, answer.decision_id, answer.place, answer.agrees = uuid7(), decision.id, place, place == 0
+        decisions.append(decision)
+        rewards.append(reward)
+        answers.append(answer)
+    Decision.objects.bulk_create(decisions)
+    Reward.objects.bulk_create(rewards)
+    ShadowAnswer.objects.bulk_create(answers)
+    Shadow.objects.filter(id=shadow.id).update(answered=count, read_until=timezone.now())
+
+
+class TestTheEvidence:
+    def test_opens_one_canary_with_its_figures_and_only_when_there_is_enough(
+        self, agent: Any, by: Any, candidate: ModelVersion
+    ) -> None:
+        shadow = begin(by, agent, candidate, then="canary", min_decisions=700)
+        fill(shadow, 640)
+        play(shadow)
+        point = shadow.points.get()
+        assert (point.rewarded, point.look, shadow.state) == (640, None, "running")
+        assert point.estimate is not None and point.estimate > 0.2
+        assert not Experiment.objects.exists() and not GateVerdict.objects.exists()
+        new = NewVersion(remote_name="newer", method="remote")
+        other = register_version(by=by, model=agent.registered_model, new=new)
+        DeploymentFactory(version=other, backend=candidate.deployments.get().backend)
+        first = start_experiment(by=by, treatment=other, plan=ExperimentPlan(), reason="first")
+        Shadow.objects.filter(id=shadow.id).update(min_decisions=600)
+        shadow.points.update(at=timezone.now() - dt.timedelta(hours=2))
+        play(shadow)
+        assert shadow.enough_at is not None and shadow.state == "running"
+        assert "has an experiment running" in shadow.waits
+        stop_experiment(by=by, experiment=first, reason="make room")
+        assert queue_rounds() == 1
+        play(shadow)
+        experiment = Experiment.objects.exclude(id=first.id).get()
+        assert (shadow.state, shadow.experiment, shadow.looks) == ("canary", experiment, 1)
+        assert (experiment.phases.get().treatment_share, experiment.ramp) == (0.05, [0.25, 0.5])
+        [reason] = Look.objects.get(experiment=experiment).reasons
+        assert reason == shadow.enough_says and "+0." in reason and "640 rewarded of 640 answered" in reason
+        verdict = GateVerdict.objects.get()
+        assert (verdict.version, verdict.kind, verdict.passed) == (candidate, "off_policy", True)
+        assert verdict.details["shadow"] == str(shadow.id)
+        assert AuditEntry.objects.filter(action="shadow.sufficed").count() == 1
+        assert not queue_round(shadow) and Experiment.objects.count() == 2
+
+    def test_is_told_where_nothing_is_to_open_and_refused_where_the_log_is_short(
+        self, agent: Any, by: Any, candidate: ModelVersion
+    ) -> None:
+        shadow = begin(by, agent, candidate, min_decisions=100)
+        fill(shadow, 150)
+        play(shadow)
+        [refusal] = shadow.points.get().refusals
+        assert "are worth" in refusal and (shadow.looks, shadow.enough_at) == (1, None)
+        fill(shadow, 640)
+        play(shadow)
+        assert shadow.enough_at is not None and (shadow.state, shadow.waits) == ("running", "")
+        assert shadow.points.last().look == 2 and not Experiment.objects.exists()
+
+
+class TestStartAndStop:
+    def test_refuses_every_fault_at_once(self, agent: Any, by: Any, candidate: ModelVersion) -> None:
+        champion = agent.registered_model.versions.get(number=1)
+        with pytest.raises(InvalidInput) as refused:
+            begin(by, agent, champion, share=0.0, min_decisions=0, then="promote")
+        assert {fault.field for fault in refused.value.faults} == {"version", "share", "min_decisions", "then"}
+        begin(by, agent, candidate)
+        with pytest.raises(Conflict):
+            begin(by, agent, candidate)
+        assert Shadow.objects.count() == Job.objects.filter(kind="training.answer_shadow").count() == 1
+
+    def test_a_stopped_one_asks_no_more(self, agent: Any, by: Any, candidate: ModelVersion, server: Any) -> None:
+        shadow = begin(by, agent, candidate)
+        decide(agent)
+        stop_shadow(by=by, shadow=shadow, reason="seen enough")
+        assert (shadow.state, shadow.end_reason) == ("stopped", "seen enough")
+        assert Job.objects.get(id=shadow.job_id).state == "cancelled" and queue_rounds() == 0
+        with pytest.raises(Conflict):
+            stop_shadow(by=by, shadow=shadow, reason="again")
+        assert server.asked == [] and not ShadowAnswer.objects.exists()
+
+
+def test_a_shadow_over_the_api_and_its_page(
+    agent: Any, candidate: ModelVersion, api: Any, admin: Any, page_client: Any, django_assert_max_num_queries: Any
+) -> None:
+    client = api()
+    body = {"agent": "filer", "version": str(candidate.id), "share": 0.5, "reason": "a better one"}
+    refused = client.post("shadows", body | {"share": 2})
+    assert refused.status_code == 400 and refused.json()["error"]["fields"][0]["field"] == "share"
+    made = client.post("shadows", body)
+    assert (made.status_code, made.json()["version_name"]) == (201, str(candidate))
+    shadow = Shadow.objects.get()
+    for number in range(3):
+        decision = DecisionFactory(agent=agent, action=OPTIONS[1], state={"text": f"note {number}"})
+        RewardFactory(decision=decision, value=0.25)
+        ShadowAnswerFactory(shadow=shadow, decision=decision, place=1, agrees=False)
+    Shadow.objects.update(answered=3)
+    queue_round(shadow)
+    play(shadow)
+    read = client.get(f"shadows/{shadow.id}").json()
+    assert read["says"].startswith(f"{candidate} agrees with 0.0% of the decisions")
+    assert read["points"][0]["agreement"] == 0.0
+    assert [(one["action"], one["reward"], one["pick"]) for one in read["disagreements"]] == [
+        (OPTIONS[1], 0.25, OPTIONS[0])
+    ] * 3
+    assert client.get("shadows").json()["results"][0]["id"] == str(shadow.id)
+    browser = page_client(admin)
+    slug = agent.workspace.slug
+    with django_assert_max_num_queries(12):
+        page = browser.get(f"/w/{slug}/experiments/shadows/{shadow.id}").content.decode()
+    assert "note 2" in page and "0.25" in page and f"{candidate} agrees with 0.0%" in page
+    assert str(candidate) in browser.get(f"/w/{slug}/experiments/shadows/").content.decode()
+    stopped = client.post(f"shadows/{shadow.id}/stop", {"reason": "seen enough"})
+    assert stopped.json()["state"] == "stopped"
+    assert client.post(f"shadows/{shadow.id}/stop", {"reason": "again"}).status_code == 409

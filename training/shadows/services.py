@@ -1,0 +1,123 @@
+"""Starts and stops shadows. The job between the two is in `training.shadows.rounds`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from decisions.agents.choices import choices_of
+from decisions.models import Agent, Shadow, ShadowState, ShadowThen
+from jobs.models import Job
+from jobs.services import enqueue_job, request_cancel
+from models_registry.experiment_log import check_reason
+from models_registry.holders import require_files
+from models_registry.models import Alias, AliasName, ModelVersion
+from models_registry.services import refuse_reward_model
+from training.log_gate import ROWS
+from training.shadows import ANSWER
+from workspaces.actors import Actor
+from workspaces.errors import Conflict, FieldFault, InvalidInput
+from workspaces.services import record_audit
+
+
+class ShadowRunning(Conflict):
+    code = "shadow_running"
+
+
+class ShadowOver(Conflict):
+    code = "shadow_over"
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowPlan:
+    """`share` of the decisions in (0, 1], `min_decisions` with a reward before the evidence is judged, and what happens
+    when it suffices: `tell` or `canary`."""
+
+    share: float = 1.0
+    min_decisions: int = 500
+    then: str = ShadowThen.TELL.value
+
+
+def start_shadow(*, by: Actor, agent: Agent, version: ModelVersion, plan: ShadowPlan, reason: str) -> Shadow:
+    """From now on the version is asked about the agent's new decisions. Raises InvalidInput with every fault,
+    ShadowRunning, NotAPolicy, ArtifactRemoved."""
+    faults = _find_faults(agent, version, plan)
+    if faults:
+        raise InvalidInput("The shadow cannot start.", faults=faults)
+    reason = check_reason(reason)
+    refuse_reward_model(version)
+    try:
+        return _start(by, agent, version, plan, reason)
+    except IntegrityError as error:
+        raise ShadowRunning(f"{version} runs in the shadow of {agent.slug} already; stop that shadow first.") from error
+
+
+@transaction.atomic
+def _start(by: Actor, agent: Agent, version: ModelVersion, plan: ShadowPlan, reason: str) -> Shadow:
+    require_files(version)
+    shadow: Shadow = Shadow.objects.create(
+        workspace=by.workspace,
+        agent=agent,
+        version=version,
+        share=plan.share,
+        min_decisions=plan.min_decisions,
+        then=plan.then,
+        reason=reason,
+        requested_by=by.name,
+    )
+    shadow.job = enqueue_job(kind=ANSWER, workspace=by.workspace, payload={"shadow": str(shadow.id)})
+    shadow.save(update_fields=["job"])
+    details = {"agent": agent.slug, "name": str(version), "share": plan.share, "then": plan.then, "reason": reason}
+    record_audit(by=by, action="shadow.started", target=f"shadow:{shadow.id}", details=details)
+    return shadow
+
+
+def _find_faults(agent: Agent, version: ModelVersion, plan: ShadowPlan) -> list[FieldFault]:
+    faults = []
+    if version.registered_model_id != agent.registered_model_id:
+        faults.append(FieldFault("version", f"{version} is of another model", f"a version of {agent.slug}'s model"))
+    elif Alias.objects.filter(version=version, name=AliasName.CHAMPION).exists():
+        faults.append(FieldFault("version", f"{version} is the champion, and decides already", "another version"))
+    newest = agent.versions.first()
+    space = choices_of(newest, None) if newest is not None else None
+    if space is None or space.options is None:
+        why = f"the action {space.reason}" if space is not None else "it has no version"
+        faults.append(FieldFault("agent", f"no options can be scored: {why}", "an agent that chooses among options"))
+    if not 0 < plan.share <= 1:
+        faults.append(FieldFault("share", f"{plan.share} is out of range", "above 0, up to 1"))
+    if not 1 <= plan.min_decisions <= ROWS:
+        faults.append(FieldFault("min_decisions", f"{plan.min_decisions} is out of range", f"1 to {ROWS}"))
+    if plan.then not in ShadowThen.values:
+        faults.append(FieldFault("then", f"{plan.then!r} is unknown", "tell or canary"))
+    return faults
+
+
+@transaction.atomic
+def stop_shadow(*, by: Actor, shadow: Shadow, reason: str) -> Shadow:
+    """What it found stays. Raises InvalidInput without a reason, ShadowOver."""
+    reason = check_reason(reason)
+    # The job's row first, as its rounds lock them.
+    job = Job.objects.select_for_update().filter(shadow=shadow).first()
+    if not _end(shadow, reason):
+        raise ShadowOver(f"The shadow of {shadow.version} is over already.")
+    if job is not None and not job.is_terminal:
+        request_cancel(job_id=job.id)
+    record_audit(by=by, action="shadow.stopped", target=f"shadow:{shadow.id}", details={"reason": reason})
+    shadow.refresh_from_db()
+    return shadow
+
+
+def end_with_job(job: Job) -> None:
+    """A round was cancelled, or died: nobody asks any more."""
+    shadow = Shadow.objects.filter(job=job).first()
+    if shadow is not None:
+        _end(shadow, job.error or "Its job was cancelled.")
+
+
+def _end(shadow: Shadow, reason: str) -> bool:
+    """False where it was over."""
+    running = Shadow.objects.filter(id=shadow.id, state=ShadowState.RUNNING)
+    changed = running.update(state=ShadowState.STOPPED, ended_at=timezone.now(), end_reason=reason[:500])
+    return changed == 1
