@@ -16,7 +16,7 @@ from django.db import connection
 
 from decisions.errors import UnknownAgent
 from decisions.models import Agent, Verdict
-from decisions.models.verdicts import THAT_COUNTS, VERDICT
+from decisions.models.verdicts import FIRST_COUNTS, STANDS, SUPERSEDING, VERDICT
 from decisions.notes_app.ledger import agent_of_kind
 from decisions.rewards.specs import find_specs
 from models_registry.models import (
@@ -38,10 +38,10 @@ MOST = 200
 # A row for each policy and unit is all that leaves the inner query, and sums over units all that leaves the outer one.
 _SUMS = f"""
 WITH judged AS MATERIALIZED (
-  SELECT d.id, {THAT_COUNTS} AS verdict FROM decisions_decision d
-   WHERE d.agent_id = %(agent)s
-     AND d.id IN (SELECT decision_id FROM decisions_feedback
-                   WHERE workspace_id = %(workspace)s AND metric = '{VERDICT}' AND decision_id IS NOT NULL)),
+  SELECT DISTINCT ON (f.decision_id) f.decision_id AS id, f.value #>> '{{}}' AS verdict FROM decisions_feedback f
+   WHERE f.workspace_id = %(workspace)s AND f.metric = '{VERDICT}' AND f.decision_id IS NOT NULL
+     AND {STANDS.format("f", SUPERSEDING)}
+   ORDER BY f.decision_id, {FIRST_COUNTS.format("f")}),
 units AS (
   SELECT d.model_version_id AS version, d.policy_name AS policy, coalesce(d.unit, d.id::text) AS unit,
          count(*) AS decisions, sum(d.confidence) AS confidence, count(d.confidence) AS sure,
