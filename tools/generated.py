@@ -17,8 +17,8 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis.generation import GenerationMode
 
 BASE = "http://testserver"
-NO_MODEL = ("/decide", 503)
-"""The end of a path, and what it answers where no model server is: that is no fault."""
+NO_MODEL = (("/decide", "/ask"), 503)
+"""Ends of paths, and what it answers where no model server is: that is no fault."""
 JSON = "application/json"
 # Fields of bodies that name something, and where in the API it lies.
 NAMES = {
@@ -35,8 +35,8 @@ NAMES = {
 
 def is_fault(request: requests.PreparedRequest, status: int) -> bool:
     """Whether the server is to blame."""
-    end, status_without_model = NO_MODEL
-    return status >= 500 and not (request.path_url.partition("?")[0].endswith(end) and status == status_without_model)
+    ends, status_without_model = NO_MODEL
+    return status >= 500 and not (request.path_url.partition("?")[0].endswith(ends) and status == status_without_model)
 
 
 def make_known(agent: Any) -> dict[str, str]:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from models_registry.examples import CHAMPION
 from workspaces.examples import MOMENT, Example, page
 
 AGENT = "01a1f7fa-8da8-7430-8db8-ed6ff165c8ce"
@@ -122,6 +123,28 @@ DECIDED: Mapping[str, Any] = {
     "variant": "treatment",
     "assignment_probability": 0.5,
     "fallback": False,
+}
+COMPARED = {
+    "decision": DECISION,
+    "version": "filer:1",
+    "edited": False,
+    "action": "travel",
+    "propensity": 0.84,
+    "reward": 0.75,
+    "pick": "finance",
+    "agrees": False,
+    "named": False,
+    "offers": [
+        {"action": "finance", "then": 0.11, "now": 0.62, "thought": 0.64, "taken": False, "picked": True},
+        {"action": "travel", "then": 0.84, "now": 0.31, "thought": 0.31, "taken": True, "picked": False},
+        {"action": "health", "then": 0.05, "now": 0.07, "thought": 0.05, "taken": False, "picked": False},
+    ],
+}
+RERUN = {
+    "decisions": 4,
+    "ended": "Its action differs from what was done. What was recorded after it follows from what was done, and nothing"
+    " here can restore the episode's environment: later states would be another policy's.",
+    "steps": [{"step": 1, "decision": DECISION, "comparison": COMPARED, "failure": ""}],
 }
 RECORD = {
     "agent": "filer",
@@ -378,6 +401,16 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "decisions_retrieve": [
         Example(A_DECISION | {"feedback": [SOME_FEEDBACK], "labels": [], "rewards": [A_REWARD]}, path={"id": DECISION})
     ],
+    "ask_again": [
+        Example(COMPARED, 200, {"version": CHAMPION}, {"id": DECISION}, name="as it was recorded"),
+        Example(
+            COMPARED | {"edited": True},
+            200,
+            {"version": CHAMPION, "state": {"text": "Hotel in Oslo"}, "options": ["finance", "travel"]},
+            {"id": DECISION},
+            name="edited",
+        ),
+    ],
     "similar_decisions": [
         Example(
             {"compared": 2500, "results": [{"similarity": 0.83, "decision": A_DECISION | {"id": SIMILAR}}]},
@@ -477,5 +510,6 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "episodes_retrieve": [
         Example(AN_EPISODE | {"totals": TOTALS, "decisions": [A_DECISION], "steps": [A_STEP]}, path={"id": EPISODE})
     ],
+    "ask_episode": [Example(RERUN, 200, {"version": CHAMPION, "step": 1}, {"id": EPISODE})],
     "export_traces": [Example({}, 200, TRACES, name="a tool call")],
 }

@@ -8,6 +8,7 @@ from decisions.pages import (
     decisions,
     episodes,
     label_queues,
+    playground,
     reward_drafts,
     reward_edit,
     reward_history,
@@ -61,8 +62,10 @@ urlpatterns = [
     path("decisions/label", decisions.label_queue, name="label"),
     path("decisions/<uuid:pk>", decisions.decision_detail, name="decision"),
     path("decisions/<uuid:pk>/similar", similar.decision_similar, name="decision-similar"),
+    path("decisions/<uuid:pk>/ask", playground.decision_playground, name="decision-ask"),
     path("decisions/<uuid:pk>/label", decisions.decision_label, name="decision-label"),
     path("decisions/<uuid:pk>/unlabel", decisions.decision_unlabel, name="decision-unlabel"),
     path("episodes/", episodes.episode_list, name="episodes"),
     path("episodes/<uuid:pk>/", episodes.episode_detail, name="episode"),
+    path("episodes/<uuid:pk>/ask", playground.episode_playground, name="episode-ask"),
 ]

@@ -356,6 +356,13 @@ CALLS: dict[str, list[Call]] = {
     "api-decisions-export": [Call("GET", "decisions/export", READ, lines=True)],
     "api-decision": [Call("GET", "decisions/{decision}", READ, foreign=(404,))],
     "api-decision-similar": [Call("GET", "decisions/{decision}/similar", READ, foreign=(404,))],
+    # No model server answers: who may ask hears so.
+    "api-decision-ask": [
+        Call("POST", "decisions/{decision}/ask", "route:read", lambda w: {"version": str(w.champion.id)}, 503, (404,))
+    ],
+    "api-episode-ask": [
+        Call("POST", "episodes/{episode}/ask", "route:read", lambda w: {"version": str(w.champion.id)}, 200, (404,))
+    ],
     "api-decision-labels": [
         Call("POST", "decisions/{decision}/labels", "feedback:write", lambda w: {"verdict": "confirmed"}, 201, (404,))
     ],

@@ -54,6 +54,7 @@ FORMS = {
     ),
     "key-make": ("name", "agent", "slug", "kind", "options", "scopes"),
     "erasures": ("kind", "name"),
+    "decision-ask": ("version", "state", "options"),
     "shadow-start": ("agent", "version", "share", "min_decisions", "then", "reason"),
     "import-new": ("agent", "name"),
     "label-bulk": ("query", "matching", "labelled", "digest", "verdict", "right"),
@@ -90,7 +91,7 @@ GIVEN = {
 }
 TOGETHER = {"version-try"}
 """Numbers of one form, of which none is right without the others: all of them are odd at once."""
-OBJECT = {"decision-label": "decision", "run-curves": "run", "version-try": "version"}
+OBJECT = {"decision-label": "decision", "decision-ask": "decision", "run-curves": "run", "version-try": "version"}
 OF_AGENT = ("agent", "agent-edit")
 
 

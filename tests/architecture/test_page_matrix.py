@@ -106,6 +106,8 @@ PAGES: dict[str, Page] = {
     "label-queue-disputes": Page(get=LABELLER, of=queued),
     "label-queue-adjudicate": Page(get="", post=LABELLER, of=queued_decision),
     "decision": Page(of=of("decision")),
+    "decision-ask": Page(post=LABELLER, of=of("decision")),
+    "episode-ask": Page(post=LABELLER, of=of("episode")),
     "decision-similar": Page(of=of("decision")),
     "decision-label": Page(get="", post=LABELLER, of=of("decision")),
     "decision-unlabel": Page(get="", post=LABELLER, of=of("decision")),

@@ -14,6 +14,7 @@ from jobs.services import enqueue_job, request_cancel
 from models_registry.experiment_log import check_reason
 from models_registry.holders import require_files
 from models_registry.models import Alias, AliasName, ModelVersion
+from models_registry.retirement import refuse_retired
 from models_registry.services import refuse_reward_model
 from training.log_gate import ROWS
 from training.shadows import ANSWER
@@ -42,7 +43,7 @@ class ShadowPlan:
 
 def start_shadow(*, by: Actor, agent: Agent, version: ModelVersion, plan: ShadowPlan, reason: str) -> Shadow:
     """From now on the version is asked about the agent's new decisions. Raises InvalidInput with every fault,
-    ShadowRunning, NotAPolicy, ArtifactRemoved."""
+    ShadowRunning, NotAPolicy, VersionRetired, ArtifactRemoved."""
     faults = _find_faults(agent, version, plan)
     if faults:
         raise InvalidInput("The shadow cannot start.", faults=faults)
@@ -56,6 +57,7 @@ def start_shadow(*, by: Actor, agent: Agent, version: ModelVersion, plan: Shadow
 
 @transaction.atomic
 def _start(by: Actor, agent: Agent, version: ModelVersion, plan: ShadowPlan, reason: str) -> Shadow:
+    refuse_retired(version)
     require_files(version)
     shadow: Shadow = Shadow.objects.create(
         workspace=by.workspace,

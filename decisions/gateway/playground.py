@@ -1,0 +1,231 @@
+"""Asks any version about what is recorded, and records nothing: one decision, edited or not, or an episode.
+
+The playground's pages and endpoints call it. The prompt is made by the decision's own version of the agent, and the
+policy by the temperature and ε with which the decision was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models.functions import Coalesce
+
+from decisions.agents.choices import action_of, choices_of, option_of
+from decisions.agents.current import space_of
+from decisions.agents.prompts import PromptError, render_prompt
+from decisions.errors import Erased
+from decisions.gateway.exploration import acting_policy
+from decisions.models import ActionSpaceKind, Decision, Episode, Reward
+from decisions.rewards.specs import current_reward_spec
+from models_registry.backends.asking import Asked, score_versions
+from models_registry.errors import BackendRefused, BackendUnavailable
+from models_registry.models import ModelVersion
+from models_registry.services import refuse_reward_model
+from workspaces.errors import FieldFault, InvalidInput, ReckonerError
+
+MOST_STEPS = 50
+"""Decisions of an episode that are asked about at once: each is a request to the model's server."""
+OTHER_STATES = (
+    "Its action differs from what was done. What was recorded after it follows from what was done, and nothing here can"
+    " restore the episode's environment: later states would be another policy's."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What is asked instead of what is recorded; None leaves it as it was."""
+
+    state: Mapping[str, Any] | None = None
+    options: tuple[str, ...] | None = None
+
+
+UNEDITED = Edits()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One option. `then`: its recorded probability under the policy that acted, None where that is not known. `now`:
+    the same under the version asked. `thought`: what that version itself gives it. `taken`: it was done; `picked`: the
+    version gives it the most."""
+
+    action: Any
+    then: float | None
+    now: float
+    thought: float
+    taken: bool
+    picked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A decision as it was, and as the version would make it. `reward` in [0, 1] of what was done, None while unknown.
+    `agrees`: the version's pick is what was done. `named`: its server named an option and gave no probabilities."""
+
+    decision: Decision
+    version: ModelVersion
+    state: Mapping[str, Any]
+    edited: bool
+    offers: tuple[Offer, ...]
+    pick: Any
+    reward: float | None
+    agrees: bool
+    named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`number` in the episode, from 1 on. `failure`: why it could not be asked; there is no comparison then."""
+
+    number: int
+    decision: Decision
+    comparison: Comparison | None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """`ended`: why it stopped before the episode's end; "" where it did not."""
+
+    steps: tuple[Step, ...]
+    decisions: int
+    ended: str
+
+
+def ask_again(*, decision: Decision, version: ModelVersion, edits: Edits = UNEDITED) -> Comparison:
+    """Raises Erased, NotAPolicy, InvalidInput with every fault, BackendRefused, BackendUnavailable."""
+    if decision.is_erased:
+        raise Erased.of([decision.id])
+    refuse_reward_model(version)
+    setup = decision.agent_version
+    state = decision.state if edits.state is None else edits.state
+    options = _find_options(decision, state, edits)
+    try:
+        prompt = render_prompt(setup.prompt_template, state, options)
+    except PromptError as error:
+        fault = FieldFault(error.field, str(error), "a value")
+        raise InvalidInput("The version cannot be asked about this.", faults=[fault]) from error
+    [told] = score_versions([Asked(version, prompt, options, setup.max_prompt_tokens)])
+    thought = told.score.probabilities
+    if thought is None:
+        failure = told.score.error or "it did not answer"
+        if told.score.refused:
+            raise BackendRefused(f"{version} cannot be asked about this: {failure}")
+        raise BackendUnavailable(f"{version} could not answer: {failure}")
+    policy = acting_policy(
+        thought,
+        temperature=setup.temperature if decision.temperature is None else decision.temperature,
+        epsilon=setup.epsilon if decision.epsilon is None else decision.epsilon,
+    )
+    taken, before = option_of(setup, decision.action), _recorded_policy(decision)
+    first = max(range(len(thought)), key=thought.__getitem__)
+    offers = tuple(
+        Offer(
+            action=action_of(setup, option),
+            then=before.get(option),
+            now=policy[place],
+            thought=thought[place],
+            taken=option == taken,
+            picked=place == first,
+        )
+        for place, option in enumerate(options)
+    )
+    return Comparison(
+        decision=decision,
+        version=version,
+        state=state,
+        edited=edits != UNEDITED,
+        offers=offers,
+        pick=offers[first].action,
+        reward=_find_reward(decision),
+        agrees=options[first] == taken,
+        named=told.score.picked,
+    )
+
+
+def _find_options(decision: Decision, state: Mapping[str, Any], edits: Edits) -> tuple[str, ...]:
+    """Raises InvalidInput."""
+    setup = decision.agent_version
+    faults: list[FieldFault] = []
+    if edits.state is not None and (schema := space_of(setup).state) is not None:
+        faults += schema.faults(edits.state)
+    if edits.options is not None:
+        if setup.action_space != ActionSpaceKind.CHOICE:
+            faults.append(FieldFault("options", "given for a structured action", "none: its schema says them"))
+        elif len(edits.options) < 2 or len(set(edits.options)) != len(edits.options):
+            faults.append(FieldFault("options", "too few, or one twice", "at least two, each once"))
+    choices = choices_of(setup, state, decision.options if edits.options is None else edits.options)
+    if not choices.options and not faults:
+        reason = f"the action {choices.reason or 'has no options'}"
+        faults.append(FieldFault("decision", reason, "a choice among options"))
+    if faults:
+        raise InvalidInput("The version cannot be asked about this.", faults=faults)
+    assert choices.options
+    return choices.options
+
+
+def _recorded_policy(decision: Decision) -> dict[str, float]:
+    """Probability by option, as far as it was recorded."""
+    found: dict[str, float] = {}
+    for entry in decision.alternatives or []:
+        option = option_of(decision.agent_version, entry.get("action")) if isinstance(entry, Mapping) else None
+        if option is not None and isinstance(entry.get("probability"), int | float):
+            found[option] = float(entry["probability"])
+    taken = option_of(decision.agent_version, decision.action)
+    if taken is not None and decision.propensity is not None:
+        found.setdefault(taken, decision.propensity)
+    return found
+
+
+def _find_reward(decision: Decision) -> float | None:
+    """By the agent's current spec."""
+    spec = current_reward_spec(decision.agent)
+    newest = Reward.objects.filter(decision=decision.id, spec=spec).order_by("-version")
+    value: float | None = newest.values_list("value", flat=True).first()
+    return value
+
+
+def list_steps(episode: Episode) -> list[Decision]:
+    """The episode's decisions in order, one query."""
+    found = (
+        Decision.objects.filter(workspace_id=episode.workspace_id, episode=episode)
+        .select_related("agent", "agent_version", "model_version__registered_model")
+        .defer("content_hash", "token_ids", "logprobs")
+    )
+    return list(found.order_by(Coalesce("step_number", 0), "id"))
+
+
+def ask_episode(*, episode: Episode, version: ModelVersion, start: int = 1) -> Rerun:
+    """Asks about the episode's decisions one by one, from the `start`-th on, each in its recorded state. After the
+    first one where the version's pick is not what was done, it stops: later states are not those that it would meet.
+
+    Raises InvalidInput, NotAPolicy.
+    """
+    refuse_reward_model(version)
+    decisions = list_steps(episode)
+    if not 1 <= start <= max(1, len(decisions)):
+        raise InvalidInput(
+            "The episode cannot be asked about from there.",
+            faults=[FieldFault("step", f"{start} is out of range", f"1 to {max(1, len(decisions))}")],
+        )
+    steps: list[Step] = []
+    for number, decision in enumerate(decisions[start - 1 :], start=start):
+        if len(steps) == MOST_STEPS:
+            return Rerun(tuple(steps), len(decisions), f"At most {MOST_STEPS} are asked about at once.")
+        try:
+            comparison = ask_again(decision=decision, version=version)
+        except ReckonerError as error:
+            why = " ".join([error.message, *(fault.reason + "." for fault in error.faults)])
+            steps.append(Step(number, decision, None, why))
+            return Rerun(tuple(steps), len(decisions), "It could not be asked about this one.")
+        steps.append(Step(number, decision, comparison))
+        if not comparison.agrees:
+            last = number == len(decisions)
+            return Rerun(tuple(steps), len(decisions), "" if last else OTHER_STATES)
+    return Rerun(tuple(steps), len(decisions), "")
+
+
+def as_edited_options(lines: Sequence[str]) -> tuple[str, ...]:
+    """Of a form: one option a line, without empty ones."""
+    return tuple(line.strip() for line in lines if line.strip())
