@@ -26,6 +26,17 @@ SCORING = "01a1f9b3-8d52-7b6f-a0c3-7e19d4f28b60"
 
 SHADOW = "01a1f9bc-9a3e-7d15-8c40-6e2b71f0d5a4"
 
+A_LINEAGE = {
+    "nodes": [
+        {"kind": "dataset", "id": HELD_OUT, "name": "notes", "state": "labelled", "at": MOMENT, "distance": -2},
+        {"kind": "run", "id": RUN, "name": "Filer posterior", "state": "succeeded", "at": MOMENT, "distance": -1},
+        {"kind": "version", "id": VERSION, "name": "filer:2", "state": "ready", "at": MOMENT, "distance": 0},
+    ],
+    "links": [
+        {"from_id": HELD_OUT, "to_id": RUN, "role": "train"},
+        {"from_id": RUN, "to_id": VERSION, "role": "produced"},
+    ],
+}
 A_FREEZING = {
     "id": FREEZING,
     "agent": "filer",
@@ -383,6 +394,9 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         ),
     ],
     "cancel_import": [Example(AN_IMPORT | {"state": "cancelled", "finished_at": MOMENT}, path={"id": IMPORT})],
+    "read_version_lineage": [Example(A_LINEAGE, path={"id": VERSION})],
+    "read_run_lineage": [Example(A_LINEAGE, path={"id": RUN})],
+    "read_dataset_lineage": [Example(A_LINEAGE, path={"id": HELD_OUT})],
     "imports_retrieve": [
         Example(
             AN_IMPORT

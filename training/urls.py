@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from training import api, erasure_api
+from training import api, erasure_api, lineage_api
 from training.imports import api as imports
 from training.shadows import api as shadows
 from training.suites import api as suites
@@ -32,6 +32,9 @@ urlpatterns = [
     path("suites/scorings/<uuid:pk>", suites.SuiteScoring.as_view(), name="api-suite-scoring"),
     path("suites/<uuid:pk>", suites.SuiteDetail.as_view(), name="api-suite"),
     path("suites/<uuid:pk>/scores", suites.SuiteScores.as_view(), name="api-suite-scores"),
+    path("datasets/<uuid:pk>/lineage", lineage_api.DatasetLineage.as_view(), name="api-dataset-lineage"),
+    path("runs/<uuid:pk>/lineage", lineage_api.RunLineage.as_view(), name="api-run-lineage"),
+    path("versions/<version:pk>/lineage", lineage_api.VersionLineage.as_view(), name="api-version-lineage"),
     path("versions/<version:pk>/scores", suites.VersionScores.as_view(), name="api-version-scores"),
     path("versions/<version:pk>/export", api.VersionExport.as_view(), name="api-version-export"),
     path("exports/<uuid:pk>", api.ExportDetail.as_view(), name="api-export"),

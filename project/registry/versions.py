@@ -32,9 +32,10 @@ from models_registry.serving import OURS
 from training.exports import start_export
 from training.measures import draw_verdicts, find_reach, find_scores, measure_evaluation, tone_of
 from training.model_card import write_card
-from training.models import Evaluation, ExportJob, TrainingRun
+from training.models import Evaluation, ExportJob
 from training.models.export import ExportState
 from training.suites.shown import list_suites
+from training.version_lineage import VERSION, read_lineage
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
@@ -205,12 +206,7 @@ def version_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         **_exports(version),
         "evaluation": evaluation,
         "measured": measure_evaluation(evaluation) if evaluation is not None else [],
-        "run": TrainingRun.objects.filter(produced_version=version).select_related("agent", "dataset").first(),
-        "runs_from": list(
-            TrainingRun.objects.filter(base_version=version)
-            .select_related("agent", "produced_version__registered_model")
-            .order_by("-id")[:RELATED]
-        ),
+        "lineage": read_lineage(request.workspace, VERSION, version.id),
         "aliases": aliases,
         "held": [_hold(name, version, moves) for name in aliases],
         "moves": moves,

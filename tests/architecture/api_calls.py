@@ -308,6 +308,9 @@ CALLS: dict[str, list[Call]] = {
     "api-alias-revert": [
         Call("POST", "models/{model}/aliases/revert", ADMIN, lambda w: {"alias": "tried"}, 409, foreign=(404,))
     ],
+    "api-version-lineage": [Call("GET", "versions/{version}/lineage", READ, foreign=(404,))],
+    "api-run-lineage": [Call("GET", "runs/{run}/lineage", READ, foreign=(404,))],
+    "api-dataset-lineage": [Call("GET", "datasets/{dataset}/lineage", READ, foreign=(404,))],
     "api-version-retire": [
         # It is in use: tests/models_registry/test_versions.py retires one.
         Call("POST", "versions/{version}/retire", ADMIN, lambda w: {"reason": "old"}, 409, foreign=(404,)),
