@@ -47,6 +47,10 @@ SHOWN: Mapping[str, Sequence[str]] = {
         "tests/models_registry/test_phases.py",
         "tests/models_registry/statistics",
     ],
+    "the gateway: OpenAI's clients in Python and Node, streams, who leaves, kills, the next server": [
+        "tests/project/gateway",
+        "tests/models_registry/test_routes.py",
+    ],
     "a killed promotion has happened whole, or not at all": ["tests/models_registry/test_promotion_kills.py"],
     "pages of models, versions and experiments": ["tests/project/registry"],
 }
@@ -64,6 +68,7 @@ PARTS: dict[str, Callable[[Report, bool], None]] = {
     "promotion kills": program("benchmarks.promotion_kills"),
     "fallback": program("benchmarks.fallback"),
     "model server": program("benchmarks.serving_engine"),
+    "gateway": program("benchmarks.serving"),
 }
 
 if __name__ == "__main__":

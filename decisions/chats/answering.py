@@ -12,6 +12,7 @@ import hashlib
 import re
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,11 +33,12 @@ from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of, write_within
 from decisions.models import ActionSpaceKind
 from models_registry.backends.chatting import Attempt
-from models_registry.backends.places import find_places
+from models_registry.backends.places import Place, find_places
 from models_registry.calls import Ending, Opening, close_calls, open_calls
-from models_registry.experiments import Route, Router
+from models_registry.experiments import Route
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
 from models_registry.references import find_version
+from models_registry.routes import find_routes
 from models_registry.services import refuse_reward_model
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
@@ -99,7 +101,12 @@ def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) 
     # Without a unit, the decision is its own unit.
     unit = about.unit or chat.unit or str(decision_id)
     assert current.agent.registered_model is not None
-    route = Route(version=pinned) if pinned is not None else Router(current.agent.registered_model).route(unit)
+    places: Mapping[uuid.UUID, tuple[Place, ...]]
+    if pinned is not None:
+        route, places = Route(version=pinned), find_places([pinned])
+    else:
+        routes = find_routes(current.agent.registered_model)
+        route, places = routes.router.route(unit), routes.places
     item = DecideItem(
         state=dict(chat.state),
         episode=about.episode,
@@ -111,7 +118,6 @@ def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) 
     # What goes to a server is the chat itself.
     question = Question(decision_id, "", item, unit, Wanted(chat.tools, Scoring((), ())), route, route.version)
     versions = (route.version, *question.stand_ins(route.version))
-    places = find_places(versions)
     temperature = current.version.temperature if chat.temperature is None else chat.temperature
     body = dict(chat.body) | {"temperature": temperature}
     if not chat.limited:

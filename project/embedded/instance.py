@@ -159,7 +159,9 @@ class _Instance:
             self._collect_static_files(self.plan.collect)
         self._start_group("web")
         if self.plan.ready_url:
-            self._wait_for_web(self.plan.ready_url)
+            self._wait_until_ready("web", self.plan.ready_url)
+        if self.plan.gateway_url:
+            self._wait_until_ready("gateway", f"{self.plan.gateway_url}/readyz")
         self._start_group("apps")
         self._watch_programs(self.control.list_programs())
         if self.plan.gateway_url:
@@ -288,7 +290,7 @@ class _Instance:
             self._run_step("collectstatic", command, quiet=True)
             files.note_collected()
 
-    def _wait_for_web(self, url: str) -> None:
+    def _wait_until_ready(self, program: str, url: str) -> None:
         give_up = time.monotonic() + READY_SECONDS
         answer = ""
         while time.monotonic() < give_up:
@@ -303,7 +305,7 @@ class _Instance:
             if self.overseer is None or self.overseer.poll() is not None:
                 raise EmbeddedError("the supervisor has ended")
             time.sleep(0.1)
-        raise EmbeddedError(f"{url} is not ready: {answer}\n{_read_end(self.layout.log / 'web.log')}")
+        raise EmbeddedError(f"{url} is not ready: {answer}\n{_read_end(self.layout.log / f'{program}.log')}")
 
     # Stay
 

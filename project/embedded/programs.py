@@ -104,13 +104,14 @@ def _list_programs(layout: Layout, host: str, port: int, gateway_port: int, mode
     worker = (*celery, "worker", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
     web = (python, "-m", "gunicorn", "-c", "python:project.web.server")
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    gateway = (python, "-m", "project.gateway", "--host", host, "--port", str(gateway_port))
     programs = [
         Program("web", (*web, "--bind", address, "project.wsgi:application"), group="web"),
+        Program("gateway", gateway, group="web"),
         # SIGTERM lets a job end within the time; what is cut off is taken up again when its lease has run out.
         Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default,measuring", "-c", "2")),
         # A run takes minutes, so it is not waited for: its engine leaves a checkpoint when its supervisor is gone.
         Program("trainer", (*worker, "-n", "trainer@reckoner", "-Q", "training", "-c", "1"), stop_seconds=5),
-        Program("gateway", (python, "-m", "project.gateway", "--host", host, "--port", str(gateway_port))),
         Program("beat", (*beat, "--pidfile=", "--schedule", str(layout.run / "beat-schedule"))),
     ]  # fmt: skip
     if model_port is not None:

@@ -124,33 +124,32 @@ class Gateway:
     # Models and chats
 
     async def list_models(self, request: Request) -> ASGIApp:
-        by = await self._authenticate(request)
-        return _json({"object": "list", "data": await self.database.run(list_models, by=by)})
+        def look(by: actors.Actor) -> list[dict[str, Any]]:
+            return list_models(by=by)
+
+        return _json({"object": "list", "data": await self._run_as(request, look)})
 
     async def show_model(self, request: Request) -> ASGIApp:
-        by = await self._authenticate(request)
-        return _json(await self.database.run(find_model, by=by, reference=request.path_params["model"]))
+        def look(by: actors.Actor) -> dict[str, Any]:
+            return find_model(by=by, reference=request.path_params["model"])
+
+        return _json(await self._run_as(request, look))
 
     async def chat(self, request: Request) -> ASGIApp:
-        by = await self._authenticate(request)
-        chat = read_chat(read_json(await _read_body(request)))
-        return await self._answer(request, by, chat, CallKind.CHAT, ChatShape)
+        return await self._answer(request, CallKind.CHAT, read_chat, lambda begun, _: ChatShape(begun))
 
     async def respond(self, request: Request) -> ASGIApp:
-        by = await self._authenticate(request)
-        given = read_json(await _read_body(request))
-        chat = read_response(given)
-        return await self._answer(request, by, chat, CallKind.RESPONSE, lambda begun: ResponseShape(begun, given))
+        return await self._answer(request, CallKind.RESPONSE, read_response, ResponseShape)
 
-    async def _authenticate(self, request: Request) -> actors.Actor:
-        """Raises BadKey, NotAllowed, TooManyRequests."""
+    async def _run_as(self, request: Request, work: Callable[[actors.Actor], T]) -> T:
+        """The work for whoever asks, in one visit to a thread. Raises BadKey, NotAllowed, TooManyRequests."""
         if settings.HTTPS and request.headers.get("x-forwarded-proto") != "https":
             raise NotAllowed("Call this address with https.")
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise BadKey("Send the key as 'Authorization: Bearer PREFIX.SECRET'.")
 
-        def look() -> actors.Actor:
+        def run() -> tuple[str, T]:
             key = find_key(token.strip())
             if key is None:
                 raise BadKey("This key is unknown, expired or revoked.")
@@ -158,35 +157,44 @@ class Gateway:
             if not by.may(Scope.ROUTE_READ):
                 raise NotAllowed(f"This call needs the scope {Scope.ROUTE_READ.value}.")
             count_request(by)
-            return by
+            return by.name, work(by)
 
-        by = await self.database.run(look)
-        structlog.contextvars.bind_contextvars(actor=by.name)
-        return by
+        name, done = await self.database.run(run)
+        structlog.contextvars.bind_contextvars(actor=name)
+        return done
 
     async def _answer(
-        self, request: Request, by: actors.Actor, chat: Chat, kind: str, shape_of: Callable[[Begun], Shape]
+        self,
+        request: Request,
+        kind: str,
+        read: Callable[[Mapping[str, Any]], Chat],
+        shape_of: Callable[[Begun, Mapping[str, Any]], Shape],
     ) -> ASGIApp:
         if self.stopping:
             raise Unavailable("The gateway is stopping. Send the same request again.")
-        begun = await self.database.run(begin_chat, by=by, chat=chat, kind=kind, about=_about(request))
+        body, about = await _read_body(request), _about(request)
+
+        def begin(by: actors.Actor) -> tuple[Begun, Shape]:
+            given = read_json(body)
+            begun = begin_chat(by=by, chat=read(given), kind=kind, about=about)
+            return begun, shape_of(begun, given)
+
+        begun, shape = await self._run_as(request, begin)
         headers = {"x-reckoner-decision-id": str(begun.id)}
         leaving = asyncio.ensure_future(_until_gone(request))
         self.answering += 1
         handed_on = False
         try:
-            if chat.stream:
+            if begun.chat.stream:
                 streamed = await _unless_left(leaving, self.clients.ask_stream(begun.attempts, begun.body))
                 ended = Ended(Written(), streamed.attempt, streamed.failures, timezone.now())
                 handed_on = True
-                return EventStream(
-                    self.database, begun, streamed, ended, shape_of(begun), leaving, headers, self._one_less
-                )
+                return EventStream(self.database, begun, streamed, ended, shape, leaving, headers, self._one_less)
             answered = await _unless_left(leaving, self.clients.ask_whole(begun.attempts, begun.body))
             ended = Ended(Written(), answered.attempt, answered.failures, timezone.now())
             ended.written.take_whole(answered.answer)
             await self.database.run(record_chat, begun=begun, ended=ended)
-            return _json(shape_of(begun).whole(answered.answer, ended), headers=headers)
+            return _json(shape.whole(answered.answer, ended), headers=headers)
         except Left:
             await self.database.run(leave_chat, begun=begun)
             raise

@@ -1,0 +1,60 @@
+"""Who serves a model now: its router, and the places of every version that it may name.
+
+Both are read anew when a row behind them has changed, which one query tells (`workspaces.row_cache`). The gateway of
+chats calls it for every chat.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from models_registry.backends.places import Place, find_places
+from models_registry.experiments import Router
+from models_registry.models import RegisteredModel
+from workspaces.prepared import prepared_cursor
+from workspaces.row_cache import STAMP, RowCache
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """`places` by version, in the order in which they are asked."""
+
+    router: Router
+    places: Mapping[uuid.UUID, tuple[Place, ...]]
+
+
+_ROUTES: RowCache[Routes] = RowCache()
+# A stamp is a place on a page and the transaction that wrote it: it differs after any change, the prober's too.
+_STAMPS = f"""
+WITH stamped AS (
+  SELECT {STAMP.format("a")} AS stamp FROM models_registry_alias a WHERE a.registered_model_id = %(model)s
+   UNION ALL
+  SELECT concat({STAMP.format("e")}, {STAMP.format("p")}) FROM models_registry_experiment e
+    JOIN models_registry_phase p ON p.experiment_id = e.id
+   WHERE e.registered_model_id = %(model)s AND e.state = 'running'
+   UNION ALL
+  SELECT {STAMP.format("r")} FROM models_registry_variant r JOIN models_registry_experiment e ON e.id = r.experiment_id
+   WHERE e.registered_model_id = %(model)s AND e.state = 'running'
+   UNION ALL
+  SELECT concat({STAMP.format("d")}, {STAMP.format("b")}) FROM models_registry_modelversion v
+    JOIN models_registry_deployment d ON d.version_id = v.id JOIN models_registry_backend b ON b.id = d.backend_id
+   WHERE v.registered_model_id = %(model)s
+)
+SELECT string_agg(stamp, ',' ORDER BY stamp) FROM stamped
+"""  # noqa: S608 - names of our own
+
+
+def find_routes(model: RegisteredModel) -> Routes:
+    """Raises NoChampion."""
+    with prepared_cursor() as cursor:
+        cursor.execute(_STAMPS, {"model": model.id})
+        stamp = cursor.fetchone()[0] or ""
+    found = _ROUTES.find(model.id, stamp)
+    if found is None:
+        router = Router(model)
+        versions = [router.champion, *([router.fallback] if router.fallback else []), *router.versions.values()]
+        found = Routes(router, find_places(versions))
+        _ROUTES.keep(model.id, stamp, found)
+    return found
