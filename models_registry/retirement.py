@@ -16,10 +16,12 @@ from workspaces.services import record_audit
 def retire_version(*, by: Actor, version: ModelVersion, reason: str = "") -> ModelVersion:
     """Nothing new begins with it, and some time later its files may be removed (`models_registry.collecting`). Raises
     VersionInUse, with what uses it."""
+    # Artifacts are locked before versions everywhere, or two such transactions could wait for each other.
+    if version.state != VersionState.RETIRED:
+        require_files(version)
     locked = ModelVersion.objects.select_for_update().get(id=version.id)
     if locked.state == VersionState.RETIRED:
         return locked
-    require_files(locked)
     locked.state, locked.retired_at = VersionState.RETIRED, timezone.now()
     locked.save(update_fields=["state", "retired_at"])
     if uses := find_uses([locked.id]).get(locked.id):
@@ -30,7 +32,8 @@ def retire_version(*, by: Actor, version: ModelVersion, reason: str = "") -> Mod
 
 
 def refuse_retired(version: ModelVersion) -> None:
-    """Call in the transaction that begins to use it: until its end nobody retires it. Raises VersionRetired."""
+    """Call in the transaction that begins to use it, after `require_files`: until its end nobody retires it. Raises
+    VersionRetired."""
     locked = ModelVersion.objects.select_for_update(no_key=True).get(id=version.id)
     if locked.state == VersionState.RETIRED:
         raise VersionRetired(f"{version} is retired; restore it first.")
@@ -39,8 +42,8 @@ def refuse_retired(version: ModelVersion) -> None:
 @transaction.atomic
 def restore_version(*, by: Actor, version: ModelVersion) -> ModelVersion:
     """The other way round. Raises ArtifactRemoved where its files, or its base's, are gone."""
+    require_files(version)
     locked = ModelVersion.objects.select_for_update().get(id=version.id)
-    require_files(locked)
     if locked.state == VersionState.RETIRED:
         locked.state, locked.retired_at = VersionState.READY, None
         locked.save(update_fields=["state", "retired_at"])

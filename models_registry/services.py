@@ -170,10 +170,10 @@ def move_alias(*, by: Actor, version: ModelVersion, name: str, reason: str = "")
     # The model's row is the lock: the move that is written is the one that was made. The version's keeps it from being
     # retired meanwhile.
     RegisteredModel.objects.select_for_update().get(id=version.registered_model_id)
+    require_files(version)
     refuse_retired(version)
     if name == AliasName.CHALLENGER:
         require_approval(version)
-    require_files(version)
     before = _find_alias(version.registered_model_id, name)
     alias, _ = Alias.objects.update_or_create(
         registered_model_id=version.registered_model_id,

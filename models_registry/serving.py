@@ -126,8 +126,8 @@ def deploy_version(
     if Deployment.objects.filter(version=version, backend=backend, remote_name=remote_name).exists():
         faults.append(FieldFault("backend", f"{version} is deployed there already", "another backend"))
     _refuse("The version cannot be deployed so.", faults)
-    refuse_retired(version)
     require_files(version)
+    refuse_retired(version)
     deployment: Deployment = Deployment.objects.create(
         workspace=by.workspace, version=version, backend=backend, remote_name=remote_name, priority=priority
     )

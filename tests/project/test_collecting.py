@@ -216,7 +216,8 @@ def test_a_version_in_use_is_not_retired_and_one_whose_files_went_is_not_used_ag
 def test_an_artifact_that_gets_a_holder_while_the_collector_runs_is_not_taken(
     keep: Any, store: Any, workspace: Any, old: dt.datetime, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The collector has found it; then an alias comes. Whoever has the row's lock first wins, and the other sees it."""
+    """The collector has found it; then its version is restored. Whoever has the row's lock first wins, and the other
+    sees it."""
     artifact = keep("raced")
     version = retired(artifact)
     found, go_on, taken = threading.Event(), threading.Event(), []
@@ -239,7 +240,7 @@ def test_an_artifact_that_gets_a_holder_while_the_collector_runs_is_not_taken(
     assert found.wait(30)
     if first == "the new use":
         with transaction.atomic():
-            move_alias(by=system(workspace), version=version, name="fallback")
+            restore_version(by=system(workspace), version=version)
             go_on.set()  # it waits for the row, which this transaction has
             collector.join(0.2)
             assert collector.is_alive()
@@ -249,8 +250,9 @@ def test_an_artifact_that_gets_a_holder_while_the_collector_runs_is_not_taken(
         go_on.set()
         collector.join(30)
         with pytest.raises(ArtifactRemoved):
-            move_alias(by=system(workspace), version=version, name="fallback")
-        assert taken == [1] and left(store) == set() and not version.aliases.exists()
+            restore_version(by=system(workspace), version=version)
+        version.refresh_from_db()
+        assert taken == [1] and left(store) == set() and version.state == "retired"
 
 
 def test_a_quota_refuses_before_work_starts_and_when_it_is_stored(
