@@ -5,11 +5,12 @@ class DecisionsConfig(AppConfig):
     name = "decisions"
 
     def ready(self) -> None:
-        # Says to the floor below which outcomes a model's units can have and how long feedback takes, and to
-        # `manage.py check` what is broken.
+        # Says to the floor below which outcomes a model's units can have, how long feedback takes and how many units
+        # there are, and to `manage.py check` what is broken.
         import decisions.rewards.attainable
         import decisions.rewards.checks
-        import decisions.rewards.feedback_lag  # noqa: F401
+        import decisions.rewards.feedback_lag
+        import decisions.rewards.recent_traffic  # noqa: F401
         from decisions.models import Agent, AgentVersion, BulkLabel, RewardSpec
         from workspaces.audit.targets import name_targets
 

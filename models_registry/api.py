@@ -12,9 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from models_registry.experiment_log import list_looks
-from models_registry.experiments import ExperimentPlan, start_experiment
-from models_registry.guardrails import GuardrailPlan
+from models_registry.experiments import start_experiment
 from models_registry.models import Experiment, GateVerdict, Look, ModelVersion, RegisteredModel
+from models_registry.outlook import estimate_verdict
 from models_registry.phases import change_share
 from models_registry.promotion import promote_version, stop_experiment
 from models_registry.references import find_version
@@ -23,6 +23,8 @@ from models_registry.serializers import (
     ExperimentStartSerializer,
     LookSerializer,
     ModelVersionSerializer,
+    OutlookSerializer,
+    PlanSerializer,
     ReasonSerializer,
     RegisteredModelSerializer,
     ShareSerializer,
@@ -131,17 +133,28 @@ class ExperimentList(ExperimentQuery, generics.ListAPIView[Experiment]):
         """Starts an experiment of a version against the champion."""
         given = ExperimentStartSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        fields = dict(given.validated_data)
-        treatment = find_version(acting(request).workspace, fields.pop("treatment"), field="treatment")
-        name, reason = fields.pop("name"), fields.pop("reason")
-        if "guardrails" in fields:
-            fields["guardrails"] = tuple(GuardrailPlan(**guardrail) for guardrail in fields["guardrails"])
-        if "ramp" in fields:
-            fields["ramp"] = tuple(fields["ramp"])
-        experiment = start_experiment(
-            by=acting(request), treatment=treatment, plan=ExperimentPlan(**fields), reason=reason, name=name
-        )
+        treatment = find_version(acting(request).workspace, given.validated_data["treatment"], field="treatment")
+        named = {name: given.validated_data[name] for name in ("name", "reason")}
+        experiment = start_experiment(by=acting(request), treatment=treatment, plan=given.read_plan(), **named)
         return Response(ExperimentSerializer(self.get_queryset().get(pk=experiment.pk)).data, status=201)
+
+
+class ExperimentEstimate(generics.GenericAPIView[ModelVersion]):
+    """Estimates how long an experiment would take until its verdict. It starts and changes nothing."""
+
+    scopes = {"POST": Scope.EXPORT_READ}
+
+    @extend_schema(
+        operation_id="estimate_experiment",
+        request=PlanSerializer,
+        responses={"200": OutlookSerializer, "404": ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        given = PlanSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        treatment = find_version(acting(request).workspace, given.validated_data["treatment"], field="treatment")
+        outlook = estimate_verdict(model=treatment.registered_model, plan=given.read_plan())
+        return Response(OutlookSerializer(outlook).data)
 
 
 class ExperimentDetail(ExperimentQuery, generics.RetrieveAPIView[Experiment]):

@@ -133,6 +133,8 @@ AN_EXPERIMENT = {
     "requests_treatment": 173,
     "failed_treatment": 1,
     "verdict": "",
+    "smallest_effect": 0.05,
+    "expected_seconds": 691200.0,
     "started_at": MOMENT,
     "ended_at": None,
     "ended_by": "",
@@ -145,6 +147,24 @@ STOPPED = {
     "ended_by": "key:5f2c91d07a3e",
 }
 
+AN_OUTLOOK = {
+    "seconds": 1028160.0,
+    "units": 3120,
+    "slowest": "error_rate",
+    "phases": [
+        {"treatment_share": 0.05, "opens_after_seconds": 0.0},
+        {"treatment_share": 0.25, "opens_after_seconds": 233280.0},
+        {"treatment_share": 0.5, "opens_after_seconds": 466560.0},
+    ],
+    "new_units_a_day": 310.0,
+    "rewarded_share": 0.83,
+    "reward_deviation": 0.21,
+    "says": "A version that is 0.05 better is expected to be promoted after about 11 d 22 h and 3,120 units. The"
+    " guardrail “Error rate” takes longest.",
+    "assumes": "Assumes 310 new units a day as of late, feedback in time on 83.0% of them, rewards that vary by 0.21"
+    " around their mean, and a version no worse in any guardrail. Conditioned contrasts are assumed to vary 26.0% as"
+    " much as plain ones, as measured on the demo.",
+}
 LOGGED = (
     "units_control",
     "units_treatment",
@@ -313,6 +333,12 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
                 "min_units_per_arm": 200,
                 "guardrails": [{"measure": "latency", "margin": 0.02, "budget_ms": 400.0}],
             },
+        )
+    ],
+    "estimate_experiment": [
+        Example(
+            AN_OUTLOOK,
+            request={"treatment": VERSION, "treatment_share": 0.05, "ramp": [0.25, 0.5], "smallest_effect": 0.05},
         )
     ],
     "list_experiment_looks": [Example(page(A_LOOK), path={"id": EXPERIMENT})],

@@ -1,4 +1,4 @@
-"""Experiments: their plan, their start, and who serves which unit meanwhile.
+"""Experiments: their start, and who serves which unit meanwhile.
 
 `decisions.gateway.decide` routes through `Router`; `looks` uses what has matured, and decides. The arithmetic is in
 `statistics` and `routing`, which use no database.
@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import msgspec
 from django.db import transaction
@@ -16,9 +15,9 @@ from models_registry import routing
 from models_registry.errors import ExperimentRunning, GateNotPassed
 from models_registry.evidence import Comparison
 from models_registry.experiment_log import check_reason, record_look
+from models_registry.experiment_plan import ExperimentPlan, check_plan
 from models_registry.feedback_lag import find_window
 from models_registry.gates import read_gate
-from models_registry.guardrails import DEFAULT_GUARDRAILS, GuardrailPlan, find_guardrail_faults
 from models_registry.holders import require_files
 from models_registry.models import (
     AliasName,
@@ -33,44 +32,13 @@ from models_registry.models import (
     Variant,
 )
 from models_registry.outcome_range import find_range
+from models_registry.outlook import estimate_verdict
 from models_registry.promotion import prepare_to_serve
 from models_registry.services import get_champion, get_serving, move_alias
-from models_registry.statistics.ramp import RAMP_E, RAMP_UNITS
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.services import record_audit
 from workspaces.templatetags.show import points
-
-MAX_WINDOW_SECONDS = 30 * 86_400
-MAX_SECONDS = 366 * 86_400
-MAX_E = 1e12
-MAX_UNITS = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentPlan:
-    """What one decides when starting: the share and every bound of the rule (docs/experiments.md).
-
-    ramp: the shares of later phases. attribution_window_seconds: None to find it at the start of each phase.
-    """
-
-    treatment_share: float = 0.5
-    ramp: tuple[float, ...] = ()
-    ramp_units: int = RAMP_UNITS
-    ramp_e: float = RAMP_E
-    attribution_window_seconds: float | None = 86_400.0
-    exposure_window_seconds: float = 86_400.0
-    promote_e: float = 40.0
-    rollback_e: float = 20.0
-    min_units_per_arm: int = 500
-    min_seconds: float = 7 * 86_400.0
-    missing: str = "exclude"
-    guardrails: tuple[GuardrailPlan, ...] = DEFAULT_GUARDRAILS
-    guardrail_e: float = 20.0
-    max_excess_failures: float = 0.05
-    min_requests_for_failures: int = 100
-    conditioned: bool = True
-    rescaled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,38 +53,6 @@ class Route:
     phase: Phase | None = None
     arm: str | None = None
     assignment_probability: float | None = None
-
-
-def check_plan(plan: ExperimentPlan) -> None:
-    """Gathers every fault. Raises InvalidInput."""
-    faults = []
-    if not 0 < plan.treatment_share < 1:
-        faults.append(
-            FieldFault("treatment_share", f"{plan.treatment_share} must be above 0 and below 1", "for example 0.5")
-        )
-    shares = (plan.treatment_share, *plan.ramp)
-    if any(not before < share < 1 for before, share in pairwise(shares)):
-        reason = f"{', '.join(f'{share:g}' for share in plan.ramp)} must grow from the first share, and stay below 1"
-        faults.append(FieldFault("ramp", reason, "for example 0.25, 0.5 after a share of 0.05"))
-    for name in ("attribution_window_seconds", "exposure_window_seconds"):
-        seconds = getattr(plan, name)
-        if seconds is not None and not 0 <= seconds <= MAX_WINDOW_SECONDS:
-            faults.append(FieldFault(name, "must be 0 to 30 days", "seconds"))
-    for name in ("promote_e", "rollback_e", "guardrail_e", "ramp_e"):
-        if not 1 < getattr(plan, name) <= MAX_E:
-            faults.append(FieldFault(name, "no evidence already gives 1", "more than 1, usually 20 to 100"))
-    for name in ("min_units_per_arm", "min_requests_for_failures", "ramp_units"):
-        if not 1 <= getattr(plan, name) <= MAX_UNITS:
-            faults.append(FieldFault(name, "out of range", f"1 to {MAX_UNITS}"))
-    if not 0 < plan.max_excess_failures <= 1:
-        faults.append(FieldFault("max_excess_failures", "must be above 0, up to 1", "0.05 is 5 points"))
-    if not 0 <= plan.min_seconds <= MAX_SECONDS:
-        faults.append(FieldFault("min_seconds", "must be 0 to 366 days", "seconds"))
-    if plan.missing not in {"exclude", "zero"}:
-        faults.append(FieldFault("missing", f"{plan.missing!r} is unknown", "exclude or zero"))
-    faults += find_guardrail_faults(plan.guardrails)
-    if faults:
-        raise InvalidInput("The experiment cannot start with these settings.", faults=faults)
 
 
 def start_experiment(
@@ -168,6 +104,7 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, reason: str
             "rescaled",
             "ramp_units",
             "ramp_e",
+            "smallest_effect",
         )
     }
     low, high = find_range(model) if plan.rescaled else (0.0, 1.0)
@@ -183,6 +120,7 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, reason: str
         outcome_high=high,
         ramp=list(plan.ramp),
         attribution_auto=plan.attribution_window_seconds is None,
+        expected_seconds=estimate_verdict(model=model, plan=plan).seconds,
         running=msgspec.to_builtins(Comparison()),
         **bounds,
     )

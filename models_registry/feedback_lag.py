@@ -1,7 +1,7 @@
 """The attribution window that a model's feedback needs.
 
 How long feedback takes is known to the ledger, which registers the function that finds it
-(`decisions.rewards.feedback_lag`); `experiments` and `phases` call it when a phase starts.
+(`decisions.rewards.feedback_lag`); `experiments` and `phases` call it when a phase starts, `outlook` before.
 """
 
 from __future__ import annotations
@@ -30,14 +30,22 @@ def register_lag(find: LagFinder) -> LagFinder:
     return find
 
 
-def find_window(model: RegisteredModel) -> float:
+def find_curve(model: RegisteredModel) -> SurvivalCurve | None:
+    """How long the first feedback takes; None where no decision is known."""
+    return next((curve for find in _finders if (curve := find(model)) is not None), None)
+
+
+def window_of(curve: SurvivalCurve | None) -> float:
     """Seconds: the 95th percentile of the lag, at least a day and at most 30.
 
     A day where no feedback is known yet; 30 where more than 5% of the decisions never get any.
     """
-    for find in _finders:
-        curve = find(model)
-        if curve is not None and curve.events:
-            reached = curve.quantile(SHARE)
-            return LONGEST_SECONDS if reached is None else min(max(reached, SHORTEST_SECONDS), LONGEST_SECONDS)
-    return SHORTEST_SECONDS
+    if curve is None or not curve.events:
+        return SHORTEST_SECONDS
+    reached = curve.quantile(SHARE)
+    return LONGEST_SECONDS if reached is None else min(max(reached, SHORTEST_SECONDS), LONGEST_SECONDS)
+
+
+def find_window(model: RegisteredModel) -> float:
+    """`window_of` the model's own lag."""
+    return window_of(find_curve(model))

@@ -8,9 +8,11 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from models_registry.experiment_log import FIGURES, LONGEST_REASON
+from models_registry.experiment_plan import ExperimentPlan
 from models_registry.gates import read_gate
-from models_registry.guardrails import list_guardrails
+from models_registry.guardrails import GuardrailPlan, list_guardrails
 from models_registry.models import Experiment, GateVerdict, GuardrailMeasure, Look, ModelVersion, Phase, RegisteredModel
+from models_registry.outlook import Outlook
 from models_registry.references import FORMS
 from workspaces.serializers import StrictBody
 
@@ -190,6 +192,8 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
             "requests_treatment",
             "failed_treatment",
             "verdict",
+            "smallest_effect",
+            "expected_seconds",
             "started_at",
             "ended_at",
             "ended_by",
@@ -248,12 +252,10 @@ class ReasonSerializer(StrictBody):
     reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why: the log and the audit keep it")
 
 
-class ExperimentStartSerializer(StrictBody):
+class PlanSerializer(StrictBody):
     """Bounds that are left out take their defaults (docs/experiments.md)."""
 
     treatment = VersionField(help_text="The version to try against the champion")
-    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why it is tried: its log begins with it")
-    name = serializers.CharField(max_length=200, required=False, default="", allow_blank=True)
     treatment_share = serializers.FloatField(required=False)
     ramp = serializers.ListField(
         child=serializers.FloatField(), required=False, max_length=20, help_text="Shares of later phases, each larger"
@@ -279,3 +281,47 @@ class ExperimentStartSerializer(StrictBody):
     rescaled = serializers.BooleanField(
         required=False, help_text="Measure outcomes against what the reward spec can give; on by default"
     )
+    smallest_effect = serializers.FloatField(
+        required=False, help_text="The difference of mean rewards that is worth finding; the estimate stands on it"
+    )
+
+    def read_plan(self) -> ExperimentPlan:
+        """Of a body that is valid."""
+        given = {name: value for name, value in self.validated_data.items() if name in ExperimentPlan.__slots__}
+        if "guardrails" in given:
+            given["guardrails"] = tuple(GuardrailPlan(**guardrail) for guardrail in given["guardrails"])
+        if "ramp" in given:
+            given["ramp"] = tuple(given["ramp"])
+        return ExperimentPlan(**given)
+
+
+class ExperimentStartSerializer(PlanSerializer):
+    """Bounds that are left out take their defaults (docs/experiments.md)."""
+
+    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why it is tried: its log begins with it")
+    name = serializers.CharField(max_length=200, required=False, default="", allow_blank=True)
+
+
+class ExpectedPhaseSerializer(serializers.Serializer[Any]):
+    treatment_share = serializers.FloatField()
+    opens_after_seconds = serializers.FloatField()
+
+
+class OutlookSerializer(serializers.Serializer[Any]):
+    """How long an experiment may take, and what that assumes."""
+
+    seconds = serializers.FloatField(allow_null=True, help_text="Until a promotion; null where it cannot be told")
+    units = serializers.IntegerField(allow_null=True, help_text="Units that meet an arm for it")
+    slowest = serializers.CharField(
+        help_text="What takes longest: evidence, units_per_arm, duration, or a guardrail's measure"
+    )
+    phases = serializers.SerializerMethodField()
+    new_units_a_day = serializers.FloatField(allow_null=True)
+    rewarded_share = serializers.FloatField(allow_null=True, help_text="Decisions with feedback within the window")
+    reward_deviation = serializers.FloatField(allow_null=True, help_text="Standard deviation of a unit's reward")
+    says = serializers.CharField()
+    assumes = serializers.CharField()
+
+    @extend_schema_field(ExpectedPhaseSerializer(many=True))
+    def get_phases(self, outlook: Outlook) -> list[dict[str, float]]:
+        return [{"treatment_share": share, "opens_after_seconds": seconds} for share, seconds in outlook.phases]

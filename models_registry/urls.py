@@ -33,6 +33,7 @@ urlpatterns = [
     path("versions/<version:pk>/retire", version_api.VersionRetire.as_view(), name="api-version-retire"),
     path("versions/<version:pk>/restore", version_api.VersionRestore.as_view(), name="api-version-restore"),
     path("experiments", api.ExperimentList.as_view(), name="api-experiments"),
+    path("experiments/estimate", api.ExperimentEstimate.as_view(), name="api-experiment-estimate"),
     path("experiments/<uuid:pk>", api.ExperimentDetail.as_view(), name="api-experiment"),
     path("experiments/<uuid:pk>/looks", api.ExperimentLooks.as_view(), name="api-experiment-looks"),
     path("experiments/<uuid:pk>/share", api.ExperimentShare.as_view(), name="api-experiment-share"),

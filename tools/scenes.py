@@ -171,7 +171,8 @@ def _interval(mean: float, half: float = 0.02) -> dict[str, float]:
 
 def _experiment(by: Any, trained: Any) -> Any:
     """Really consumed, so that every number on its page is the one that its rows give."""
-    from models_registry.experiments import ExperimentPlan, start_experiment
+    from models_registry.experiment_plan import ExperimentPlan
+    from models_registry.experiments import start_experiment
     from models_registry.looks import MaturedUnit, RequestCounts, consume_observations
 
     plan = ExperimentPlan(min_units_per_arm=200, min_seconds=60.0)

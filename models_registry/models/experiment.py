@@ -52,6 +52,9 @@ class Experiment(WorkspaceOwned):
     after `ramp_units` matured units of a phase while no E of harm has reached `ramp_e` (`statistics.ramp`).
     `attribution_auto`: each phase's attribution window comes from the lag of feedback when it starts.
 
+    `expected_seconds`: what `models_registry.outlook` expected at the start until a treatment that is better by
+    `smallest_effect` is promoted; null where it could not tell.
+
     `running` is what the tests know of the units so far (`models_registry.evidence.Comparison`), so that a look reads
     fresh ones only. `counted_requests` are those until a moment, to which a look adds what came later
     (`models_registry.looks.RequestCounts`).
@@ -73,6 +76,8 @@ class Experiment(WorkspaceOwned):
     ramp = models.JSONField(default=list, blank=True)
     ramp_units = models.PositiveIntegerField(default=RAMP_UNITS, help_text="Matured units before the next phase")
     ramp_e = models.FloatField(default=RAMP_E, help_text="The share stays at an E of harm of at least this")
+    smallest_effect = models.FloatField(null=True, blank=True, help_text="The difference that is worth finding")
+    expected_seconds = models.FloatField(null=True, blank=True, help_text="Time until a promotion, as expected first")
     missing = models.CharField(max_length=16, choices=MissingPolicy.choices, default=MissingPolicy.EXCLUDE)
     conditioned = models.BooleanField(default=False)
     rescaled = models.BooleanField(default=False)
@@ -136,6 +141,11 @@ class Experiment(WorkspaceOwned):
             ),
             models.CheckConstraint(
                 condition=Q(ramp_units__gte=1, ramp_e__gt=1), name="experiment_ramp_bounds_make_sense"
+            ),
+            models.CheckConstraint(
+                condition=(Q(smallest_effect__isnull=True) | Q(smallest_effect__gt=0, smallest_effect__lte=1))
+                & (Q(expected_seconds__isnull=True) | Q(expected_seconds__gte=0)),
+                name="experiment_outlook_makes_sense",
             ),
             models.CheckConstraint(
                 condition=Q(

@@ -15,7 +15,8 @@ from decisions.tasks import MATURE_OUTCOMES
 from jobs.context import JobContext
 from jobs.errors import Permanent
 from jobs.services import enqueue_job
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.gates import read_gate
 from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Experiment, ExperimentState, GuardrailMeasure, ModelVersion

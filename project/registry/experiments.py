@@ -17,7 +17,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from models_registry.evidence import read_comparison
 from models_registry.experiment_log import list_looks
-from models_registry.experiments import check_plan, start_experiment
+from models_registry.experiment_plan import check_plan
+from models_registry.experiments import start_experiment
 from models_registry.gates import read_gate
 from models_registry.guardrails import list_guardrails
 from models_registry.looks import count_exposures
@@ -30,6 +31,7 @@ from models_registry.models import (
     GuardrailMeasure,
     ModelVersion,
 )
+from models_registry.outlook import estimate_verdict
 from models_registry.phases import change_share, find_next_share, list_obstacles
 from models_registry.promotion import stop_experiment
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
@@ -270,12 +272,24 @@ def _as_e(log_e: float) -> float:
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """GET shows a preset and its bounds, POST starts the experiment against the champion."""
+    """GET shows a preset and its bounds with the estimate of the time, POST starts the experiment against the champion;
+    with `estimate` it only estimates."""
     version = get_version(request, pk)
     status = 200
     preset = find_preset(request.GET.get("preset", "")) if request.method != "POST" else None
     form = ExperimentForm(initial=dict(preset.values)) if preset is not None else ExperimentForm(request.POST)
-    if request.method == "POST":
+    outlook = None
+    if preset is not None:
+        outlook = estimate_verdict(model=version.registered_model, plan=preset.read_plan())
+    elif "estimate" in request.POST:
+        form.fields["reason"].required = False
+        try:
+            if form.is_valid():
+                outlook = estimate_verdict(model=version.registered_model, plan=form.read_plan())
+        except InvalidInput as error:
+            form.add_faults(error.faults)
+        status = 200 if outlook is not None else 400
+    elif request.method == "POST":
         status = 400
         valid, plan = form.is_valid(), form.read_plan()
         try:
@@ -294,6 +308,7 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     champion = Alias.objects.filter(registered_model=version.registered_model_id, name=AliasName.CHAMPION).first()
     context = {
         "form": form,
+        "outlook": outlook,
         "preset": preset,
         "presets": PRESETS,
         "version": version,

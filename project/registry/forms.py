@@ -13,7 +13,7 @@ from typing import Any
 from django import forms
 
 from models_registry.experiment_log import LONGEST_REASON
-from models_registry.experiments import ExperimentPlan
+from models_registry.experiment_plan import ExperimentPlan
 from models_registry.guardrails import DEFAULT_GUARDRAILS, GuardrailPlan
 from models_registry.models import GuardrailMeasure, MissingPolicy
 from workspaces.errors import FieldFault
@@ -41,6 +41,13 @@ class Preset:
     title: str
     says: str
     values: Mapping[str, Any]
+
+    def read_plan(self) -> ExperimentPlan:
+        """What the form starts with."""
+        unbound = ExperimentForm(initial=dict(self.values))
+        form = ExperimentForm({name: unbound[name].value() for name in unbound.fields} | {"reason": self.title})
+        form.is_valid()
+        return form.read_plan()
 
 
 PRESETS = (
@@ -133,6 +140,11 @@ class ExperimentForm(forms.Form):
         initial=write_number(_plan.treatment_share),
         help_text="Share of units that get the new version, above 0 and below 1. 0.5 is fastest; 0.1 risks less and "
         "needs about three times as many units.",
+    )
+    smallest_effect = forms.FloatField(
+        label="Smallest effect",
+        initial=write_number(_plan.smallest_effect),
+        help_text="The difference of mean rewards that is worth finding. Only the estimate of the time uses it.",
     )
     ramp = SharesField(
         label="Shares of later phases",
@@ -235,7 +247,7 @@ class ExperimentForm(forms.Form):
 
     def main_fields(self) -> list[Any]:
         """What stands open on the page."""
-        return [self[name] for name in ("name", "reason", "treatment_share")]
+        return [self[name] for name in ("name", "reason", "treatment_share", "smallest_effect")]
 
     def groups(self) -> list[tuple[str, list[Any]]]:
         """The bounds, folded on the page, under their headings."""
@@ -253,7 +265,7 @@ class ExperimentForm(forms.Form):
     def read_plan(self) -> ExperimentPlan:
         """Of a form that was checked; what is not valid has its default, so that the rest can be checked too."""
         given = self.cleaned_data
-        names = (*self.RULE, *self.RAMP, *self.WINDOWS, *self.FAILURES, "guardrail_e")
+        names = (*self.RULE, *self.RAMP, *self.WINDOWS, *self.FAILURES, "guardrail_e", "smallest_effect")
         bounds = {name: given[name] for name in names if name in given}
         contrast = (given.get("contrast") or next(iter(CONTRASTS))).split()
         bounds |= {name: name in contrast for name in ("conditioned", "rescaled")}

@@ -328,6 +328,9 @@ CALLS: dict[str, list[Call]] = {
             foreign=(404,),
         ),
     ],
+    "api-experiment-estimate": [
+        Call("POST", "experiments/estimate", READ, lambda w: {"treatment": str(w.version.id)}, foreign=(404,))
+    ],
     "api-experiment": [Call("GET", "experiments/{experiment}", READ, foreign=(404,))],
     "api-experiment-looks": [Call("GET", "experiments/{experiment}/looks", READ, foreign=(404,))],
     "api-experiment-share": [

@@ -3,10 +3,8 @@
 import pytest
 
 from models_registry import routing
-from models_registry.experiments import (
-    ExperimentPlan,
-    start_experiment,
-)
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from tests.models_registry.experiment_units import SHORT
 from tools.factories import AliasFactory, ModelVersionFactory, RegisteredModelFactory
 

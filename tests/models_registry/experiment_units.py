@@ -5,7 +5,8 @@ import random
 
 from django.utils import timezone
 
-from models_registry.experiments import ExperimentPlan, Router
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import Router
 from models_registry.looks import MaturedUnit, consume_observations
 from models_registry.models import Exposure
 

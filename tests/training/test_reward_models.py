@@ -8,7 +8,8 @@ from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry.artifacts import artifact_path
 from models_registry.errors import NotAPolicy
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.models import Alias, Experiment
 from models_registry.promotion import promote_version
 from models_registry.services import NewVersion, get_champion, move_alias, register_version

@@ -12,7 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from jobs.models import Job
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from tools.factories import (
     AliasFactory,
     DatasetSnapshotFactory,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.gates import Gate, read_gate
 from models_registry.models import Alias, AliasName, Experiment, GateKind, GateVerdict, ModelVersion
 from models_registry.promotion import promote_version

@@ -10,7 +10,8 @@ from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
 from models_registry.calls import Opening, close_abandoned, open_calls
 from models_registry.errors import BackendUnavailable
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.models import AliasName, Backend, Call, Exposure
 from models_registry.services import move_alias
 from tools.factories import CallFactory

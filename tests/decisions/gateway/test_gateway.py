@@ -24,7 +24,8 @@ from models_registry.backends.endpoint import ScoreItem, own_endpoint
 from models_registry.backends.model_server import score as score_items
 from models_registry.backends.outbound import close_clients, headers_of, http_client
 from models_registry.errors import BackendUnavailable
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.models import Experiment, Exposure, FailedRequest, Observation
 from models_registry.services import NewVersion, get_champion, move_alias, register_version, store_artifact
 from tests.engine_task import labelled

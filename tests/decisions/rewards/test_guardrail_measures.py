@@ -15,7 +15,8 @@ from decisions.models import Decision
 from decisions.rewards.maturing import mature_outcomes
 from models_registry import routing
 from models_registry.backends import model_server
-from models_registry.experiments import ExperimentPlan, Router, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import Router, start_experiment
 from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Exposure, Observation
 from models_registry.services import get_champion

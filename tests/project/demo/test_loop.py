@@ -10,7 +10,7 @@ from decisions.models import Agent, Decision, Feedback, Reward
 from jobs.models import JobState
 from jobs.services import enqueue_job
 from models_registry.backends.outbound import close_clients
-from models_registry.experiments import ExperimentPlan
+from models_registry.experiment_plan import ExperimentPlan
 from models_registry.models import Experiment, GateVerdict, Observation
 from models_registry.services import get_champion
 from project.demo import loop

@@ -11,7 +11,8 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.looks import MaturedUnit, RequestCounts, consume_observations
 from models_registry.models import Alias, Experiment, Observation
 from models_registry.services import NewVersion, register_version
