@@ -58,7 +58,7 @@ def simulate_ramp(
         known[1] += int(arms[rewarded].sum())
         known[0] += int((1 - arms)[rewarded].sum())
         in_phase += LOOK
-        guardrails = tuple(Guardrail(name, end.log_e_minus, end.log_e_plus) for name, end in guards.items())
+        guardrails = tuple(Guardrail(name, end.log_e_minus, end.log_e_plus, end.units) for name, end in guards.items())
         evidence = Evidence(deciding.log_e_plus, deciding.log_e_minus, known[0], known[1], 1.0, guardrails)
         verdict = decide(evidence, BOUNDS)
         if verdict.action != "continue":

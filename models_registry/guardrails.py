@@ -19,6 +19,12 @@ from models_registry.statistics.promotion import Guardrail
 from workspaces.errors import FieldFault
 
 MAX_BUDGET_MS = 3_600_000.0
+MAX_BUDGET_COST = 1_000_000.0
+BUDGETS = {
+    GuardrailMeasure.LATENCY.value: ("budget_ms", MAX_BUDGET_MS, "milliseconds"),
+    GuardrailMeasure.COST.value: ("budget_cost", MAX_BUDGET_COST, "in the currency of the prices"),
+}
+"""The field of a measure's budget, the most that it may be, and its unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +32,18 @@ class GuardrailPlan:
     """One measure in [0, 1], higher is worse, and the worsening of its mean that is tolerated.
 
     measure: `error_rate`, the share of a unit's decisions that the arm assigned could not serve; `latency`, the
-        share that took longer than `budget_ms`; or `missing_feedback`, 1 where nothing of the unit was rewarded in
-        time. Where such units are left out of the outcome, an arm must not win by silencing those that it serves badly.
-    margin: in (0, 1); 0.01 is one point.
+        share that took longer than `budget_ms`; `cost`, the share of those with a recorded cost that cost more than
+        `budget_cost`; `invalid_answers`, the share whose action does not fit the agent's action space; or
+        `missing_feedback`, 1 where nothing of the unit was rewarded in time. Where such units are left out of the
+        outcome, an arm must not win by silencing those that it serves badly.
+    margin: in (0, 1); 0.01 is one point. budget_ms, budget_cost: of one decision, the latter in the currency of the
+        backends' prices.
     """
 
     measure: str
     margin: float
     budget_ms: float | None = None
+    budget_cost: float | None = None
 
     def as_stored(self) -> dict[str, Any]:
         """The entry of `Experiment.guardrails`."""
@@ -72,12 +82,22 @@ def find_guardrail_faults(guardrails: Sequence[GuardrailPlan]) -> list[FieldFaul
             faults.append(
                 FieldFault(f"{path}margin", f"{plan.margin} must be above 0 and below 1", "0.01 is one point")
             )
-        if plan.measure == GuardrailMeasure.LATENCY:
-            if plan.budget_ms is None or not 0 < plan.budget_ms <= MAX_BUDGET_MS:
-                faults.append(FieldFault(f"{path}budget_ms", "is missing or out of range", "above 0, milliseconds"))
-        elif plan.budget_ms is not None:
-            faults.append(FieldFault(f"{path}budget_ms", f"is not used by {plan.measure}", "leave it out"))
+        faults += [
+            FieldFault(f"{path}{name}", reason, expected)
+            for measure, (name, most, unit) in BUDGETS.items()
+            for reason, expected in _find_budget_faults(plan, getattr(plan, name), measure, most, unit)
+        ]
     return faults
+
+
+def _find_budget_faults(
+    plan: GuardrailPlan, budget: float | None, measure: str, most: float, unit: str
+) -> list[tuple[str, str]]:
+    if plan.measure == measure and (budget is None or not 0 < budget <= most):
+        return [("is missing or out of range", f"above 0, {unit}")]
+    if plan.measure != measure and budget is not None:
+        return [(f"is not used by {plan.measure}", "leave it out")]
+    return []
 
 
 def read_guardrails(stored: Sequence[Mapping[str, Any]]) -> list[GuardrailPlan]:
@@ -123,7 +143,10 @@ def summarise_guardrails(ends: Mapping[str, Past]) -> dict[str, dict[str, float]
 def as_evidence(evidence: Mapping[str, Mapping[str, float]]) -> tuple[Guardrail, ...]:
     """`Experiment.guardrail_evidence` as the promotion rule reads it."""
     return tuple(
-        Guardrail(measure, state["log_e_non_inferior"], state["log_e_harm"]) for measure, state in evidence.items()
+        Guardrail(
+            GuardrailMeasure(measure).label, state["log_e_non_inferior"], state["log_e_harm"], int(state["units"])
+        )
+        for measure, state in evidence.items()
     )
 
 

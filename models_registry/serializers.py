@@ -114,6 +114,9 @@ class GuardrailSerializer(serializers.Serializer[Any]):
     measure = serializers.ChoiceField(choices=GuardrailMeasure.choices)
     margin = serializers.FloatField(help_text="The worsening of the mean that is tolerated; 0.01 is one point")
     budget_ms = serializers.FloatField(required=False, help_text="For latency: what counts as too slow")
+    budget_cost = serializers.FloatField(
+        required=False, help_text="For cost: what is too much for a decision, in the currency of the backends' prices"
+    )
 
 
 class GuardrailEvidenceSerializer(GuardrailSerializer):

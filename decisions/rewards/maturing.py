@@ -23,6 +23,7 @@ from django.db import connection
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from decisions.agents.validity import find_invalid_answers
 from decisions.models import Agent, Decision
 from decisions.rewards.calculate import rewards_as_of
 from decisions.rewards.specs import current_reward_spec
@@ -73,6 +74,8 @@ class _Decided:
     agent_id: uuid.UUID
     version_id: uuid.UUID | None
     latency_ms: float | None
+    cost: float | None
+    valid: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +103,13 @@ def mature_outcomes(now: dt.datetime | None = None) -> list[Matured]:
 def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
     window = dt.timedelta(seconds=experiment.exposure_window_seconds)
     ripe = _find_ripe(experiment, now, window)
-    decided = _decisions_in_window(ripe, window)
+    guardrails = read_guardrails(experiment.guardrails)
+    judged = any(one.measure == GuardrailMeasure.INVALID_ANSWERS for one in guardrails)
+    decided = _decisions_in_window(ripe, window, judged=judged)
     outcomes = _mean_rewards(ripe, decided)
     failures = _failures_in_window(ripe, window)
     log_l = _log_likelihoods(ripe) if experiment.conditioned else {}
     versions = _versions(experiment)
-    guardrails = read_guardrails(experiment.guardrails)
     units = [
         MaturedUnit(
             exposure,
@@ -154,19 +158,24 @@ def _read_ripe(experiment: Experiment, now: dt.datetime, window: dt.timedelta) -
 
 
 def _decisions_in_window(
-    ripe: list[tuple[Exposure, dt.datetime]], window: dt.timedelta
+    ripe: list[tuple[Exposure, dt.datetime]], window: dt.timedelta, *, judged: bool
 ) -> dict[uuid.UUID, list[_Decided]]:
-    """The decisions of each exposure's window, by exposure, in one query."""
+    """The decisions of each exposure's window, by exposure, in one query. judged: whether their answers are checked,
+    for which one more query reads them; else all count as valid."""
     if not ripe:
         return {}
     closes = {exposure.id: exposure.exposed_at + window for exposure, _ in ripe}
     rows = Decision.objects.filter(exposure__in=closes).values_list(
-        "exposure_id", "recorded_at", "id", "agent_id", "model_version_id", "latency_ms"
+        "exposure_id", "recorded_at", "id", "agent_id", "model_version_id", "latency_ms", "cost"
     )
+    inside = [row for row in rows if row[1] <= closes[row[0]]]
+    invalid = find_invalid_answers([row[2] for row in inside]) if judged else set()
     decided: dict[uuid.UUID, list[_Decided]] = defaultdict(list)
-    for exposure_id, recorded_at, *rest in rows:
-        if recorded_at <= closes[exposure_id]:
-            decided[exposure_id].append(_Decided(*rest))
+    for exposure_id, _, decision_id, agent_id, version_id, latency_ms, cost in inside:
+        cost = None if cost is None else float(cost)
+        decided[exposure_id].append(
+            _Decided(decision_id, agent_id, version_id, latency_ms, cost, decision_id not in invalid)
+        )
     return decided
 
 
@@ -223,10 +232,14 @@ def _measure(guardrails: Sequence[GuardrailPlan], unit: _Unit, *, rewarded: bool
             bad = [*fell_back, *[True] * unit.failures]
         elif guardrail.measure == GuardrailMeasure.MISSING_FEEDBACK:
             bad = [not rewarded] if unit.decided or unit.failures else []
+        elif guardrail.measure == GuardrailMeasure.INVALID_ANSWERS:
+            bad = [not one.valid for one in unit.decided]
+        elif guardrail.measure == GuardrailMeasure.COST:
+            assert guardrail.budget_cost is not None  # `check_plan` refuses cost without a budget
+            bad = [one.cost > guardrail.budget_cost for one in unit.decided if one.cost is not None]
         else:
-            budget = guardrail.budget_ms
-            assert budget is not None  # `check_plan` refuses latency without a budget
-            bad = [one.latency_ms > budget for one in unit.decided if one.latency_ms is not None]
+            assert guardrail.budget_ms is not None  # nor latency without one
+            bad = [one.latency_ms > guardrail.budget_ms for one in unit.decided if one.latency_ms is not None]
         if bad:
             measures[guardrail.measure] = sum(bad) / len(bad)
     return measures

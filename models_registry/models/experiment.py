@@ -33,15 +33,18 @@ class GuardrailMeasure(models.TextChoices):
     ERROR_RATE = "error_rate", "Error rate"
     LATENCY = "latency", "Latency over budget"
     MISSING_FEEDBACK = "missing_feedback", "Units without a reward"
+    COST = "cost", "Cost over budget"
+    INVALID_ANSWERS = "invalid_answers", "Invalid answers"
 
 
 class Experiment(WorkspaceOwned):
     """Challenger against champion of one registered model. Every bound of the decision rule is a field.
 
     E-values are stored as natural logarithms. `salt` is 128 bits of hexadecimal, fresh for each experiment.
-    `guardrails` is a list of {"measure", "margin", and for latency "budget_ms"}; `guardrail_evidence` holds by measure
-    {"log_e_non_inferior", "log_e_harm", "estimate", "units"}. Requests are decisions of exposed units since the
-    start, by the arm assigned; a failed one was served by the other arm, or by none.
+    `guardrails` is a list of {"measure", "margin", for latency "budget_ms", for cost "budget_cost"};
+    `guardrail_evidence` holds by measure {"log_e_non_inferior", "log_e_harm", "estimate", "units"}. Requests
+    are decisions of exposed units since the start, by the arm assigned; a failed one was served by the other arm, or by
+    none.
 
     `conditioned` and `rescaled` say which contrast decides (docs/adr/0012); both are off where an experiment began
     before they were known. `outcome_low` and `outcome_high` are the outcomes that could be attained when it started.

@@ -44,11 +44,13 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Guardrail:
-    """A measure that must not get worse: log e-values that it is non-inferior, and that it is harmed."""
+    """A measure that must not get worse: log e-values that it is non-inferior, and that it is harmed, of `units` units
+    on which it is known. `name` is written into reasons."""
 
     name: str
     log_e_non_inferior: float
     log_e_harm: float
+    units: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def _find_harms(evidence: Evidence, bounds: Bounds) -> list[str]:
     # k chances to err, so each guardrail needs k times the evidence (Bonferroni).
     guardrail_bound = bounds.rollback_e * len(evidence.guardrails)
     harms += [
-        f"guardrail {guardrail.name}: E {write_e(guardrail.log_e_harm)} has reached {guardrail_bound:g}"
+        f"guardrail “{guardrail.name}” harmed: E {write_e(guardrail.log_e_harm)} has reached {guardrail_bound:g}"
         for guardrail in evidence.guardrails
         if guardrail.log_e_harm >= math.log(guardrail_bound)
     ]
@@ -131,14 +133,25 @@ def _find_lacking(evidence: Evidence, bounds: Bounds) -> list[str]:
         if matured < bounds.min_units_per_arm:
             lacking.append(f"{matured} of {bounds.min_units_per_arm} units with an outcome in {arm}")
     if evidence.age_seconds < bounds.min_seconds:
-        lacking.append(f"{evidence.age_seconds:.0f} of {bounds.min_seconds:.0f} seconds of age")
+        lacking.append(f"{_write_age(evidence.age_seconds, bounds.min_seconds)} of age")
+    # Without data E is 1, below every bound: what was not measured is not taken for sound.
     lacking += [
-        f"guardrail {guardrail.name}: non-inferiority E {write_e(guardrail.log_e_non_inferior)}"
+        f"guardrail “{guardrail.name}” not shown to be no worse: E {write_e(guardrail.log_e_non_inferior)}"
         f" of {bounds.guardrail_e:g}"
+        if guardrail.units
+        else f"guardrail “{guardrail.name}” has no data yet"
         for guardrail in evidence.guardrails
         if not guardrail.log_e_non_inferior >= math.log(bounds.guardrail_e)
     ]
     return lacking
+
+
+def _write_age(age: float, bound: float) -> str:
+    """Both in the largest unit of which the bound has two."""
+    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if bound >= 2 * size:
+            return f"{math.floor(10 * age / size) / 10:g} of {bound / size:.3g} {name}"
+    return f"{math.floor(age)} of {bound:.3g} seconds"
 
 
 def write_e(log_e: float) -> str:

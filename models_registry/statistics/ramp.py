@@ -51,7 +51,7 @@ def find_obstacles(
         found.append(f"E⁻ {write_e(log_e_minus)} is not below {bounds.max_e:g}")
     harm_at = bounds.max_e * len(guardrails)
     found += [
-        f"guardrail {guardrail.name}: E of harm {write_e(guardrail.log_e_harm)} is not below {harm_at:g}"
+        f"guardrail “{guardrail.name}”: E of harm {write_e(guardrail.log_e_harm)} is not below {harm_at:g}"
         for guardrail in guardrails
         if not guardrail.log_e_harm < math.log(harm_at)
     ]

@@ -36,7 +36,7 @@ from models_registry.phases import change_share, find_next_share, list_obstacles
 from models_registry.promotion import stop_experiment
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
 from project.registry.forms import PRESETS, ExperimentForm, ShareForm, find_preset
-from project.registry.verdicts import Headline, list_conditions, list_entries, write_headline
+from project.registry.verdicts import Headline, list_conditions, list_entries, write_headline, write_no_data
 from project.registry.versions import get_version, read_reason
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
@@ -187,6 +187,7 @@ def _evidence(experiment: Experiment) -> dict[str, Any]:
                 "name": GuardrailMeasure(plan.measure).label,
                 "plan": plan,
                 "evidence": evidence,
+                "no_data": "" if evidence["units"] else write_no_data(plan.measure),
                 "sound_share": evidence["log_e_non_inferior"] / non_inferior_at,
                 "harm_e": harm_e,
                 "harm_share": evidence["log_e_harm"] / math.log(harm_e),

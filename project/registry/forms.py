@@ -14,7 +14,7 @@ from django import forms
 
 from models_registry.experiment_log import LONGEST_REASON
 from models_registry.experiment_plan import ExperimentPlan
-from models_registry.guardrails import DEFAULT_GUARDRAILS, GuardrailPlan
+from models_registry.guardrails import BUDGETS, DEFAULT_GUARDRAILS, GuardrailPlan
 from models_registry.models import GuardrailMeasure, MissingPolicy
 from workspaces.errors import FieldFault
 
@@ -223,6 +223,23 @@ class ExperimentForm(forms.Form):
         initial=write_number(_defaults["missing_feedback"].margin),
         help_text="The share of units without a reward may get worse by less than this. Leave empty for no guardrail.",
     )
+    cost = forms.FloatField(
+        label="Costly decisions margin",
+        required=False,
+        help_text="The share of decisions over the cost budget may get worse by less than this, such as 0.1. Leave "
+        "empty for no guardrail. It needs a backend with prices.",
+    )
+    budget_cost = forms.FloatField(
+        label="Cost budget per decision",
+        required=False,
+        help_text="A decision that costs more counts as costly. In the currency of the backend's prices.",
+    )
+    invalid_answers = forms.FloatField(
+        label="Invalid answers margin",
+        required=False,
+        help_text="The share of answers that do not fit the action space may get worse by less than this, such as "
+        "0.01. Leave empty for no guardrail.",
+    )
     guardrail_e = forms.FloatField(
         label="Guardrail evidence",
         initial=write_number(_plan.guardrail_e),
@@ -241,7 +258,10 @@ class ExperimentForm(forms.Form):
 
     RULE = ("treatment_share", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds")
     WINDOWS = ("exposure_window_seconds", "attribution_window_seconds", "missing")
-    GUARDRAILS = ("error_rate", "latency", "budget_ms", "missing_feedback", "guardrail_e")
+    GUARDRAILS = (
+        *("error_rate", "latency", "budget_ms", "missing_feedback", "cost", "budget_cost", "invalid_answers"),
+        "guardrail_e",
+    )
     RAMP = ("ramp", "ramp_units", "ramp_e")
     FAILURES = ("max_excess_failures", "min_requests_for_failures")
 
@@ -273,10 +293,13 @@ class ExperimentForm(forms.Form):
 
     def _guardrails(self) -> tuple[GuardrailPlan, ...]:
         given = self.cleaned_data
+        budgets = {measure: name for measure, (name, *_) in BUDGETS.items()}
         return tuple(
-            GuardrailPlan(measure, given[measure], given.get("budget_ms") if measure == "latency" else None)
+            GuardrailPlan(
+                measure, given[measure], **{budgets[measure]: given[budgets[measure]]} if measure in budgets else {}
+            )
             for measure in GuardrailMeasure.values
-            if given.get(measure) is not None and (measure != "latency" or "budget_ms" in given)
+            if given.get(measure) is not None and budgets.get(measure, measure) in given
         )
 
     def add_faults(self, faults: Sequence[FieldFault]) -> None:
@@ -285,7 +308,7 @@ class ExperimentForm(forms.Form):
         for fault in faults:
             name = fault.field
             if found := re.fullmatch(r"guardrails\[(\d+)\]\.(\w+)", name):
-                name = "budget_ms" if found[2] == "budget_ms" else watched[int(found[1])]
+                name = found[2] if found[2].startswith("budget") else watched[int(found[1])]
             says = f"{fault.reason}; expected: {fault.expected}" if fault.expected else fault.reason
             self.add_error(name if name in self.fields else None, says)
 

@@ -133,10 +133,18 @@ def list_conditions(experiment: Experiment, now: dt.datetime) -> list[Condition]
     for plan, evidence, _ in list_guardrails(experiment):
         name = GuardrailMeasure(plan.measure).label
         log_e = evidence["log_e_non_inferior"]
-        needs.append(Condition(f"{name} not worse", _near(log_e / bound), _write_e(log_e, experiment.guardrail_e)))
+        says = _write_e(log_e, experiment.guardrail_e) if evidence["units"] else write_no_data(plan.measure)
+        needs.append(Condition(f"{name} not worse", _near(log_e / bound), says))
     if experiment.sample_ratio_mismatch:
         needs.append(Condition("Traffic split as planned", 0.0, "sample ratio mismatch"))
     return needs
+
+
+def write_no_data(measure: str) -> str:
+    """Why a guardrail cannot pass yet."""
+    if measure == GuardrailMeasure.COST:
+        return "no data: no decision of a matured unit has a cost. Give its backend prices"
+    return "no data yet"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,10 @@ class TestGuardrails:
         sound = {"error_rate": NEVER, "latency": NEVER}
         verdict = feed(experiment, BETTER, batches=2, measures=sound)
         assert verdict.action == "continue"
-        assert [reason.split(":")[0] for reason in verdict.reasons] == ["guardrail error_rate", "guardrail latency"]
+        names = ("Error rate", "Latency over budget")
+        assert [reason.split(":")[0] for reason in verdict.reasons] == [
+            f"guardrail “{name}” not shown to be no worse" for name in names
+        ]
         assert get_champion(model) == champion
         # Without a single failure some 250 units are enough at this margin (statistics/test_guardrails.py).
         rest = matured(experiment, 200, BETTER, begin=200, measures=sound)
@@ -37,7 +40,7 @@ class TestGuardrails:
         experiment = start(guardrails=WATCHED)
         verdict = feed(experiment, BETTER, measures={"latency": NEVER})
         assert verdict.action == "continue"
-        assert verdict.reasons == ["guardrail error_rate: non-inferiority E 1 of 20"]
+        assert verdict.reasons == ["guardrail “Error rate” has no data yet"]
         assert experiment.units_treatment > 400
 
     def test_harm_to_a_guardrail_rolls_a_better_arm_back(self, start, model):
@@ -46,7 +49,7 @@ class TestGuardrails:
         slow = {"error_rate": NEVER, "latency": {"control": 0.01, "treatment": 0.4}}
         verdict = feed(experiment, BETTER, measures=slow)
         assert verdict.action == "roll_back"
-        assert verdict.reasons[0].startswith("guardrail latency: E ")
+        assert verdict.reasons[0].startswith("guardrail “Latency over budget” harmed: E ")
         assert "has reached 40" in verdict.reasons[0]  # 20 for each of two
         assert (experiment.state, get_champion(model)) == ("rolled_back", champion)
 

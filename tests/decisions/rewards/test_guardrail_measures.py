@@ -107,6 +107,36 @@ def test_a_unit_that_stays_silent_is_missing_and_one_that_nobody_decided_says_no
     assert observed[untouched.id] == (True, {})
 
 
+def test_cost_counts_what_was_recorded_and_validity_what_fits_the_action_space(experiment, expose, agent, api):
+    experiment.guardrails = [
+        GuardrailPlan("cost", 0.1, budget_cost=0.002).as_stored(),
+        GuardrailPlan("invalid_answers", 0.01).as_stored(),
+    ]
+    experiment.save()
+    exposure, untold = expose("a"), expose("b")
+    for cost, action in (("0.0020", "finance"), ("0.0021", "finance"), (None, "finance"), ("0.0001", "gardening")):
+        decided(agent, exposure, exposure.version, 10.0)
+        newest = exposure.decisions.order_by("id").last()
+        Decision.objects.filter(id=newest.id).update(cost=cost, action=action)
+    decided(agent, untold, untold.version, 10.0)
+    mature_outcomes(NOW)
+    measures = dict(Observation.objects.values_list("exposure", "guardrails"))
+    assert measures[exposure.id] == {"cost": pytest.approx(1 / 3), "invalid_answers": 1 / 4}
+    assert measures[untold.id] == {"invalid_answers": 0.0}
+    cost, invalid = api("export:read").get(f"experiments/{experiment.id}").json()["guardrails"]
+    assert (cost["budget_cost"], cost["units"], invalid["units"]) == (0.002, 1, 2)
+
+
+def test_a_guardrail_without_data_says_so(experiment, expose, agent):
+    experiment.guardrails = [GuardrailPlan("cost", 0.1, budget_cost=0.002).as_stored()]
+    experiment.save()
+    exposure = expose("a")
+    decided(agent, exposure, exposure.version, 10.0)
+    mature_outcomes(NOW)
+    experiment.refresh_from_db()
+    assert "guardrail “Cost over budget” has no data yet" in experiment.verdict
+
+
 def test_the_queries_do_not_grow_with_the_units(experiment, expose, agent):
     counts = []
     for batch in ((1, 2), range(3, 40)):

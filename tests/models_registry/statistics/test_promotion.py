@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from models_registry.statistics.promotion import Bounds, Evidence, Guardrail, decide
 
 BOUNDS = Bounds()
-SOUND = Guardrail("errors", log_e_non_inferior=math.log(25), log_e_harm=0.0)
+SOUND = Guardrail("errors", log_e_non_inferior=math.log(25), log_e_harm=0.0, units=900)
 READY = Evidence(
     log_e_plus=math.log(41),
     log_e_minus=-5.0,
@@ -39,9 +39,13 @@ def test_promotes_when_nothing_is_lacking():
         (change(log_e_plus=math.nan), "E⁺ nan of 40"),
         (change(matured_control=499), "499 of 500 units with an outcome in control"),
         (change(matured_treatment=0), "0 of 500 units with an outcome in treatment"),
-        (change(age_seconds=604_799), "604799 of 604800 seconds of age"),
+        (change(age_seconds=604_799), "6.9 of 7 days of age"),
         (change(sample_ratio_mismatch=True), "sample-ratio mismatch"),
-        (change(guardrails=(SOUND, Guardrail("cost", math.log(19), 0.0))), "guardrail cost: non-inferiority E 19 of"),
+        (
+            change(guardrails=(SOUND, Guardrail("cost", math.log(19), 0.0, 9))),
+            "guardrail “cost” not shown to be no worse: E 19 of 20",
+        ),
+        (change(guardrails=(SOUND, Guardrail("cost", 0.0, 0.0, 0))), "guardrail “cost” has no data yet"),
     ],
 )
 def test_each_lack_alone_forbids_promotion(evidence, reason):
@@ -57,7 +61,7 @@ def test_each_lack_alone_forbids_promotion(evidence, reason):
         change(log_e_minus=math.log(20)),
         change(heartbeat_lost=True),
         change(requests_control=100, requests_treatment=100, failed_treatment=5),
-        change(guardrails=(Guardrail("errors", math.log(25), math.log(20)),)),
+        change(guardrails=(Guardrail("errors", math.log(25), math.log(20), 9),)),
     ],
 )
 def test_harm_rolls_back_even_beside_a_win_and_without_age_or_units(evidence):
@@ -67,9 +71,9 @@ def test_harm_rolls_back_even_beside_a_win_and_without_age_or_units(evidence):
 
 
 def test_each_of_two_guardrails_needs_twice_the_evidence():
-    guardrails = (SOUND, Guardrail("cost", math.log(25), math.log(39)))
+    guardrails = (SOUND, Guardrail("cost", math.log(25), math.log(39), 9))
     assert decide(change(guardrails=guardrails), BOUNDS).action == "promote"
-    guardrails = (SOUND, Guardrail("cost", math.log(25), math.log(40)))
+    guardrails = (SOUND, Guardrail("cost", math.log(25), math.log(40), 9))
     assert decide(change(guardrails=guardrails), BOUNDS).action == "roll_back"
 
 

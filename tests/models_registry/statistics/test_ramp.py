@@ -8,7 +8,7 @@ from models_registry.statistics.promotion import Guardrail
 from models_registry.statistics.ramp import RampBounds, find_obstacles
 
 BOUNDS = RampBounds(units=250, max_e=4.0)
-SOUND = (Guardrail("error_rate", 0.0, 0.0), Guardrail("latency", 0.0, math.log(7.9)))
+SOUND = (Guardrail("error_rate", 0.0, 0.0, 9), Guardrail("latency", 0.0, math.log(7.9), 9))
 
 
 def obstacles(**changes):
@@ -26,7 +26,7 @@ def test_it_goes_on_with_enough_units_and_no_shown_harm():
         ({"units": 249}, "249 of 250 matured units in this phase"),
         ({"log_e_minus": math.log(4.0)}, "E⁻ 4 is not below 4"),
         ({"log_e_minus": math.nan}, "E⁻ nan is not below 4"),
-        ({"guardrails": (SOUND[0], Guardrail("latency", 0.0, math.log(8.1)))}, "guardrail latency: E of harm 8.1"),
+        ({"guardrails": (SOUND[0], Guardrail("latency", 0.0, math.log(8.1), 9))}, "guardrail “latency”: E of harm 8.1"),
         ({"sample_ratio_mismatch": True}, "sample-ratio mismatch"),
     ],
 )
