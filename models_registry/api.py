@@ -19,6 +19,7 @@ from models_registry.phases import change_share
 from models_registry.promotion import promote_version, stop_experiment
 from models_registry.references import find_version
 from models_registry.serializers import (
+    ExperimentDetailSerializer,
     ExperimentSerializer,
     ExperimentStartSerializer,
     LookSerializer,
@@ -158,10 +159,10 @@ class ExperimentEstimate(generics.GenericAPIView[ModelVersion]):
 
 
 class ExperimentDetail(ExperimentQuery, generics.RetrieveAPIView[Experiment]):
-    """Reads one experiment with its evidence so far."""
+    """Reads one experiment with its evidence so far, and what it explores beside."""
 
     scopes = {"GET": Scope.EXPORT_READ}
-    serializer_class = ExperimentSerializer
+    serializer_class = ExperimentDetailSerializer
 
 
 class ExperimentLooks(generics.ListAPIView[Look]):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from models_registry.exploring import ExploredUnit, Tallies, go_on_exploring
 from models_registry.guardrails import MeasuredUnit, go_on_with_guardrails, read_guardrails
 from models_registry.models import Arm, Experiment
 from models_registry.statistics.e_process import (
@@ -32,7 +33,7 @@ from models_registry.statistics.intervals import Interval, display_interval
 class ObservedUnit(NamedTuple):
     """A matured unit, in the order of `UNIT_COLUMNS`. `outcome` is None where nothing was rewarded. The logarithms are
     of the products of its actions' probabilities under either arm, or None where an arm could not be asked about one
-    of them. guardrails: its measures by name."""
+    of them. guardrails: its measures by name. secondary, slices: what only a look knows (`exploring.ExploredUnit`)."""
 
     outcome: float | None
     arm: str
@@ -40,6 +41,8 @@ class ObservedUnit(NamedTuple):
     log_l_control: float | None
     log_l_treatment: float | None
     guardrails: Mapping[str, float]
+    secondary: Mapping[str, float] = {}
+    slices: Mapping[str, str] = {}
 
 
 UNIT_COLUMNS = (
@@ -59,7 +62,7 @@ class Comparison:
 
     deciding: what the promotion rule reads. plain: the plain contrast, in the outcome's own units. guardrails: by
     measure. conditioned: how many units' contrasts stand on both arms' probabilities. treated_outcomes: the sum of the
-    treated units' outcomes.
+    treated units' outcomes. explored: what decides nothing.
     """
 
     deciding: Past = NOTHING
@@ -67,6 +70,7 @@ class Comparison:
     guardrails: dict[str, Past] = field(default_factory=dict)
     conditioned: int = 0
     treated_outcomes: float = 0.0
+    explored: Tallies = field(default_factory=Tallies)
 
     def mean_outcomes(self) -> dict[str, float | None]:
         """The mean outcome by arm; None for an arm without any."""
@@ -130,8 +134,19 @@ def go_on(experiment: Experiment, comparison: Comparison, units: Sequence[Observ
         guardrails=guardrails,
         conditioned=comparison.conditioned + conditioned,
         treated_outcomes=comparison.treated_outcomes + float(outcomes[treated == 1].sum()),
+        explored=_explore(experiment, comparison, units),
     )
     return Step(ended, deciding.log_e_plus, deciding.log_e_minus)
+
+
+def _explore(experiment: Experiment, comparison: Comparison, units: Sequence[ObservedUnit]) -> Tallies:
+    if not experiment.secondary and not experiment.slices:
+        return comparison.explored
+    explored = [
+        ExploredUnit(one.arm == Arm.TREATMENT, one.treatment_share, one.outcome, one.secondary, one.slices)
+        for one in units
+    ]
+    return go_on_exploring(experiment, comparison.explored, explored)
 
 
 def find_intervals(experiment: Experiment, comparison: Comparison) -> tuple[Interval | None, Interval | None]:

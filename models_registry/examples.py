@@ -133,6 +133,8 @@ AN_EXPERIMENT = {
     "requests_treatment": 173,
     "failed_treatment": 1,
     "verdict": "",
+    "secondary": ["latency_ms"],
+    "slices": ["language"],
     "smallest_effect": 0.05,
     "expected_seconds": 691200.0,
     "started_at": MOMENT,
@@ -147,6 +149,28 @@ STOPPED = {
     "ended_by": "key:5f2c91d07a3e",
 }
 
+A_MEASURE = {
+    "name": "latency_ms",
+    "value": None,
+    "units_control": 154,
+    "units_treatment": 156,
+    "mean_control": 41.0,
+    "mean_treatment": 39.5,
+    "estimate": -1.4,
+    "low": -9.8,
+    "high": 7.0,
+}
+A_SLICE = A_MEASURE | {
+    "name": "language",
+    "value": "de",
+    "units_control": 31,
+    "units_treatment": 28,
+    "mean_control": 0.51,
+    "mean_treatment": 0.55,
+    "estimate": None,
+    "low": None,
+    "high": None,
+}
 AN_OUTLOOK = {
     "seconds": 1028160.0,
     "units": 3120,
@@ -320,7 +344,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         )
     ],
     "experiments_list": [Example(page(AN_EXPERIMENT))],
-    "experiments_retrieve": [Example(AN_EXPERIMENT, path={"id": EXPERIMENT})],
+    "experiments_retrieve": [Example(AN_EXPERIMENT | {"exploratory": [A_MEASURE, A_SLICE]}, path={"id": EXPERIMENT})],
     "start_experiment": [
         Example(
             AN_EXPERIMENT,

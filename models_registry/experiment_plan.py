@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from models_registry.exploring import MEASURES, find_exploring_faults
 from models_registry.guardrails import DEFAULT_GUARDRAILS, GuardrailPlan, find_guardrail_faults
 from models_registry.statistics.ramp import RAMP_E, RAMP_UNITS
 from workspaces.errors import FieldFault, InvalidInput
@@ -24,6 +25,8 @@ class ExperimentPlan:
 
     ramp: the shares of later phases. attribution_window_seconds: None to find it at the start of each phase.
     smallest_effect: the difference of mean outcomes that is worth finding, which the estimate of the time stands on.
+    secondary, slices: what is looked at beside and decides nothing: measures of `exploring.MEASURES` or names of reward
+    components, and fields of the state.
     """
 
     treatment_share: float = 0.5
@@ -44,6 +47,8 @@ class ExperimentPlan:
     conditioned: bool = True
     rescaled: bool = True
     smallest_effect: float = 0.05
+    secondary: tuple[str, ...] = tuple(MEASURES)
+    slices: tuple[str, ...] = ()
 
 
 def check_plan(plan: ExperimentPlan) -> None:
@@ -76,5 +81,6 @@ def check_plan(plan: ExperimentPlan) -> None:
     if plan.missing not in {"exclude", "zero"}:
         faults.append(FieldFault("missing", f"{plan.missing!r} is unknown", "exclude or zero"))
     faults += find_guardrail_faults(plan.guardrails)
+    faults += find_exploring_faults(plan.secondary, plan.slices)
     if faults:
         raise InvalidInput("The experiment cannot start with these settings.", faults=faults)

@@ -119,6 +119,8 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, reason: str
         outcome_low=low,
         outcome_high=high,
         ramp=list(plan.ramp),
+        secondary=list(plan.secondary),
+        slices=list(plan.slices),
         attribution_auto=plan.attribution_window_seconds is None,
         expected_seconds=estimate_verdict(model=model, plan=plan).seconds,
         running=msgspec.to_builtins(Comparison()),

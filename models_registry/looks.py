@@ -47,6 +47,8 @@ class MaturedUnit:
 
     `guardrails`: its measures by name, in [0, 1], higher is worse; those that are not known are left out.
     `log_l`: log L0 and log L1 of its actions (`statistics.e_process.compute_posteriors`), None where one is not known.
+    `secondary`, `slices`: measures by name, and values of its first state by field, which decide nothing (`exploring`);
+    only their sums are kept.
     """
 
     exposure: Exposure
@@ -54,6 +56,8 @@ class MaturedUnit:
     matured_at: dt.datetime
     guardrails: Mapping[str, float] = field(default_factory=dict)
     log_l: tuple[float, float] | None = None
+    secondary: Mapping[str, float] = field(default_factory=dict)
+    slices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ def consume_observations(
         raise NoExperiment(f"The experiment is {locked.state}.")
     comparison = _find_comparison(locked)
     fresh = _list_fresh(locked, matured)
-    _calculate_evidence(locked, comparison, fresh)
+    _calculate_evidence(locked, comparison, fresh, {one.exposure.id: one for one in matured})
     Observation.objects.bulk_create(fresh, batch_size=1000)
     _settle(matured, fresh)
     if requests is not None:
@@ -182,7 +186,9 @@ def _list_fresh(experiment: Experiment, matured: Sequence[MaturedUnit]) -> list[
     return fresh
 
 
-def _calculate_evidence(experiment: Experiment, comparison: Comparison, fresh: Sequence[Observation]) -> None:
+def _calculate_evidence(
+    experiment: Experiment, comparison: Comparison, fresh: Sequence[Observation], matured: Mapping[UUID, MaturedUnit]
+) -> None:
     """Takes the tests on over `fresh`, and puts what they say on the observations and on the experiment."""
     units = [
         ObservedUnit(
@@ -192,6 +198,8 @@ def _calculate_evidence(experiment: Experiment, comparison: Comparison, fresh: S
             o.log_l_control,
             o.log_l_treatment,
             o.guardrails,
+            matured[o.exposure_id].secondary,
+            matured[o.exposure_id].slices,
         )
         for o in fresh
     ]

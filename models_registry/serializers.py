@@ -7,8 +7,10 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from models_registry.evidence import read_comparison
 from models_registry.experiment_log import FIGURES, LONGEST_REASON
 from models_registry.experiment_plan import ExperimentPlan
+from models_registry.exploring import MEASURES, Explored, list_explored
 from models_registry.gates import read_gate
 from models_registry.guardrails import GuardrailPlan, list_guardrails
 from models_registry.models import Experiment, GateVerdict, GuardrailMeasure, Look, ModelVersion, Phase, RegisteredModel
@@ -195,6 +197,8 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
             "requests_treatment",
             "failed_treatment",
             "verdict",
+            "secondary",
+            "slices",
             "smallest_effect",
             "expected_seconds",
             "started_at",
@@ -218,6 +222,46 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
         return [
             {**plan.as_stored(), **evidence, "harm_e": harm_e} for plan, evidence, harm_e in list_guardrails(experiment)
         ]
+
+
+class ExploredSerializer(serializers.Serializer[Any]):
+    """A difference that decides nothing. The intervals of all of them hold together with 95%, at any time."""
+
+    name = serializers.CharField(help_text="A measure, or a field of the state")
+    value = serializers.CharField(allow_null=True, help_text="Of the field: then it is the outcome of that slice")
+    units_control = serializers.IntegerField()
+    units_treatment = serializers.IntegerField()
+    mean_control = serializers.FloatField(allow_null=True)
+    mean_treatment = serializers.FloatField(allow_null=True)
+    estimate = serializers.FloatField(allow_null=True, help_text="Treatment minus control; null below 50 units an arm")
+    low = serializers.FloatField(allow_null=True)
+    high = serializers.FloatField(allow_null=True)
+
+    def to_representation(self, explored: Explored) -> dict[str, Any]:
+        tally, interval = explored.tally, explored.interval
+        control, treatment = tally.means
+        return {
+            "name": explored.name,
+            "value": explored.value,
+            "units_control": tally.units - tally.treated,
+            "units_treatment": tally.treated,
+            "mean_control": control,
+            "mean_treatment": treatment,
+            "estimate": interval.mean if interval else None,
+            "low": interval.low if interval else None,
+            "high": interval.high if interval else None,
+        }
+
+
+class ExperimentDetailSerializer(ExperimentSerializer):
+    exploratory = serializers.SerializerMethodField(help_text="Secondary measures and slices")
+
+    class Meta(ExperimentSerializer.Meta):
+        fields = [*ExperimentSerializer.Meta.fields, "exploratory"]
+
+    @extend_schema_field(ExploredSerializer(many=True))
+    def get_exploratory(self, experiment: Experiment) -> Any:
+        return ExploredSerializer(list_explored(experiment, read_comparison(experiment).explored), many=True).data
 
 
 class LookSerializer(serializers.ModelSerializer[Look]):
@@ -284,6 +328,14 @@ class PlanSerializer(StrictBody):
     rescaled = serializers.BooleanField(
         required=False, help_text="Measure outcomes against what the reward spec can give; on by default"
     )
+    secondary = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Measures that decide nothing: " + ", ".join(MEASURES) + ", or names of reward components",
+    )
+    slices = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="Fields of the state by which outcomes are sliced"
+    )
     smallest_effect = serializers.FloatField(
         required=False, help_text="The difference of mean rewards that is worth finding; the estimate stands on it"
     )
@@ -293,8 +345,7 @@ class PlanSerializer(StrictBody):
         given = {name: value for name, value in self.validated_data.items() if name in ExperimentPlan.__slots__}
         if "guardrails" in given:
             given["guardrails"] = tuple(GuardrailPlan(**guardrail) for guardrail in given["guardrails"])
-        if "ramp" in given:
-            given["ramp"] = tuple(given["ramp"])
+        given |= {name: tuple(given[name]) for name in ("ramp", "secondary", "slices") if name in given}
         return ExperimentPlan(**given)
 
 

@@ -151,9 +151,15 @@ def count_pending(spec: RewardSpec) -> int:
 
 def rewards_as_of(spec: RewardSpec, moments: Mapping[uuid.UUID, dt.datetime]) -> dict[uuid.UUID, float]:
     """What each decision was worth by the feedback recorded until its moment; those without a value are left out."""
+    return {
+        decision: valued.value for decision, valued in values_as_of(spec, moments).items() if valued.value is not None
+    }
+
+
+def values_as_of(spec: RewardSpec, moments: Mapping[uuid.UUID, dt.datetime]) -> dict[uuid.UUID, Valued]:
+    """The same with the components, of every decision."""
     plan = plan_of(spec)
-    valued = ((gathered.decision, plan.value(gathered.facts).value) for gathered in _facts_of(spec, plan, moments))
-    return {decision: value for decision, value in valued if value is not None}
+    return {gathered.decision: plan.value(gathered.facts) for gathered in _facts_of(spec, plan, moments)}
 
 
 def _facts_of(spec: RewardSpec, plan: Plan, moments: Mapping[uuid.UUID, dt.datetime | None]) -> Iterator[Gathered]:

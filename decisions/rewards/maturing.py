@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import connection
@@ -25,8 +25,10 @@ from django.utils import timezone
 
 from decisions.agents.validity import find_invalid_answers
 from decisions.models import Agent, Decision
-from decisions.rewards.calculate import rewards_as_of
+from decisions.rewards.calculate import values_as_of
+from decisions.rewards.exploring import Decided, explore_units
 from decisions.rewards.specs import current_reward_spec
+from decisions.rewards.valuing import Valued
 from models_registry.errors import NoExperiment
 from models_registry.guardrails import GuardrailPlan, read_guardrails
 from models_registry.looks import MaturedUnit, RequestCounts, consume_observations, read_counted, settle_exposures
@@ -67,23 +69,11 @@ class Matured:
 
 
 @dataclass(frozen=True, slots=True)
-class _Decided:
-    """A decision of a unit's exposure window, as outcomes and guardrails need it."""
-
-    id: uuid.UUID
-    agent_id: uuid.UUID
-    version_id: uuid.UUID | None
-    latency_ms: float | None
-    cost: float | None
-    valid: bool
-
-
-@dataclass(frozen=True, slots=True)
 class _Unit:
     """What guardrails measure: a unit's decisions, its requests that nobody answered, and the arm's own version: where
     another one decided, it could not answer."""
 
-    decided: Sequence[_Decided]
+    decided: Sequence[Decided]
     failures: int
     own: uuid.UUID | None
 
@@ -106,7 +96,9 @@ def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
     guardrails = read_guardrails(experiment.guardrails)
     judged = any(one.measure == GuardrailMeasure.INVALID_ANSWERS for one in guardrails)
     decided = _decisions_in_window(ripe, window, judged=judged)
-    outcomes = _mean_rewards(ripe, decided)
+    valued = _values(ripe, decided)
+    outcomes = _mean_rewards(decided, valued)
+    secondary, slices = explore_units(experiment, decided, valued)
     failures = _failures_in_window(ripe, window)
     log_l = _log_likelihoods(ripe) if experiment.conditioned else {}
     versions = _versions(experiment)
@@ -121,6 +113,8 @@ def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
                 rewarded=exposure.id in outcomes,
             ),
             log_l.get(exposure.id),
+            secondary.get(exposure.id, {}),
+            slices.get(exposure.id, {}),
         )
         for exposure, matures_at in ripe
     ]
@@ -159,41 +153,63 @@ def _read_ripe(experiment: Experiment, now: dt.datetime, window: dt.timedelta) -
 
 def _decisions_in_window(
     ripe: list[tuple[Exposure, dt.datetime]], window: dt.timedelta, *, judged: bool
-) -> dict[uuid.UUID, list[_Decided]]:
+) -> dict[uuid.UUID, list[Decided]]:
     """The decisions of each exposure's window, by exposure, in one query. judged: whether their answers are checked,
     for which one more query reads them; else all count as valid."""
     if not ripe:
         return {}
     closes = {exposure.id: exposure.exposed_at + window for exposure, _ in ripe}
     rows = Decision.objects.filter(exposure__in=closes).values_list(
-        "exposure_id", "recorded_at", "id", "agent_id", "model_version_id", "latency_ms", "cost"
+        *("exposure_id", "recorded_at", "id", "agent_id", "model_version_id", "latency_ms", "cost", "confidence"),
+        *("tokens_in", "tokens_out"),
+        named=True,
     )
-    inside = [row for row in rows if row[1] <= closes[row[0]]]
-    invalid = find_invalid_answers([row[2] for row in inside]) if judged else set()
-    decided: dict[uuid.UUID, list[_Decided]] = defaultdict(list)
-    for exposure_id, _, decision_id, agent_id, version_id, latency_ms, cost in inside:
-        cost = None if cost is None else float(cost)
-        decided[exposure_id].append(
-            _Decided(decision_id, agent_id, version_id, latency_ms, cost, decision_id not in invalid)
+    inside = [row for row in rows if row.recorded_at <= closes[row.exposure_id]]
+    invalid = find_invalid_answers([row.id for row in inside]) if judged else set()
+    decided: dict[uuid.UUID, list[Decided]] = defaultdict(list)
+    for row in inside:
+        known = [tokens for tokens in (row.tokens_in, row.tokens_out) if tokens is not None]
+        decided[row.exposure_id].append(
+            Decided(
+                id=row.id,
+                agent_id=row.agent_id,
+                version_id=row.model_version_id,
+                latency_ms=row.latency_ms,
+                cost=None if row.cost is None else float(row.cost),
+                valid=row.id not in invalid,
+                recorded_at=row.recorded_at,
+                confidence=row.confidence,
+                tokens=sum(known) if known else None,
+            )
         )
     return decided
 
 
-def _mean_rewards(
-    ripe: list[tuple[Exposure, dt.datetime]], decided: dict[uuid.UUID, list[_Decided]]
-) -> dict[uuid.UUID, float]:
-    """Mean reward in [0, 1] by exposure; exposures without any rewarded decision are left out."""
+def _values(
+    ripe: list[tuple[Exposure, dt.datetime]], decided: Mapping[uuid.UUID, Sequence[Decided]]
+) -> dict[uuid.UUID, Valued]:
+    """What each decision was worth when its unit matured."""
     moments: dict[uuid.UUID, dict[uuid.UUID, dt.datetime]] = defaultdict(dict)
-    unit_of: dict[uuid.UUID, uuid.UUID] = {}
     for exposure, matures_at in ripe:
         for decision in decided.get(exposure.id, []):
             moments[decision.agent_id][decision.id] = matures_at
-            unit_of[decision.id] = exposure.id
-    values: dict[uuid.UUID, list[float]] = defaultdict(list)
+    valued: dict[uuid.UUID, Valued] = {}
     for agent in Agent.objects.filter(id__in=moments):
-        for decision_id, value in rewards_as_of(current_reward_spec(agent), moments[agent.id]).items():
-            values[unit_of[decision_id]].append(value)
-    return {exposure_id: sum(found) / len(found) for exposure_id, found in values.items()}
+        valued |= values_as_of(current_reward_spec(agent), moments[agent.id])
+    return valued
+
+
+def _mean_rewards(
+    decided: Mapping[uuid.UUID, Sequence[Decided]], valued: Mapping[uuid.UUID, Valued]
+) -> dict[uuid.UUID, float]:
+    """Mean reward in [0, 1] by exposure; exposures without any rewarded decision are left out."""
+    means = {}
+    for exposure_id, decisions in decided.items():
+        found = [valued[one.id].value for one in decisions if one.id in valued]
+        rewards = [value for value in found if value is not None]
+        if rewards:
+            means[exposure_id] = sum(rewards) / len(rewards)
+    return means
 
 
 def _versions(experiment: Experiment) -> dict[str, uuid.UUID]:

@@ -58,6 +58,9 @@ class Experiment(WorkspaceOwned):
     `expected_seconds`: what `models_registry.outlook` expected at the start until a treatment that is better by
     `smallest_effect` is promoted; null where it could not tell.
 
+    `secondary` names measures and `slices` fields of the state that are looked at beside, and decide nothing
+    (`models_registry.exploring`).
+
     `running` is what the tests know of the units so far (`models_registry.evidence.Comparison`), so that a look reads
     fresh ones only. `counted_requests` are those until a moment, to which a look adds what came later
     (`models_registry.looks.RequestCounts`).
@@ -79,6 +82,8 @@ class Experiment(WorkspaceOwned):
     ramp = models.JSONField(default=list, blank=True)
     ramp_units = models.PositiveIntegerField(default=RAMP_UNITS, help_text="Matured units before the next phase")
     ramp_e = models.FloatField(default=RAMP_E, help_text="The share stays at an E of harm of at least this")
+    secondary = models.JSONField(default=list, blank=True)
+    slices = models.JSONField(default=list, blank=True)
     smallest_effect = models.FloatField(null=True, blank=True, help_text="The difference that is worth finding")
     expected_seconds = models.FloatField(null=True, blank=True, help_text="Time until a promotion, as expected first")
     missing = models.CharField(max_length=16, choices=MissingPolicy.choices, default=MissingPolicy.EXCLUDE)

@@ -19,6 +19,7 @@ from models_registry.evidence import read_comparison
 from models_registry.experiment_log import list_looks
 from models_registry.experiment_plan import check_plan
 from models_registry.experiments import start_experiment
+from models_registry.exploring import count_comparisons, list_explored
 from models_registry.gates import read_gate
 from models_registry.guardrails import list_guardrails
 from models_registry.looks import count_exposures
@@ -34,6 +35,7 @@ from models_registry.models import (
 from models_registry.outlook import estimate_verdict
 from models_registry.phases import change_share, find_next_share, list_obstacles
 from models_registry.promotion import stop_experiment
+from models_registry.statistics.exploratory import ALPHA
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
 from project.registry.forms import PRESETS, ExperimentForm, ShareForm, find_preset
 from project.registry.verdicts import Headline, list_conditions, list_entries, write_headline, write_no_data
@@ -163,6 +165,22 @@ def _ramp(experiment: Experiment) -> dict[str, Any] | None:
     return None if share is None else {"share": share, "waits": list_obstacles(experiment, phases[-1])}
 
 
+def _explored(experiment: Experiment) -> dict[str, Any]:
+    """Secondary measures, and slices by field, each with an axis of its own."""
+    found = list_explored(experiment, read_comparison(experiment).explored)
+    lines = [
+        {"one": one, "control": one.tally.means[0], "treatment": one.tally.means[1], "interval": one.interval}
+        for one in found
+    ]
+    comparisons = count_comparisons(experiment.secondary, experiment.slices)
+    return {
+        "secondary": [line for line, one in zip(lines, found, strict=True) if one.value is None],
+        "slices": [line for line, one in zip(lines, found, strict=True) if one.value is not None],
+        "comparisons": comparisons,
+        "each_holds": 1 - ALPHA / comparisons if comparisons else None,
+    }
+
+
 def _evidence(experiment: Experiment) -> dict[str, Any]:
     """What the status part shows beside the row itself."""
     reach = max((abs(value) for value in (experiment.low, experiment.high) if value is not None), default=0.0)
@@ -194,6 +212,7 @@ def _evidence(experiment: Experiment) -> dict[str, Any]:
             }
             for plan, evidence, harm_e in list_guardrails(experiment)
         ],
+        **_explored(experiment),
         "outcomes": experiment.units_control + experiment.units_treatment,
         "phases": sorted(experiment.phases.all(), key=lambda phase: phase.number),
         "tone": _tone(experiment),

@@ -14,6 +14,7 @@ from django import forms
 
 from models_registry.experiment_log import LONGEST_REASON
 from models_registry.experiment_plan import ExperimentPlan
+from models_registry.exploring import MEASURES
 from models_registry.guardrails import BUDGETS, DEFAULT_GUARDRAILS, GuardrailPlan
 from models_registry.models import GuardrailMeasure, MissingPolicy
 from workspaces.errors import FieldFault
@@ -93,6 +94,14 @@ class SharesField(forms.CharField):
             return tuple(float(share) for share in re.split(r"[\s,]+", text.strip())) if text.strip() else ()
         except ValueError as error:
             raise forms.ValidationError("Enter numbers with commas, such as 0.25, 0.5.") from error
+
+
+class NamesField(forms.CharField):
+    """Names with commas; cleaned to a tuple."""
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value) or ""
+        return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 class DurationField(forms.CharField):
@@ -256,6 +265,19 @@ class ExperimentForm(forms.Form):
         help_text="Failures trigger a rollback only after this many requests.",
     )
 
+    secondary = NamesField(
+        label="Secondary measures",
+        required=False,
+        initial=", ".join(_plan.secondary),
+        help_text=f"They decide nothing. {', '.join(MEASURES)}, or names of reward components.",
+    )
+    slices = NamesField(
+        label="Slices",
+        required=False,
+        help_text="Fields of the state by which the outcome is also shown, such as language. Choose fields with few "
+        "values that name no person.",
+    )
+
     RULE = ("treatment_share", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds")
     WINDOWS = ("exposure_window_seconds", "attribution_window_seconds", "missing")
     GUARDRAILS = (
@@ -263,6 +285,7 @@ class ExperimentForm(forms.Form):
         "guardrail_e",
     )
     RAMP = ("ramp", "ramp_units", "ramp_e")
+    EXPLORATORY = ("secondary", "slices")
     FAILURES = ("max_excess_failures", "min_requests_for_failures")
 
     def main_fields(self) -> list[Any]:
@@ -277,6 +300,7 @@ class ExperimentForm(forms.Form):
             ("Outcomes", [self[name] for name in (*self.WINDOWS, "contrast")]),
             ("Guardrails", [self[name] for name in self.GUARDRAILS]),
             ("Failures", [self[name] for name in self.FAILURES]),
+            ("Exploratory", [self[name] for name in self.EXPLORATORY]),
         ]
 
     def has_folded_faults(self) -> bool:
@@ -285,7 +309,8 @@ class ExperimentForm(forms.Form):
     def read_plan(self) -> ExperimentPlan:
         """Of a form that was checked; what is not valid has its default, so that the rest can be checked too."""
         given = self.cleaned_data
-        names = (*self.RULE, *self.RAMP, *self.WINDOWS, *self.FAILURES, "guardrail_e", "smallest_effect")
+        names = (*self.RULE, *self.RAMP, *self.WINDOWS, *self.FAILURES, *self.EXPLORATORY)
+        names = (*names, "guardrail_e", "smallest_effect")
         bounds = {name: given[name] for name in names if name in given}
         contrast = (given.get("contrast") or next(iter(CONTRASTS))).split()
         bounds |= {name: name in contrast for name in ("conditioned", "rescaled")}

@@ -46,15 +46,8 @@ FORMS = {
     "version-try": (
         *("name", "treatment_share", "smallest_effect", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds"),
         *("exposure_window_seconds", "attribution_window_seconds", "error_rate", "latency", "budget_ms"),
-        *(
-            "missing_feedback",
-            "cost",
-            "budget_cost",
-            "invalid_answers",
-            "guardrail_e",
-            "max_excess_failures",
-            "min_requests_for_failures",
-        ),
+        *("missing_feedback", "cost", "budget_cost", "invalid_answers", "secondary", "slices", "guardrail_e"),
+        *("max_excess_failures", "min_requests_for_failures"),
     ),
     "agent-edit": (
         *("base", "seen", "prompt_template", "options", "temperature", "epsilon", "action_space"),
