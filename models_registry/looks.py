@@ -126,7 +126,7 @@ def consume_observations(
             "until": counted.until.isoformat(),
         }
     locked.sample_ratio_mismatch = check_sample_ratio(count_exposures(locked)).mismatch
-    verdict = _decide(locked)
+    verdict = read_verdict(locked)
     locked.verdict = "; ".join(verdict.reasons)[:500]
     locked.save()
     _act(locked, verdict)
@@ -207,7 +207,11 @@ def _calculate_evidence(
     counted = (observation for observation in fresh if observation.outcome is not None)
     for observation, plus, minus in zip(counted, step.log_e_plus, step.log_e_minus, strict=True):
         observation.log_e_plus, observation.log_e_minus = float(plus), float(minus)
-    now = step.comparison
+    show_comparison(experiment, step.comparison)
+
+
+def show_comparison(experiment: Experiment, now: Comparison) -> None:
+    """Puts what the tests know on the experiment, which the caller saves."""
     store_comparison(experiment, now)
     experiment.log_e_plus, experiment.log_e_minus = now.deciding.log_e_plus, now.deciding.log_e_minus
     experiment.plain_log_e_plus, experiment.plain_log_e_minus = now.plain.log_e_plus, now.plain.log_e_minus
@@ -238,8 +242,8 @@ def settle_exposures(exposures: Sequence[Exposure]) -> None:
     Exposure.objects.filter(id__in=[one.id for one in exposures], settled=False).update(settled=True)
 
 
-def _decide(experiment: Experiment) -> Verdict:
-    """The promotion rule on what the experiment holds."""
+def read_verdict(experiment: Experiment) -> Verdict:
+    """The promotion rule on what the experiment holds; it is acted on elsewhere."""
     evidence = Evidence(
         log_e_plus=experiment.log_e_plus,
         log_e_minus=experiment.log_e_minus,
