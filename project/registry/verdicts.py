@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+from django.utils import timezone
 
 from models_registry.experiment_log import list_looks
 from models_registry.guardrails import list_guardrails
 from models_registry.models import Experiment, ExperimentState, GuardrailMeasure, Look, LookAction, ModelVersion
 from models_registry.statistics.intervals import DISPLAY_MIN_UNITS_PER_ARM
 from models_registry.statistics.promotion import write_e
-from workspaces.templatetags.show import percent, signed
+from workspaces.templatetags.show import duration, percent, signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +35,14 @@ class Condition:
         return self.share >= 1.0
 
 
+OVERDUE = 1.5
+"""An experiment without a shown difference is called off after so many times its expected length."""
+
+
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """One sentence with a tone ("ok", "bad", "warn", "info" or ""), and one more that explains it."""
+    """One sentence that says what is known and what to do, with a tone ("ok", "bad", "warn", "info" or ""), and one
+    more that explains it."""
 
     says: str
     because: str
@@ -42,61 +51,79 @@ class Headline:
 
 
 def write_headline(experiment: Experiment, treatment: ModelVersion, control: ModelVersion) -> Headline:
-    """What came of it, or what it looks like so far."""
-    tried, champion = str(treatment), str(control)
+    """What is known, and what to do, in one sentence; and why."""
+    if experiment.state == ExperimentState.RUNNING:
+        return _write_running(experiment, str(treatment), str(control))
+    because = in_words(experiment.verdict)
     if experiment.state == ExperimentState.PROMOTED:
-        return Headline(f"{tried} is better and was promoted.", experiment.verdict, "ok", "circle-check")
-    if experiment.state == ExperimentState.ROLLED_BACK:
         return Headline(
-            f"{tried} was rolled back. {champion} serves all units.", experiment.verdict, "bad", "rotate-ccw"
+            f"{treatment} is better and was promoted: there is nothing left to do.", because, "ok", "circle-check"
         )
+    if experiment.state == ExperimentState.ROLLED_BACK:
+        says = f"{treatment} was rolled back and {control} serves all units: find out why before you try it again."
+        return Headline(says, because, "bad", "rotate-ccw")
     if experiment.promoted_version is not None:
-        says = f"{experiment.ended_by} promoted {experiment.promoted_version} by hand."
-        return Headline(says, experiment.verdict, "", "circle-stop")
-    if experiment.state == ExperimentState.STOPPED:
-        return Headline("Stopped without a winner.", experiment.verdict, "", "circle-stop")
+        says = f"{experiment.ended_by} promoted {experiment.promoted_version} by hand: nothing was shown to be better."
+        return Headline(says, because, "", "circle-stop")
+    says = f"Stopped without a winner: {control} serves all units, and {treatment} may be tried again."
+    return Headline(says, because, "", "circle-stop")
+
+
+def _write_running(experiment: Experiment, tried: str, champion: str) -> Headline:
     if experiment.sample_ratio_mismatch:
         return Headline(
-            "Sample ratio mismatch: no version is promoted.",
-            "The arms do not have their planned shares. Check for lost exposures.",
+            "The arms do not have their planned shares: find the lost exposures, or stop and start again.",
+            "Sample ratio mismatch: the figures cannot be trusted, and no version is promoted.",
             "bad",
             "triangle-alert",
         )
     fewest = min(experiment.units_control, experiment.units_treatment)
     if fewest == 0:
         return Headline(
-            "Waiting for the first outcomes.",
+            "No outcomes are known yet: wait for the first units to mature.",
             "A unit counts after its exposure and attribution windows.",
             "",
             "hourglass",
         )
     if experiment.estimate is None or experiment.low is None or experiment.high is None:
         return Headline(
-            "Too early to tell.",
-            f"The difference is shown once each arm has {DISPLAY_MIN_UNITS_PER_ARM} units with an outcome.",
+            f"It is too early to tell: wait until each arm has {DISPLAY_MIN_UNITS_PER_ARM} units with an outcome.",
+            f"The smaller arm has {fewest:,}. The difference is shown from then on.",
             "",
             "hourglass",
         )
     if experiment.low > 0:
         return Headline(
-            f"{tried} looks better than {champion}.",
+            f"{tried} looks better than {champion}: leave it running until the requirements below are met.",
             f"The interval is above 0. E⁺ is {_evidence(experiment)} of the evidence that promotion needs.",
             "ok",
             "trending-up",
         )
     if experiment.high < 0:
         return Headline(
-            f"{tried} looks worse than {champion}.",
+            f"{tried} looks worse than {champion}: stop it, or wait until it is rolled back.",
             "The interval is below 0. The version is rolled back when E⁻ reaches its bound.",
             "bad",
             "trending-down",
         )
     return Headline(
-        f"Inconclusive: {_evidence(experiment)} of the evidence that promotion needs.",
-        "The interval contains 0. It narrows with more units.",
+        f"No difference is shown yet: {_write_wait(experiment)}.",
+        f"The interval contains 0. E⁺ is {_evidence(experiment)} of the evidence that promotion needs.",
         "info",
         "scale",
     )
+
+
+def _write_wait(experiment: Experiment) -> str:
+    """What to do as long as nothing is shown, by how long it was expected to take."""
+    expected = experiment.expected_seconds
+    if expected is None or experiment.smallest_effect is None:
+        return "leave it running"
+    age = (timezone.now() - experiment.started_at).total_seconds()
+    effect = f"{experiment.smallest_effect:g}"
+    if age > OVERDUE * expected:
+        return f"stop it, unless an effect smaller than {effect} is worth a longer wait"
+    return f"leave it running, an effect of {effect} was expected to take {duration(expected)}"
 
 
 def list_conditions(experiment: Experiment, now: dt.datetime) -> list[Condition]:
@@ -165,32 +192,64 @@ TONES = {
     LookAction.STOP: "warn",
     LookAction.PROMOTE_BY_HAND: "warn",
 }
+_FIGURES = re.compile(r"[\d.,^%−-]+")
+_CODED = re.compile(rf"guardrail ({'|'.join(GuardrailMeasure.values)})\b")
 LATEST_LOOKS = 10
 """How many looks at which nothing was done the page lists; the API has all."""
 
 
 def list_entries(experiment: Experiment) -> list[LogEntry]:
-    """Whatever was done, and the latest looks at which nothing was, newest first."""
+    """Whatever was done, and the latest looks at which nothing was, newest first. Of these, what is not as it was at
+    the look before."""
     looks = list_looks(experiment)
     done = list(looks.exclude(action=LookAction.CONTINUE))
-    nothing = list(looks.filter(action=LookAction.CONTINUE)[:LATEST_LOOKS])
-    return [_write_entry(look, experiment) for look in sorted([*done, *nothing], key=lambda one: one.id, reverse=True)]
+    nothing = list(looks.filter(action=LookAction.CONTINUE)[: LATEST_LOOKS + 1])
+    before = dict(pairwise(nothing))
+    shown = sorted([*done, *nothing[:LATEST_LOOKS]], key=lambda one: one.id, reverse=True)
+    return [_write_entry(look, experiment, before.get(look)) for look in shown]
 
 
-def _write_entry(look: Look, experiment: Experiment) -> LogEntry:
+def _write_entry(look: Look, experiment: Experiment, before: Look | None) -> LogEntry:
     title = look.get_action_display()
     if look.action == LookAction.PROMOTE_BY_HAND and experiment.promoted_version is not None:
         title = f"{experiment.promoted_version} promoted by hand"
     if look.by:
         title = f"{title} by {look.by}"
-    units = look.units_control + look.units_treatment
+    reasons = [in_words(reason) for reason in look.reasons]
+    if before is not None:
+        reasons = _write_changes([in_words(reason) for reason in before.reasons], reasons)
     figures = f"phase {look.phase}, {percent(look.treatment_share)} treatment"
-    if units:
-        evidence = f"E⁺ {write_e(look.log_e_plus)}, E⁻ {write_e(look.log_e_minus)}"
-        figures = f"{figures}, {units:,} units with an outcome, {evidence}"
+    if units := _units(look):
+        more = f" ({units - _units(before):+,})" if before is not None else ""
+        figures = f"{figures}, {units:,} units with an outcome{more}, {_write_evidence(look, before)}"
     if look.estimate is not None:
         figures = f"{figures}, difference {signed(look.estimate)} [{signed(look.low)}, {signed(look.high)}]"
-    return LogEntry(look.at, title, figures, look.reasons, TONES.get(LookAction(look.action), ""))
+    return LogEntry(look.at, title, figures, reasons, TONES.get(LookAction(look.action), ""))
+
+
+def _units(look: Look) -> int:
+    return look.units_control + look.units_treatment
+
+
+def _write_evidence(look: Look, before: Look | None) -> str:
+    """Both E, each with what it was."""
+    written = []
+    for name, field in (("E⁺", "log_e_plus"), ("E⁻", "log_e_minus")):
+        now, then = write_e(getattr(look, field)), write_e(getattr(before or look, field))
+        written.append(f"{name} {now}" if now == then else f"{name} {then} → {now}")
+    return ", ".join(written)
+
+
+def _write_changes(before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """Which requirements are met since, and which are not any more; figures alone are no change."""
+    then, since = ({_FIGURES.sub("", reason): reason for reason in reasons} for reasons in (before, now))
+    met = [f"met since the last look: {then[key]}" for key in then if key not in since]
+    return [*met, *(f"new since the last look: {since[key]}" for key in since if key not in then)]
+
+
+def in_words(reason: str) -> str:
+    """A reason as earlier releases wrote it, with the names of its guardrails in place of their codes."""
+    return _CODED.sub(lambda found: f"guardrail “{GuardrailMeasure(found[1]).label}”", reason)
 
 
 def _evidence(experiment: Experiment) -> str:

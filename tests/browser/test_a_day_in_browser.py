@@ -161,7 +161,7 @@ def start_experiment(admin: Any) -> None:
     admin.get_by_label("Reason").fill("trained on the labels of today")
     picture(admin, "experiment-form")
     admin.get_by_role("button", name="Start experiment").click()
-    expect(admin.get_by_role("heading", name="Waiting for the first outcomes.")).to_be_visible()
+    expect(admin.get_by_role("heading", name="No outcomes are known yet")).to_be_visible()
     picture(admin, "experiment")
 
 

@@ -62,7 +62,7 @@ def test_no_text_says_what_nobody_says(phrase: str) -> None:
         "Activity today",
         "Accuracy by confidence",
         "Minimum units per arm",
-        "Inconclusive: {…} of the evidence that promotion needs.",
+        "No difference is shown yet: {…}.",
         "Confirm c",
     ],
 )

@@ -40,11 +40,11 @@ class TestComparison:
     @pytest.mark.parametrize(
         ("state", "titles", "says"),
         [
-            ("running", ("Champion", "Challenger"), "Too early to tell"),
+            ("running", ("Champion", "Challenger"), "It is too early to tell"),
             ("promoted", ("Champion before", "Champion"), "is better and was promoted"),
             ("rolled_back", ("Champion", "Rolled back"), "was rolled back"),
             ("stopped", ("Champion", "Not promoted"), "Stopped without a winner"),
-            ("stopped", ("Champion before", "Champion"), "ann@example.org promoted filer:2 by hand."),
+            ("stopped", ("Champion before", "Champion"), "ann@example.org promoted filer:2 by hand"),
         ],
     )
     def test_with_one_it_is_both_arms_and_how_they_stand(

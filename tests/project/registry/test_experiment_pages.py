@@ -178,16 +178,18 @@ class TestExperiments:
     @pytest.mark.parametrize(
         ("changes", "says"),
         [
-            ({}, "Waiting for the first outcomes"),
-            ({"units_control": 9, "units_treatment": 9}, "Too early to tell."),
-            ({"estimate": 0.1, "low": 0.01, "high": 0.2}, "filer:2 looks better than filer:1."),
-            ({"estimate": -0.1, "low": -0.2, "high": -0.01}, "filer:2 looks worse than filer:1."),
-            ({"estimate": 0.1, "low": -0.1, "high": 0.3}, "Inconclusive: 0.0% of the evidence that promotion needs."),
+            ({}, "No outcomes are known yet: wait for the first units to mature."),
+            ({"units_control": 9, "units_treatment": 9}, "It is too early to tell: wait until each arm has 50 units with an outcome."),
+            ({"estimate": 0.1, "low": 0.01, "high": 0.2}, "filer:2 looks better than filer:1: leave it running"),
+            ({"estimate": -0.1, "low": -0.2, "high": -0.01}, "filer:2 looks worse than filer:1: stop it, or wait"),
+            ({"estimate": 0.1, "low": -0.1, "high": 0.3}, "No difference is shown yet: leave it running."),
+            ({"estimate": 0.1, "low": -0.1, "high": 0.3, "expected_seconds": 9e5}, "was expected to take 10 d 10 h."),
+            ({"estimate": 0.1, "low": -0.1, "high": 0.3, "expected_seconds": 0.0}, "stop it, unless an effect smaller"),
             ({"sample_ratio_mismatch": True}, "Sample ratio mismatch"),
-            ({"state": "promoted"}, "filer:2 is better and was promoted."),
-            ({"state": "rolled_back"}, "filer:2 was rolled back. filer:1 serves all units."),
-            ({"state": "stopped"}, "Stopped without a winner."),
-            ({"state": "stopped", "ended_by": "ann@example.org"}, "ann@example.org promoted filer:2 by hand."),
+            ({"state": "promoted"}, "filer:2 is better and was promoted: there is nothing left to do."),
+            ({"state": "rolled_back"}, "filer:2 was rolled back and filer:1 serves all units: find out why"),
+            ({"state": "stopped"}, "Stopped without a winner: filer:1 serves all units"),
+            ({"state": "stopped", "ended_by": "ann@example.org"}, "ann@example.org promoted filer:2 by hand"),
         ],
     )
     def test_the_verdict_comes_first_in_plain_words(
@@ -218,6 +220,25 @@ class TestExperiments:
         assert f"160 units with an outcome, E⁺ {write_e(experiment.log_e_plus)}" in look.figures
         assert look.reasons[0].startswith("E⁺ ")
         assert "a new prompt comes" in page_client(viewer).get(at("experiment", experiment)).content.decode()
+
+    def test_the_log_says_what_changed_and_names_guardrails_in_words(
+        self, experiment: Experiment, viewer: Any, page_client: Any
+    ) -> None:
+        lacking = ["E⁺ 1.2 of 40", "90 of 500 units with an outcome in control", "guardrail missing_feedback: E 1 of 20"]
+        for number, reasons in enumerate((lacking, ["E⁺ 2.4 of 40", *lacking[1:]], ["E⁺ 3 of 40", lacking[2]])):
+            LookFactory(
+                experiment=experiment,
+                reasons=reasons,
+                units_control=100 * number + 90,
+                log_e_plus=math.log(number + 1.0),
+            )
+        page = page_client(viewer).get(at("experiment", experiment))
+        third, second, first, started = page.context["log"]
+        assert (started.title, len(first.reasons), second.reasons) == ("Started by system", 3, [])
+        assert third.reasons == ["met since the last look: 90 of 500 units with an outcome in control"]
+        assert first.reasons[2] == "guardrail “Units without a reward”: E 1 of 20"
+        assert "290 units with an outcome (+100), E⁺ 2 → 3, E⁻ 1" in third.figures
+        assert "missing_feedback" not in page.content.decode()
 
     def test_looks_are_kept_hourly_and_while_the_units_grow(self, experiment: Experiment) -> None:
         consume(experiment, 100)
