@@ -35,7 +35,8 @@ def main() -> int:
 def _run(times: int, quick: bool) -> Report:
     from django.conf import settings
 
-    from models_registry.experiments import ExperimentPlan, start_experiment
+    from models_registry.experiment_plan import ExperimentPlan
+    from models_registry.experiments import start_experiment
     from models_registry.promotion import promote_version
     from models_registry.services import get_champion
     from tools.factories import AliasFactory, ModelVersionFactory, RegisteredModelFactory

@@ -33,7 +33,7 @@ from benchmarks.statistics import find_upper_bound
 if TYPE_CHECKING:
     from models_registry.models import Experiment
 
-RUNS = 1_000
+RUNS = 400
 UNITS = 5_000
 LOOK = 50
 IN_FLIGHT = 50

@@ -31,19 +31,20 @@ SELECT asked.id, %(workspace)s, %(key)s, asked.model, %(kind)s, 'open', asked.ve
        (SELECT set_config('synchronous_commit', 'off', true)) AS quick
     ON CONFLICT (id) DO UPDATE
    SET state = 'open', assigned_id = excluded.assigned_id, served_id = NULL, backend_id = NULL, fallback = '',
-       error = '', tokens_in = NULL, tokens_out = NULL, cost = NULL, opened_at = excluded.opened_at,
-       first_byte_at = NULL, closed_at = NULL
+       error = '', unusable_answers = 0, tokens_in = NULL, tokens_out = NULL, cost = NULL,
+       opened_at = excluded.opened_at, first_byte_at = NULL, closed_at = NULL
  WHERE c.workspace_id = excluded.workspace_id AND c.state IN ('failed', 'left', 'abandoned')
 """
 _CLOSE = """
 UPDATE models_registry_call c
    SET state = ended.state, served_id = ended.served, backend_id = ended.backend, fallback = ended.fallback,
-       error = ended.error, cached = ended.cached, tokens_in = ended.tokens_in, tokens_out = ended.tokens_out,
-       cost = ended.cost, first_byte_at = coalesce(c.first_byte_at, ended.first_byte), closed_at = %(now)s
+       error = ended.error, unusable_answers = ended.unusable, cached = ended.cached, tokens_in = ended.tokens_in,
+       tokens_out = ended.tokens_out, cost = ended.cost, first_byte_at = coalesce(c.first_byte_at, ended.first_byte),
+       closed_at = %(now)s
   FROM unnest(%(ids)s::uuid[], %(states)s::text[], %(served)s::uuid[], %(backends)s::uuid[], %(fallbacks)s::text[],
-              %(errors)s::text[], %(cached)s::bool[], %(tokens_in)s::int[], %(tokens_out)s::int[],
+              %(errors)s::text[], %(unusable)s::int[], %(cached)s::bool[], %(tokens_in)s::int[], %(tokens_out)s::int[],
               %(costs)s::numeric[], %(first_bytes)s::timestamptz[])
-    AS ended(id, state, served, backend, fallback, error, cached, tokens_in, tokens_out, cost, first_byte)
+    AS ended(id, state, served, backend, fallback, error, unusable, cached, tokens_in, tokens_out, cost, first_byte)
  WHERE c.id = ended.id AND c.workspace_id = %(workspace)s AND c.state = 'open'
 """
 
@@ -58,7 +59,8 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a call ended. `fallback`: why another version or server than the first answered; "" where none did."""
+    """How a call ended. `fallback`: why another version or server than the first answered; "" where none did.
+    `unusable`: how many answers of the version assigned could not be used."""
 
     id: uuid.UUID
     state: str
@@ -66,6 +68,7 @@ class Ending:
     backend: uuid.UUID | None = None
     fallback: str = ""
     error: str = ""
+    unusable: int = 0
     cached: bool = False
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -109,6 +112,7 @@ def close_calls(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> in
                 "backends": [one.backend for one in endings],
                 "fallbacks": [one.fallback[:LONGEST] for one in endings],
                 "errors": [one.error[:LONGEST] for one in endings],
+                "unusable": [one.unusable for one in endings],
                 "cached": [one.cached for one in endings],
                 "tokens_in": [one.tokens_in for one in endings],
                 "tokens_out": [one.tokens_out for one in endings],

@@ -183,7 +183,7 @@ AN_OUTLOOK = {
     "new_units_a_day": 310.0,
     "rewarded_share": 0.83,
     "reward_deviation": 0.21,
-    "says": "A version that is 0.05 better is expected to be promoted after about 11 d 22 h and 3,120 units. The"
+    "says": "A version that is 0.05 better is expected to be promoted after about 12 d and 3,120 units. The"
     " guardrail “Error rate” takes longest.",
     "assumes": "Assumes 310 new units a day as of late, feedback in time on 83.0% of them, rewards that vary by 0.21"
     " around their mean, and a version no worse in any guardrail. Conditioned contrasts are assumed to vary 26.0% as"
@@ -276,6 +276,7 @@ A_CALL = {
     "backend": "openai",
     "fallback": "filer:1: The model server does not answer: ConnectError.",
     "error": "",
+    "unusable_answers": 0,
     "cached": False,
     "tokens_in": 61,
     "tokens_out": 7,

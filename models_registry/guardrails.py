@@ -33,9 +33,10 @@ class GuardrailPlan:
 
     measure: `error_rate`, the share of a unit's decisions that the arm assigned could not serve; `latency`, the
         share that took longer than `budget_ms`; `cost`, the share of those with a recorded cost that cost more than
-        `budget_cost`; `invalid_answers`, the share whose action does not fit the agent's action space; or
-        `missing_feedback`, 1 where nothing of the unit was rewarded in time. Where such units are left out of the
-        outcome, an arm must not win by silencing those that it serves badly.
+        `budget_cost`; `invalid_answers`, the share of the calls in which an answer of the arm did not fit the
+        agent's action, so that the question was asked elsewhere; or `missing_feedback`, 1 where nothing of the unit was
+        rewarded in time. Where such units are left out of the outcome, an arm must not win by silencing those that it
+        serves badly.
     margin: in (0, 1); 0.01 is one point. budget_ms, budget_cost: of one decision, the latter in the currency of the
         backends' prices.
     """

@@ -32,7 +32,7 @@ measured on the demo's versions (docs/results.md). How alike two versions act is
 EVIDENCE = "evidence"
 SLOWEST = {
     EVIDENCE: "the evidence of the reward",
-    UNITS: "the minimum of units per arm",
+    UNITS: "the minimum number of units per arm",
     DURATION: "the minimum duration",
 }
 DAY = 86_400.0
@@ -154,8 +154,8 @@ def write_slowest(slowest: str) -> str:
 
 
 def _round(seconds: float) -> float:
-    """As exact as an estimate is: whole hours from a day on, minutes before."""
-    step = 3600.0 if seconds >= DAY else 60.0
+    """As exact as an estimate is: whole days from ten on, hours from one on, minutes before."""
+    step = DAY if seconds >= 10 * DAY else 3600.0 if seconds >= DAY else 60.0
     return max(step, round(seconds / step) * step) if seconds >= 60 else seconds
 
 

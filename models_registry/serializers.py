@@ -13,7 +13,16 @@ from models_registry.experiment_plan import ExperimentPlan
 from models_registry.exploring import MEASURES, Explored, list_explored
 from models_registry.gates import read_gate
 from models_registry.guardrails import GuardrailPlan, list_guardrails
-from models_registry.models import Experiment, GateVerdict, GuardrailMeasure, Look, ModelVersion, Phase, RegisteredModel
+from models_registry.models import (
+    Experiment,
+    GateVerdict,
+    GuardrailMeasure,
+    Look,
+    MissingPolicy,
+    ModelVersion,
+    Phase,
+    RegisteredModel,
+)
 from models_registry.outlook import Outlook
 from models_registry.references import FORMS
 from workspaces.serializers import StrictBody
@@ -233,7 +242,7 @@ class ExploredSerializer(serializers.Serializer[Any]):
     units_treatment = serializers.IntegerField()
     mean_control = serializers.FloatField(allow_null=True)
     mean_treatment = serializers.FloatField(allow_null=True)
-    estimate = serializers.FloatField(allow_null=True, help_text="Treatment minus control; null below 50 units an arm")
+    estimate = serializers.FloatField(allow_null=True, help_text="Treatment minus control; null below 50 units per arm")
     low = serializers.FloatField(allow_null=True)
     high = serializers.FloatField(allow_null=True)
 
@@ -317,7 +326,7 @@ class PlanSerializer(StrictBody):
     rollback_e = serializers.FloatField(required=False)
     min_units_per_arm = serializers.IntegerField(required=False)
     min_seconds = serializers.FloatField(required=False)
-    missing = serializers.ChoiceField(choices=["exclude", "zero"], required=False)
+    missing = serializers.ChoiceField(choices=MissingPolicy.choices, required=False)
     guardrails = GuardrailSerializer(many=True, required=False)
     guardrail_e = serializers.FloatField(required=False)
     max_excess_failures = serializers.FloatField(required=False)
@@ -364,7 +373,7 @@ class ExpectedPhaseSerializer(serializers.Serializer[Any]):
 class OutlookSerializer(serializers.Serializer[Any]):
     """How long an experiment may take, and what that assumes."""
 
-    seconds = serializers.FloatField(allow_null=True, help_text="Until a promotion; null where it cannot be told")
+    seconds = serializers.FloatField(allow_null=True, help_text="Until a promotion; null where it is not known")
     units = serializers.IntegerField(allow_null=True, help_text="Units that meet an arm for it")
     slowest = serializers.CharField(
         help_text="What takes longest: evidence, units_per_arm, duration, or a guardrail's measure"

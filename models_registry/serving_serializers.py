@@ -120,8 +120,8 @@ class CallSerializer(serializers.ModelSerializer[Call]):
     class Meta:
         model = Call
         fields = [
-            "id", "model", "kind", "state", "assigned", "served", "backend", "fallback", "error", "cached", "tokens_in",
-            "tokens_out", "cost", "opened_at", "first_byte_at", "closed_at",
+            "id", "model", "kind", "state", "assigned", "served", "backend", "fallback", "error", "unusable_answers",
+            "cached", "tokens_in", "tokens_out", "cost", "opened_at", "first_byte_at", "closed_at",
         ]  # fmt: skip
 
     def get_served(self, call: Any) -> str | None:

@@ -183,6 +183,7 @@ def _experiment(by: Any, trained: Any) -> Any:
     began = timezone.now() - dt.timedelta(hours=3)
     type(experiment).objects.filter(id=experiment.id).update(started_at=began)
     type(phase).objects.filter(id=phase.id).update(started_at=began)
+    beside = random.Random(5)
     rng, matured, chances = random.Random(3), [], {"control": 0.55, "treatment": 0.66}
     exposures = []
     for number in range(160):
@@ -193,7 +194,9 @@ def _experiment(by: Any, trained: Any) -> Any:
         right = rng.random() < chances[arm]
         log_l = tuple(math.log(chance if right else 1 - chance) for chance in chances.values())
         measures = {"error_rate": 0.0, "latency": float(rng.random() < 0.02), "missing_feedback": 0.0}
-        matured.append(MaturedUnit(exposure, 0.75 if right else 0.375, met + dt.timedelta(minutes=5), measures, log_l))
+        secondary = {"latency_ms": 20 + 5 * beside.random(), "confidence": 0.6 + 0.3 * beside.random()}
+        outcome, ripe = 0.75 if right else 0.375, met + dt.timedelta(minutes=5)
+        matured.append(MaturedUnit(exposure, outcome, ripe, measures, log_l, secondary))
     Exposure.objects.bulk_create(exposures)
     requests = RequestCounts(control=312, failed_control=1, treatment=298, failed_treatment=2)
     for begin in range(0, len(matured), 20):

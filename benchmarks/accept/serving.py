@@ -46,6 +46,11 @@ SHOWN: Mapping[str, Sequence[str]] = {
         "tests/models_registry/test_experiment_guardrails.py",
         "tests/models_registry/test_phases.py",
         "tests/models_registry/statistics",
+        "tests/decisions/rewards/test_guardrail_measures.py",
+    ],
+    "experiments: the time to a verdict, and what decides nothing": [
+        "tests/decisions/rewards/test_recent_traffic.py",
+        "tests/decisions/rewards/test_exploring.py",
     ],
     "the gateway: OpenAI's clients in Python and Node, streams, who leaves, kills, the next server": [
         "tests/project/gateway",
@@ -63,6 +68,7 @@ def shown(report: Report, quick: bool) -> None:
 PARTS: dict[str, Callable[[Report, bool], None]] = {
     "shown": shown,
     "simulations": program("benchmarks.statistics"),
+    "ramped experiments": program("benchmarks.ramped_experiments"),
     "looks": program("benchmarks.experiment_looks"),
     "artifacts": program("benchmarks.artifacts"),
     "promotion kills": program("benchmarks.promotion_kills"),

@@ -65,7 +65,7 @@ def _ask_again(current: CurrentAgent, replies: Sequence[Reply], *, turn: int, st
         failures = f"{before.failures} {answer.failures}".strip()
         question = replace(before.question, served=version, fallback=True)
         found = replace(answer, question=question) if answer.answered else before
-        after[index] = replace(found, latency_ms=waited_ms, failures=failures)
+        after[index] = replace(found, latency_ms=waited_ms, failures=failures, unusable=before.unusable)
     return after
 
 
@@ -129,7 +129,7 @@ def _scored(question: Question, asks: Scoring, told: Sequence[Told]) -> Reply:
 def _delivered(question: Question, told: Delivered) -> Reply:
     written, endpoint = told.written, told.endpoint
     if written.text is None:
-        return Reply(question, 0.0, error=written.error, failures=written.error or "")
+        return Reply(question, 0.0, error=written.error, failures=written.error or "", unusable=told.unusable)
     return Reply(
         question,
         0.0,
@@ -137,6 +137,7 @@ def _delivered(question: Question, told: Delivered) -> Reply:
         action=told.action,
         backend=endpoint.backend if endpoint is not None else None,
         failures=" ".join(told.failures),
+        unusable=told.unusable,
         tokens_in=written.tokens_in,
         tokens_out=written.tokens_out,
         cost=endpoint.price(written.tokens_in, written.tokens_out) if endpoint is not None else None,

@@ -210,6 +210,7 @@ def _ending(one: Reply) -> Ending:
         served=question.served.id,
         backend=one.backend,
         fallback=one.failures,
+        unusable=one.unusable,
         tokens_in=one.tokens_in,
         tokens_out=one.tokens_out,
         cost=one.cost,

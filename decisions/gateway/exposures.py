@@ -33,7 +33,10 @@ def record_failures(by: Actor, unanswered: Sequence[Reply], answered: Sequence[R
     """Closes the calls of a request of which nothing is recorded. What an experiment's units asked in vain counts for
     the arm assigned: there is no decision that could tell of it."""
     questions = [one.question for one in unanswered]
-    endings = [Ending(one.question.id, CallState.FAILED, error=one.failures or one.error or "") for one in unanswered]
+    endings = [
+        Ending(one.question.id, CallState.FAILED, error=one.failures or one.error or "", unusable=one.unusable)
+        for one in unanswered
+    ]
     beside = "Another item of the same request had no answer."
     endings += [Ending(one.question.id, CallState.FAILED, error=beside) for one in answered]
     close_calls(by=by, endings=endings, now=now)

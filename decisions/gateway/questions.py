@@ -86,7 +86,7 @@ class Reply:
     other: the probabilities of the other arm; None where it was not asked or could not answer. latency_ms: what this
     question waited for, without the wait for `other`: the arms are compared by it. picked: the server named one option,
     and gave no probabilities. backend: whose answer it is, None for the instance's own model server. failures: why
-    others that stood before could not answer.
+    others that stood before could not answer. unusable: how many answers of the version assigned could not be used.
     """
 
     question: Question
@@ -100,6 +100,7 @@ class Reply:
     picked: bool = False
     backend: uuid.UUID | None = None
     failures: str = ""
+    unusable: int = 0
     tokens_in: int | None = None
     tokens_out: int | None = None
     cost: Decimal | None = None

@@ -18,14 +18,16 @@ from models_registry.models import Experiment
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A decision of a unit's exposure window, as outcomes, guardrails and secondary measures need it."""
+    """A decision of a unit's exposure window, as outcomes, guardrails and secondary measures need it.
+
+    valid: whether the version assigned answered with what was asked for; None where its call is not known."""
 
     id: uuid.UUID
     agent_id: uuid.UUID
     version_id: uuid.UUID | None
     latency_ms: float | None
     cost: float | None
-    valid: bool
+    valid: bool | None
     recorded_at: dt.datetime
     confidence: float | None
     tokens: int | None

@@ -23,7 +23,6 @@ from django.db import connection
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from decisions.agents.validity import find_invalid_answers
 from decisions.models import Agent, Decision
 from decisions.rewards.calculate import values_as_of
 from decisions.rewards.exploring import Decided, explore_units
@@ -34,6 +33,7 @@ from models_registry.guardrails import GuardrailPlan, read_guardrails
 from models_registry.looks import MaturedUnit, RequestCounts, consume_observations, read_counted, settle_exposures
 from models_registry.models import (
     Arm,
+    Call,
     Experiment,
     ExperimentState,
     Exposure,
@@ -154,8 +154,8 @@ def _read_ripe(experiment: Experiment, now: dt.datetime, window: dt.timedelta) -
 def _decisions_in_window(
     ripe: list[tuple[Exposure, dt.datetime]], window: dt.timedelta, *, judged: bool
 ) -> dict[uuid.UUID, list[Decided]]:
-    """The decisions of each exposure's window, by exposure, in one query. judged: whether their answers are checked,
-    for which one more query reads them; else all count as valid."""
+    """The decisions of each exposure's window, by exposure, in one query. judged: whether their answers' validity is
+    asked for, by one more."""
     if not ripe:
         return {}
     closes = {exposure.id: exposure.exposed_at + window for exposure, _ in ripe}
@@ -165,7 +165,8 @@ def _decisions_in_window(
         named=True,
     )
     inside = [row for row in rows if row.recorded_at <= closes[row.exposure_id]]
-    invalid = find_invalid_answers([row.id for row in inside]) if judged else set()
+    calls = Call.objects.filter(id__in=[row.id for row in inside]) if judged else Call.objects.none()
+    unusable = dict(calls.values_list("id", "unusable_answers"))
     decided: dict[uuid.UUID, list[Decided]] = defaultdict(list)
     for row in inside:
         known = [tokens for tokens in (row.tokens_in, row.tokens_out) if tokens is not None]
@@ -176,7 +177,7 @@ def _decisions_in_window(
                 version_id=row.model_version_id,
                 latency_ms=row.latency_ms,
                 cost=None if row.cost is None else float(row.cost),
-                valid=row.id not in invalid,
+                valid=unusable[row.id] == 0 if row.id in unusable else None,
                 recorded_at=row.recorded_at,
                 confidence=row.confidence,
                 tokens=sum(known) if known else None,
@@ -249,7 +250,7 @@ def _measure(guardrails: Sequence[GuardrailPlan], unit: _Unit, *, rewarded: bool
         elif guardrail.measure == GuardrailMeasure.MISSING_FEEDBACK:
             bad = [not rewarded] if unit.decided or unit.failures else []
         elif guardrail.measure == GuardrailMeasure.INVALID_ANSWERS:
-            bad = [not one.valid for one in unit.decided]
+            bad = [not one.valid for one in unit.decided if one.valid is not None]
         elif guardrail.measure == GuardrailMeasure.COST:
             assert guardrail.budget_cost is not None  # `check_plan` refuses cost without a budget
             bad = [one.cost > guardrail.budget_cost for one in unit.decided if one.cost is not None]

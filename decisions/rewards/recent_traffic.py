@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from django.db import connection
 from django.utils import timezone
 
-from decisions.agents.validity import find_invalid_answers
 from decisions.models import Agent
 from models_registry.models import GuardrailMeasure, RegisteredModel
 from models_registry.traffic import Traffic, register_traffic
@@ -43,7 +42,7 @@ WITH recent AS MATERIALIZED (
 SELECT min(recorded_at) FROM recent GROUP BY unit
 """
 _LOOKED_AT = """
-SELECT r.value, d.latency_ms, d.cost, c.assigned_id IS DISTINCT FROM c.served_id AS fell_back, d.id
+SELECT r.value, d.latency_ms, d.cost, c.assigned_id IS DISTINCT FROM c.served_id AS fell_back, c.unusable_answers > 0
   FROM unnest(%(agents)s::uuid[]) AS a(id)
   CROSS JOIN unnest(%(starts)s::uuid[], %(ends)s::uuid[]) AS day(start, until)
   CROSS JOIN LATERAL (
@@ -117,14 +116,12 @@ def _find_bad(guardrails: Sequence[GuardrailPlan], rows: Sequence[tuple[Any, ...
     for one in guardrails:
         if one.measure == GuardrailMeasure.ERROR_RATE:
             found = [fell_back for _, _, fell_back, _ in rows]
-        elif one.measure == GuardrailMeasure.LATENCY:
+        elif one.measure == GuardrailMeasure.LATENCY and one.budget_ms is not None:
             found = [latency > one.budget_ms for latency, *_ in rows if latency is not None]
-        elif one.measure == GuardrailMeasure.COST:
+        elif one.measure == GuardrailMeasure.COST and one.budget_cost is not None:
             found = [float(cost) > one.budget_cost for _, cost, *_ in rows if cost is not None]
         elif one.measure == GuardrailMeasure.INVALID_ANSWERS:
-            ids = [row[-1] for row in rows]
-            invalid = find_invalid_answers(ids)
-            found = [decision in invalid for decision in ids]
+            found = [invalid for *_, invalid in rows if invalid is not None]
         else:
             continue
         if found:

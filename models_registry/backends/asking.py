@@ -82,12 +82,14 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What was written, the action that it is, and who wrote it; `failures` as of Told."""
+    """What was written, the action that it is, and who wrote it; `failures` as of Told, of which so many were answers
+    that are `unusable`."""
 
     written: Written
     action: Any = None
     endpoint: Endpoint | None = None
     failures: tuple[str, ...] = ()
+    unusable: int = 0
 
 
 Q = TypeVar("Q", bound=Asked | Ordered)
@@ -102,6 +104,7 @@ class _Open(Generic[Q, A]):
     places: tuple[Place, ...]
     has_stand_in: bool
     failures: list[str] = field(default_factory=list)
+    unusable: int = 0
     told: A | None = None
 
     def say(self) -> str:
@@ -122,7 +125,10 @@ def score_versions(questions: Sequence[Asked]) -> list[Told]:
 def write_versions(orders: Sequence[Ordered]) -> list[Delivered]:
     """As `score_versions`: an answer that cannot be used counts as a failure of the server that wrote it."""
     todo: list[_Open[Ordered, Delivered]] = _ask_in_turn(orders, _write)
-    return [one.told or Delivered(Written(None, one.say()), failures=tuple(one.failures)) for one in todo]
+    return [
+        one.told or Delivered(Written(None, one.say()), failures=tuple(one.failures), unusable=one.unusable)
+        for one in todo
+    ]
 
 
 def _ask_in_turn(questions: Sequence[Q], send: Send[Q, A]) -> list[_Open[Q, A]]:
@@ -207,8 +213,9 @@ def _write(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Ordered, D
             action = one.asked.read(written)
         except UnusableAnswer as reason:
             one.failures.append(f"The answer of {endpoint.name} cannot be used: {reason}.")
+            one.unusable += 1
         else:
-            one.told = Delivered(written, action, endpoint, tuple(one.failures))
+            one.told = Delivered(written, action, endpoint, tuple(one.failures), one.unusable)
 
 
 def _short(endpoint: Endpoint) -> float:

@@ -134,7 +134,8 @@ class Call(WorkspaceOwned):
     Written before the first byte of the answer, closed in the decision's transaction. One that stays open belonged to a
     process that was killed, and is found as abandoned. `assigned` is the version that should have answered, `served`
     the one that did, on `backend` (null: the instance's own model server); they differ after a fallback, and
-    `fallback` says why: which server failed, and how. It holds nothing of what was asked or answered.
+    `fallback` says why: which server failed, and how. `unusable_answers` counts those of `assigned` that did not fit
+    what was asked for. It holds nothing of what was asked or answered.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -164,6 +165,7 @@ class Call(WorkspaceOwned):
     )
     fallback = models.CharField(max_length=500, blank=True)
     error = models.CharField(max_length=500, blank=True)
+    unusable_answers = models.PositiveSmallIntegerField(default=0, db_default=0)
     cached = models.BooleanField(default=False)
     tokens_in = models.PositiveIntegerField(null=True, blank=True)
     tokens_out = models.PositiveIntegerField(null=True, blank=True)

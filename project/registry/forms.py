@@ -309,8 +309,8 @@ class ExperimentForm(forms.Form):
     def read_plan(self) -> ExperimentPlan:
         """Of a form that was checked; what is not valid has its default, so that the rest can be checked too."""
         given = self.cleaned_data
-        names = (*self.RULE, *self.RAMP, *self.WINDOWS, *self.FAILURES, *self.EXPLORATORY)
-        names = (*names, "guardrail_e", "smallest_effect")
+        groups = (self.RULE, self.RAMP, self.WINDOWS, self.FAILURES, self.EXPLORATORY)
+        names = [name for group in groups for name in group] + ["guardrail_e", "smallest_effect"]
         bounds = {name: given[name] for name in names if name in given}
         contrast = (given.get("contrast") or next(iter(CONTRASTS))).split()
         bounds |= {name: name in contrast for name in ("conditioned", "rescaled")}

@@ -72,8 +72,8 @@ def write_headline(experiment: Experiment, treatment: ModelVersion, control: Mod
 def _write_running(experiment: Experiment, tried: str, champion: str) -> Headline:
     if experiment.sample_ratio_mismatch:
         return Headline(
-            "The arms do not have their planned shares: find the lost exposures, or stop and start again.",
-            "Sample ratio mismatch: the figures cannot be trusted, and no version is promoted.",
+            "Sample ratio mismatch: find out which exposures are lost, then stop and start again.",
+            "The arms do not have their planned shares: the figures cannot be trusted, and no version is promoted.",
             "bad",
             "triangle-alert",
         )

@@ -3,7 +3,8 @@
 import pytest
 
 from models_registry.errors import NoChampion
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.models import AliasName, Backend, Deployment, Experiment
 from models_registry.routes import find_routes
 from models_registry.services import NewVersion, move_alias, register_version

@@ -21,7 +21,8 @@ from decisions.models import Shadow, ShadowPoint, ShadowState, ShadowThen
 from jobs.context import JobContext
 from jobs.errors import JobCancelled
 from jobs.services import enqueue_job
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.models import GateKind, GateVerdict
 from models_registry.promotion import prepare_to_serve
 from training.log_gate import describe_estimate, is_finite

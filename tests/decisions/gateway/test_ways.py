@@ -7,7 +7,8 @@ import pytest
 
 from decisions.agents.services import AgentSetup, create_agent_version
 from decisions.models import Decision
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.models import AliasName, Call
 from models_registry.services import move_alias
 from workspaces.ids import uuid7
@@ -148,6 +149,7 @@ class TestWriting:
             call = Call.objects.latest("id")
             assert (call.state, call.served) == ("failed", None)
             assert call.error.startswith("The answer of gpt cannot be used") and reason in call.error
+            assert call.unusable_answers == 1
         assert "fits this schema" in server.asked[0]["messages"][0]["content"]
         assert not Decision.objects.exists()
 

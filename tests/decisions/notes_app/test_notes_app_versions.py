@@ -3,7 +3,8 @@
 import pytest
 
 from decisions.notes_app import examples as example
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.services import NewVersion, register_version
 from tests.decisions.notes_app.notes_requests import T, recorded, shape
 from tools.factories import BackendFactory, DecisionFactory, DeploymentFactory, FeedbackFactory

@@ -20,7 +20,7 @@ from models_registry.experiments import Router, start_experiment
 from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Exposure, Observation
 from models_registry.services import get_champion
-from tools.factories import AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
+from tools.factories import AliasFactory, CallFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
@@ -64,7 +64,7 @@ def unit_of(experiment, arm):
 
 
 def decided(agent, exposure, version, latency_ms, minutes=0):
-    DecisionFactory(
+    return DecisionFactory(
         agent=agent, exposure=exposure, unit=exposure.unit, policy_name=None, model_version=version,
         latency_ms=latency_ms, observed_at=exposure.exposed_at + dt.timedelta(minutes=minutes),
     )  # fmt: skip
@@ -107,24 +107,24 @@ def test_a_unit_that_stays_silent_is_missing_and_one_that_nobody_decided_says_no
     assert observed[untouched.id] == (True, {})
 
 
-def test_cost_counts_what_was_recorded_and_validity_what_fits_the_action_space(experiment, expose, agent, api):
+def test_cost_counts_what_was_recorded_and_validity_the_calls_with_unusable_answers(experiment, expose, agent, api):
     experiment.guardrails = [
         GuardrailPlan("cost", 0.1, budget_cost=0.002).as_stored(),
         GuardrailPlan("invalid_answers", 0.01).as_stored(),
     ]
     experiment.save()
     exposure, untold = expose("a"), expose("b")
-    for cost, action in (("0.0020", "finance"), ("0.0021", "finance"), (None, "finance"), ("0.0001", "gardening")):
-        decided(agent, exposure, exposure.version, 10.0)
-        newest = exposure.decisions.order_by("id").last()
-        Decision.objects.filter(id=newest.id).update(cost=cost, action=action)
-    decided(agent, untold, untold.version, 10.0)
+    for cost, unusable in (("0.0020", 0), ("0.0021", 0), (None, 1), ("0.0001", 2)):
+        decision = decided(agent, exposure, exposure.version, 10.0)
+        Decision.objects.filter(id=decision.id).update(cost=cost)
+        CallFactory(id=decision.id, workspace=agent.workspace, unusable_answers=unusable)
+    decided(agent, untold, untold.version, 10.0)  # whose call is not known
     mature_outcomes(NOW)
     measures = dict(Observation.objects.values_list("exposure", "guardrails"))
-    assert measures[exposure.id] == {"cost": pytest.approx(1 / 3), "invalid_answers": 1 / 4}
-    assert measures[untold.id] == {"invalid_answers": 0.0}
+    assert measures[exposure.id] == {"cost": pytest.approx(1 / 3), "invalid_answers": 1 / 2}
+    assert measures[untold.id] == {}
     cost, invalid = api("export:read").get(f"experiments/{experiment.id}").json()["guardrails"]
-    assert (cost["budget_cost"], cost["units"], invalid["units"]) == (0.002, 1, 2)
+    assert (cost["budget_cost"], cost["units"], invalid["units"]) == (0.002, 1, 1)
 
 
 def test_a_guardrail_without_data_says_so(experiment, expose, agent):

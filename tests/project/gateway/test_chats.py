@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from decisions.models import Decision
 from models_registry.calls import close_abandoned
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.models import AliasName, Backend, Call, Exposure, FailedRequest
 from models_registry.services import move_alias, store_artifact
 from tests.project.gateway.conftest import BACKEND_KEY

@@ -179,7 +179,10 @@ class TestExperiments:
         ("changes", "says"),
         [
             ({}, "No outcomes are known yet: wait for the first units to mature."),
-            ({"units_control": 9, "units_treatment": 9}, "It is too early to tell: wait until each arm has 50 units with an outcome."),
+            (
+                {"units_control": 9, "units_treatment": 9},
+                "It is too early to tell: wait until each arm has 50 units with an outcome.",
+            ),
             ({"estimate": 0.1, "low": 0.01, "high": 0.2}, "filer:2 looks better than filer:1: leave it running"),
             ({"estimate": -0.1, "low": -0.2, "high": -0.01}, "filer:2 looks worse than filer:1: stop it, or wait"),
             ({"estimate": 0.1, "low": -0.1, "high": 0.3}, "No difference is shown yet: leave it running."),
@@ -224,7 +227,11 @@ class TestExperiments:
     def test_the_log_says_what_changed_and_names_guardrails_in_words(
         self, experiment: Experiment, viewer: Any, page_client: Any
     ) -> None:
-        lacking = ["E⁺ 1.2 of 40", "90 of 500 units with an outcome in control", "guardrail missing_feedback: E 1 of 20"]
+        lacking = [
+            "E⁺ 1.2 of 40",
+            "90 of 500 units with an outcome in control",
+            "guardrail missing_feedback: E 1 of 20",
+        ]
         for number, reasons in enumerate((lacking, ["E⁺ 2.4 of 40", *lacking[1:]], ["E⁺ 3 of 40", lacking[2]])):
             LookFactory(
                 experiment=experiment,

@@ -14,7 +14,8 @@ from django.utils import timezone
 from decisions.models import Decision, Reward, Shadow, ShadowAnswer
 from jobs.models import Job
 from jobs.runner import run_job
-from models_registry.experiments import ExperimentPlan, start_experiment
+from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments import start_experiment
 from models_registry.models import Experiment, GateVerdict, Look, ModelVersion
 from models_registry.promotion import stop_experiment
 from models_registry.services import NewVersion, register_version
