@@ -108,6 +108,7 @@ class TestBackends:
         remote = ModelVersion.objects.get(remote_name="gpt-4o-mini")
         shown = client.get(path("version", remote.id)).content.decode()
         assert str(remote) == "filer:3" and "Remote model" in shown and path("backend", backend.id) in shown
+        assert f"{path('calls')}?version=filer%3A3" in shown
 
 
 class TestCalls:
