@@ -49,8 +49,9 @@ class _End:
 def _run(world: World, treatment: str, units: int, seed: int) -> _End:
     from decisions.models import Decision, Feedback
     from decisions.rewards.maturing import mature_outcomes
-    from models_registry.experiments import Router, start_experiment
+    from models_registry.experiments import start_experiment
     from models_registry.models import Exposure
+    from models_registry.router import Router
     from project.demo.loop import EXPERIMENT_PLAN
     from tools.factories import (
         AgentFactory,

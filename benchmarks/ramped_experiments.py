@@ -203,8 +203,9 @@ def run_in_ledger(world: World, treatment: Floats, drawn: Drawn) -> tuple[Experi
     from decisions.models import Decision, Feedback
     from decisions.rewards.maturing import mature_outcomes
     from models_registry.experiment_plan import ExperimentPlan
-    from models_registry.experiments import Router, start_experiment
+    from models_registry.experiments import start_experiment
     from models_registry.models import Arm, Exposure
+    from models_registry.router import Router
     from tools.factories import (
         AgentFactory,
         AgentVersionFactory,

@@ -1,12 +1,8 @@
-"""Experiments: their start, and who serves which unit meanwhile.
-
-`decisions.gateway.decide` routes through `Router`; `looks` uses what has matured, and decides. The arithmetic is in
-`statistics` and `routing`, which use no database.
+"""Starts experiments. `router` says who serves which unit meanwhile; `looks` uses what has matured, and decides. The
+arithmetic is in `statistics` and `routing`, which use no database.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import msgspec
 from django.db import transaction
@@ -34,25 +30,11 @@ from models_registry.models import (
 from models_registry.outcome_range import find_range
 from models_registry.outlook import estimate_verdict
 from models_registry.promotion import prepare_to_serve
-from models_registry.services import get_champion, get_serving, move_alias
+from models_registry.services import get_champion, move_alias
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.services import record_audit
 from workspaces.templatetags.show import points
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Who answers one unit: the version, and why. `other`, the version of the arm that the unit was not assigned, and
-    `phase` are None outside experiments. `fallback` is asked where neither of them answers; None where the model has
-    none."""
-
-    version: ModelVersion
-    other: ModelVersion | None = None
-    fallback: ModelVersion | None = None
-    phase: Phase | None = None
-    arm: str | None = None
-    assignment_probability: float | None = None
 
 
 def start_experiment(
@@ -141,35 +123,3 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, reason: str
     details = {"reason": reason}
     record_audit(by=by, action="experiment.started", target=f"experiment:{experiment.id}", details=details)
     return experiment
-
-
-class Router:
-    """Routes many units of one model by one reading of the registry: four queries, however many units."""
-
-    def __init__(self, model: RegisteredModel) -> None:
-        self.champion, self.fallback = get_serving(model)
-        self.phase = (
-            Phase.objects.select_related("experiment")
-            .filter(
-                experiment__registered_model=model, experiment__state=ExperimentState.RUNNING, ended_at__isnull=True
-            )
-            .first()
-        )
-        self.versions: dict[str, ModelVersion] = {}
-        if self.phase is not None:
-            self.versions = {
-                variant.arm: variant.version
-                for variant in Variant.objects.filter(experiment=self.phase.experiment).select_related(
-                    "version__artifact", "version__base__artifact", "version__registered_model"
-                )
-            }
-
-    def route(self, unit: str) -> Route:
-        if self.phase is None:
-            return Route(version=self.champion, fallback=self.fallback)
-        experiment = self.phase.experiment
-        given = routing.assign(experiment.salt, str(experiment.id), unit, self.phase.treatment_share)
-        other = Arm.CONTROL if given.arm == "treatment" else Arm.TREATMENT
-        return Route(
-            self.versions[given.arm], self.versions[other], self.fallback, self.phase, given.arm, given.probability
-        )

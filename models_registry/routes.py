@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from models_registry.backends.places import Place, find_places
-from models_registry.experiments import Router
 from models_registry.models import RegisteredModel
+from models_registry.router import Router
 from workspaces.prepared import prepared_cursor
 from workspaces.row_cache import STAMP, RowCache
 

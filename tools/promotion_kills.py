@@ -11,7 +11,6 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from models_registry import promotion, services
-from models_registry.experiments import Router
 from models_registry.models import (
     Alias,
     AliasMove,
@@ -23,6 +22,7 @@ from models_registry.models import (
     Phase,
     RegisteredModel,
 )
+from models_registry.router import Router
 
 Place = tuple[str, str, str]
 """A module or class of `OWNERS`, its function, and on which side of it ("before", "after")."""

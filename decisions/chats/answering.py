@@ -35,9 +35,9 @@ from decisions.models import ActionSpaceKind
 from models_registry.backends.chatting import Attempt
 from models_registry.backends.places import Place, find_places
 from models_registry.calls import Ending, Opening, close_calls, open_calls
-from models_registry.experiments import Route
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
 from models_registry.references import find_version
+from models_registry.router import Route
 from models_registry.routes import find_routes
 from models_registry.services import refuse_reward_model
 from workspaces.actors import Actor

@@ -39,8 +39,8 @@ from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, Table, columns_of, write_within
 from models_registry.calls import Ending, Opening, close_calls, open_calls
 from models_registry.errors import BackendRefused, BackendUnavailable
-from models_registry.experiments import Router
 from models_registry.models import CallKind, CallState
+from models_registry.router import Router
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7

@@ -17,8 +17,8 @@ from decisions.agents.current import CurrentAgent
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row
 from models_registry.backends.endpoint import WriteItem, Written
-from models_registry.experiments import Route
 from models_registry.models import Arm, ModelVersion
+from models_registry.router import Route
 from workspaces.errors import FieldFault
 
 

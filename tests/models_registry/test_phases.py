@@ -3,12 +3,12 @@
 import pytest
 
 from models_registry.errors import NoExperiment
-from models_registry.experiments import Router
 from models_registry.feedback_lag import find_window
 from models_registry.looks import consume_observations
 from models_registry.models import Experiment, Observation
 from models_registry.phases import change_share
 from models_registry.promotion import stop_experiment
+from models_registry.router import Router
 from tests.models_registry.experiment_units import feed, matured
 from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry

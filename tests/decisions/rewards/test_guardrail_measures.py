@@ -16,9 +16,10 @@ from decisions.rewards.maturing import mature_outcomes
 from models_registry import routing
 from models_registry.backends import model_server
 from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import Router, start_experiment
+from models_registry.experiments import start_experiment
 from models_registry.guardrails import GuardrailPlan
 from models_registry.models import Exposure, Observation
+from models_registry.router import Router
 from models_registry.services import get_champion
 from tools.factories import AliasFactory, CallFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
 
