@@ -20,6 +20,7 @@ import logging
 import math
 import sys
 import time
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,8 @@ from benchmarks.statistics import find_upper_bound
 if TYPE_CHECKING:
     from models_registry.models import Experiment
 
-RUNS = 400
+RUNS, EQUAL_RUNS = 400, 1_000
+"""Experiments of a better and of a worse treatment; and of one that is as good, whose promotions are rare."""
 UNITS = 5_000
 LOOK = 50
 IN_FLIGHT = 50
@@ -142,6 +144,11 @@ def make_experiment(**fields: Any) -> Experiment:
         }
         | fields
     )
+
+
+def make_seeded(seed: int, **fields: Any) -> Experiment:
+    """Whose units are assigned alike every time."""
+    return make_experiment(id=uuid.UUID(int=seed), salt=f"{seed:032x}", **fields)
 
 
 def simulate(
@@ -289,33 +296,33 @@ def check_ledger(world: World, treatments: dict[str, Floats], units: int) -> dic
     return gaps
 
 
-def measure(runs: int) -> dict[str, float | None]:
-    """Figures of `runs` experiments of each treatment; of the better one, a quarter as many go on until both contrasts
-    have their evidence, at an even split and on the ramp."""
+def measure(runs: int, equal_runs: int) -> dict[str, float | None]:
+    """Figures of `runs` experiments of a better and of a worse treatment, and `equal_runs` of one that is as good. Of
+    the better one, a quarter as many go on until both contrasts have their evidence, at an even split and on the ramp.
+    """
     world = load_world()
     treatments = make_treatments(world)
-    figures: dict[str, float | None] = {"runs": float(runs)}
-    ends = {
-        name: [
-            simulate(make_experiment(), world, treatment, draw(seed, len(world.right), WITHIN if worse else UNITS))
-            for seed in range(runs)
+    figures: dict[str, float | None] = {"runs": float(runs), "equal_runs": float(equal_runs)}
+    ends = {}
+    for name, treatment in treatments.items():
+        units = WITHIN if name == "worse" else UNITS
+        ends[name] = [
+            simulate(make_seeded(seed), world, treatment, draw(seed, len(world.right), units))
+            for seed in range(equal_runs if name == "equal" else runs)
         ]
-        for name, treatment in treatments.items()
-        for worse in [name == "worse"]
-    }
     for name, found in ends.items():
         for action, key in (("promote", "promoted"), ("roll_back", "rolled_back")):
             at = [end.units for end in found if end.action == action]
-            figures[f"{name}_{key}"] = len(at) / runs
+            figures[f"{name}_{key}"] = len(at) / len(found)
             figures[f"{name}_{key}_median_units"] = float(np.median(at)) if at else None
     promoted = sum(end.action == "promote" for end in ends["equal"])
-    figures["equal_promoted_upper"] = find_upper_bound(promoted, runs)
+    figures["equal_promoted_upper"] = find_upper_bound(promoted, equal_runs)
     figures["worse_met_mean"] = float(np.mean([end.treated for end in ends["worse"]]))
     figures["worse_met_most"] = float(max(end.treated for end in ends["worse"]))
     for split, first_share, ramp in (("even", 0.5, []), ("ramp", RAMP[0], list(RAMP[1:]))):
         both = []
         for seed in range(max(1, runs // 4)):
-            drawn, experiment = draw(20_000 + seed, len(world.right), 4 * UNITS), make_experiment(ramp=ramp)
+            drawn, experiment = draw(20_000 + seed, len(world.right), 4 * UNITS), make_seeded(seed, ramp=ramp)
             better = treatments["better"]
             both.append(simulate(experiment, world, better, drawn, first_share=first_share, until="evidence"))
         sharp, plain = (float(np.median([getattr(end, name) for end in both])) for name in ("sharp", "plain"))
@@ -327,14 +334,14 @@ def measure(runs: int) -> dict[str, float | None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"40 experiments of each instead of {RUNS:,}")
+    parser.add_argument("--quick", action="store_true", help=f"40 experiments of each treatment, not {RUNS} or more")
     quick = parser.parse_args().quick
     began, cpu = time.monotonic(), time.process_time()
     with own_database():
         logging.disable(logging.WARNING)
         world = load_world()
         gaps = check_ledger(world, make_treatments(world), 600 if quick else 1_500)
-        figures = measure(40 if quick else RUNS)
+        figures = measure(*((40, 40) if quick else (RUNS, EQUAL_RUNS)))
     points = [
         ("no difference: promoted", "equal_promoted", "<=", 0.01),
         ("10 points better: units until E+, of plain's, even split", "evidence_even_of_plain", "<=", 1 / 3),
