@@ -17,7 +17,8 @@ from tools.report import Report
 ENGINE = "tests/training/engine"
 SHOWN: Mapping[str, Sequence[str]] = {
     "a version is an artifact or a remote name; free aliases with their history": [
-        "tests/models_registry/test_versions.py"
+        "tests/models_registry/test_versions.py",
+        "tests/models_registry/test_aliases.py",
     ],
     "artifacts on the disk and at a server that speaks S3; a card; collection, quota, retirement": [
         "tests/models_registry/store",
@@ -33,6 +34,12 @@ SHOWN: Mapping[str, Sequence[str]] = {
     "calls: opened, closed with their decision, abandoned; who answers where one cannot": [
         "tests/decisions/gateway/test_calls.py",
         "tests/decisions/gateway/test_gateway.py",
+    ],
+    "decide by every kind of action; the notes app's paths and its A/B test of any number of versions": [
+        "tests/decisions/gateway/test_ways.py",
+        "tests/decisions/gateway/test_exploration.py",
+        "tests/decisions/notes_app",
+        "tests/models_registry/statistics/test_best_of.py",
     ],
     "the model server: many at once, streams, tools, schemas": [
         f"{ENGINE}/test_chat_server.py",
@@ -57,7 +64,17 @@ SHOWN: Mapping[str, Sequence[str]] = {
         "tests/models_registry/test_routes.py",
     ],
     "a killed promotion has happened whole, or not at all": ["tests/models_registry/test_promotion_kills.py"],
-    "pages of models, versions and experiments": ["tests/project/registry"],
+    "a shadow answers off the request path, and opens a canary on evidence": ["tests/training/shadows"],
+    "another version is asked about a recorded decision or episode, and nothing is recorded": [
+        "tests/decisions/gateway/test_playground.py"
+    ],
+    "lineage in both directions": ["tests/training/test_version_lineage.py"],
+    "pages of models, versions, backends, calls, experiments, shadows, and the playground": [
+        "tests/project/registry",
+        "tests/browser/test_registry_in_browser.py",
+        "tests/browser/test_shadows_in_browser.py",
+        "tests/browser/test_playground_in_browser.py",
+    ],
 }
 
 
@@ -75,6 +92,7 @@ PARTS: dict[str, Callable[[Report, bool], None]] = {
     "fallback": program("benchmarks.fallback"),
     "model server": program("benchmarks.serving_engine"),
     "gateway": program("benchmarks.serving"),
+    "shadows": program("benchmarks.shadow"),
 }
 
 if __name__ == "__main__":
