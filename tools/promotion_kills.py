@@ -51,6 +51,10 @@ def die_while(promote: Callable[[], object], place: Place) -> bool:
     child = os.fork()
     if child == 0:  # nothing of this process's own clean-up may run in it
         try:
+            # Where an event loop runs in this thread (Playwright's), a fork, in which it does not, finds connections
+            # that were made before it. They are this process's: the fork forgets them, and connects anew.
+            for wrapper in connections.all(initialized_only=True):
+                wrapper.connection = None
             _arm(*place)
             promote()
         finally:

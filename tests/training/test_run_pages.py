@@ -406,7 +406,7 @@ class TestVersion:
         self, version: Any, run: TrainingRun, viewer: Any, page_client: Any
     ) -> None:
         text = page_client(viewer).get(at("version", version)).content.decode()
-        assert str(run) in text and "+12.3 pts" in text and version.artifact.digest in text
+        assert f'href="{at("run", run)}"' in text and "+12.3 pts" in text and version.artifact.digest in text
 
     def test_it_says_where_a_plain_classifier_is_better(self, version: Any, viewer: Any, page_client: Any) -> None:
         client, evaluation = page_client(viewer), version.evaluations.get()
@@ -443,7 +443,7 @@ class TestVersion:
         client = page_client(viewer)
         assert "This version serves no traffic" in client.get(at("version", version)).content.decode()
         AliasFactory(version=version)
-        with django_assert_max_num_queries(18):
+        with django_assert_max_num_queries(19):
             text = client.get(at("version", version)).content.decode()
         assert "100.0%" in text and f"of the units of {run.agent.name}" in text
 
