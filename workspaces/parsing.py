@@ -11,12 +11,11 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
 from workspaces.errors import InvalidInput, TooLarge, UnsupportedEncoding
+from workspaces.storable import MAX_DEPTH, MAX_INTEGER
 
 MAX_BODY = 1024 * 1024
 MAX_BATCH = 10 * 1024 * 1024
-MAX_DEPTH = 32
 MAX_RATIO = 20
-MAX_INTEGER = 2**63 - 1
 MAX_CONTAINERS = 500_000
 """Objects and lists in a body. What costs time and memory is their number: a list of a million empty ones is 3 MB."""
 MAX_VALUES = 1_500_000

@@ -24,9 +24,9 @@ from decisions.agents.current import CurrentAgent, find_agents
 from decisions.chats.requests import Chat
 from decisions.chats.written import Written
 from decisions.errors import IdNotUsable, UnknownAgent
-from decisions.gateway.decide import TABLE
 from decisions.gateway.exposures import record_exposures, record_failures
 from decisions.gateway.questions import Question, Reply, Scoring, Wanted
+from decisions.gateway.rows import TABLE, decision_row
 from decisions.ingest.batches import resolve_episodes
 from decisions.ingest.item_ends import mark_late_decisions
 from decisions.ingest.schemas import DecideItem
@@ -136,14 +136,16 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
     cost = endpoint.price(written.tokens_in, written.tokens_out)
     with transaction.atomic():
         exposures = record_exposures(begun.by, [question], now)
-        row = _decision_row(begun, question, written, complete=state == CallState.ANSWERED) | {
-            "exposure_id": exposures.get(question.unit),
-            "latency_ms": (time.perf_counter() - begun.started) * 1000,
-            "tokens_in": written.tokens_in,
-            "tokens_out": written.tokens_out,
-            "cost": cost,
-            "recorded_at": now,
-        }
+        row = _decision_row(
+            begun,
+            question,
+            written,
+            complete=state == CallState.ANSWERED,
+            exposure_id=exposures.get(question.unit),
+            latency_ms=(time.perf_counter() - begun.started) * 1000,
+            cost=cost,
+            recorded_at=now,
+        )
         stored = write_within(TABLE, resolve_episodes(begun.by, columns_of([row])))
         if stored.duplicates or stored.conflicts or stored.foreign:  # the id is ours, and fresh
             raise IdNotUsable.of()
@@ -262,38 +264,23 @@ def _served(begun: Begun, attempt: Attempt) -> Question:
     return replace(begun.question, served=attempt.version, fallback=stood_in)
 
 
-def _decision_row(begun: Begun, question: Question, written: Written, *, complete: bool) -> Row:
-    item, version = question.item, begun.current.version
-    calls = version.action_space == ActionSpaceKind.TOOL_CALLS
-    return {
-        "id": question.id,
-        "workspace_id": begun.by.workspace.id,
-        "agent_id": begun.current.agent.id,
-        "agent_version_id": version.id,
-        "episode_id": item.episode,
-        "step_number": None,
-        "unit": question.unit,
-        "external_id": item.external_id,
-        "item_ref": item.item_ref,
-        "project_ref": item.project_ref,
-        "user_ref": item.user_ref,
-        "state": item.state,
-        "options": list(begun.chat.tools) or None,
-        "action": written.actions(complete=complete) if calls else written.text,
-        "next_state": None,
-        "completion": written.text or None,
-        "confidence": None,
-        "reasoning": None,
-        "alternatives": None,
-        "propensity": written.propensity if complete else None,
-        "other_arm_propensity": None,
-        # A greedy answer has none.
-        "temperature": begun.temperature or None,
-        "epsilon": 0.0,
-        "token_ids": written.token_ids if complete else None,
-        "logprobs": None,
-        "model_version_id": question.served.id,
-        "policy_name": None,
-        "observed_at": begun.opened_at,
-        "content_hash": hashlib.sha256(b"chat" + msgspec.json.encode(item.state, order="deterministic")).digest(),
-    }
+def _decision_row(begun: Begun, question: Question, written: Written, *, complete: bool, **known: Any) -> Row:
+    calls = begun.current.version.action_space == ActionSpaceKind.TOOL_CALLS
+    state = question.item.state
+    return decision_row(
+        begun.by,
+        begun.current,
+        question,
+        observed_at=begun.opened_at,
+        options=list(begun.chat.tools) or None,
+        action=written.actions(complete=complete) if calls else written.text,
+        completion=written.text or None,
+        propensity=written.propensity if complete else None,
+        temperature=begun.temperature or None,  # a greedy answer has none
+        epsilon=0.0,
+        token_ids=written.token_ids if complete else None,
+        tokens_in=written.tokens_in,
+        tokens_out=written.tokens_out,
+        content_hash=hashlib.sha256(b"chat" + msgspec.json.encode(state, order="deterministic")).digest(),
+        **known,
+    )

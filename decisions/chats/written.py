@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from workspaces.storable import is_storable, read_json
 
 MOST_CALLS = 128
 NUL = "\x00"
@@ -104,21 +105,7 @@ def _storable(text: str) -> str:
 def _object(text: str) -> dict[str, Any] | None:
     """None for what is no JSON object, or cannot be stored."""
     try:
-        found = json.loads(text, parse_int=_whole, parse_constant=_refuse)
-        plain = json.dumps(found, ensure_ascii=False)
-        plain.encode()  # a lone surrogate is no text
-    except (ValueError, RecursionError):
+        found = read_json(text)
+    except ValueError:
         return None
-    return found if isinstance(found, dict) and "\\u0000" not in plain else None
-
-
-def _whole(text: str) -> int:
-    """The ledger knows no whole number above 64 bits."""
-    if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
-        _refuse(text)
-    return int(text)
-
-
-def _refuse(name: str) -> Any:
-    """JSON has no NaN and no infinity, and neither has the database."""
-    raise ValueError(name)
+    return found if isinstance(found, dict) and is_storable(found) else None

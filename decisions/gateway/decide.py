@@ -31,12 +31,12 @@ from decisions.gateway.answers import Answer, conflict, find_repeats, request_ha
 from decisions.gateway.arms import ask_questions
 from decisions.gateway.exposures import record_exposures, record_failures
 from decisions.gateway.questions import Act, Question, Reply, Scoring
+from decisions.gateway.rows import TABLE, decision_row
 from decisions.gateway.ways import way_of
 from decisions.ingest.batches import check_id, resolve_episodes
-from decisions.ingest.decisions import DECISION_TABLE
 from decisions.ingest.item_ends import mark_late_decisions
 from decisions.ingest.schemas import DecideItem
-from decisions.ingest.writer import Row, Table, columns_of, write_within
+from decisions.ingest.writer import Row, columns_of, write_within
 from models_registry.calls import Ending, Opening, close_calls, open_calls
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import CallKind, CallState
@@ -49,7 +49,6 @@ from workspaces.ids import uuid7
 _RNG = random.SystemRandom()
 MOST_PROMPTS = 4096
 """Items of all rankings in one call: each is a prompt of its own."""
-TABLE = Table(DECISION_TABLE.name, DECISION_TABLE.columns | {"token_ids": "jsonb", "logprobs": "jsonb"})
 
 
 def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Random | None = None) -> list[Answer]:
@@ -218,41 +217,19 @@ def _ending(one: Reply) -> Ending:
 
 
 def _decision_row(by: Actor, current: CurrentAgent, reply: Reply, act: Act, now: dt.datetime) -> Row:
-    question, item = reply.question, reply.question.item
-    row = {
-        "id": question.id,
-        "workspace_id": by.workspace.id,
-        "agent_id": current.agent.id,
-        "agent_version_id": current.version.id,
-        "episode_id": item.episode,
-        "step_number": item.step_number,
-        "unit": question.unit,
-        "external_id": item.external_id,
+    item = reply.question.item
+    known = {
         "item_ref": item.item_ref or _chosen_item(current, act),
-        "project_ref": item.project_ref,
-        "user_ref": item.user_ref,
-        "next_state": None,
-        "state": item.state,
-        "options": None,
         "action": act.action,
-        "completion": None,
         "confidence": act.confidence,
-        "reasoning": None,
-        "alternatives": None,
         "propensity": act.propensity,
-        "other_arm_propensity": None,
         "temperature": current.version.temperature,
         "epsilon": current.version.epsilon,
-        "model_version_id": question.served.id,
-        "policy_name": None,
         "latency_ms": reply.latency_ms,
         "tokens_in": reply.tokens_in,
         "tokens_out": reply.tokens_out,
         "cost": reply.cost,
-        "token_ids": None,
-        "logprobs": None,
-        "observed_at": now,
         "recorded_at": now,
         "content_hash": request_hash(item),
     }
-    return row | act.columns
+    return decision_row(by, current, reply.question, observed_at=now, **known | act.columns)

@@ -9,7 +9,6 @@ server tells them.
 from __future__ import annotations
 
 import functools
-import json
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -25,11 +24,11 @@ from decisions.models import ActionSpaceKind
 from models_registry.backends.asking import UnusableAnswer
 from models_registry.backends.endpoint import WriteItem, Written
 from workspaces.errors import FieldFault
+from workspaces.storable import is_storable, read_json
 
 HOTTEST = 2.0
 """The highest temperature that servers write at."""
 MOST_REASONS = 3
-_HALF = re.compile("[\ud800-\udfff]")
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 
@@ -73,7 +72,7 @@ def want(current: CurrentAgent, item: DecideItem, path: str, faults: list[FieldF
 
 def read_action(current: CurrentAgent, state: Mapping[str, Any], order: WriteItem, written: Written) -> Any:
     """The action that was written. Raises UnusableAnswer where it is none of the agent's, or cannot be stored."""
-    if not all(map(_is_storable, (written.text, list(written.calls)))):
+    if not (is_storable(written.text) and is_storable(list(written.calls))):
         raise UnusableAnswer("it holds characters or numbers that cannot be stored")
     space = current.version.action_space
     cut = ", and was cut before its end" if written.cut else ""
@@ -119,28 +118,12 @@ def _read_json(text: str, cut: str) -> Any:
     """The JSON that the text is, inside a fence of Markdown or not."""
     fenced = _FENCE.match(text)
     try:
-        found = json.loads(fenced[1] if fenced else text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        found = read_json(fenced[1] if fenced else text)
+    except ValueError:
         raise UnusableAnswer(f"{text.strip()[:80]!r} is no JSON{cut}") from None
-    if not _is_storable(found):
+    if not is_storable(found):
         raise UnusableAnswer("it holds characters or numbers that cannot be stored")
     return found
-
-
-def _is_storable(value: Any) -> bool:
-    """PostgreSQL knows no NUL, UTF-8 no half of a pair, and the ledger no whole number above 64 bits."""
-    if isinstance(value, Mapping):
-        return all(_is_storable(name) and _is_storable(inner) for name, inner in value.items())
-    if isinstance(value, list):
-        return all(map(_is_storable, value))
-    if isinstance(value, str):
-        return "\x00" not in value and not _HALF.search(value)
-    return not isinstance(value, int) or -(2**63) <= value < 2**63
-
-
-def _refuse(name: str) -> Any:
-    """JSON has no NaN and no infinity, and neither has the database."""
-    raise ValueError(name)
 
 
 def _argument_faults(order: WriteItem, calls: Sequence[Mapping[str, Any]]) -> list[FieldFault]:

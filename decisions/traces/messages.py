@@ -14,12 +14,12 @@ import msgspec
 
 from decisions.traces import names
 from decisions.traces.spans import Span
+from workspaces.storable import is_storable, read_json
 
 MAX_DEPTH = 24
 MAX_CONTAINERS = 50_000
 MAX_PATH = 12
 """Parts of a name; no convention has more than seven."""
-MAX_INTEGER = 2**63
 PART_KINDS = frozenset([
     "text", "input_text", "output_text", "refusal", "reasoning", "thinking",
     "image", "image_url", "input_image", "audio", "input_audio", "video", "file", "document",
@@ -27,28 +27,6 @@ PART_KINDS = frozenset([
 ])  # fmt: skip
 """What some instrumentations write into a message's content as JSON. Any other JSON there is what was said."""
 Message = dict[str, Any]
-
-
-def is_storable(value: Any, depth: int = 0) -> bool:
-    """May it be stored as jsonb and read back as it was?"""
-    if isinstance(value, str):
-        return "\x00" not in value and _is_unicode(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return -MAX_INTEGER <= value < MAX_INTEGER
-    if depth >= MAX_DEPTH:
-        return not isinstance(value, dict | list)
-    if isinstance(value, dict):
-        return all(is_storable(key) and is_storable(inner, depth + 1) for key, inner in value.items())
-    return not isinstance(value, list) or all(is_storable(inner, depth + 1) for inner in value)
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether it has no lone surrogate; by one call, since a prompt has many letters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def parse_text(value: Any) -> Any:
@@ -59,10 +37,10 @@ def parse_text(value: Any) -> Any:
     if value.count("{") + value.count("[") > MAX_CONTAINERS:
         return value
     try:
-        found = msgspec.json.decode(value)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        found = read_json(value)
+    except ValueError:
         return value
-    return found if is_storable(found) else value
+    return found if is_storable(found, MAX_DEPTH) else value
 
 
 def unflatten(attributes: Mapping[str, Any], prefix: str) -> Any:

@@ -24,11 +24,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from decisions.ingest.decoding import fault_of
-from decisions.traces.messages import MAX_DEPTH, is_storable
+from decisions.traces.messages import MAX_DEPTH
 from decisions.traces.spans import Span, SpanEvent
 from decisions.traces.wire import MAX_MESSAGES, check_size
 from workspaces.errors import InvalidInput, TooLarge
 from workspaces.parsing import MAX_BATCH, MAX_BODY, check_body
+from workspaces.storable import is_storable
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 MAX_SPANS = 10_000
@@ -150,7 +151,7 @@ def _lenient(pairs: Iterable[Any]) -> dict[str, Any]:
 
 
 def _kept(value: Any) -> Any:
-    if not is_storable(value):
+    if not is_storable(value, MAX_DEPTH):
         raise Unstorable("it holds a NUL, a lone surrogate, an integer beyond 64 bits, or nesting that is too deep")
     return value
 

@@ -19,6 +19,7 @@ from django.conf import settings
 
 from models_registry.backends.asking import breaker_of
 from models_registry.backends.endpoint import Endpoint
+from models_registry.backends.openai import said_in
 from models_registry.backends.outbound import async_client, headers_of, timeout_of
 from models_registry.backends.places import Place
 from models_registry.errors import BackendTooSlow, BackendUnavailable, ChatRefused
@@ -230,7 +231,7 @@ def _chunk_of(endpoint: Endpoint, text: str) -> dict[str, Any]:
     if not isinstance(chunk, dict):
         raise BackendUnavailable(f"{endpoint.name} sent what is no chunk of a chat.")
     if "error" in chunk:
-        raise BackendUnavailable(f"{endpoint.name} failed: {_said(chunk)[:300]}")
+        raise BackendUnavailable(f"{endpoint.name} failed: {said_in(chunk)[:300]}")
     return chunk
 
 
@@ -242,19 +243,12 @@ def _unavailable(endpoint: Endpoint, error: httpx.HTTPError) -> BackendUnavailab
 
 def _refusal(endpoint: Endpoint, response: httpx.Response) -> BackendUnavailable | ChatRefused:
     answer = _json_of(response)
-    said = _said(answer)[:300]
+    said = said_in(answer)[:300]
     if response.status_code not in REFUSALS:
         return BackendUnavailable(f"{endpoint.name} answered {response.status_code}{f': {said}' if said else ''}.")
     told = answer.get("error") if isinstance(answer, dict) else None
     named = {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}
     return ChatRefused(said or f"{endpoint.name} refused it.", param=named.get("param"), reason=named.get("code"))
-
-
-def _said(answer: Any) -> str:
-    """The message of an error, in the shapes that servers have for it."""
-    told = answer.get("error") if isinstance(answer, Mapping) else None
-    message = told.get("message") if isinstance(told, Mapping) else told
-    return str(message) if message else ""
 
 
 def _json_of(response: httpx.Response) -> Any:

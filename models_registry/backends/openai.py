@@ -162,9 +162,15 @@ def _read(endpoint: Endpoint, response: httpx.Response) -> dict[str, Any]:
         answer = None
     if response.is_success and isinstance(answer, dict):
         return answer
-    told = answer.get("error") if isinstance(answer, dict) else None
-    message = told.get("message") if isinstance(told, Mapping) else told
-    reason = f"{endpoint.name} answered {response.status_code}{f': {str(message)[:300]}' if message else ''}."
+    said = said_in(answer)[:300]
+    reason = f"{endpoint.name} answered {response.status_code}{f': {said}' if said else ''}."
     if 400 <= response.status_code < 500 and response.status_code not in (401, 403, 404, 408, 429):
         raise BackendRefused(reason)
     raise BackendUnavailable(reason)
+
+
+def said_in(answer: Any) -> str:
+    """The message of an error, in the shapes that OpenAI-compatible servers have for it; "" where there is none."""
+    told = answer.get("error") if isinstance(answer, Mapping) else None
+    message = told.get("message") if isinstance(told, Mapping) else told
+    return str(message) if message else ""

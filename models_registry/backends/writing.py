@@ -15,6 +15,7 @@ from typing import Any
 from models_registry.backends.endpoint import Endpoint, WriteItem, Written
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import BackendKind, Capability
+from workspaces.storable import read_json
 
 AT_ONCE = 8
 MOST_CALLS = 8
@@ -113,7 +114,7 @@ def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) ->
 def _read_list(text: str) -> tuple[Mapping[str, Any], ...] | None:
     """Calls that our model server wrote out; their content is the action's schema's affair."""
     try:
-        found = json.loads(text)
+        found = read_json(text)
     except ValueError:
         return None
     return tuple(found) if isinstance(found, list) and all(isinstance(one, Mapping) for one in found) else None
@@ -126,7 +127,7 @@ def _read_calls(message: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...] | N
         try:
             told = one["function"]
             arguments = told.get("arguments") or "{}"
-            read = json.loads(arguments) if isinstance(arguments, str) else arguments
+            read = read_json(arguments) if isinstance(arguments, str) else arguments
             calls.append({"name": told["name"], "arguments": read})
         except (KeyError, TypeError, AttributeError, ValueError):
             return None

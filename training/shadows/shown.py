@@ -28,8 +28,7 @@ class Headline:
 @dataclass(frozen=True, slots=True)
 class Disagreement:
     """A decision of which the candidate would have made another: `reward` of what was done, None while unknown.
-    `about`: the
-    state's texts. `probability` of the pick and `probability_of_action` are those of that moment."""
+    `about`: the state's texts. `probability` of the pick and `probability_of_action` are those of that moment."""
 
     decision: uuid.UUID
     about: str

@@ -1,0 +1,41 @@
+"""The row of a decision that the gateway made, by `decide` or in a chat."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from decisions.agents.current import CurrentAgent
+from decisions.gateway.questions import Question
+from decisions.ingest.decisions import DECISION_TABLE
+from decisions.ingest.writer import Row, Table
+from workspaces.actors import Actor
+
+TABLE = Table(DECISION_TABLE.name, DECISION_TABLE.columns | {"token_ids": "jsonb", "logprobs": "jsonb"})
+
+
+def decision_row(
+    by: Actor, current: CurrentAgent, question: Question, *, observed_at: dt.datetime, **known: Any
+) -> Row:
+    """What the question says, and the columns that are `known` beside it; null in all others."""
+    item = question.item
+    return (
+        dict.fromkeys(TABLE.columns)
+        | {
+            "id": question.id,
+            "workspace_id": by.workspace.id,
+            "agent_id": current.agent.id,
+            "agent_version_id": current.version.id,
+            "episode_id": item.episode,
+            "step_number": item.step_number,
+            "unit": question.unit,
+            "external_id": item.external_id,
+            "item_ref": item.item_ref,
+            "project_ref": item.project_ref,
+            "user_ref": item.user_ref,
+            "state": item.state,
+            "model_version_id": question.served.id,
+            "observed_at": observed_at,
+        }
+        | known
+    )
