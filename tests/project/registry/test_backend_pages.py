@@ -12,7 +12,6 @@ from django.utils import timezone
 from models_registry.models import Alias, AliasMove, Backend, Deployment, ModelVersion
 from models_registry.services import move_alias
 from tools.factories import (
-    AliasFactory,
     BackendFactory,
     CallFactory,
     DecisionFactory,
@@ -20,14 +19,6 @@ from tools.factories import (
     ModelVersionFactory,
     uuid7_at,
 )
-
-
-@pytest.fixture
-def versions(agent: Any) -> list[Any]:
-    """filer:1, the champion, and filer:2."""
-    made = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(2)]
-    AliasFactory(version=made[0])
-    return made
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from django.urls import reverse
 from models_registry.experiment_plan import ExperimentPlan
 from models_registry.experiments import start_experiment
 from tools.factories import (
-    AliasFactory,
     DatasetSnapshotFactory,
     EvaluationFactory,
     GateVerdictFactory,
@@ -37,14 +36,6 @@ def measure(version: Any, against: Any, dataset: Any, base: float, trained: floa
         },
         differences={"accuracy": score(trained - base)},
     )
-
-
-@pytest.fixture
-def versions(agent: Any) -> list[Any]:
-    """filer:1, the champion, and filer:2."""
-    made = [ModelVersionFactory(registered_model=agent.registered_model) for _ in range(2)]
-    AliasFactory(version=made[0])
-    return made
 
 
 @pytest.fixture
