@@ -15,7 +15,7 @@ from decimal import Decimal
 from django.db import connection
 from django.utils import timezone
 
-from models_registry.models import Call, CallState, ModelVersion
+from models_registry.models import Call, CallState, KeySpend, ModelVersion
 from workspaces.actors import Actor
 from workspaces.ids import uuid7_bound
 
@@ -35,7 +35,9 @@ SELECT asked.id, %(workspace)s, %(key)s, asked.model, %(kind)s, 'open', asked.ve
        opened_at = excluded.opened_at, first_byte_at = NULL, closed_at = NULL
  WHERE c.workspace_id = excluded.workspace_id AND c.state IN ('failed', 'left', 'abandoned')
 """
+# What it cost is added to its key's day, where the key has a budget (models_registry.key_limits).
 _CLOSE = """
+WITH closed AS (
 UPDATE models_registry_call c
    SET state = ended.state, served_id = ended.served, backend_id = ended.backend, fallback = ended.fallback,
        error = ended.error, unusable_answers = ended.unusable, cached = ended.cached, tokens_in = ended.tokens_in,
@@ -46,6 +48,13 @@ UPDATE models_registry_call c
               %(costs)s::numeric[], %(first_bytes)s::timestamptz[])
     AS ended(id, state, served, backend, fallback, error, unusable, cached, tokens_in, tokens_out, cost, first_byte)
  WHERE c.id = ended.id AND c.workspace_id = %(workspace)s AND c.state = 'open'
+RETURNING c.api_key_id, (c.opened_at AT TIME ZONE 'UTC')::date AS day, c.cost
+), counted AS (
+UPDATE models_registry_keyspend s SET spent = s.spent + told.cost
+  FROM (SELECT api_key_id, day, sum(cost) AS cost FROM closed WHERE cost > 0 GROUP BY 1, 2) AS told
+ WHERE s.api_key_id = told.api_key_id AND s.day = told.day
+)
+SELECT count(*) FROM closed
 """
 
 
@@ -120,17 +129,19 @@ def close_calls(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> in
                 "first_bytes": [one.first_byte_at for one in endings],
             },
         )
-        return int(cursor.rowcount)
+        return int(cursor.fetchone()[0])
 
 
 def delete_old_calls(before: dt.datetime) -> Iterator[int]:
-    """Calls that were opened before then and are over; yields how many went in each batch. Their decisions stay."""
+    """Calls that were opened before then and are over, and what keys spent in their days; yields how many calls went in
+    each batch. Their decisions stay."""
     # A call's id is as young as its decision may be, so by the primary key alone the young ones need not be read.
     youngest = uuid7_bound(before + NEWEST)
     old = Call.objects.filter(id__lt=youngest, opened_at__lt=before).exclude(state=CallState.OPEN)
     while ids := list(old.order_by("id").values_list("id", flat=True)[:BATCH]):
         Call.objects.filter(id__in=ids).delete()
         yield len(ids)
+    KeySpend.objects.filter(day__lt=before.date()).delete()
 
 
 def close_abandoned(*, older_than: dt.timedelta, now: dt.datetime | None = None) -> int:

@@ -1,7 +1,7 @@
 """Errors of requests to the registry."""
 
 from jobs.errors import Permanent
-from workspaces.errors import Conflict, NotFound, ReckonerError, Unavailable
+from workspaces.errors import Conflict, NotAllowed, NotFound, ReckonerError, TooManyRequests, Unavailable
 
 
 class NoChampion(Conflict):
@@ -28,6 +28,18 @@ class NotStored(Conflict):
     """A remote model was asked for its weights: to be trained further, measured or exported."""
 
     code = "not_stored"
+
+
+class AgentNotAllowed(NotAllowed):
+    """The key may ask other agents only."""
+
+    code = "agent_not_allowed"
+
+
+class BudgetSpent(TooManyRequests):
+    """The calls of the key have cost what they may in a day."""
+
+    code = "budget_spent"
 
 
 class UnknownVersion(NotFound):

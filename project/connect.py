@@ -22,7 +22,7 @@ from models_registry.models import Alias, AliasName
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
-from workspaces.services import NewKey, create_api_key
+from workspaces.services import NO_LIMITS, KeyLimits, NewKey, create_api_key
 
 EXAMPLE = "Dinner with Kim on Friday at eight"
 EXAMPLE_OPTIONS = ("today", "this week", "later")
@@ -63,7 +63,13 @@ class Connection:
 
 @transaction.atomic
 def connect_app(
-    *, by: Actor, name: str, scopes: Sequence[str], agent: Agent | None, new: NewAgent | None = None
+    *,
+    by: Actor,
+    name: str,
+    scopes: Sequence[str],
+    agent: Agent | None,
+    new: NewAgent | None = None,
+    limits: KeyLimits = NO_LIMITS,
 ) -> Connection:
     """Makes the key, and the agent where `new` describes one. Raises InvalidInput with every fault; then nothing is
     made."""
@@ -76,7 +82,7 @@ def connect_app(
         except InvalidInput as error:
             faults += error.faults
     try:
-        made = create_api_key(by=by, name=name.strip()[:200], scopes=scopes)
+        made = create_api_key(by=by, name=name.strip()[:200], scopes=scopes, limits=limits)
     except InvalidInput as error:
         faults += error.faults
     if faults or agent is None:

@@ -25,11 +25,12 @@ from project.connect import (
     write_snippets,
 )
 from project.demo.start import start_demo
+from project.key_limits_form import KeyLimitsForm
 from workspaces.errors import InvalidInput
 from workspaces.ids import uuid7_bound, uuid7_time
 from workspaces.models import ApiKey, Role, Scope
 from workspaces.pages import STOP_POLLING, PageRequest, may, workspace_page
-from workspaces.services import NewKey, revoke_api_key
+from workspaces.services import KeyLimits, NewKey, revoke_api_key
 from workspaces.shown_once import end_secret, read_secret, send_secret
 
 KEYS = 100
@@ -71,11 +72,15 @@ def key_make(request: PageRequest) -> HttpResponse:
     post = request.POST
     given: dict[str, Any] = {name: post.get(name, "") for name in ("name", "agent", "slug", "kind", "options")}
     given["scopes"] = post.getlist("scopes")
+    limits, faults = _limits_form(request), {}
     try:
-        made = _make(request, given)
+        made = _make(request, given, limits.limits) if limits.is_valid() else None
     except InvalidInput as error:
         faults = {fault.field: fault.reason for fault in error.faults} or {"form": error.message}
-        return render(request, "project/connect.html", {**_context(request, given), "faults": faults}, status=400)
+        made = None
+    if made is None:
+        context = _context(request, given) | {"limits": limits, "faults": faults}
+        return render(request, "project/connect.html", context, status=400)
     key = made.made.key
     path = reverse("pages:key-made", args=[request.workspace.slug, key.pk])
     response = redirect(f"{path}?{urlencode({'agent': made.agent.slug})}")
@@ -103,14 +108,21 @@ def key_made(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return end_secret(render(request, "project/connect.html", context))
 
 
-def _make(request: PageRequest, given: dict[str, Any]) -> Connection:
+def _limits_form(request: PageRequest) -> KeyLimitsForm:
+    agents = Agent.objects.for_workspace(request.workspace).order_by("created_at")
+    return KeyLimitsForm(request.POST, agents=agents, auto_id="limit-%s")
+
+
+def _make(request: PageRequest, given: dict[str, Any], limits: KeyLimits) -> Connection:
     agent = new = None
     if given["agent"] == NEW_AGENT:
         options = [line.strip() for line in given["options"].splitlines() if line.strip()]
         new = NewAgent(slug=given["slug"].strip(), name=given["slug"].strip(), kind=given["kind"], options=options)
     else:
         agent = Agent.objects.for_workspace(request.workspace).filter(slug=given["agent"]).first()
-    return connect_app(by=request.actor, name=given["name"], scopes=given["scopes"], agent=agent, new=new)
+    return connect_app(
+        by=request.actor, name=given["name"], scopes=given["scopes"], agent=agent, new=new, limits=limits
+    )
 
 
 def _url(request: PageRequest) -> str:
@@ -139,6 +151,7 @@ def _context(request: PageRequest, given: dict[str, Any], *, agent: Agent | None
             write_snippets(url=_url(request), token=PLACEHOLDER, agent=shown, asks=is_served(shown))
         )
     if may(request.role, Role.ADMIN):
+        context["limits"] = KeyLimitsForm(agents=agents, auto_id="limit-%s")
         context["keys"] = ApiKey.objects.for_workspace(request.workspace).order_by("-id")[:KEYS]
     return context
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from project import connect_views, rewards_views, views
+from project import connect_views, key_views, rewards_views, views
 from project.upkeep import views as upkeep_views
 
 urlpatterns = [
@@ -15,6 +15,7 @@ urlpatterns = [
     path("connect", connect_views.connect, name="connect"),
     path("connect/keys", connect_views.key_make, name="key-make"),
     path("connect/keys/<uuid:pk>", connect_views.key_made, name="key-made"),
+    path("connect/keys/<uuid:pk>/limits", key_views.key_limits, name="key-limits"),
     path("connect/keys/<uuid:pk>/arrival", connect_views.key_arrival, name="key-arrival"),
     path("connect/keys/<uuid:pk>/revoke", connect_views.key_revoke, name="key-revoke"),
     path("demo/start", connect_views.demo_start, name="demo-start"),

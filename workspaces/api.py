@@ -1,4 +1,4 @@
-"""/api/v1/keys: list, make, rotate and revoke. A secret is shown in one answer only."""
+"""/api/v1/keys: list, make, limit, rotate and revoke. A secret is shown in one answer only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from rest_framework.views import APIView
 from workspaces import services
 from workspaces.models import ApiKey, Scope
 from workspaces.permissions import acting
-from workspaces.serializers import KeyCreateSerializer, KeyRotateSerializer, KeySerializer, NewKeySerializer
+from workspaces.serializers import (
+    KeyCreateSerializer,
+    KeyLimitsSerializer,
+    KeyRotateSerializer,
+    KeySerializer,
+    NewKeySerializer,
+)
 
 
 class NewKeyResponse(Response):
@@ -50,6 +56,21 @@ class KeyList(generics.ListCreateAPIView[ApiKey]):
         given = KeyCreateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         return new_key_answer(services.create_api_key(by=acting(request), **given.validated_data), status=201)
+
+
+class KeyDetail(APIView):
+    """Changes the limits of a key."""
+
+    scopes = {"PATCH": Scope.ADMIN}
+
+    @extend_schema(operation_id="change_key", request=KeyLimitsSerializer, responses={"200": KeySerializer})
+    def patch(self, request: Request, pk: Any) -> Response:
+        """Changes what a key may ask and spend, from its next request on. What is left out stays as it is."""
+        key = find_own_key(request, pk)
+        given = KeyLimitsSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        changed = services.change_key_limits(by=acting(request), key=key, changes=given.validated_data)
+        return Response(KeySerializer(changed).data)
 
 
 class KeyRotate(APIView):

@@ -84,8 +84,8 @@ class TooManyRequests(ReckonerError):
     status = 429
     code = "too_many_requests"
 
-    def __init__(self, message: str, *, wait: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, wait: int, faults: Sequence[FieldFault] = ()) -> None:
+        super().__init__(message, faults=faults)
         self.wait = wait
 
 

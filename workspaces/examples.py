@@ -52,7 +52,11 @@ A_KEY = {
     "revoked_at": None,
     "last_used_at": None,
     "previous_until": None,
+    "requests_a_minute": None,
+    "spend_a_day": None,
+    "agents": [],
 }
+LIMITS = {"requests_a_minute": 600, "spend_a_day": "2.500000", "agents": ["filer"]}
 NEW_KEY = A_KEY | {"token": "5f2c91d07a3e.k8Jx2vQm4TzYpW7nRb1cLd6sHf3gAe9u"}
 
 A_MEMBER = {
@@ -88,6 +92,7 @@ LINK = "https://reckoner.example.org/invitation?token=k8Jx2vQm4TzYpW7nRb1cLd6sHf
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "keys_list": [Example(page(A_KEY))],
     "create_key": [Example(NEW_KEY, 201, {"name": "notes app", "scopes": ["decisions:write", "feedback:write"]})],
+    "change_key": [Example(A_KEY | LIMITS, 200, LIMITS | {"spend_a_day": "2.50"}, {"id": KEY})],
     "rotate_key": [
         Example(NEW_KEY | {"previous_until": "2026-11-20T09:00:00Z"}, 200, {"overlap_seconds": 3600}, {"id": KEY})
     ],

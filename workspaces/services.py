@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
@@ -25,6 +27,10 @@ SECRET_BYTES = 32  # 256 bits
 MAX_LIFE = dt.timedelta(days=3652)
 MAX_OVERLAP = dt.timedelta(days=30)
 LAST_USED_GRAIN = dt.timedelta(minutes=1)
+MOST_REQUESTS = 1_000_000
+MOST_SPEND = Decimal(10_000_000)
+MOST_AGENTS = 100
+SLUG = re.compile(r"[\w-]{1,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,19 @@ class NewKey:
 
     key: ApiKey
     token: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """Of a key; ApiKey has the meaning. Numbers are above 0."""
+
+    requests_a_minute: int | None = None
+    spend_a_day: Decimal | None = None
+    agents: Sequence[str] = ()
+
+
+LIMITS = tuple(field.name for field in fields(KeyLimits))
+NO_LIMITS = KeyLimits()
 
 
 def secret_hmac(secret: str) -> bytes:
@@ -55,8 +74,15 @@ def create_workspace(*, slug: str, name: str, owner: User | None = None) -> Work
 
 
 @transaction.atomic
-def create_api_key(*, by: Actor, name: str, scopes: Sequence[str], expires_at: dt.datetime | None = None) -> NewKey:
-    """Raises InvalidInput for unknown or missing scopes."""
+def create_api_key(
+    *,
+    by: Actor,
+    name: str,
+    scopes: Sequence[str],
+    expires_at: dt.datetime | None = None,
+    limits: KeyLimits = NO_LIMITS,
+) -> NewKey:
+    """Raises InvalidInput for unknown or missing scopes, and limits out of range."""
     unknown = sorted(set(scopes) - set(Scope.values))
     if unknown or not scopes:
         reason = f"unknown scopes {', '.join(unknown)}" if unknown else "no scope given"
@@ -64,6 +90,7 @@ def create_api_key(*, by: Actor, name: str, scopes: Sequence[str], expires_at: d
             "The key's scopes are invalid.",
             faults=[FieldFault("scopes", reason, f"some of {', '.join(Scope.values)}")],
         )
+    columns = _columns_of(limits)
     prefix, secret = secrets.token_hex(PREFIX_BYTES), secrets.token_urlsafe(SECRET_BYTES)
     key = ApiKey.objects.create(
         workspace=by.workspace,
@@ -73,12 +100,63 @@ def create_api_key(*, by: Actor, name: str, scopes: Sequence[str], expires_at: d
         scopes=sorted(set(scopes)),
         created_by=by.user,
         expires_at=expires_at,
+        **columns,
     )
     details: dict[str, Any] = {"scopes": key.scopes}
     if expires_at is not None:
         details["expires_at"] = expires_at.isoformat()
+    details |= {name: _plain(value) for name, value in columns.items() if value}
     record_audit(by=by, action="api_key.created", target=f"api_key:{key.id}", details=details)
     return NewKey(key=key, token=f"{prefix}.{secret}")
+
+
+@transaction.atomic
+def change_key_limits(*, by: Actor, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
+    """Fields of KeyLimits; what is left out stays as it is. They count from the next request on.
+
+    Raises InvalidInput, and KeyNotLive for a key that is revoked or expired.
+    """
+    row = ApiKey.objects.for_workspace(by.workspace).select_for_update(of=("self",)).get(id=key.id)
+    if not is_live(row, timezone.now()):
+        raise KeyNotLive("The limits of a revoked or expired key cannot be changed. Create another key.")
+    before = {name: getattr(row, name) for name in LIMITS}
+    after = _columns_of(KeyLimits(**before | dict(changes)))
+    changed = {name: value for name, value in after.items() if value != before[name]}
+    if not changed:
+        return row
+    for name, value in changed.items():
+        setattr(row, name, value)
+    row.save(update_fields=list(changed))
+    told = {name: {"from": _plain(before[name]), "to": _plain(value)} for name, value in changed.items()}
+    record_audit(by=by, action="api_key.limits_changed", target=f"api_key:{row.id}", details=told)
+    return row
+
+
+def _columns_of(limits: KeyLimits) -> dict[str, Any]:
+    """Raises InvalidInput with every fault."""
+    faults = []
+    if limits.requests_a_minute is not None and not 0 < limits.requests_a_minute <= MOST_REQUESTS:
+        expected = f"1 to {MOST_REQUESTS:,}, or null for the instance's limit"
+        faults.append(FieldFault("requests_a_minute", f"{limits.requests_a_minute} is out of range", expected))
+    if limits.spend_a_day is not None and not 0 < limits.spend_a_day <= MOST_SPEND:
+        expected = f"more than 0, up to {MOST_SPEND:,}, or null for no budget"
+        faults.append(FieldFault("spend_a_day", f"{limits.spend_a_day} is out of range", expected))
+    if wrong := [slug for slug in limits.agents if not SLUG.fullmatch(slug)]:
+        faults.append(FieldFault("agents", f"{wrong[0][:80]!r} is no slug", "slugs of agents, or none for all"))
+    if len(limits.agents) > MOST_AGENTS:
+        faults.append(FieldFault("agents", f"are {len(limits.agents)}", f"at most {MOST_AGENTS}, or none for all"))
+    if faults:
+        raise InvalidInput("The key's limits are invalid.", faults=faults)
+    return {
+        "requests_a_minute": limits.requests_a_minute,
+        "spend_a_day": limits.spend_a_day,
+        "agents": sorted(set(limits.agents)),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """For the audit: an amount as it was entered."""
+    return f"{value.normalize():f}" if isinstance(value, Decimal) else value
 
 
 @transaction.atomic

@@ -22,7 +22,8 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from workspaces.actors import Actor
-from workspaces.errors import TooManyRequests
+from workspaces.errors import FieldFault, TooManyRequests
+from workspaces.models import ApiKey
 from workspaces.services import record_audit
 
 logger = structlog.get_logger(__name__)
@@ -62,14 +63,40 @@ class KeyThrottle(BaseThrottle):
 
 def count_request(actor: Actor) -> None:
     """One request of a program. Raises TooManyRequests."""
-    limit = settings.KEY_REQUESTS_A_MINUTE
-    if limit <= 0 or actor.user is not None or _take(f"{actor.workspace.id}:{actor.name}", limit):
+    limit = limit_of(actor.key)
+    if limit <= 0 or actor.user is not None or _take(_sender(actor), limit):
         return
     _note_once_an_hour(actor, limit)
+    wait = max(1, math.ceil(WINDOW - time.time() % WINDOW))
+    fault = FieldFault("requests_a_minute", f"more than {limit} in this minute", f"the same request in {wait} s")
     raise TooManyRequests(
-        f"This key may send {limit} requests per minute. Wait for the time in Retry-After.",
-        wait=max(1, math.ceil(WINDOW - time.time() % WINDOW)),
+        f"This key may send {limit} requests per minute. Wait for the time in Retry-After.", wait=wait, faults=[fault]
     )
+
+
+def limit_of(key: ApiKey | None) -> int:
+    """Requests a minute, 0 for no limit. A key's own limit may be below the instance's, and never raises it: an admin
+    has the workspace, and the operator the instance."""
+    limits = (settings.KEY_REQUESTS_A_MINUTE, key.requests_a_minute if key is not None else None)
+    return min((limit for limit in limits if limit is not None and limit > 0), default=0)
+
+
+def count_this_minute(actor: Actor) -> int | None:
+    """The requests of the current minute, to one share for each process; None while Valkey is away."""
+    try:
+        counted = _client(settings.REDIS_URL).get(_counter(_sender(actor), int(time.time()) // WINDOW))
+    except redis.RedisError as error:
+        logger.warning("throttle_unavailable", error=str(error))
+        return None
+    return min(int(counted or 0), limit_of(actor.key))
+
+
+def _sender(actor: Actor) -> str:
+    return f"{actor.workspace.id}:{actor.name}"
+
+
+def _counter(sender: str, window: int) -> str:
+    return f"reckoner:requests:{sender}:{window}"
 
 
 def _take(sender: str, limit: int) -> bool:
@@ -84,7 +111,7 @@ def _take(sender: str, limit: int) -> bool:
     if time.monotonic() < _away_until:
         return True
     size = max(1, limit // SHARES)
-    name = f"reckoner:requests:{sender}:{window}"
+    name = _counter(sender, window)
     try:
         with _client(settings.REDIS_URL).pipeline(transaction=False) as pipeline:
             pipeline.incrby(name, size)

@@ -7,6 +7,7 @@ from workspaces.people import api as people
 
 urlpatterns = [
     path("keys", api.KeyList.as_view(), name="api-keys"),
+    path("keys/<uuid:pk>", api.KeyDetail.as_view(), name="api-key"),
     path("keys/<uuid:pk>/rotate", api.KeyRotate.as_view(), name="api-key-rotate"),
     path("keys/<uuid:pk>/revoke", api.KeyRevoke.as_view(), name="api-key-revoke"),
     path("workspace", people.WorkspaceDetail.as_view(), name="api-workspace"),

@@ -44,7 +44,7 @@ class DecisionAsk(APIView):
         version = find_version(acting(request).workspace, fields["version"], field="version")
         options = fields.get("options")
         edits = Edits(fields.get("state"), tuple(options) if options is not None else None)
-        compared = ask_again(decision=decision, version=version, edits=edits)
+        compared = ask_again(by=acting(request), decision=decision, version=version, edits=edits)
         return Response(AskedAgainSerializer(compared).data)
 
 
@@ -65,5 +65,6 @@ class EpisodeAsk(APIView):
         given = AskEpisodeSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         version = find_version(acting(request).workspace, given.validated_data["version"], field="version")
-        rerun = ask_episode(episode=episode, version=version, start=given.validated_data["step"])
+        start = given.validated_data["step"]
+        rerun = ask_episode(by=acting(request), episode=episode, version=version, start=start)
         return Response(AskedEpisodeSerializer(rerun).data)

@@ -35,6 +35,7 @@ from decisions.models import ActionSpaceKind
 from models_registry.backends.chatting import Attempt
 from models_registry.backends.places import Place, find_places
 from models_registry.calls import Ending, Opening, close_calls, open_calls
+from models_registry.key_limits import may_ask, refuse_agent, refuse_over_limits
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
 from models_registry.references import find_version
 from models_registry.router import Route
@@ -93,7 +94,8 @@ class Ended:
 
 
 def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) -> Begun:
-    """Raises UnknownAgent, UnknownVersion, NoChampion, InvalidInput; nothing is open then."""
+    """Raises UnknownAgent, UnknownVersion, AgentNotAllowed, BudgetSpent, NoChampion, InvalidInput; nothing is open
+    then."""
     started, now, about = time.perf_counter(), timezone.now(), about or About()
     current, pinned = _find_model(by, chat.model)
     _refuse_what_does_not_fit(current, chat)
@@ -122,6 +124,7 @@ def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) 
     body = dict(chat.body) | {"temperature": temperature}
     if not chat.limited:
         body["max_tokens"] = current.version.max_completion_tokens
+    refuse_over_limits(by=by, agent=current.agent.slug, now=now)
     open_calls(by=by, kind=kind, openings=[Opening(decision_id, route.version)], now=now)
     attempts = tuple(Attempt(version, place) for version in versions for place in places[version.id])
     return Begun(by, current, chat, question, body, attempts, temperature, started, now)
@@ -184,13 +187,15 @@ def fail_chat(*, begun: Begun, reason: str, unanswered: bool = True) -> None:
 
 
 def list_models(*, by: Actor) -> list[dict[str, Any]]:
-    """OpenAI's model objects: every agent that can chat and has a champion, and each of its versions with an alias."""
+    """OpenAI's model objects: every agent that can chat, has a champion and that the key may ask, and each of its
+    versions with an alias."""
     rows = Alias.objects.for_workspace(by.workspace).order_by("registered_model__name", "name")
     aliases: dict[uuid.UUID, list[str]] = {}
     for model_id, name in rows.values_list("registered_model", "name"):
         aliases.setdefault(model_id, []).append(name)
     agents = RegisteredModel.objects.for_workspace(by.workspace).filter(id__in=aliases)
-    slugs = [slug for slug in agents.order_by("agents__slug").values_list("agents__slug", flat=True) if slug]
+    found = agents.order_by("agents__slug").values_list("agents__slug", flat=True)
+    slugs = [slug for slug in found if slug and may_ask(by=by, agent=slug)]
     models = []
     for current in find_agents(by, slugs).values():
         names = aliases.get(current.agent.registered_model_id or uuid.UUID(int=0), [])
@@ -201,7 +206,7 @@ def list_models(*, by: Actor) -> list[dict[str, Any]]:
 
 
 def find_model(*, by: Actor, reference: str) -> dict[str, Any]:
-    """Raises UnknownAgent, UnknownVersion, InvalidInput."""
+    """Raises AgentNotAllowed, UnknownAgent, UnknownVersion, InvalidInput."""
     current, _ = _find_model(by, reference)
     return _model_object(by, current, reference)
 
@@ -221,8 +226,10 @@ def summary_of(begun: Begun, ended: Ended) -> dict[str, Any]:
 
 
 def _find_model(by: Actor, reference: str) -> tuple[CurrentAgent, ModelVersion | None]:
-    """The agent, and the version that the reference pins. Raises UnknownAgent, UnknownVersion."""
+    """The agent, and the version that the reference pins. Raises AgentNotAllowed, UnknownAgent, UnknownVersion."""
     found = REFERENCE.fullmatch(reference)
+    if found is not None:
+        refuse_agent(by=by, agent=found["agent"])
     current = find_agents(by, [found["agent"]]).get(found["agent"]) if found is not None else None
     if found is None or current is None or current.agent.registered_model is None:
         raise UnknownAgent(f"There is no model {reference[:100]!r} in this workspace. Give {FORMS}.")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from decisions.errors import UnknownAgent
-from models_registry.errors import ChatRefused, NoChampion, UnknownVersion
+from models_registry.errors import AgentNotAllowed, BudgetSpent, ChatRefused, NoChampion, UnknownVersion
 from workspaces.api_errors import headers_of
-from workspaces.errors import ReckonerError
+from workspaces.errors import ReckonerError, TooManyRequests
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 NOT_FOUND = "model_not_found"
+QUOTA = "insufficient_quota"
 
 
 def as_openai(error: ReckonerError) -> tuple[int, dict[str, Any], dict[str, str]]:
@@ -24,6 +25,8 @@ def as_openai(error: ReckonerError) -> tuple[int, dict[str, Any], dict[str, str]
         code = code if isinstance(error, NoChampion) else NOT_FOUND
     elif isinstance(error, ChatRefused):
         status, param, code = 400, error.param, error.reason or code
+    elif isinstance(error, TooManyRequests):
+        code = QUOTA if isinstance(error, BudgetSpent) else "rate_limit_exceeded"
     elif status == 409:
         status = 400
     if error.faults:
@@ -34,7 +37,12 @@ def as_openai(error: ReckonerError) -> tuple[int, dict[str, Any], dict[str, str]
         )
         message = f"{message} {said}."
     kind = TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
-    return status, body_of(message, kind=kind, code=code, param=param), headers_of(error)
+    headers = headers_of(error)
+    if isinstance(error, AgentNotAllowed):  # so says OpenAI of a model that a project has no access to
+        kind, code, param = "invalid_request_error", NOT_FOUND, "model"
+    elif isinstance(error, BudgetSpent):
+        kind, headers = QUOTA, headers | {"x-should-retry": "false"}  # its clients would try again within seconds
+    return status, body_of(message, kind=kind, code=code, param=param), headers
 
 
 def body_of(message: str, *, kind: str, code: str, param: str | None = None) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of, write_within
 from models_registry.calls import Ending, Opening, close_calls, open_calls
 from models_registry.errors import BackendRefused, BackendUnavailable
+from models_registry.key_limits import refuse_over_limits
 from models_registry.models import CallKind, CallState
 from models_registry.router import Router
 from workspaces.actors import Actor
@@ -54,8 +55,8 @@ MOST_PROMPTS = 4096
 def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Random | None = None) -> list[Answer]:
     """Answers in order of `items`; all are recorded, or none.
 
-    Raises UnknownAgent, InvalidInput with every item's faults, NoChampion, BackendUnavailable, BackendRefused,
-    IdConflict, IdNotUsable, Erased.
+    Raises UnknownAgent, AgentNotAllowed, BudgetSpent, InvalidInput with every item's faults, NoChampion,
+    BackendUnavailable, BackendRefused, IdConflict, IdNotUsable, Erased.
     An item whose `id` was decided before, or is decided by another call at this moment, gets the recorded answer: a
     retry is harmless.
     """
@@ -70,6 +71,8 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
     asked = {
         row_id: (path, item) for row_id, path, item in zip(ids, paths, items, strict=True) if row_id not in answers
     }
+    if asked:
+        refuse_over_limits(by=by, agent=agent, now=now)
     questions = _ask(current, router, asked, now)
     open_calls(by=by, kind=CallKind.DECIDE, openings=[Opening(one.id, one.route.version) for one in questions], now=now)
     try:

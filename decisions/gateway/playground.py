@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from decisions.agents.choices import action_of, choices_of, option_of
 from decisions.agents.current import space_of
@@ -21,8 +22,10 @@ from decisions.models import ActionSpaceKind, Decision, Episode, Reward
 from decisions.rewards.specs import current_reward_spec
 from models_registry.backends.asking import Asked, score_versions
 from models_registry.errors import BackendRefused, BackendUnavailable
+from models_registry.key_limits import refuse_over_limits
 from models_registry.models import ModelVersion
 from models_registry.services import refuse_reward_model
+from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
 
 MOST_STEPS = 50
@@ -93,10 +96,12 @@ class Rerun:
     ended: str
 
 
-def ask_again(*, decision: Decision, version: ModelVersion, edits: Edits = UNEDITED) -> Comparison:
-    """Raises Erased, NotAPolicy, InvalidInput with every fault, BackendRefused, BackendUnavailable."""
+def ask_again(*, by: Actor, decision: Decision, version: ModelVersion, edits: Edits = UNEDITED) -> Comparison:
+    """Raises Erased, AgentNotAllowed, BudgetSpent, NotAPolicy, InvalidInput with every fault, BackendRefused,
+    BackendUnavailable."""
     if decision.is_erased:
         raise Erased.of([decision.id])
+    refuse_over_limits(by=by, agent=decision.agent.slug, now=timezone.now())
     refuse_reward_model(version)
     setup = decision.agent_version
     state = decision.state if edits.state is None else edits.state
@@ -196,12 +201,13 @@ def list_steps(episode: Episode) -> list[Decision]:
     return list(found.order_by(Coalesce("step_number", 0), "id"))
 
 
-def ask_episode(*, episode: Episode, version: ModelVersion, start: int = 1) -> Rerun:
+def ask_episode(*, by: Actor, episode: Episode, version: ModelVersion, start: int = 1) -> Rerun:
     """Asks about the episode's decisions one by one, from the `start`-th on, each in its recorded state. After the
     first one where the version's pick is not what was done, it stops: later states are not those that it would meet.
 
-    Raises InvalidInput, NotAPolicy.
+    Raises AgentNotAllowed, BudgetSpent, InvalidInput, NotAPolicy.
     """
+    refuse_over_limits(by=by, agent=episode.agent.slug, now=timezone.now())
     refuse_reward_model(version)
     decisions = list_steps(episode)
     if not 1 <= start <= max(1, len(decisions)):
@@ -214,7 +220,7 @@ def ask_episode(*, episode: Episode, version: ModelVersion, start: int = 1) -> R
         if len(steps) == MOST_STEPS:
             return Rerun(tuple(steps), len(decisions), f"At most {MOST_STEPS} are asked about at once.")
         try:
-            comparison = ask_again(decision=decision, version=version)
+            comparison = ask_again(by=by, decision=decision, version=version)
         except ReckonerError as error:
             why = " ".join([error.message, *(fault.reason + "." for fault in error.faults)])
             steps.append(Step(number, decision, None, why))

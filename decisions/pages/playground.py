@@ -91,7 +91,8 @@ def decision_playground(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         if form.is_valid():
             try:
                 version = form.cleaned_data["version"]
-                compared, status = ask_again(decision=decision, version=version, edits=form.read_edits()), 200
+                edits = form.read_edits()
+                compared, status = ask_again(by=request.actor, decision=decision, version=version, edits=edits), 200
             except InvalidInput as error:
                 for fault in error.faults:
                     name = fault.field.partition(".")[0].partition("[")[0]
@@ -128,7 +129,8 @@ def episode_playground(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         status = 400
         if form.is_valid():
             given = form.cleaned_data
-            rerun, status = ask_episode(episode=episode, version=given["version"], start=given["step"]), 200
+            version, start = given["version"], given["step"]
+            rerun, status = ask_episode(by=request.actor, episode=episode, version=version, start=start), 200
     context = {
         "form": form,
         "episode": episode,

@@ -23,6 +23,7 @@ from models_registry.models.serving import (
     CallState,
     Capability,
     Deployment,
+    KeySpend,
 )
 from models_registry.models.version import (
     ALIAS_NAME,
@@ -62,6 +63,7 @@ __all__ = [
     "GateKind",
     "GateVerdict",
     "GuardrailMeasure",
+    "KeySpend",
     "Look",
     "LookAction",
     "MissingPolicy",

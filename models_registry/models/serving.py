@@ -198,3 +198,25 @@ class Call(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id} ({self.state})"
+
+
+class KeySpend(WorkspaceOwned):
+    """What the calls of a key have cost in one UTC day, so that a budget need not add them up with every request.
+
+    Made for keys with a budget by the day's first request (`models_registry.key_limits`), and counted up by whatever
+    closes a call. Calls count for the day in which they were opened.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    api_key = models.ForeignKey("workspaces.ApiKey", on_delete=models.CASCADE, db_index=False, related_name="spends")
+    day = models.DateField()
+    spent = models.DecimalField(max_digits=20, decimal_places=8)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["api_key", "day"], name="key_spend_once_a_day"),
+            models.CheckConstraint(condition=Q(spent__gte=0), name="key_spend_not_negative"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.api_key} on {self.day:%Y-%m-%d}"

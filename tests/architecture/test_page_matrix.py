@@ -69,6 +69,7 @@ PAGES: dict[str, Page] = {
     "key-make": ACTION,
     "key-made": Page(get=ADMIN, of=of("key"), there=False),  # it wants its agent: tests/project/test_connect.py
     "key-arrival": Page(get=ADMIN, of=of("key")),
+    "key-limits": replace(FORM, of=of("key")),
     "key-revoke": replace(ACTION, of=of("key")),
     "demo-start": ACTION,
     "agents": Page(),

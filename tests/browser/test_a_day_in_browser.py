@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import random
+import re
 import tarfile
 from pathlib import Path
 from typing import Any

@@ -91,6 +91,14 @@ def test_a_key_its_program_and_the_first_decision(
     expect(tab.locator("#label-panel")).to_contain_text("work")
     assert Feedback.objects.get().decision_id == Decision.objects.get().pk
     tab.goto(reverse("pages:connect", args=[workspace.slug]))
+    tab.get_by_role("link", name="notes-app", exact=True).click()
+    tab.get_by_label("Spend per day").fill("2.5")
+    tab.get_by_label("sorter").check()
+    assert look_at(tab, "key-limits") == []
+    tab.get_by_role("button", name="Save limits").click()
+    expect(tab.get_by_text("The limits of notes-app are saved")).to_be_visible()
+    expect(tab.locator(".facts")).to_contain_text("0 of 2.50")
+    tab.goto(reverse("pages:connect", args=[workspace.slug]))
     tab.get_by_role("button", name="Revoke notes-app").click()
     expect(tab.get_by_role("heading", name="Revoke notes-app?")).to_be_visible()
     tab.get_by_role("button", name="Revoke key").click()

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
 from django.urls import reverse
+from django.utils import timezone
 
 from decisions.models import Agent, Decision, Feedback
 from models_registry.backends.outbound import close_clients
 from models_registry.services import NewVersion, register_version, store_artifact
 from project.connect import Connection, NewAgent, connect_app, example_state, write_snippets
 from tests.node import fetch_package
-from tools.factories import OPTIONS, AgentFactory, ApiKeyFactory, DecisionFactory
+from tools.factories import (
+    OPTIONS,
+    AgentFactory,
+    ApiKeyFactory,
+    CallFactory,
+    DecisionFactory,
+    ModelVersionFactory,
+)
 from tools.model_server import running_model_server
 from workspaces.errors import InvalidInput
 from workspaces.models import ApiKey, AuditEntry
@@ -119,6 +129,41 @@ class TestTheForm:
         form = {**FORM, "name": "<script>alert(1)</script>", "options": "<b>a</b>\nb"}
         text = page_client(admin).post(make, form, follow=True).content.decode()
         assert "<script>alert" not in text and "<b>a</b>" not in text
+
+
+class TestLimits:
+    def test_are_set_with_the_key_and_changed_on_its_page_beside_what_it_used(
+        self, admin: Any, make: str, page_client: Any, agent: Any
+    ) -> None:
+        client = page_client(admin)
+        client.post(make, {**FORM, "agent": agent.slug, "spend_a_day": "2.5", "agents": [agent.slug]})
+        key = ApiKey.objects.get()
+        assert (key.spend_a_day, key.agents, key.requests_a_minute) == (Decimal("2.5"), [agent.slug], None)
+        version = ModelVersionFactory(registered_model=agent.registered_model)
+        facts = {"api_key": key, "state": "answered", "served": version, "closed_at": timezone.now()}
+        for cost in (Decimal("0.25"), Decimal("0.5"), None):
+            CallFactory(assigned=version, cost=cost, **facts)
+        page = reverse("pages:key-limits", args=[agent.workspace.slug, key.pk])
+        text = " ".join(re.sub("<[^>]+>", " ", client.get(page).content.decode()).split())
+        assert "Spent today 0.75 of 2.50" in text
+        assert "Calls today 3 1 without a known cost count as 0" in text
+        assert client.post(page, {"requests_a_minute": "60"}).status_code == 302
+        key.refresh_from_db()
+        assert (key.spend_a_day, key.agents, key.requests_a_minute) == (None, [], 60)
+        entry = AuditEntry.objects.get(action="api_key.limits_changed")
+        assert (entry.actor, set(entry.details)) == (admin.email, {"spend_a_day", "agents", "requests_a_minute"})
+
+    @pytest.mark.parametrize("given", [{"spend_a_day": "-1"}, {"requests_a_minute": "x"}, {"agents": ["nobody"]}])
+    def test_that_cannot_be_come_back_in_the_filled_form_and_change_nothing(
+        self, admin: Any, make: str, page_client: Any, agent: Any, given: dict[str, Any]
+    ) -> None:
+        client, key = page_client(admin), ApiKeyFactory(workspace=agent.workspace, spend_a_day=3)
+        answer = client.post(reverse("pages:key-limits", args=[agent.workspace.slug, key.pk]), given)
+        assert answer.status_code == 400 and set(answer.context["form"].errors) == set(given)
+        made = client.post(make, {**FORM, "agent": agent.slug, **given})
+        assert made.status_code == 400 and set(made.context["limits"].errors) == set(given)
+        key.refresh_from_db()
+        assert (key.spend_a_day, ApiKey.objects.count()) == (3, 1)
 
 
 class TestWhoMay:

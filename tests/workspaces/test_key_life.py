@@ -14,7 +14,7 @@ from workspaces import throttling
 from workspaces.actors import system
 from workspaces.errors import InvalidInput, KeyNotLive
 from workspaces.models import ApiKey, AuditEntry
-from workspaces.services import find_key, revoke_api_key, rotate_api_key
+from workspaces.services import KeyLimits, find_key, revoke_api_key, rotate_api_key
 
 pytestmark = pytest.mark.django_db
 HOUR = dt.timedelta(hours=1)
@@ -125,6 +125,55 @@ class TestCalls:
         assert admin.get("decisions").status_code == 200
 
 
+class TestLimits:
+    def test_are_set_changed_and_lifted_and_the_audit_says_from_what_to_what(self, api):
+        admin = api()
+        limits = {"requests_a_minute": 600, "spend_a_day": "2.50", "agents": ["filer", "filer"]}
+        made = admin.post("keys", {"name": "ci", "scopes": ["route:read"]} | limits).json()
+        shown = {"requests_a_minute": 600, "spend_a_day": "2.500000", "agents": ["filer"]}
+        assert {name: made[name] for name in limits} == shown
+        path = f"keys/{made['id']}"
+        changed = admin.request("PATCH", path, {"requests_a_minute": None, "spend_a_day": "2.5"})
+        assert changed.json()["requests_a_minute"] is None
+        listed = {row["id"]: row for row in admin.get("keys").json()["results"]}[made["id"]]
+        assert {name: listed[name] for name in limits} == shown | {"requests_a_minute": None}
+        details = {"requests_a_minute": 600, "spend_a_day": "2.5", "agents": ["filer"], "scopes": ["route:read"]}
+        assert audit("api_key.created")[-1].details == details
+        assert [entry.details for entry in audit("api_key.limits_changed")] == [
+            {"requests_a_minute": {"from": 600, "to": None}}
+        ]
+
+    @pytest.mark.parametrize(
+        "limits",
+        [
+            {"requests_a_minute": 0}, {"requests_a_minute": 10**7}, {"spend_a_day": "0"}, {"spend_a_day": "1e8"},
+            {"agents": ["no slug"]}, {"budget": 1},
+        ],
+        ids=str,
+    )  # fmt: skip
+    def test_that_cannot_be_are_named_and_change_nothing(self, api, limits):
+        admin = api()
+        path, before = f"keys/{admin.key.id}", ApiKey.objects.values().get()
+        for answer in (
+            admin.request("PATCH", path, limits),
+            admin.post("keys", {"name": "ci", "scopes": ["route:read"]} | limits),
+        ):
+            assert answer.status_code == 400
+            assert answer.json()["error"]["fields"][0]["field"].partition(".")[0] in limits
+        now = ApiKey.objects.values().get()
+        assert {name: value for name, value in now.items() if name != "last_used_at"} == {
+            name: value for name, value in before.items() if name != "last_used_at"
+        }
+        assert not audit("api_key.limits_changed")
+
+    def test_of_a_key_that_is_over_stay(self, api):
+        admin, over = api(), api("route:read")
+        ApiKey.objects.filter(id=over.key.id).update(revoked_at=timezone.now())
+        answer = admin.request("PATCH", f"keys/{over.key.id}", {"requests_a_minute": 5})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "key_not_live")
+        assert ApiKey.objects.get(id=over.key.id).requests_a_minute is None
+
+
 class TestCommands:
     def run(self, *arguments):
         out = io.StringIO()
@@ -211,6 +260,15 @@ class TestThrottle:
         assert other.get("decisions").status_code == 200  # each key counts for itself
         one_minute(42)
         assert client.get("decisions").status_code == 200
+
+    def test_a_key_s_own_limit_counts_where_it_is_the_lower_one(self, api, throttle, one_minute):
+        throttle(3)
+        few = api("export:read", limits=KeyLimits(requests_a_minute=2))
+        many = api("export:read", limits=KeyLimits(requests_a_minute=100))
+        assert [few.get("decisions").status_code for _ in range(3)] == [200, 200, 429]
+        [fault] = few.get("decisions").json()["error"]["fields"]
+        assert (fault["field"], fault["reason"]) == ("requests_a_minute", "more than 2 in this minute")
+        assert [many.get("decisions").status_code for _ in range(4)] == [200, 200, 200, 429]
 
     def test_what_was_refused_was_not_done(self, api, agent, throttle, one_minute):
         from decisions.models import Decision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import secrets
 import tempfile
@@ -30,6 +31,7 @@ from models_registry.models import (
     Exposure,
     FailedRequest,
     GateVerdict,
+    KeySpend,
     Look,
     LookAction,
     ModelVersion,
@@ -38,7 +40,7 @@ from models_registry.models import (
     RegisteredModel,
     Variant,
 )
-from tools.factories.workspaces import WorkspaceFactory
+from tools.factories.workspaces import ApiKeyFactory, WorkspaceFactory
 
 INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 10, "clusters": 10}
 
@@ -149,6 +151,16 @@ class CallFactory(DjangoModelFactory[Call]):
     workspace = factory.SelfAttribute("assigned.workspace")
     kind = CallKind.DECIDE
     opened_at = factory.LazyFunction(timezone.now)
+
+
+class KeySpendFactory(DjangoModelFactory[KeySpend]):
+    class Meta:
+        model = KeySpend
+
+    api_key = factory.SubFactory(ApiKeyFactory)
+    workspace = factory.SelfAttribute("api_key.workspace")
+    day = factory.LazyFunction(lambda: timezone.now().astimezone(dt.UTC).date())
+    spent = 0
 
 
 class GateVerdictFactory(DjangoModelFactory[GateVerdict]):

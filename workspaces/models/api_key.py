@@ -18,7 +18,11 @@ class Scope(models.TextChoices):
 
 
 class ApiKey(WorkspaceOwned):
-    """`previous_hmac` is the secret before the last rotation; it opens until `previous_until`."""
+    """`previous_hmac` is the secret before the last rotation; it opens until `previous_until`.
+
+    Limits: `requests_a_minute` (null: the instance's), `spend_a_day` in the unit of the backends' prices, by UTC days
+    (null: none), and `agents`, slugs that the key may ask (empty: all). An agent that a slug names may come later.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=200)
@@ -32,6 +36,9 @@ class ApiKey(WorkspaceOwned):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
+    requests_a_minute = models.PositiveIntegerField(null=True, blank=True)
+    spend_a_day = models.DecimalField(max_digits=14, decimal_places=6, null=True, blank=True)
+    agents = ArrayField(models.SlugField(max_length=63, db_index=False), default=list, db_default=[], blank=True)
 
     class Meta:
         constraints = [
@@ -43,6 +50,11 @@ class ApiKey(WorkspaceOwned):
                 condition=models.Q(previous_hmac__isnull=True, previous_until__isnull=True)
                 | models.Q(previous_hmac__isnull=False, previous_until__isnull=False),
                 name="api_key_previous_has_an_end",
+            ),
+            models.CheckConstraint(
+                condition=(models.Q(requests_a_minute__isnull=True) | models.Q(requests_a_minute__gt=0))
+                & (models.Q(spend_a_day__isnull=True) | models.Q(spend_a_day__gt=0)),
+                name="api_key_limits_are_positive",
             ),
         ]
 
