@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-import httpx
+import aiohttp
 import msgspec
 from django.conf import settings
 
 from models_registry.backends.asking import breaker_of
 from models_registry.backends.endpoint import Endpoint
 from models_registry.backends.openai import said_in
-from models_registry.backends.outbound import async_client, headers_of, timeout_of
+from models_registry.backends.outbound import async_session, async_timeout, headers_of
 from models_registry.backends.places import Place
 from models_registry.errors import BackendTooSlow, BackendUnavailable, ChatRefused
 from models_registry.models import BackendKind, ModelVersion
@@ -30,7 +30,7 @@ LIVING_SECONDS = 0.5
 """How long a silent server may take to show that it lives."""
 REFUSALS = frozenset({400, 413, 422})
 """What was asked is wrong, and another server would say so too."""
-DONE = "[DONE]"
+DONE = b"[DONE]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +57,30 @@ class Streamed:
 
     attempt: Attempt
     chunks: AsyncIterator[dict[str, Any]]
-    response: httpx.Response
+    response: aiohttp.ClientResponse
     failures: tuple[str, ...] = ()
 
     async def close(self) -> None:
         """Whoever stops reading calls it: the server then stops writing."""
-        await self.response.aclose()
+        self.response.close()
 
 
 @dataclass(slots=True)
 class ChatClients:
     """The connections of one event loop."""
 
-    _clients: dict[tuple[str, bool], httpx.AsyncClient] = field(default_factory=dict)
+    _sessions: dict[bool, aiohttp.ClientSession] = field(default_factory=dict)
 
-    def of(self, endpoint: Endpoint) -> httpx.AsyncClient:
+    def of(self, endpoint: Endpoint) -> aiohttp.ClientSession:
         own = endpoint.backend is None
-        if (found := self._clients.get((endpoint.url, own))) is None:
-            found = self._clients[endpoint.url, own] = async_client(endpoint.url, own=own)
+        if (found := self._sessions.get(own)) is None:
+            found = self._sessions[own] = async_session(own=own)
         return found
 
     async def close(self) -> None:
-        for client in self._clients.values():
-            await client.aclose()
-        self._clients.clear()
+        for session in self._sessions.values():
+            await session.close()
+        self._sessions.clear()
 
     async def ask_whole(self, attempts: Sequence[Attempt], body: Mapping[str, Any]) -> Answered:
         """`body`: OpenAI's, without the model. Raises ChatRefused, and BackendUnavailable where nobody answers."""
@@ -102,23 +102,24 @@ class ChatClients:
 
     async def lives(self, endpoint: Endpoint) -> bool:
         """Whether it answers anything at all, at once."""
-        path = "/readyz" if endpoint.kind == BackendKind.MODEL_SERVER else f"{endpoint.url}/models"
+        path = "/readyz" if endpoint.kind == BackendKind.MODEL_SERVER else "/models"
+        asking = self.of(endpoint).get(
+            endpoint.url + path,
+            headers=headers_of(endpoint),
+            timeout=async_timeout(endpoint, LIVING_SECONDS),
+            allow_redirects=False,
+        )
         try:
-            await self.of(endpoint).get(
-                path, headers=headers_of(endpoint), timeout=timeout_of(endpoint, LIVING_SECONDS)
-            )
-        except (httpx.HTTPError, BackendUnavailable):
+            async with asyncio.timeout(LIVING_SECONDS), asking:
+                return True
+        except (aiohttp.ClientError, OSError, BackendUnavailable):
             return False
-        return True
 
     async def _ask_whole(self, attempt: Attempt, body: Mapping[str, Any]) -> dict[str, Any]:
         endpoint = attempt.place.endpoint
         response = await self._send(attempt, {**body, "stream": False})
-        try:
-            await response.aread()
-        except httpx.HTTPError as error:
-            raise _unavailable(endpoint, error) from error
-        answer = _json_of(response)
+        async with response:
+            answer = await _json_of(endpoint, response)
         choices = answer.get("choices") if isinstance(answer, dict) else None
         if not (isinstance(choices, list) and choices and isinstance(choices[0].get("message"), dict)):
             raise BackendUnavailable(f"{endpoint.name} answered without a message.")
@@ -132,30 +133,28 @@ class ChatClients:
         except StopAsyncIteration:
             raise BackendUnavailable(f"{attempt.place.endpoint.name} answered without a message.") from None
         except BaseException:
-            await response.aclose()
+            response.close()
             raise
         return Streamed(attempt, _with_first(first, chunks), response)
 
-    async def _send(self, attempt: Attempt, body: Mapping[str, Any]) -> httpx.Response:
-        """A response of status 200, whose body has not been read. Raises BackendUnavailable, ChatRefused."""
+    async def _send(self, attempt: Attempt, body: Mapping[str, Any]) -> aiohttp.ClientResponse:
+        """A response of status 2xx, whose body has not been read. Raises BackendUnavailable, ChatRefused."""
         endpoint = attempt.place.endpoint
-        client = self.of(endpoint)
-        request = client.build_request(
-            "POST",
-            "/v1/chat/completions" if endpoint.kind == BackendKind.MODEL_SERVER else f"{endpoint.url}/chat/completions",
-            content=msgspec.json.encode({**body, "model": attempt.place.model}),
-            headers=headers_of(endpoint) | {"Content-Type": "application/json"},
-            timeout=timeout_of(endpoint, endpoint.timeout_seconds),
-        )
+        path = "/v1/chat/completions" if endpoint.kind == BackendKind.MODEL_SERVER else "/chat/completions"
         try:
-            response = await client.send(request, stream=True)
-            if not response.is_success:
-                await response.aread()
-        except httpx.HTTPError as error:
+            response = await self.of(endpoint).post(
+                endpoint.url + path,
+                data=msgspec.json.encode({**body, "model": attempt.place.model}),
+                headers=headers_of(endpoint) | {"Content-Type": "application/json"},
+                timeout=async_timeout(endpoint, endpoint.timeout_seconds),
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, OSError) as error:
             raise _unavailable(endpoint, error) from error
-        if response.is_success:
+        if 200 <= response.status < 300:
             return response
-        raise _refusal(endpoint, response)
+        async with response:
+            raise _refusal(endpoint, response.status, await _json_of(endpoint, response))
 
 
 async def _first_that_answers(
@@ -206,24 +205,27 @@ async def _with_first(first: dict[str, Any], rest: AsyncIterator[dict[str, Any]]
         yield chunk
 
 
-async def _read_chunks(endpoint: Endpoint, response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+async def _read_chunks(endpoint: Endpoint, response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
     """Up to [DONE]. A stream that ends without it was broken off."""
+    begun = b""
     try:
-        async for line in response.aiter_lines():
-            if not line.startswith("data:"):
-                continue  # comments, which keep a connection open, and names of events
-            text = line[5:].strip()
-            if text == DONE:
-                return
-            yield _chunk_of(endpoint, text)
-    except httpx.HTTPError as error:
+        async for piece in response.content.iter_any():
+            *lines, begun = (begun + piece).split(b"\n")
+            for line in lines:
+                if not line.startswith(b"data:"):
+                    continue  # comments, which keep a connection open, and names of events
+                text = line[5:].strip()
+                if text == DONE:
+                    return
+                yield _chunk_of(endpoint, text)
+    except (aiohttp.ClientError, OSError) as error:
         raise _unavailable(endpoint, error) from error
     finally:
-        await response.aclose()
+        response.release()  # closes the connection where the answer is not at its end
     raise BackendUnavailable(f"{endpoint.name} broke off its answer.")
 
 
-def _chunk_of(endpoint: Endpoint, text: str) -> dict[str, Any]:
+def _chunk_of(endpoint: Endpoint, text: bytes) -> dict[str, Any]:
     try:
         chunk = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
@@ -235,24 +237,26 @@ def _chunk_of(endpoint: Endpoint, text: str) -> dict[str, Any]:
     return chunk
 
 
-def _unavailable(endpoint: Endpoint, error: httpx.HTTPError) -> BackendUnavailable:
-    if isinstance(error, httpx.ReadTimeout):
+def _unavailable(endpoint: Endpoint, error: Exception) -> BackendUnavailable:
+    if isinstance(error, aiohttp.SocketTimeoutError):
         return BackendTooSlow(f"{endpoint.name} did not answer within {endpoint.timeout_seconds:g} s.")
     return BackendUnavailable(f"{endpoint.name} does not answer: {type(error).__name__}.")
 
 
-def _refusal(endpoint: Endpoint, response: httpx.Response) -> BackendUnavailable | ChatRefused:
-    answer = _json_of(response)
+def _refusal(endpoint: Endpoint, status: int, answer: Any) -> BackendUnavailable | ChatRefused:
     said = said_in(answer)[:300]
-    if response.status_code not in REFUSALS:
-        return BackendUnavailable(f"{endpoint.name} answered {response.status_code}{f': {said}' if said else ''}.")
+    if status not in REFUSALS:
+        return BackendUnavailable(f"{endpoint.name} answered {status}{f': {said}' if said else ''}.")
     told = answer.get("error") if isinstance(answer, dict) else None
     named = {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}
     return ChatRefused(said or f"{endpoint.name} refused it.", param=named.get("param"), reason=named.get("code"))
 
 
-def _json_of(response: httpx.Response) -> Any:
+async def _json_of(endpoint: Endpoint, response: aiohttp.ClientResponse) -> Any:
+    """None where the body is no JSON. Raises BackendUnavailable where it does not come."""
     try:
-        return msgspec.json.decode(response.content)
+        return msgspec.json.decode(await response.read())
+    except (aiohttp.ClientError, OSError) as error:
+        raise _unavailable(endpoint, error) from error
     except (msgspec.DecodeError, RecursionError):
         return None

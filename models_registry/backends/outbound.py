@@ -7,13 +7,14 @@ is used.
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import ipaddress
 import socket
 import threading
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+import aiohttp
 import httpx
 from django.conf import settings
 
@@ -86,17 +87,15 @@ class PinnedTransport(httpx.HTTPTransport):
         return super().handle_request(request)
 
 
-class PinnedAsyncTransport(httpx.AsyncHTTPTransport):
-    """The same in an event loop."""
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        host = request.url.host
-        try:
-            answer = await asyncio.get_running_loop().getaddrinfo(host, request.url.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise httpx.ConnectError(f"{host} is not known: {error}", request=request) from error
-        _pin(request, choose_address(host, _addresses(answer)))
-        return await super().handle_async_request(request)
+def _checked_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+    """The same in an event loop, of every address that is tried, whether a name was resolved to it or the URL holds it.
+    Raises PermissionError, after which the next one is tried."""
+    family, kind, protocol, _, place = info
+    try:
+        choose_address("The host", [str(place[0])])
+    except BackendUnavailable as error:
+        raise PermissionError(errno.EACCES, error.message) from error
+    return socket.socket(family, kind, protocol)
 
 
 _clients: dict[tuple[str, bool], httpx.Client] = {}
@@ -122,11 +121,12 @@ def close_clients() -> None:
         _clients.clear()
 
 
-def async_client(url: str, *, own: bool) -> httpx.AsyncClient:
-    """As `http_client`, for whoever keeps it: it belongs to one event loop. Any number of answers may grow at once."""
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-    transport = httpx.AsyncHTTPTransport(limits=limits) if own else PinnedAsyncTransport(limits=limits)
-    return httpx.AsyncClient(base_url=url, transport=transport, trust_env=False, follow_redirects=False)
+def async_session(*, own: bool) -> aiohttp.ClientSession:
+    """Pooled connections for whoever keeps it, to any number of servers: it belongs to one event loop. Any number of
+    answers may grow at once. `own` as in `http_client`."""
+    checked = None if own else _checked_socket
+    connector = aiohttp.TCPConnector(limit=0, use_dns_cache=False, socket_factory=checked)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
 
 def headers_of(endpoint: Endpoint) -> dict[str, str]:
@@ -137,3 +137,8 @@ def headers_of(endpoint: Endpoint) -> dict[str, str]:
 
 def timeout_of(endpoint: Endpoint, seconds: float) -> httpx.Timeout:
     return httpx.Timeout(seconds, connect=min(endpoint.connect_seconds, seconds))
+
+
+def async_timeout(endpoint: Endpoint, seconds: float) -> aiohttp.ClientTimeout:
+    """The same for `async_session`: between two reads, however long the whole answer takes."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=min(endpoint.connect_seconds, seconds), sock_read=seconds)

@@ -1,10 +1,20 @@
 """Where backends may be, and which addresses are connected to."""
 
+import asyncio
 import socket
 
+import aiohttp
 import pytest
 
-from models_registry.backends.outbound import choose_address, close_clients, find_url_fault, http_client
+from models_registry.backends.endpoint import Endpoint
+from models_registry.backends.outbound import (
+    async_session,
+    async_timeout,
+    choose_address,
+    close_clients,
+    find_url_fault,
+    http_client,
+)
 from models_registry.errors import BackendUnavailable
 
 
@@ -75,3 +85,35 @@ def test_redirects_are_not_followed(serve):
     server.answers.append((307, {}, {"Location": f"{other.url}/chat/completions"}))
     answer = http_client(server.url, own=False).post(f"{server.url}/chat/completions", json={})
     assert answer.status_code == 307 and other.asked == []
+
+
+class TestTheGatewaysConnections:
+    """In an event loop, to any server."""
+
+    async def status(self, url: str, *, own: bool = False) -> int:
+        timeout = async_timeout(Endpoint("x", "openai", url), 5.0)
+        async with async_session(own=own) as session, session.post(url, json={}, timeout=timeout) as answer:
+            return answer.status
+
+    def test_an_allowed_address_is_connected_to(self, serve):
+        server = serve()
+        assert asyncio.run(self.status(f"{server.url}/chat/completions")) == 200
+        assert len(server.asked) == 1
+
+    @pytest.mark.parametrize("host", ["169.254.169.254", "0.0.0.0", "[fe80::1]", "[::ffff:169.254.169.254]"])
+    def test_one_that_leads_elsewhere_is_not_whether_it_was_named_or_resolved(self, serve, host, monkeypatch):
+        server = serve()
+        port = server.origin.rpartition(":")[2]
+        with pytest.raises(aiohttp.ClientConnectorError, match="no address that may be asked"):
+            asyncio.run(self.status(f"http://{host}:{port}/v1/chat/completions"))
+
+        async def resolve(*_, **__):
+            found = [
+                {"hostname": "models.example", "host": host.strip("[]"), "port": int(port), "proto": 6, "flags": 0}
+            ]
+            return [one | {"family": socket.AF_INET6 if ":" in host else socket.AF_INET} for one in found]
+
+        monkeypatch.setattr("aiohttp.resolver.ThreadedResolver.resolve", resolve)
+        with pytest.raises(aiohttp.ClientConnectorError, match="no address that may be asked"):
+            asyncio.run(self.status(f"http://models.example:{port}/v1/chat/completions"))
+        assert server.asked == []
