@@ -75,6 +75,7 @@ AN_EXPERIMENT = {
     "model": "filer",
     "state": "running",
     "variants": {"control": "filer:1", "treatment": "filer:2"},
+    "agent_versions": {},
     "phases": [
         {
             "number": 1,

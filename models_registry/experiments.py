@@ -31,6 +31,7 @@ from models_registry.outcome_range import find_range
 from models_registry.outlook import estimate_verdict
 from models_registry.promotion import prepare_to_serve
 from models_registry.services import get_champion, move_alias
+from models_registry.variants import ArmSetupNames, name_variants
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.services import record_audit
@@ -49,23 +50,34 @@ def start_experiment(
     check_plan(plan)
     reason = check_reason(reason)
     prepare_to_serve(treatment)
-    return _start(by, treatment, plan, reason, name)
+    return open_experiment(by=by, treatment=treatment, plan=plan, reason=reason, name=name)
 
 
 @transaction.atomic
-def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, reason: str, name: str) -> Experiment:
+def open_experiment(
+    *,
+    by: Actor,
+    treatment: ModelVersion,
+    plan: ExperimentPlan,
+    reason: str,
+    name: str = "",
+    setups: ArmSetupNames | None = None,
+) -> Experiment:
+    """`start_experiment` of a plan and a reason that were checked, and a version that was loaded. With `setups` the
+    arms differ in these, and may have the same version; the caller keeps what the names stand for in the same
+    transaction."""
     model = RegisteredModel.objects.select_for_update().get(id=treatment.registered_model_id)
     if Experiment.objects.filter(registered_model=model, state=ExperimentState.RUNNING).exists():
         raise ExperimentRunning(f"Model {model.name} has an experiment running; stop it first.")
     control = get_champion(model)
     require_files(control, treatment)
-    if control.id == treatment.id:
+    if control.id == treatment.id and setups is None:
         raise InvalidInput(
             "A version cannot be compared with itself.",
             faults=[FieldFault("treatment", f"{treatment} is the champion", "another version of the same model")],
         )
     gate = read_gate(treatment)
-    if gate.blocks and (verdict := gate.deciding) is not None:
+    if treatment.id != control.id and gate.blocks and (verdict := gate.deciding) is not None:
         raise GateNotPassed(
             f"{treatment} did not pass its gate: it is not shown to be better than {verdict.better_than}"
             f" ({points(verdict.estimate)} points [{points(verdict.low)}, {points(verdict.high)}])."
@@ -92,10 +104,17 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, reason: str
     low, high = find_range(model) if plan.rescaled else (0.0, 1.0)
     if plan.missing == MissingPolicy.ZERO:
         low = 0.0
+    versions = {Arm.CONTROL: control, Arm.TREATMENT: treatment}
+    given = {Arm.CONTROL: setups.control, Arm.TREATMENT: setups.treatment} if setups is not None else {}
+    variants = [
+        Variant(workspace=by.workspace, arm=arm, version=version, setup=given.get(arm, ""))
+        for arm, version in versions.items()
+    ]
+    names = name_variants(variants)
     experiment = Experiment.objects.create(
         workspace=by.workspace,
         registered_model=model,
-        name=name or f"{treatment} against {control}",
+        name=name or f"{names[Arm.TREATMENT]} against {names[Arm.CONTROL]}",
         salt=routing.new_salt(),
         guardrails=[guardrail.as_stored() for guardrail in plan.guardrails],
         outcome_low=low,
@@ -116,10 +135,13 @@ def _start(by: Actor, treatment: ModelVersion, plan: ExperimentPlan, reason: str
             find_window(model) if plan.attribution_window_seconds is None else plan.attribution_window_seconds
         ),
     )
-    for arm, version in ((Arm.CONTROL, control), (Arm.TREATMENT, treatment)):
-        Variant.objects.create(workspace=by.workspace, experiment=experiment, arm=arm, version=version)
-    move_alias(by=by, version=treatment, name=AliasName.CHALLENGER)
-    record_look(by=by, experiment=experiment, action=LookAction.START, reasons=[reason])
+    for variant in variants:
+        variant.experiment = experiment
+    Variant.objects.bulk_create(variants)
+    if treatment.id != control.id:
+        move_alias(by=by, version=treatment, name=AliasName.CHALLENGER)
+    notes = setups.notes if setups is not None else ()
+    record_look(by=by, experiment=experiment, action=LookAction.START, reasons=[reason, *notes])
     details = {"reason": reason}
     record_audit(by=by, action="experiment.started", target=f"experiment:{experiment.id}", details=details)
     return experiment

@@ -30,10 +30,9 @@ from models_registry.evidence import (
 )
 from models_registry.experiment_log import is_look_due, record_look
 from models_registry.guardrails import as_evidence, summarise_guardrails
-from models_registry.models import AliasName, Arm, Experiment, ExperimentState, Exposure, LookAction, Observation, Phase
+from models_registry.models import Arm, Experiment, ExperimentState, Exposure, LookAction, Observation, Phase
 from models_registry.phases import follow_ramp
-from models_registry.promotion import end_experiment, get_treatment
-from models_registry.services import move_alias
+from models_registry.promotion import end_experiment, promote_treatment
 from models_registry.statistics.promotion import Bounds, Evidence, Verdict, decide
 from models_registry.statistics.sample_ratio import PhaseCount, check_sample_ratio
 from workspaces.actors import system
@@ -137,8 +136,7 @@ def _act(experiment: Experiment, verdict: Verdict) -> None:
     """What the verdict wants, and its row in the log."""
     by, action = system(experiment.workspace), LookAction(verdict.action)
     if action == LookAction.PROMOTE:
-        reason = "; ".join(verdict.reasons)
-        move_alias(by=by, version=get_treatment(experiment), name=AliasName.CHAMPION, reason=reason)
+        promote_treatment(by=by, experiment=experiment, reason="; ".join(verdict.reasons))
     if action != LookAction.CONTINUE:
         end_experiment(by=by, experiment=experiment, action=action, reasons=verdict.reasons)
     elif follow_ramp(by=by, experiment=experiment) is None and is_look_due(experiment):

@@ -1,7 +1,7 @@
 """Makes a version the champion, and ends experiments.
 
-Promoting by hand (a page, the API, a rehearsal) calls `promote_version`; the promotion rule moves the alias itself
-(`experiments.consume_observations`), since its treatment serves already. A version is loaded before it gets traffic,
+Promoting by hand (a page, the API, a rehearsal) calls `promote_version`; the promotion rule (`looks`) calls
+`promote_treatment`, since its treatment serves already. A version is loaded before it gets traffic,
 outside any transaction: one that the model server cannot serve gets none.
 """
 
@@ -30,6 +30,7 @@ from models_registry.models import (
     Variant,
 )
 from models_registry.services import drop_alias, find_last_move, move_alias, refuse_reward_model
+from models_registry.variants import adopt_setup
 from workspaces.actors import Actor
 from workspaces.services import record_audit
 
@@ -111,12 +112,22 @@ def end_experiment(*, by: Actor, experiment: Experiment, action: LookAction, rea
     experiment.ended_by = by.name if state == ExperimentState.STOPPED else ""
     experiment.save(update_fields=["state", "ended_at", "ended_by", "promoted_version", "verdict"])
     Phase.objects.filter(experiment=experiment, ended_at__isnull=True).update(ended_at=now)
-    drop_alias(by=by, version=get_treatment(experiment), name=AliasName.CHALLENGER)
+    drop_alias(by=by, version=get_variant(experiment, Arm.TREATMENT).version, name=AliasName.CHALLENGER)
     if state == ExperimentState.STOPPED:  # the other ends are the rule's, and their evidence stays with them
         details = {"reason": experiment.verdict}
         record_audit(by=by, action="experiment.stopped", target=f"experiment:{experiment.id}", details=details)
 
 
-def get_treatment(experiment: Experiment) -> ModelVersion:
-    found = Variant.objects.select_related("version__registered_model").get(experiment=experiment, arm=Arm.TREATMENT)
-    return found.version
+def promote_treatment(*, by: Actor, experiment: Experiment, reason: str) -> None:
+    """What won becomes everyone's, by the rule: the version the champion, the set-up its agent's own. Call inside the
+    transaction that ends the experiment."""
+    won, control = (get_variant(experiment, arm) for arm in (Arm.TREATMENT, Arm.CONTROL))
+    if won.version_id != control.version_id:
+        move_alias(by=by, version=won.version, name=AliasName.CHAMPION, reason=reason)
+    if won.setup:
+        adopt_setup(by=by, variant=won)
+
+
+def get_variant(experiment: Experiment, arm: Arm) -> Variant:
+    found: Variant = Variant.objects.select_related("version__registered_model").get(experiment=experiment, arm=arm)
+    return found

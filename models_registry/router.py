@@ -24,7 +24,8 @@ class Route:
 
 
 class Router:
-    """Routes many units of one model by one reading of the registry: four queries, however many units."""
+    """Routes many units of one model by one reading of the registry: four queries, however many units. `has_setups`:
+    the running experiment is on versions of one agent, and says nothing of the model's other agents."""
 
     def __init__(self, model: RegisteredModel) -> None:
         self.champion, self.fallback = get_serving(model)
@@ -36,17 +37,23 @@ class Router:
             .first()
         )
         self.versions: dict[str, ModelVersion] = {}
+        self.has_setups = False
         if self.phase is not None:
-            self.versions = {
-                variant.arm: variant.version
-                for variant in Variant.objects.filter(experiment=self.phase.experiment).select_related(
+            variants = list(
+                Variant.objects.filter(experiment=self.phase.experiment).select_related(
                     "version__artifact", "version__base__artifact", "version__registered_model"
                 )
-            }
+            )
+            self.versions = {variant.arm: variant.version for variant in variants}
+            self.has_setups = any(variant.setup for variant in variants)
+
+    def route_outside(self) -> Route:
+        """Of a unit that no experiment asks about: the champion's."""
+        return Route(version=self.champion, fallback=self.fallback)
 
     def route(self, unit: str) -> Route:
         if self.phase is None:
-            return Route(version=self.champion, fallback=self.fallback)
+            return self.route_outside()
         experiment = self.phase.experiment
         given = routing.assign(experiment.salt, str(experiment.id), unit, self.phase.treatment_share)
         other = Arm.CONTROL if given.arm == "treatment" else Arm.TREATMENT

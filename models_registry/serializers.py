@@ -155,6 +155,9 @@ class PhaseSerializer(serializers.ModelSerializer[Phase]):
 class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
     model = serializers.CharField(source="registered_model.name")
     variants = serializers.SerializerMethodField()
+    agent_versions = serializers.SerializerMethodField(
+        help_text="By arm, where the experiment is on versions of one agent; else empty"
+    )
     phases = serializers.SerializerMethodField()
     ramp = serializers.ListField(child=serializers.FloatField(), help_text="Shares of the phases after the first")
     guardrails = serializers.SerializerMethodField()
@@ -168,6 +171,7 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
             "model",
             "state",
             "variants",
+            "agent_versions",
             "phases",
             "ramp",
             "ramp_units",
@@ -221,6 +225,9 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
 
     def get_variants(self, experiment: Experiment) -> dict[str, str]:
         return {variant.arm: str(variant.version) for variant in experiment.variants.all()}
+
+    def get_agent_versions(self, experiment: Experiment) -> dict[str, str]:
+        return {variant.arm: variant.setup for variant in experiment.variants.all() if variant.setup}
 
     @extend_schema_field(PhaseSerializer(many=True))
     def get_phases(self, experiment: Experiment) -> Any:

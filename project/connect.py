@@ -15,6 +15,7 @@ from typing import Any
 from django.db import transaction
 from django.template.loader import render_to_string
 
+from decisions.agents.current import find_current_version
 from decisions.agents.prompts import template_fields
 from decisions.agents.services import AgentSetup, check_setup, create_agent
 from decisions.models import Agent, AgentKind
@@ -129,7 +130,8 @@ def lacking_scopes(scopes: Sequence[str], *, asks: bool) -> tuple[str, ...]:
 
 def write_snippets(*, url: str, token: str, agent: Agent, asks: bool) -> tuple[Snippet, ...]:
     """The programs for one agent. `url` is the instance's address without a path."""
-    version = agent.versions.order_by("-number")[0]
+    version = find_current_version(agent)
+    assert version is not None  # the page offers agents with one
     state = example_state(version.prompt_template)
     options = version.options or list(EXAMPLE_OPTIONS)
     item: dict[str, Any] = {"state": state, "unit": "example-1"}

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from decisions.agents.current import find_current_version
 from decisions.models import Agent, RewardSpec
 from models_registry.models import ArtifactKind
 from models_registry.services import store_artifact
@@ -167,9 +168,10 @@ class Tally:
         return told
 
     def cuts_for(self, agent: Agent) -> dict[str, Any]:
-        """How many prompts have more words than the agent's newest version reads tokens: surely their middle is cut
+        """How many prompts have more words than the agent's current version reads tokens: surely their middle is cut
         (training.engine.prompts). Only the run, which has the tokenizer, can count them all."""
-        most = agent.versions.order_by("-number").values_list("max_prompt_tokens", flat=True).first()
+        current = find_current_version(agent)
+        most = current.max_prompt_tokens if current is not None else None
         cut = sum(rows for words, rows in self.words.items() if most is not None and words > most)
         return {"cut": cut, "prompt_tokens": most} if cut else {}
 

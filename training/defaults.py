@@ -14,6 +14,7 @@ from typing import Any
 
 from django.conf import settings
 
+from decisions.agents.current import current_versions
 from decisions.models import Agent, AgentVersion
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.models.version import VersionState
@@ -139,12 +140,7 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
             "registered_model_id", "version_id"
         )
     )
-    newest = {
-        version.agent_id: version
-        for version in AgentVersion.objects.filter(agent__in=agents)
-        .order_by("agent_id", "-number")
-        .distinct("agent_id")
-    }
+    acting = {version.agent_id: version for version in current_versions(agents)}
     made_by = {run.produced_version_id: run for run in runs if run.produced_version_id is not None}
     found = {}
     for agent in agents:
@@ -158,7 +154,7 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
         )
         measurable = {whole: one for whole, one in parts.items() if one.measured_as in HELD_OUT and one.can_measure}
         found[agent.id] = Defaults(
-            agent, newest.get(agent.id), base, root, logged, labelled, heldout, replay, measurable
+            agent, acting.get(agent.id), base, root, logged, labelled, heldout, replay, measurable
         )
     return found
 

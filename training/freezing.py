@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from decisions.agents.current import find_current_version
 from decisions.models import Agent, AgentVersion, RewardSpec
 from jobs.context import JobContext
 from jobs.errors import Permanent
@@ -245,7 +246,7 @@ def _start_run(by: Actor, dataset: DatasetSnapshot, asked: Mapping[str, Any]) ->
             asked["method"],
             root=asked["root"] or "",
             rows=dataset.rows + (replay.rows if replay is not None else 0),
-            agent_version=dataset.agent.versions.first(),
+            agent_version=find_current_version(dataset.agent),
         ),
     )
     return start_run(by=by, agent=dataset.agent, plan=plan)

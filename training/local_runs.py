@@ -18,6 +18,7 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
+from decisions.agents.current import find_current_version
 from decisions.models import Agent
 from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
@@ -67,7 +68,7 @@ def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None) -> Ro
     """Its rewarded decisions, or what people said of them, frozen as a dataset of this kind, by default the one that
     its actions make. Raises EmptyDataset."""
     name = f"manage.py train, {timezone.localtime():%-d %b %Y %H:%M:%S}"
-    version = agent.versions.first()  # the newest
+    version = find_current_version(agent)
     own = shape_of(version).kind if version is not None else DatasetKind.LOGGED
     dataset = freeze_rows(by=by, agent=agent, name=name, kind=DatasetKind(kind) if kind is not None else own)
     assert dataset.row_kind is not None

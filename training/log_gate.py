@@ -20,6 +20,7 @@ import numpy as np
 from django.conf import settings
 from django.db import connection
 
+from decisions.agents.current import find_current_version
 from decisions.gateway.exploration import acting_policy
 from decisions.models.tombstones import NOT_ERASED
 from decisions.rewards.specs import current_reward_spec
@@ -219,7 +220,7 @@ def judge_by_log(run: TrainingRun, log: Sequence[LoggedDecision], path: Path | N
     if not rows:
         verdict.refusals, verdict.details = [NO_DECISIONS], {"measure": "reward", "rows": 0}
         return verdict
-    acts = run.agent.versions.first()
+    acts = find_current_version(run.agent)
     assert acts is not None, "an agent that decided has a version"
     policies = [
         np.array(acting_policy(thoughts[row.id], temperature=acts.temperature, epsilon=acts.epsilon)) for row in rows

@@ -1,10 +1,12 @@
-"""Reads agents with their newest version and its action space, by one query."""
+"""Reads agents with the version that acts and its action space, by one query."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from django.db.models import F, Q, QuerySet
 
 from decisions.agents.actions import Space, make_space
 from decisions.errors import UnknownAgent
@@ -17,7 +19,7 @@ from workspaces.row_cache import STAMP, RowCache
 
 @dataclass(frozen=True, slots=True)
 class CurrentAgent:
-    """An agent with the version that decisions recorded now belong to, and that version's action space."""
+    """An agent with the version that acts, to which decisions recorded now belong, and that version's action space."""
 
     agent: Agent
     version: AgentVersion
@@ -40,10 +42,12 @@ def space_of(version: AgentVersion) -> Space:
 
 
 _CURRENT: RowCache[CurrentAgent] = RowCache()
-NEWEST_VERSIONS = f"""
+CURRENT_VERSIONS = f"""
 SELECT a.slug, a.id, v.id, {STAMP.format("a")}
   FROM decisions_agent a
- CROSS JOIN LATERAL (SELECT id FROM decisions_agentversion WHERE agent_id = a.id ORDER BY number DESC LIMIT 1) v
+ CROSS JOIN LATERAL (SELECT id FROM decisions_agentversion
+                      WHERE agent_id = a.id AND (a.current_version_id IS NULL OR id = a.current_version_id)
+                      ORDER BY number DESC LIMIT 1) v
  WHERE a.workspace_id = %s AND a.slug = ANY(%s)
 """  # noqa: S608 - names of our own
 
@@ -52,7 +56,7 @@ def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, CurrentAgent]:
     """By slug; unknown ones are left out. One query for any number of them, and two more for those that are new to this
     process or have changed."""
     with prepared_cursor() as cursor:
-        cursor.execute(NEWEST_VERSIONS, [by.workspace.id, list(slugs)])
+        cursor.execute(CURRENT_VERSIONS, [by.workspace.id, list(slugs)])
         rows = [(slug, agent, version, f"{stamp} {version}") for slug, agent, version, stamp in cursor.fetchall()]
     found = {slug: _CURRENT.find(agent, stamp) for slug, agent, _, stamp in rows}
     if unmet := [row for row in rows if found[row[0]] is None]:
@@ -63,6 +67,18 @@ def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, CurrentAgent]:
             _CURRENT.keep(agent, stamp, current)
             found[slug] = current
     return {slug: current for slug, current in found.items() if current is not None}
+
+
+def current_versions(agents: Iterable[Agent]) -> QuerySet[AgentVersion]:
+    """The version that acts for each of the agents that have one."""
+    found = AgentVersion.objects.filter(agent__in=list(agents))
+    acting = found.filter(Q(agent__current_version=None) | Q(agent__current_version=F("id")))
+    return acting.order_by("agent_id", "-number").distinct("agent_id")
+
+
+def find_current_version(agent: Agent) -> AgentVersion | None:
+    """The version that acts for the agent; None where it has none."""
+    return agent.versions.get(id=agent.current_version_id) if agent.current_version_id else agent.versions.first()
 
 
 def unknown_agent(slug: str) -> FieldFault:

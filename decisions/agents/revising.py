@@ -1,7 +1,7 @@
-"""Changes an agent by a new version, based on the newest one.
+"""Changes an agent by a new version, based on the current one.
 
 The page and the API call `revise_agent`. Two people who edit at once cannot overwrite each other: the second gets the
-newest version, and `rebase_setup` says what their change means for it.
+current version, and `rebase_setup` says what their change means for it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from typing import Any
 
 from django.db import transaction
 
+from decisions.agents.arm_setups import find_experiment_on
+from decisions.agents.current import find_current_version
 from decisions.agents.services import AgentSetup, check_setup, create_agent_version
 from decisions.errors import OutdatedVersion, UnknownAgent
 from decisions.models import Agent, AgentVersion
+from models_registry.errors import ExperimentRunning
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault
 
@@ -23,7 +26,8 @@ FIELDS = tuple(field.name for field in fields(AgentSetup))
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The newest version afterwards; `changed` names the fields that differ, none where no version was made."""
+    """The version that was made; `changed` names the fields that differ. Where it names none, no version was made, and
+    this is the current one."""
 
     version: AgentVersion
     changed: tuple[str, ...]
@@ -48,27 +52,34 @@ def rebase_setup(*, base: AgentSetup, mine: AgentSetup, newest: AgentSetup) -> A
 
 
 @transaction.atomic
-def revise_agent(*, by: Actor, agent: Agent, expected: int, changes: Mapping[str, Any]) -> Revision:
-    """The next version: the newest one with these fields of an AgentSetup. Unchanged content makes none.
+def revise_agent(*, by: Actor, agent: Agent, expected: int, changes: Mapping[str, Any], acts: bool = True) -> Revision:
+    """The next version: the current one with these fields of an AgentSetup. Unchanged content makes none.
 
-    `expected` is the number of the version that the caller knew. Raises OutdatedVersion when it is not the newest,
-    UnknownAgent for an agent without a version, InvalidInput or InvalidTemplate for a set-up that is not usable.
+    `expected` is the number of the version that the caller knew. acts: whether the version is used from now on, or only
+    kept, to be tried. Raises OutdatedVersion when `expected` is not the current one, UnknownAgent for an agent without
+    a version, InvalidInput or InvalidTemplate for a set-up that is not usable, and ExperimentRunning where the version
+    would act while an experiment compares versions of this agent.
     """
-    # Whoever makes a version holds this row, so the newest stays the newest until this one is made.
-    Agent.objects.for_workspace(by.workspace).select_for_update(of=("self",)).get(id=agent.id)
-    newest = agent.versions.order_by("-number").first()
-    if newest is None:
+    # Whoever makes a version holds this row, so the current one stays that until this one is made.
+    locked = Agent.objects.for_workspace(by.workspace).select_for_update(of=("self",)).get(id=agent.id)
+    current = find_current_version(locked)
+    if current is None:
         raise UnknownAgent(f"The agent {agent.slug!r} has no version to change.")
-    if expected != newest.number:
+    if expected != current.number:
         raise OutdatedVersion(
-            f"The newest version of {agent.slug!r} is {newest.number}, and this change is based on {expected}. "
+            f"The current version of {agent.slug!r} is {current.number}, and this change is based on {expected}. "
             "Read the agent again, then repeat the change.",
-            faults=[FieldFault("expected_version", f"{expected} is not the newest version", str(newest.number))],
+            faults=[FieldFault("expected_version", f"{expected} is not the current version", str(current.number))],
         )
-    old = setup_of(newest)
+    old = setup_of(current)
     new = replace(old, **changes)
     check_setup(new)
     changed = find_changes(old, new)
     if not changed:
-        return Revision(newest, ())
-    return Revision(create_agent_version(by=by, agent=agent, setup=new, changed=changed), changed)
+        return Revision(current, ())
+    if acts and (experiment := find_experiment_on(agent)) is not None:
+        raise ExperimentRunning(
+            f"“{experiment}” compares versions of {agent.slug!r}, which stay as they are until it ends. Stop it first,"
+            " or make the version without using it."
+        )
+    return Revision(create_agent_version(by=by, agent=agent, setup=new, changed=changed, acts=acts), changed)

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from decisions.agents.actions import check_schema
+from decisions.agents.current import find_current_version
 from decisions.agents.kinds import FIVE, KINDS, action_schema, state_schema
 from decisions.agents.prompts import template_fields
 from decisions.errors import InvalidTemplate
@@ -156,10 +157,13 @@ def check_setup(setup: AgentSetup) -> None:
 
 
 @transaction.atomic
-def create_agent_version(*, by: Actor, agent: Agent, setup: AgentSetup, changed: Sequence[str] = ()) -> AgentVersion:
-    """The next version; earlier ones stay as they are. `changed` names the fields that differ, for the audit."""
+def create_agent_version(
+    *, by: Actor, agent: Agent, setup: AgentSetup, changed: Sequence[str] = (), acts: bool = True
+) -> AgentVersion:
+    """The next version; earlier ones stay as they are. `changed` names the fields that differ, for the audit. acts:
+    whether it is the agent's current version from now on; False for one that an experiment is to try."""
     check_setup(setup)
-    Agent.objects.select_for_update().get(id=agent.id)
+    locked = Agent.objects.select_for_update().get(id=agent.id)
     last = agent.versions.aggregate(last=Max("number"))["last"] or 0
     version = AgentVersion.objects.create(
         workspace=by.workspace,
@@ -175,8 +179,33 @@ def create_agent_version(*, by: Actor, agent: Agent, setup: AgentSetup, changed:
         temperature=setup.temperature,
         epsilon=setup.epsilon,
     )
+    if acts:
+        _point(agent, locked, None)
+    elif locked.current_version_id is None:
+        _point(agent, locked, agent.versions.exclude(id=version.id).first())
     details: dict[str, Any] = {"agent": agent.slug, "number": version.number}
     if changed:
         details["changed"] = list(changed)
+    if not acts:
+        details["acts"] = False
     record_audit(by=by, action="agent_version.created", target=f"agent_version:{version.id}", details=details)
     return version
+
+
+@transaction.atomic
+def use_agent_version(*, by: Actor, version: AgentVersion) -> None:
+    """It acts for its agent from now on. Nothing changes, and nothing is audited, where it does already."""
+    locked = Agent.objects.select_for_update().get(id=version.agent_id)
+    before, newest = find_current_version(locked), locked.versions.first()
+    if before == version:
+        return
+    _point(version.agent, locked, None if version == newest else version)
+    details = {"agent": locked.slug, "number": version.number, "before": before.number if before is not None else None}
+    record_audit(by=by, action="agent_version.used", target=f"agent_version:{version.id}", details=details)
+
+
+def _point(agent: Agent, locked: Agent, version: AgentVersion | None) -> None:
+    """`agent` is the caller's object, which tells the same from then on."""
+    if locked.current_version != version:
+        agent.current_version = locked.current_version = version
+        locked.save(update_fields=["current_version"])

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from decisions.agents.current import find_current_version
 from decisions.agents.revising import revise_agent
 from decisions.agents.services import AgentSetup, create_agent, kind_setup, kind_unit
 from decisions.api.batches import body_of
@@ -27,7 +28,7 @@ from decisions.gateway.answers import as_plain
 from decisions.gateway.decide import decide
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.schemas import DecideItem
-from decisions.models import Agent, AgentVersion
+from decisions.models import Agent
 from decisions.queries.agents import find_champion
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.idempotency import made_id
@@ -73,14 +74,14 @@ class AgentList(generics.ListCreateAPIView[Agent]):
 
 
 class AgentDetail(APIView):
-    """Reads one agent with its newest version in full. The version's number is the ETag."""
+    """Reads one agent with its current version in full. The version's number is the ETag."""
 
     scopes = {"GET": Scope.EXPORT_READ, "PATCH": Scope.ADMIN}
 
     @extend_schema(operation_id="agents_retrieve", responses={"200": AgentDetailSerializer})
     def get(self, request: Request, slug: str) -> Response:
         agent = get_agent(request, slug)
-        return _answer(agent, agent.versions.order_by("-number").first())
+        return _answer(agent)
 
     @extend_schema(
         operation_id="revise_agent",
@@ -96,23 +97,26 @@ class AgentDetail(APIView):
         responses={"200": AgentDetailSerializer, "409": ErrorSerializer},
     )
     def patch(self, request: Request, slug: str) -> Response:
-        """Makes the next version of the agent: the newest one with the given fields. Versions themselves never change.
+        """Makes the next version of the agent: the current one with the given fields. Versions themselves never change.
 
         `expected_version` or `If-Match` names the version that the change is based on. Where that is no longer the
-        newest, the answer is 409 `outdated_version`. A change of nothing makes no version.
+        current one, the answer is 409 `outdated_version`. A change of nothing makes no version. With `acts: false` the
+        version is not used: an experiment can try it.
         """
         agent = get_agent(request, slug)
         given = AgentPatchSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         changes = dict(given.validated_data)
         expected = read_expected(request, changes.pop("expected_version", None), field="expected_version")
-        revision = revise_agent(by=acting(request), agent=agent, expected=expected, changes=changes)
-        return _answer(agent, revision.version)
+        acts = changes.pop("acts")
+        revise_agent(by=acting(request), agent=agent, expected=expected, changes=changes, acts=acts)
+        return _answer(agent)
 
 
-def _answer(agent: Agent, newest: AgentVersion | None) -> Response:
-    context = {"newest": newest, "champion": find_champion(agent)}
-    headers = {"ETag": f'"{newest.number}"'} if newest is not None else {}
+def _answer(agent: Agent) -> Response:
+    current = find_current_version(agent)
+    context = {"current": current, "champion": find_champion(agent)}
+    headers = {"ETag": f'"{current.number}"'} if current is not None else {}
     return Response(AgentDetailSerializer(agent, context=context).data, headers=headers)
 
 

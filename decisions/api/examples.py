@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models_registry.examples import CHAMPION
+from models_registry.examples import AN_EXPERIMENT, CHAMPION
 from workspaces.examples import MOMENT, Example, page
 
 AGENT = "01a1f7fa-8da8-7430-8db8-ed6ff165c8ce"
@@ -36,6 +36,7 @@ AN_AGENT = {
     "kind": "FILER",
     "unit": "item",
     "version": 1,
+    "newest_version": 1,
     "created_at": MOMENT,
 }
 A_VERSION = {
@@ -53,7 +54,7 @@ A_VERSION = {
     "created_at": MOMENT,
 }
 AGENT_IN_FULL = AN_AGENT | {"champion": "filer:2", "current": A_VERSION}
-REVISED = AGENT_IN_FULL | {"version": 2, "current": A_VERSION | {"number": 2, "epsilon": 0.1}}
+REVISED = AGENT_IN_FULL | {"version": 2, "newest_version": 2, "current": A_VERSION | {"number": 2, "epsilon": 0.1}}
 A_DECISION = {
     "id": DECISION,
     "agent": "filer",
@@ -374,6 +375,31 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "agents_retrieve": [Example(AGENT_IN_FULL, path={"slug": "filer"})],
     "revise_agent": [
         Example(REVISED, 200, {"expected_version": 1, "epsilon": 0.1}, {"slug": "filer"}, name="more exploration"),
+        Example(
+            AGENT_IN_FULL | {"newest_version": 2},
+            200,
+            {"expected_version": 1, "prompt_template": "Which topic? {{ text }}", "acts": False},
+            {"slug": "filer"},
+            name="a prompt to try",
+        ),
+    ],
+    "start_agent_experiment": [
+        Example(
+            AN_EXPERIMENT
+            | {
+                "name": "filer v2 against filer v1",
+                "variants": {"control": "filer:1", "treatment": "filer:1"},
+                "agent_versions": {"control": "filer v1", "treatment": "filer v2"},
+            },
+            201,
+            {
+                "agent_version": 2,
+                "reason": "a shorter prompt",
+                "treatment_share": 0.5,
+                "guardrails": [{"measure": "latency", "margin": 0.02, "budget_ms": 400.0}],
+            },
+            {"slug": "filer"},
+        )
     ],
     "decide": [
         Example(DECIDED, 201, {"state": STATE, "unit": "item-1"}, {"slug": "filer"}, name="one item"),

@@ -4,6 +4,7 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from decisions.api import (
+    agent_experiments,
     agents,
     bulk_labels,
     decisions,
@@ -39,6 +40,7 @@ urlpatterns = [
         name="api-agent-reward-summary",
     ),
     path("agents/<slug:slug>", agents.AgentDetail.as_view(), name="api-agent"),
+    path("agents/<slug:slug>/experiments", agent_experiments.AgentExperiments.as_view(), name="api-agent-experiments"),
     path("agents/<slug:slug>/reward-specs", reward_specs.RewardSpecList.as_view(), name="api-reward-specs"),
     path(
         "agents/<slug:slug>/reward-specs/<int:number>",

@@ -1,6 +1,6 @@
 """Routes chats, opens their calls, and records their answers. All of it asks the database, and nothing a model.
 
-begin_chat: agent, version, Router (experiment or champion) → open call, and the servers to ask in their order
+begin_chat: agent, Router (experiment or champion), versions → open call, and the servers to ask in their order
 record_chat: exposure + decision + closed call, in one transaction, before the client hears that it is done
 fail_chat, leave_chat: how else a call ends
 """
@@ -25,7 +25,8 @@ from decisions.chats.requests import Chat
 from decisions.chats.written import Written
 from decisions.errors import IdNotUsable, UnknownAgent
 from decisions.gateway.exposures import record_exposures, record_failures
-from decisions.gateway.questions import Question, Reply, Scoring, Wanted
+from decisions.gateway.questions import Question, Reply, Scoring, Side, Wanted
+from decisions.gateway.routing import Routing, pin_question
 from decisions.gateway.rows import TABLE, decision_row
 from decisions.ingest.batches import resolve_episodes
 from decisions.ingest.item_ends import mark_late_decisions
@@ -38,7 +39,6 @@ from models_registry.calls import Ending, Opening, close_calls, open_calls
 from models_registry.key_limits import may_ask, refuse_agent, refuse_over_limits
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
 from models_registry.references import find_version
-from models_registry.router import Route
 from models_registry.routes import find_routes
 from models_registry.services import refuse_reward_model
 from workspaces.actors import Actor
@@ -65,22 +65,30 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A chat whose call is open. `body` is for the server; `attempts` in the order in which they are asked. `started`:
-    seconds of the monotonic clock."""
+    """A chat whose call is open. `attempts` in the order in which they are asked, and `sides`, whose they are.
+    `started`: seconds of the monotonic clock."""
 
     by: Actor
-    current: CurrentAgent
     chat: Chat
     question: Question
-    body: dict[str, Any]
     attempts: tuple[Attempt, ...]
-    temperature: float
+    sides: tuple[Side, ...]
     started: float
     opened_at: dt.datetime
 
     @property
     def id(self) -> uuid.UUID:
         return self.question.id
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """For the server; each attempt adds its own fields."""
+        return self.chat.body
+
+    @property
+    def temperature(self) -> float:
+        """Of the version of the agent that acts."""
+        return _temperature(self.chat, self.question.current)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,34 +108,36 @@ def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) 
     current, pinned = _find_model(by, chat.model)
     _refuse_what_does_not_fit(current, chat)
     decision_id = uuid7()
-    # Without a unit, the decision is its own unit.
-    unit = about.unit or chat.unit or str(decision_id)
-    assert current.agent.registered_model is not None
-    places: Mapping[uuid.UUID, tuple[Place, ...]]
-    if pinned is not None:
-        route, places = Route(version=pinned), find_places([pinned])
-    else:
-        routes = find_routes(current.agent.registered_model)
-        route, places = routes.router.route(unit), routes.places
+    unit = about.unit or chat.unit
     item = DecideItem(
         state=dict(chat.state),
+        unit=unit,
         episode=about.episode,
         item_ref=about.item_ref,
         project_ref=about.project_ref,
         user_ref=about.user_ref,
         external_id=about.external_id,
     )
-    # What goes to a server is the chat itself.
-    question = Question(decision_id, "", item, unit, Wanted(chat.tools, Scoring((), ())), route, route.version)
-    versions = (route.version, *question.stand_ins(route.version))
-    temperature = current.version.temperature if chat.temperature is None else chat.temperature
-    body = dict(chat.body) | {"temperature": temperature}
-    if not chat.limited:
-        body["max_tokens"] = current.version.max_completion_tokens
+    wanted = Wanted(chat.tools, Scoring((), ()))  # what goes to a server is the chat itself
+    places: Mapping[uuid.UUID, tuple[Place, ...]]
+    assert current.agent.registered_model is not None
+    if pinned is not None:
+        places = find_places([pinned])
+        question = pin_question(decision_id, item, unit or str(decision_id), current, pinned, wanted)
+    else:
+        routes = find_routes(current.agent.registered_model)
+        places, routing = routes.places, Routing(current, routes.router)
+        made = routing.make_question(decision_id, "", item, lambda acting, faults: wanted, [])
+        assert made is not None  # a chat is wanted as it is
+        question = made
     refuse_over_limits(by=by, agent=current.agent.slug, now=now)
-    open_calls(by=by, kind=kind, openings=[Opening(decision_id, route.version)], now=now)
-    attempts = tuple(Attempt(version, place) for version in versions for place in places[version.id])
-    return Begun(by, current, chat, question, body, attempts, temperature, started, now)
+    open_calls(by=by, kind=kind, openings=[Opening(decision_id, question.route.version)], now=now)
+    asked: list[tuple[Attempt, Side]] = []
+    for side in (question.side, *question.stand_ins(question.side)):
+        own = _fields(chat, side.current)
+        attempts = [Attempt(side.version, place, own) for place in places[side.version.id]]
+        asked += [(one, side) for one in attempts if one not in [known for known, _ in asked]]
+    return Begun(by, chat, question, tuple(one for one, _ in asked), tuple(side for _, side in asked), started, now)
 
 
 def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) -> None:
@@ -216,11 +226,11 @@ def summary_of(begun: Begun, ended: Ended) -> dict[str, Any]:
     route = begun.question.route
     return {
         "decision_id": str(begun.id),
-        "agent": begun.current.agent.slug,
+        "agent": begun.question.current.agent.slug,
         "model_version": str(ended.attempt.version),
         "variant": route.arm,
         "assignment_probability": route.assignment_probability,
-        "fallback": ended.attempt.version.id != route.version.id,
+        "fallback": _served(begun, ended.attempt).fallback,
         "propensity": ended.written.propensity,
     }
 
@@ -267,23 +277,32 @@ def _model_object(by: Actor, current: CurrentAgent, reference: str) -> dict[str,
 
 
 def _served(begun: Begun, attempt: Attempt) -> Question:
-    stood_in = attempt.version.id != begun.question.route.version.id
-    return replace(begun.question, served=attempt.version, fallback=stood_in)
+    side = begun.sides[begun.attempts.index(attempt)]
+    return replace(begun.question, side=side, fallback=not side.is_as(begun.question.side))
+
+
+def _temperature(chat: Chat, current: CurrentAgent) -> float:
+    return current.version.temperature if chat.temperature is None else chat.temperature
+
+
+def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
+    """What the version of the agent says of a chat."""
+    limit = {} if chat.limited else {"max_tokens": current.version.max_completion_tokens}
+    return {"temperature": _temperature(chat, current), **limit}
 
 
 def _decision_row(begun: Begun, question: Question, written: Written, *, complete: bool, **known: Any) -> Row:
-    calls = begun.current.version.action_space == ActionSpaceKind.TOOL_CALLS
+    calls = question.current.version.action_space == ActionSpaceKind.TOOL_CALLS
     state = question.item.state
     return decision_row(
         begun.by,
-        begun.current,
         question,
         observed_at=begun.opened_at,
         options=list(begun.chat.tools) or None,
         action=written.actions(complete=complete) if calls else written.text,
         completion=written.text or None,
         propensity=written.propensity if complete else None,
-        temperature=begun.temperature or None,  # a greedy answer has none
+        temperature=_temperature(begun.chat, question.current) or None,  # a greedy answer has none
         epsilon=0.0,
         token_ids=written.token_ids if complete else None,
         tokens_in=written.tokens_in,

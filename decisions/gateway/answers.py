@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db.models import F
 
+from decisions.agents.arm_setups import find_arm_setups
 from decisions.agents.choices import option_of
 from decisions.agents.current import CurrentAgent
 from decisions.errors import Erased, IdConflict, IdNotUsable
@@ -108,9 +109,16 @@ def find_repeats(by: Actor, current: CurrentAgent, given: Mapping[uuid.UUID, Dec
             model_version=decision.model_version,
             arm=exposure.arm if exposure else None,
             assignment_probability=exposure.assignment_probability if exposure else None,
-            fallback=decision.id in stood_in,
+            fallback=decision.id in stood_in or not _acted_as_assigned(decision),
         )
     return answers
+
+
+def _acted_as_assigned(decision: Decision) -> bool:
+    """By the version of the agent: of an experiment on those, the arm's."""
+    exposure = decision.exposure
+    setups = find_arm_setups(exposure.experiment_id) if exposure is not None else None
+    return setups is None or exposure is None or setups.versions[exposure.arm].id == decision.agent_version_id
 
 
 def _option(decision: Decision, action: Any) -> str:

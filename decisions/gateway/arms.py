@@ -6,8 +6,11 @@ together with the answered ones of a conditioned experiment for the other arm; a
 When the other arm cannot answer, the decision still succeeds, and the unit keeps the plain contrast. So does one whose
 action is written: nobody knows how probable the other arm's model finds it.
 
-Both arms are asked with the same limits. An arm that answers only when it is asked first would make the contrast of a
-unit depend on its assignment, and bias it.
+In an experiment on versions of the agent each arm is asked by its own prompt. A treatment that its model refuses has
+failed like one that does not answer: the caller's request is refused where the control's would be.
+
+Both arms are asked with the same time limits. An arm that answers only when it is asked first would make the contrast
+of a unit depend on its assignment, and bias it.
 """
 
 from __future__ import annotations
@@ -17,9 +20,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from decisions.agents.current import CurrentAgent
 from decisions.gateway.exploration import first_places
-from decisions.gateway.questions import Question, Reply, Scoring, Writing
+from decisions.gateway.questions import Question, Reply, Scoring, Side, Writing
 from models_registry.backends.asking import (
     Asked,
     Delivered,
@@ -29,75 +31,94 @@ from models_registry.backends.asking import (
     write_versions,
 )
 from models_registry.errors import BackendRefused
-from models_registry.models import ModelVersion
 from workspaces.errors import FieldFault
 
 
-def ask_questions(current: CurrentAgent, questions: Sequence[Question]) -> list[Reply]:
+def ask_questions(questions: Sequence[Question]) -> list[Reply]:
     """In order. Raises BackendRefused where a question itself is wrong."""
     started = time.perf_counter()
-    first = _ask(current, [(question, question.route.version) for question in questions])
+    first = _ask([(question, question.side) for question in questions])
     waited_ms = (time.perf_counter() - started) * 1000
-    replies = [replace(one, latency_ms=waited_ms) for one in first]
+    replies = [
+        replace(one, latency_ms=waited_ms, failures=f"{one.question.unasked} {one.failures}".strip()) for one in first
+    ]
     _refuse_what_no_model_answers(replies)
-    replies = _ask_again(current, replies, turn=0, started=started)
-    return _ask_again(current, replies, turn=1, started=started)
+    chains = [one.stand_ins(one.side) for one in questions]
+    replies = _ask_again(replies, chains, turn=0, started=started)
+    return _ask_again(replies, chains, turn=1, started=started)
 
 
-def _ask_again(current: CurrentAgent, replies: Sequence[Reply], *, turn: int, started: float) -> list[Reply]:
+def _ask_again(
+    replies: Sequence[Reply], chains: Sequence[tuple[Side, ...]], *, turn: int, started: float
+) -> list[Reply]:
     """One more round: the next stand-in of each question without an answer, and in the first one the other arm of those
     with one."""
-    asked: dict[int, ModelVersion] = {}
-    for index, one in enumerate(replies):
-        stand_ins = one.question.stand_ins(one.question.route.version)
+    asked: dict[int, Side] = {}
+    after = list(replies)
+    for index, (one, stand_ins) in enumerate(zip(replies, chains, strict=True)):
         if not one.answered and turn < len(stand_ins):
             asked[index] = stand_ins[turn]
         elif one.answered and turn == 0 and (other := _other_arm(one.question)) is not None:
-            asked[index] = other
-    answers = _ask(current, [(replies[index].question, version) for index, version in asked.items()])
+            if _asks_the_same(one.question.side, other):
+                after[index] = replace(one, other=one.probabilities)
+            else:
+                asked[index] = other
+    answers = _ask([(replies[index].question, side) for index, side in asked.items()])
     waited_ms = (time.perf_counter() - started) * 1000
-    after = list(replies)
-    for (index, version), answer in zip(asked.items(), answers, strict=True):
+    for (index, side), answer in zip(asked.items(), answers, strict=True):
         before = replies[index]
         if before.answered:
             after[index] = replace(before, other=answer.probabilities)
             continue
         failures = f"{before.failures} {answer.failures}".strip()
-        question = replace(before.question, served=version, fallback=True)
+        question = replace(before.question, side=side, fallback=True)
+        if answer.refused and before.question.is_tried:  # only now it is asked as the agent itself would ask
+            _refuse_what_no_model_answers([replace(answer, question=question)])
         found = replace(answer, question=question) if answer.answered else before
         after[index] = replace(found, latency_ms=waited_ms, failures=failures, unusable=before.unusable)
     return after
 
 
-def _other_arm(question: Question) -> ModelVersion | None:
-    route = question.route
+def _other_arm(question: Question) -> Side | None:
+    """Of a conditioned experiment, where the arm that was assigned decides itself, and the other one can be asked."""
+    route, other = question.route, question.other
     conditioned = route.phase is not None and route.phase.experiment.conditioned
-    return route.other if conditioned and isinstance(question.wanted.asks, Scoring) else None
+    can = other is not None and other.wanted is not None and isinstance(other.wanted.asks, Scoring)
+    return other if conditioned and can else None
 
 
-def _ask(current: CurrentAgent, asked: Sequence[tuple[Question, ModelVersion]]) -> list[Reply]:
-    """In order; those of one agent are all scored or all written."""
-    most = current.version.max_prompt_tokens
-    scores = [
-        Asked(version, prompt, one.wanted.asks.options, most, one.stand_ins(version))
-        for one, version in asked
-        if isinstance(one.wanted.asks, Scoring)
-        for prompt in one.wanted.asks.prompts
-    ]
-    orders = [
-        Ordered(version, one.wanted.asks.item, one.wanted.asks.read, one.stand_ins(version))
-        for one, version in asked
-        if isinstance(one.wanted.asks, Writing)
-    ]
+def _ask(asked: Sequence[tuple[Question, Side]]) -> list[Reply]:
+    """In order."""
+    scores: list[Asked] = []
+    orders: list[Ordered] = []
+    for one, side in asked:
+        asks = _asks_of(side)
+        stand_ins = tuple(other.version for other in one.stand_ins(side))
+        if isinstance(asks, Scoring):
+            most = side.current.version.max_prompt_tokens
+            scores += [Asked(side.version, prompt, asks.options, most, stand_ins) for prompt in asks.prompts]
+        else:
+            orders.append(Ordered(side.version, asks.item, asks.read, stand_ins))
     told, delivered = iter(score_versions(scores)), iter(write_versions(orders))
     replies = []
-    for one, _ in asked:
-        asks = one.wanted.asks
+    for one, side in asked:
+        asks = _asks_of(side)
         if isinstance(asks, Scoring):
             replies.append(_scored(one, asks, [next(told) for _ in asks.prompts]))
         else:
             replies.append(_delivered(one, next(delivered)))
     return replies
+
+
+def _asks_the_same(side: Side, other: Side) -> bool:
+    """Versions of an agent that differ in their exploration alone: one answer of the model tells both policies."""
+    most = {one.current.version.max_prompt_tokens for one in (side, other)}
+    return side.version.id == other.version.id and side.wanted == other.wanted and len(most) == 1
+
+
+def _asks_of(side: Side) -> Scoring | Writing:
+    assert side.wanted is not None  # whoever cannot be asked is not
+    return side.wanted.asks
 
 
 def _scored(question: Question, asks: Scoring, told: Sequence[Told]) -> Reply:
@@ -154,7 +175,7 @@ def _refuse_what_no_model_answers(replies: Sequence[Reply]) -> None:
     refused = [
         FieldFault(one.question.path.rstrip("."), one.error or "", "a question that fits the model")
         for one in replies
-        if one.refused
+        if one.refused and not one.question.is_tried
     ]
     if refused:
         raise BackendRefused("The model server cannot score this request.", faults=refused)

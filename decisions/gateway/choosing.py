@@ -32,7 +32,7 @@ def act(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
     version, options = current.version, reply.question.wanted.options
     assert reply.probabilities is not None
     policy = policy_of(version, reply.probabilities)
-    draw = draw_action(policy, rng)
+    draw, other = draw_action(policy, rng), other_policy(reply)
     columns = {
         # Those of a structured action follow from its schema and the state.
         "options": list(options) if version.action_space == ActionSpaceKind.CHOICE else None,
@@ -40,7 +40,7 @@ def act(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
             {"action": action_of(version, option), "probability": probability}
             for option, probability in zip(options, policy, strict=True)
         ],
-        "other_arm_propensity": policy_of(version, reply.other)[draw.index] if reply.other else None,
+        "other_arm_propensity": other[draw.index] if other else None,
     }
     # A server that named an option has not said how sure it is.
     confidence = None if reply.picked else min(1.0, reply.probabilities[draw.index])
@@ -50,6 +50,12 @@ def act(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
 def policy_of(version: AgentVersion, probabilities: Sequence[float]) -> tuple[float, ...]:
     """What acts: the model's probabilities after the version's temperature and exploration."""
     return acting_policy(probabilities, temperature=version.temperature, epsilon=version.epsilon)
+
+
+def other_policy(reply: Reply) -> tuple[float, ...] | None:
+    """What would act in the other arm, with that arm's temperature and exploration; None where it was not asked."""
+    other = reply.question.other
+    return policy_of(other.current.version, reply.other) if other is not None and reply.other else None
 
 
 def offered_options(

@@ -1,6 +1,6 @@
 """Decides for an agent: route, ask the model, act, record.
 
-    request → agent, version → Router (experiment or champion) → prompt → model server's probabilities
+    request → agent → Router (experiment or champion) → version of the agent → prompt → model server's probabilities
             → acting policy (temperature, ε) → drawn action with its propensity → exposure + decision, one transaction
 
 So a choice is made. Rankings are drawn likewise, and other actions written by the server: a file for each way
@@ -14,6 +14,7 @@ failure is recorded for the assigned arm, and the caller gets an error (`decisio
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import random
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -30,7 +31,8 @@ from decisions.errors import IdNotUsable
 from decisions.gateway.answers import Answer, conflict, find_repeats, request_hash, sum_logprobs
 from decisions.gateway.arms import ask_questions
 from decisions.gateway.exposures import record_exposures, record_failures
-from decisions.gateway.questions import Act, Question, Reply, Scoring
+from decisions.gateway.questions import Act, Question, Reply, Scoring, Wanted
+from decisions.gateway.routing import Routing
 from decisions.gateway.rows import TABLE, decision_row
 from decisions.gateway.ways import way_of
 from decisions.ingest.batches import check_id, resolve_episodes
@@ -66,17 +68,17 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
     ids = [uuid7() if item.id is UNSET else item.id for item in items]
     given = _by_id(items)
     answers = find_repeats(by, current, given)
-    router = Router(current.agent.registered_model)
+    routing = Routing(current, Router(current.agent.registered_model))
     paths = [""] if len(items) == 1 else [f"items[{index}]." for index in range(len(items))]
     asked = {
         row_id: (path, item) for row_id, path, item in zip(ids, paths, items, strict=True) if row_id not in answers
     }
     if asked:
         refuse_over_limits(by=by, agent=agent, now=now)
-    questions = _ask(current, router, asked, now)
+    questions = _ask(current, routing, asked, now)
     open_calls(by=by, kind=CallKind.DECIDE, openings=[Opening(one.id, one.route.version) for one in questions], now=now)
     try:
-        replies = ask_questions(current, questions)
+        replies = ask_questions(questions)
     except BackendRefused as error:
         reason = "; ".join(fault.reason for fault in error.faults) or error.message
         close_calls(by=by, endings=[Ending(one.id, CallState.FAILED, error=reason) for one in questions], now=now)
@@ -86,7 +88,7 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
         raise BackendUnavailable(f"The model server could not answer: {unanswered[0].error}")
     while True:
         try:
-            recorded = _record(by, current, replies, now, rng or _RNG)
+            recorded = _record(by, replies, now, rng or _RNG)
         except _AnsweredMeanwhile as met:
             answers |= find_repeats(by, current, {row_id: given[row_id] for row_id in met.ids})
             replies = [one for one in replies if one.question.id not in met.ids]
@@ -116,12 +118,12 @@ def _by_id(items: Sequence[DecideItem]) -> dict[uuid.UUID, DecideItem]:
 
 
 def _ask(
-    current: CurrentAgent, router: Router, asked: Mapping[uuid.UUID, tuple[str, DecideItem]], now: dt.datetime
+    current: CurrentAgent, routing: Routing, asked: Mapping[uuid.UUID, tuple[str, DecideItem]], now: dt.datetime
 ) -> list[Question]:
     """Gathers the faults of every item before anything is asked. Raises InvalidInput."""
-    way = way_of(current.version)
-    if len(asked) > way.most:
-        raise InvalidInput(f"{len(asked)} items in one call; of answers that are written, at most {way.most}.")
+    most = min(way_of(acting.version).most for acting in routing.acting)
+    if len(asked) > most:
+        raise InvalidInput(f"{len(asked)} items in one call; of answers that are written, at most {most}.")
     faults: list[FieldFault] = []
     questions = []
     for decision_id, (path, item) in asked.items():
@@ -129,18 +131,9 @@ def _ask(
             faults += [replace(fault, field=path + fault.field) for fault in check_id(item.id, now)]
         if (schema := current.space.state) is not None:
             faults += [replace(fault, field=path + fault.field) for fault in schema.faults(item.state)]
-        try:
-            wanted = way.want(current, item, path, faults)
-        except PromptError as error:
-            faults.append(FieldFault(path + error.field, str(error), "a value"))
-            continue
-        if item.places is not None and wanted is not None and not wanted.places:
-            faults.append(FieldFault(f"{path}places", "given to an agent that does not rank", "none"))
-        if wanted is not None:
-            # Without a unit, the decision is its own unit.
-            unit = item.unit or str(decision_id)
-            route = router.route(unit)
-            questions.append(Question(decision_id, path, item, unit, wanted, route, route.version))
+        question = routing.make_question(decision_id, path, item, functools.partial(_want, item, path), faults)
+        if question is not None:
+            questions.append(question)
     prompts = sum(len(one.wanted.asks.prompts) for one in questions if isinstance(one.wanted.asks, Scoring))
     if prompts > MOST_PROMPTS:
         faults.append(FieldFault("options", f"are {prompts:,} items of rankings in one call", f"{MOST_PROMPTS:,}"))
@@ -149,22 +142,29 @@ def _ask(
     return questions
 
 
-def _record(
-    by: Actor,
-    current: CurrentAgent,
-    replies: Sequence[Reply],
-    now: dt.datetime,
-    rng: random.Random,
-) -> list[Answer]:
+def _want(item: DecideItem, path: str, acting: CurrentAgent, faults: list[FieldFault]) -> Wanted | None:
+    """A `routing.Ask` of the item. What is wrong with it stands among the faults, even of what is wanted."""
+    known = len(faults)
+    try:
+        wanted = way_of(acting.version).want(acting, item, path, faults)
+    except PromptError as error:
+        faults.append(FieldFault(path + error.field, str(error), "a value"))
+        return None
+    if item.places is not None and wanted is not None and not wanted.places:
+        faults.append(FieldFault(f"{path}places", "given to an agent that does not rank", "none"))
+    return wanted if len(faults) == known else None
+
+
+def _record(by: Actor, replies: Sequence[Reply], now: dt.datetime, rng: random.Random) -> list[Answer]:
     """One transaction. Raises _AnsweredMeanwhile, IdConflict, Erased."""
-    way = way_of(current.version)
     answers: list[Answer] = []
     rows: list[Row] = []
     with transaction.atomic():
         exposures = record_exposures(by, [one.question for one in replies], now)
         for one in replies:
-            act = way.act(current, one, rng)
-            rows.append(_decision_row(by, current, one, act, now) | {"exposure_id": exposures.get(one.question.unit)})
+            acting = one.question.current
+            act = way_of(acting.version).act(acting, one, rng)
+            rows.append(_decision_row(by, one, act, now) | {"exposure_id": exposures.get(one.question.unit)})
             answers.append(_answer(one, act))
         columns = resolve_episodes(by, columns_of(rows))
         written = write_within(TABLE, columns)
@@ -219,8 +219,8 @@ def _ending(one: Reply) -> Ending:
     )
 
 
-def _decision_row(by: Actor, current: CurrentAgent, reply: Reply, act: Act, now: dt.datetime) -> Row:
-    item = reply.question.item
+def _decision_row(by: Actor, reply: Reply, act: Act, now: dt.datetime) -> Row:
+    item, current = reply.question.item, reply.question.current
     known = {
         "item_ref": item.item_ref or _chosen_item(current, act),
         "action": act.action,
@@ -235,4 +235,4 @@ def _decision_row(by: Actor, current: CurrentAgent, reply: Reply, act: Act, now:
         "recorded_at": now,
         "content_hash": request_hash(item),
     }
-    return decision_row(by, current, reply.question, observed_at=now, **known | act.columns)
+    return decision_row(by, reply.question, observed_at=now, **known | act.columns)

@@ -50,7 +50,7 @@ def record_failures(by: Actor, unanswered: Sequence[Reply], answered: Sequence[R
 
 def _exposure(by: Actor, question: Question, now: dt.datetime) -> Exposure:
     route = question.route
-    by_control = question.fallback and route.other is not None and question.served.id == route.other.id
+    by_control = question.fallback and question.side.is_as(question.control)
     assert route.phase is not None
     assert route.arm is not None
     assert route.assignment_probability is not None

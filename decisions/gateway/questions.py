@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +17,7 @@ from decisions.agents.current import CurrentAgent
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row
 from models_registry.backends.endpoint import WriteItem, Written
-from models_registry.models import Arm, ModelVersion
+from models_registry.models import ModelVersion
 from models_registry.router import Route
 from workspaces.errors import FieldFault
 
@@ -52,28 +52,65 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """Who may answer a question: a model version, asked as a version of the agent says. `wanted` None: the item does
+    not fit that version of the agent, so that it cannot answer, and `refusal` says why."""
+
+    version: ModelVersion
+    current: CurrentAgent
+    wanted: Wanted | None
+    refusal: str = ""
+
+    def is_as(self, other: Side) -> bool:
+        return (self.version.id, self.current.version.id) == (other.version.id, other.current.version.id)
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
-    """One item on its way: who answers it, and what is asked. `path` is where its faults are, "" or "items[3]."."""
+    """One item on its way: who answers it, and what is asked. `path` is where its faults are, "" or "items[3].".
+
+    side: who answers, or stands in with `fallback`. control: of an experiment, or the champion outside any. other: the
+    arm that was not assigned, None outside experiments. unasked: why the side that was assigned was not asked at all.
+    """
 
     id: uuid.UUID
     path: str
     item: DecideItem
     unit: str
-    wanted: Wanted
     route: Route
-    served: ModelVersion
+    side: Side
+    control: Side
+    other: Side | None = None
     fallback: bool = False
+    unasked: str = ""
 
-    def stand_ins(self, version: ModelVersion) -> tuple[ModelVersion, ...]:
-        """Who is asked, in order, where `version` cannot answer: the control for a treatment, then the model's
-        fallback. They depend on the version alone, whether it was assigned or is asked as the other arm."""
-        route = self.route
-        found: list[ModelVersion] = []
-        control = route.other if route.arm == Arm.TREATMENT else route.version
-        if route.other is not None and control is not None and version.id != control.id:
-            found.append(control)
-        if route.fallback is not None and route.fallback.id not in {version.id, *(one.id for one in found)}:
-            found.append(route.fallback)
+    @property
+    def served(self) -> ModelVersion:
+        return self.side.version
+
+    @property
+    def current(self) -> CurrentAgent:
+        """The agent with the version that acts for this question."""
+        return self.side.current
+
+    @property
+    def wanted(self) -> Wanted:
+        assert self.side.wanted is not None  # what cannot be asked serves nobody
+        return self.side.wanted
+
+    @property
+    def is_tried(self) -> bool:
+        """It is asked by a version of the agent that is tried, and is not the agent's own: what is wrong with such a
+        question is no fault of the caller's."""
+        return self.current.version.id != self.control.current.version.id
+
+    def stand_ins(self, side: Side) -> tuple[Side, ...]:
+        """Who is asked, in order, where `side` cannot answer: the control for a treatment, then the model's fallback.
+        They depend on the side alone, whether it was assigned or is asked as the other arm."""
+        found = [] if side.is_as(self.control) else [self.control]
+        fallback = self.route.fallback
+        if fallback is not None and fallback.id not in {side.version.id, *(one.version.id for one in found)}:
+            found.append(replace(self.control, version=fallback))
         return tuple(found)
 
 

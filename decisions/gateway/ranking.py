@@ -12,7 +12,7 @@ import random
 
 from decisions.agents.current import CurrentAgent
 from decisions.agents.items import NO, YES, ask_items
-from decisions.gateway.choosing import offered_options, policy_of
+from decisions.gateway.choosing import offered_options, other_policy, policy_of
 from decisions.gateway.exploration import draw_order, order_probability
 from decisions.gateway.questions import Act, Reply, Scoring, Wanted
 from decisions.ingest.schemas import DecideItem
@@ -42,7 +42,7 @@ def act(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
     assert reply.probabilities is not None
     policy = policy_of(version, reply.probabilities)
     order = draw_order(policy, wanted.places, rng)
-    other = policy_of(version, reply.other) if reply.other else None
+    other = other_policy(reply)
     columns = {
         "options": list(wanted.options),
         "alternatives": [

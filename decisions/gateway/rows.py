@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from decisions.agents.current import CurrentAgent
 from decisions.gateway.questions import Question
 from decisions.ingest.decisions import DECISION_TABLE
 from decisions.ingest.writer import Row, Table
@@ -14,11 +13,9 @@ from workspaces.actors import Actor
 TABLE = Table(DECISION_TABLE.name, DECISION_TABLE.columns | {"token_ids": "jsonb", "logprobs": "jsonb"})
 
 
-def decision_row(
-    by: Actor, current: CurrentAgent, question: Question, *, observed_at: dt.datetime, **known: Any
-) -> Row:
+def decision_row(by: Actor, question: Question, *, observed_at: dt.datetime, **known: Any) -> Row:
     """What the question says, and the columns that are `known` beside it; null in all others."""
-    item = question.item
+    item, current = question.item, question.current
     return (
         dict.fromkeys(TABLE.columns)
         | {

@@ -15,6 +15,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from decisions.agents.current import find_current_version
 from decisions.errors import NotLabelledByChoice
 from decisions.labelling.active import rank_by_doubt
 from decisions.labelling.classifier import Fitted, TooFewLabels, fit
@@ -64,7 +65,7 @@ SELECT d.id, d.state, d.options FROM decisions_decision d
 def request_suggestions(*, by: Actor, agent: Agent) -> Job:
     """A job that trains the auto-labeler of the agent and suggests labels; the one that waits or works, where there is
     one. Raises NotLabelledByChoice."""
-    version = agent.versions.order_by("-number").first()
+    version = find_current_version(agent)
     if version is None or version.action_space != ActionSpaceKind.CHOICE:
         raise NotLabelledByChoice(f"{agent.slug} does not choose among options, and only options are suggested.")
     Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)

@@ -1,6 +1,6 @@
 """Tables of the ledger: agents, decisions, feedback, labels, their queues, rewards, steps, episodes, items, shadows."""
 
-from decisions.models.agent import ActionSpaceKind, Agent, AgentKind, AgentVersion
+from decisions.models.agent import ActionSpaceKind, Agent, AgentKind, AgentVersion, ArmSetup
 from decisions.models.bulk_label import BulkLabel
 from decisions.models.decision import Decision
 from decisions.models.episode import Episode
@@ -37,6 +37,7 @@ __all__ = [
     "Agent",
     "AgentKind",
     "AgentVersion",
+    "ArmSetup",
     "AutoLabeler",
     "BulkLabel",
     "CreditScheme",

@@ -28,7 +28,11 @@ class ActionSpaceKind(models.TextChoices):
 
 
 class Agent(WorkspaceOwned):
-    """`unit` says what an experiment sticks to: user, item, project, …"""
+    """`unit` says what an experiment sticks to: user, item, project, …
+
+    `current_version` is the version that acts; null for the newest one. So it only points at one while there are newer
+    versions that do not act, to be tried by an experiment (docs/adr/0037). `agents.current` reads it.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(max_length=63)
@@ -37,6 +41,10 @@ class Agent(WorkspaceOwned):
     unit = models.CharField(max_length=32, default="item")
     registered_model = models.ForeignKey(
         "models_registry.RegisteredModel", on_delete=models.PROTECT, related_name="agents", null=True, blank=True
+    )
+    # DO_NOTHING: the database sees to it, at the end of the transaction, that it is a version of the agent's own.
+    current_version = models.ForeignKey(
+        "decisions.AgentVersion", on_delete=models.DO_NOTHING, null=True, blank=True, related_name="+", db_index=False
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -76,6 +84,8 @@ class AgentVersion(WorkspaceOwned):
         ordering = ["-number"]
         constraints = [
             models.UniqueConstraint(fields=["agent", "number"], name="agent_version_number_once"),
+            # What an agent's current version refers to.
+            models.UniqueConstraint(fields=["id", "agent"], name="agent_version_of_its_agent"),
             models.CheckConstraint(
                 condition=Q(action_space__in=ActionSpaceKind.values), name="agent_version_action_space_known"
             ),
@@ -85,3 +95,15 @@ class AgentVersion(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.agent.slug} v{self.number}"
+
+
+class ArmSetup(WorkspaceOwned):
+    """The version of an agent that an arm of an experiment acts with, from its start to its end. Both variants of such
+    an experiment have one, and those of others none."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    variant = models.OneToOneField("models_registry.Variant", on_delete=models.CASCADE, related_name="arm_setup")
+    agent_version = models.ForeignKey(AgentVersion, on_delete=models.PROTECT, related_name="arms")
+
+    def __str__(self) -> str:
+        return f"{self.variant.arm}: {self.agent_version}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -171,8 +172,10 @@ def _find_weights(model: RegisteredModel | None) -> tuple[dict[ModelVersion, flo
     )
     if phase is not None:
         share = {Arm.TREATMENT: phase.treatment_share, Arm.CONTROL: 1.0 - phase.treatment_share}
-        variants = Variant.objects.filter(experiment=phase.experiment).select_related("version__registered_model")
-        return {one.version: share[Arm(one.arm)] for one in variants}, phase.experiment_id
+        weights: dict[ModelVersion, float] = defaultdict(float)  # an experiment on agent versions may have one version
+        for one in Variant.objects.filter(experiment=phase.experiment).select_related("version__registered_model"):
+            weights[one.version] += share[Arm(one.arm)]
+        return weights, phase.experiment_id
     aliases = Alias.objects.filter(registered_model=model, name=AliasName.CHAMPION)
     return {one.version: 1.0 for one in aliases.select_related("version__registered_model")}, None
 

@@ -6,10 +6,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
+from django.db.models import Max
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
+from decisions.agents.arm_setups import find_experiment_on
+from decisions.agents.current import find_current_version
 from decisions.agents.differences import compare_setups
 from decisions.agents.revising import find_changes, rebase_setup, revise_agent, setup_of
 from decisions.agents.services import AgentSetup, check_setup
@@ -26,6 +29,7 @@ from decisions.queries.agents import (
     list_agents,
     list_versions,
 )
+from models_registry.errors import ExperimentRunning
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
 from workspaces.pages import PageRequest, workspace_page
@@ -43,14 +47,14 @@ def agent_list(request: PageRequest) -> HttpResponse:
 @require_safe
 @workspace_page()
 def agent_detail(request: PageRequest, agent: str) -> HttpResponse:
-    """The newest version in full, and all versions, newest first; `before` is the number of the last one shown."""
+    """The current version in full, and all versions, newest first; `before` is the number of the last one shown."""
     found = get_agent(request, agent)
     given = request.GET.get("before", "")
     before = number_of(given) if given else None
     lines, older = list_versions(found, before=before)
     context = {
         "agent": found,
-        "current": found.versions.order_by("-number").first() if before is not None else _first_version(lines),
+        "current": find_current_version(found) if before or found.current_version_id else _first_version(lines),
         "champion": find_champion(found),
         "experiment": find_running_experiment(found),
         "activity": find_activity([found.id])[found.id],
@@ -68,12 +72,13 @@ def agent_detail(request: PageRequest, agent: str) -> HttpResponse:
 def agent_version(request: PageRequest, agent: str, number: int) -> HttpResponse:
     """One version in full, and what it changed of the version before it."""
     found = get_agent(request, agent)
-    version, newest = _get_version(found, number), _get_newest(found)
+    version = _get_version(found, number)
     older = found.versions.filter(number__lt=number).order_by("-number").first()
     context = {
         "agent": found,
         "version": version,
-        "newest": newest,
+        "current": _get_current(found),
+        "champion": find_champion(found),
         "older": older,
         "changes": compare_setups(setup_of(older), setup_of(version)) if older is not None else [],
     }
@@ -83,28 +88,36 @@ def agent_version(request: PageRequest, agent: str, number: int) -> HttpResponse
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def agent_edit(request: PageRequest, agent: str) -> HttpResponse:
-    """The form; POST shows what it would change, and with `make` makes the version that was shown."""
+    """The form; POST shows what it would change, and with `make` makes the version that was shown: to be used, or with
+    the value `keep` to be tried."""
     found = get_agent(request, agent)
-    newest = _get_newest(found)
+    current = _get_current(found)
     if request.method != "POST":
-        return _ask(request, found, newest, AgentForm(initial=_values(newest.number, setup_of(newest))))
+        return _ask(request, found, current, AgentForm(initial=_values(current.number, setup_of(current))))
     form = AgentForm(request.POST)
     base, mine = _read(found, form)
     if base is None or mine is None:
-        return _ask(request, found, newest, form, status=400)
-    if base.number != newest.number:
+        return _ask(request, found, current, form, status=400)
+    if base.number != current.number:
         return _show_outdated(request, found, base, mine)
-    if not find_changes(setup_of(newest), mine):
-        return _ask(request, found, newest, form, unchanged=True)
-    digest = digest_of(newest.number, mine)
+    if not find_changes(setup_of(current), mine):
+        return _ask(request, found, current, form, unchanged=True)
+    digest = digest_of(current.number, mine)
     if "make" not in request.POST or form.cleaned_data["seen"] != digest:
-        return _preview(request, found, newest, mine, unseen="make" in request.POST)
+        return _preview(request, found, current, mine, unseen="make" in request.POST)
     try:
         changes = {name: getattr(mine, name) for name in find_changes(setup_of(base), mine)}
-        made = revise_agent(by=request.actor, agent=found, expected=base.number, changes=changes)
+        acts = request.POST["make"] != "keep"
+        made = revise_agent(by=request.actor, agent=found, expected=base.number, changes=changes, acts=acts)
+    except ExperimentRunning as error:
+        return _preview(request, found, current, mine, refused=error.message, status=error.status)
     except OutdatedVersion:  # someone else changed it between the check above and the lock
         return _show_outdated(request, found, base, mine)
-    messages.success(request, f"{found.name} has version {made.version.number} now.")
+    number = made.version.number
+    if not acts:
+        messages.success(request, f"{found.name} has version {number} now. It is not used; an experiment can try it.")
+        return redirect("pages:agent-version", request.workspace.slug, found.slug, number)
+    messages.success(request, f"{found.name} has version {number} now.")
     return redirect("pages:agent", request.workspace.slug, found.slug)
 
 
@@ -125,37 +138,39 @@ def _read(agent: Agent, form: AgentForm) -> tuple[AgentVersion | None, AgentSetu
     return base, mine
 
 
-def _preview(request: PageRequest, agent: Agent, newest: AgentVersion, mine: AgentSetup, **told: Any) -> HttpResponse:
+def _preview(request: PageRequest, agent: Agent, current: AgentVersion, mine: AgentSetup, **told: Any) -> HttpResponse:
     """The form as it was sent, above it what it changes, which may now be made."""
-    form = AgentForm(initial=_values(newest.number, mine) | {"seen": digest_of(newest.number, mine)})
-    return _ask(request, agent, newest, form, changes=compare_setups(setup_of(newest), mine), **told)
+    form = AgentForm(initial=_values(current.number, mine) | {"seen": digest_of(current.number, mine)})
+    return _ask(request, agent, current, form, changes=compare_setups(setup_of(current), mine), **told)
 
 
 def _show_outdated(request: PageRequest, agent: Agent, base: AgentVersion, mine: AgentSetup) -> HttpResponse:
     """Someone else made a version meanwhile: what that changed, and the person's own change on top of it."""
-    newest = _get_newest(agent)
-    merged = rebase_setup(base=setup_of(base), mine=mine, newest=setup_of(newest))
+    current = _get_current(agent)
+    merged = rebase_setup(base=setup_of(base), mine=mine, newest=setup_of(current))
     made_by = next((line.made_by for line in list_versions(agent)[0]), "")
     told = {
         "outdated": base,
-        "theirs": compare_setups(setup_of(base), setup_of(newest)),
+        "theirs": compare_setups(setup_of(base), setup_of(current)),
         "made_by": made_by,
         "status": 409,
     }
-    return _preview(request, agent, newest, merged, **told)
+    return _preview(request, agent, current, merged, **told)
 
 
-def _ask(request: PageRequest, agent: Agent, newest: AgentVersion, form: AgentForm, **told: Any) -> HttpResponse:
+def _ask(request: PageRequest, agent: Agent, current: AgentVersion, form: AgentForm, **told: Any) -> HttpResponse:
     experiment = find_running_experiment(agent)
-    return show_form("agents/edit.html", request, agent, newest, form, experiment=experiment, **told)
+    told["pinned"] = experiment is not None and find_experiment_on(agent) is not None
+    told["next_number"] = agent.versions.aggregate(last=Max("number"))["last"] + 1
+    return show_form("agents/edit.html", request, agent, current, form, experiment=experiment, **told)
 
 
 def _values(base: int, setup: AgentSetup) -> dict[str, Any]:
     return {"base": base, **write_setup(setup)}
 
 
-def _get_newest(agent: Agent) -> AgentVersion:
-    version = agent.versions.order_by("-number").first()
+def _get_current(agent: Agent) -> AgentVersion:
+    version = find_current_version(agent)
     if version is None:
         raise Http404("This agent has no version.")
     return version

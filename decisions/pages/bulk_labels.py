@@ -10,6 +10,7 @@ from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from decisions.agents.current import find_current_version
 from decisions.errors import CountChanged
 from decisions.labelling.bulk import cancel_bulk, label_in_bulk, may_take_back, undo_bulk
 from decisions.labelling.matching import MOST_IN_BULK, WALKED, Asked, Selection, find_matching, read_selection
@@ -94,7 +95,7 @@ def _list_options(request: PageRequest, selection: Selection) -> list[str]:
         found = list(agents.filter(id__in=own.values_list("agent", flat=True).distinct())[:2])
     else:
         found = list(agents.filter(slug=selection.filters.agent) if selection.filters.agent else agents[:2])
-    version = found[0].versions.order_by("-number").first() if len(found) == 1 else None
+    version = find_current_version(found[0]) if len(found) == 1 else None
     return list(version.options or []) if version is not None else []
 
 

@@ -1,4 +1,4 @@
-"""Reads for the pages of agents: each agent with its newest version, its champion, and its number of decisions."""
+"""Reads for the pages of agents: each agent with its current version, its champion, and its number of decisions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import Q
 
+from decisions.agents.current import current_versions
 from decisions.agents.differences import TITLES
 from decisions.agents.revising import find_changes, setup_of
 from decisions.models import Agent, AgentVersion
@@ -64,10 +65,8 @@ def list_agents(workspace: Workspace, *, after: Agent | None = None) -> tuple[li
         found = found.filter(Q(name__gt=after.name) | Q(name=after.name, id__gt=after.id))
     agents = list(found[: AGENTS + 1])
     more, agents = len(agents) > AGENTS, agents[:AGENTS]
-    newest = AgentVersion.objects.filter(agent__in=agents).order_by("agent_id", "-number").distinct("agent_id")
-    versions = {
-        version.agent_id: version for version in newest.defer("prompt_template", "action_schema", "state_schema")
-    }
+    acting = current_versions(agents).defer("prompt_template", "action_schema", "state_schema")
+    versions = {version.agent_id: version for version in acting}
     champions = _find_champions([agent.registered_model_id for agent in agents if agent.registered_model_id])
     activity = find_activity([agent.id for agent in agents])
     lines = [

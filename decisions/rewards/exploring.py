@@ -25,6 +25,7 @@ class Decided:
     id: uuid.UUID
     agent_id: uuid.UUID
     version_id: uuid.UUID | None
+    agent_version_id: uuid.UUID | None
     latency_ms: float | None
     cost: float | None
     valid: bool | None

@@ -69,13 +69,25 @@ class Matured:
 
 
 @dataclass(frozen=True, slots=True)
+class _Assigned:
+    """What an arm's units should get: the version, and of an experiment on versions of an agent that one, too."""
+
+    version_id: uuid.UUID | None = None
+    agent_version_id: uuid.UUID | None = None
+
+    def failed(self, version_id: uuid.UUID | None, agent_version_id: uuid.UUID | None) -> bool:
+        """Whether a decision was made in the arm's place, since the arm could not answer."""
+        other_agent_version = self.agent_version_id is not None and agent_version_id != self.agent_version_id
+        return version_id is not None and (version_id != self.version_id or other_agent_version)
+
+
+@dataclass(frozen=True, slots=True)
 class _Unit:
-    """What guardrails measure: a unit's decisions, its requests that nobody answered, and the arm's own version: where
-    another one decided, it could not answer."""
+    """What guardrails measure: a unit's decisions, its requests that nobody answered, and what its arm was assigned."""
 
     decided: Sequence[Decided]
     failures: int
-    own: uuid.UUID | None
+    own: _Assigned
 
 
 def mature_outcomes(now: dt.datetime | None = None) -> list[Matured]:
@@ -101,7 +113,7 @@ def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
     secondary, slices = explore_units(experiment, decided, valued)
     failures = _failures_in_window(ripe, window)
     log_l = _log_likelihoods(ripe) if experiment.conditioned else {}
-    versions = _versions(experiment)
+    assigned = _find_assigned(experiment)
     units = [
         MaturedUnit(
             exposure,
@@ -109,7 +121,7 @@ def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
             matures_at,
             _measure(
                 guardrails,
-                _Unit(decided.get(exposure.id, []), failures[exposure.id], versions.get(exposure.arm)),
+                _Unit(decided.get(exposure.id, []), failures[exposure.id], assigned[exposure.arm]),
                 rewarded=exposure.id in outcomes,
             ),
             log_l.get(exposure.id),
@@ -118,7 +130,7 @@ def _mature(experiment: Experiment, now: dt.datetime) -> Matured:
         )
         for exposure, matures_at in ripe
     ]
-    requests, counted = _count_requests(experiment, versions, now)
+    requests, counted = _count_requests(experiment, assigned, now)
     verdict = consume_observations(experiment=experiment, matured=units, requests=requests, counted=counted)
     return Matured(experiment.id, len(units), verdict.action)
 
@@ -160,8 +172,8 @@ def _decisions_in_window(
         return {}
     closes = {exposure.id: exposure.exposed_at + window for exposure, _ in ripe}
     rows = Decision.objects.filter(exposure__in=closes).values_list(
-        *("exposure_id", "recorded_at", "id", "agent_id", "model_version_id", "latency_ms", "cost", "confidence"),
-        *("tokens_in", "tokens_out"),
+        *("exposure_id", "recorded_at", "id", "agent_id", "model_version_id", "agent_version_id"),
+        *("latency_ms", "cost", "confidence", "tokens_in", "tokens_out"),
         named=True,
     )
     inside = [row for row in rows if row.recorded_at <= closes[row.exposure_id]]
@@ -175,6 +187,7 @@ def _decisions_in_window(
                 id=row.id,
                 agent_id=row.agent_id,
                 version_id=row.model_version_id,
+                agent_version_id=row.agent_version_id,
                 latency_ms=row.latency_ms,
                 cost=None if row.cost is None else float(row.cost),
                 valid=unusable[row.id] == 0 if row.id in unusable else None,
@@ -213,9 +226,10 @@ def _mean_rewards(
     return means
 
 
-def _versions(experiment: Experiment) -> dict[str, uuid.UUID]:
-    """By arm, the version that is assigned."""
-    return dict(Variant.objects.filter(experiment=experiment).values_list("arm", "version_id"))
+def _find_assigned(experiment: Experiment) -> Mapping[str, _Assigned]:
+    """By arm; an arm without a variant is assigned nothing."""
+    rows = Variant.objects.filter(experiment=experiment).values_list("arm", "version_id", "arm_setup__agent_version_id")
+    return defaultdict(_Assigned, {arm: _Assigned(version, setup) for arm, version, setup in rows})
 
 
 def _failures_in_window(ripe: list[tuple[Exposure, dt.datetime]], window: dt.timedelta) -> Counter[uuid.UUID]:
@@ -245,7 +259,7 @@ def _measure(guardrails: Sequence[GuardrailPlan], unit: _Unit, *, rewarded: bool
     measures = {}
     for guardrail in guardrails:
         if guardrail.measure == GuardrailMeasure.ERROR_RATE:
-            fell_back = [one.version_id is not None and one.version_id != unit.own for one in unit.decided]
+            fell_back = [unit.own.failed(one.version_id, one.agent_version_id) for one in unit.decided]
             bad = [*fell_back, *[True] * unit.failures]
         elif guardrail.measure == GuardrailMeasure.MISSING_FEEDBACK:
             bad = [not rewarded] if unit.decided or unit.failures else []
@@ -263,33 +277,33 @@ def _measure(guardrails: Sequence[GuardrailPlan], unit: _Unit, *, rewarded: bool
 
 
 def _count_requests(
-    experiment: Experiment, versions: dict[str, uuid.UUID], now: dt.datetime
+    experiment: Experiment, assigned: Mapping[str, _Assigned], now: dt.datetime
 ) -> tuple[RequestCounts, RequestCounts]:
-    """Every request of the experiment by the arm assigned; those failed that another version, or nobody, answered. And
+    """Every request of the experiment by the arm assigned; those failed that something else, or nobody, answered. And
     the part of them that need not be counted again: only what was recorded since is read."""
     before = read_counted(experiment)
     until = min(now, timezone.now()) - RECORDED_WITHIN
     if before.until is not None and until <= before.until:
         until = before.until
-    counted = before + _requests_between(experiment, versions, before.until, until)
-    return counted + _requests_between(experiment, versions, until, None), counted
+    counted = before + _requests_between(experiment, assigned, before.until, until)
+    return counted + _requests_between(experiment, assigned, until, None), counted
 
 
 def _requests_between(
-    experiment: Experiment, versions: dict[str, uuid.UUID], after: dt.datetime | None, until: dt.datetime | None
+    experiment: Experiment, assigned: Mapping[str, _Assigned], after: dt.datetime | None, until: dt.datetime | None
 ) -> RequestCounts:
     """Recorded after one moment and until the other; None is no bound."""
     total: dict[str, int] = defaultdict(int)
     failed: dict[str, int] = defaultdict(int)
     groups = (
         Decision.objects.filter(_between("recorded_at", after, until), exposure__experiment=experiment)
-        .values_list("exposure__arm", "model_version_id")
+        .values_list("exposure__arm", "model_version_id", "agent_version_id")
         .annotate(decisions=Count("id"))
-        .order_by("exposure__arm", "model_version_id")
+        .order_by("exposure__arm", "model_version_id", "agent_version_id")
     )
-    for arm, version_id, decisions in groups:
+    for arm, version_id, agent_version_id, decisions in groups:
         total[arm] += decisions
-        if version_id is not None and version_id != versions.get(arm):
+        if assigned[arm].failed(version_id, agent_version_id):
             failed[arm] += decisions
     unanswered = FailedRequest.objects.filter(
         _between("failed_at", after, until), exposure__experiment=experiment

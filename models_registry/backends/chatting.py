@@ -35,10 +35,11 @@ DONE = b"[DONE]"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A version at one of its places."""
+    """A version at one of its places. `fields` of the body are this attempt's own."""
 
     version: ModelVersion
     place: Place
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class ChatClients:
         try:
             response = await self.of(endpoint).post(
                 endpoint.url + path,
-                data=msgspec.json.encode({**body, "model": attempt.place.model}),
+                data=msgspec.json.encode({**body, **attempt.fields, "model": attempt.place.model}),
                 headers=headers_of(endpoint) | {"Content-Type": "application/json"},
                 timeout=async_timeout(endpoint, endpoint.timeout_seconds),
                 allow_redirects=False,

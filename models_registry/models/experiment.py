@@ -219,10 +219,16 @@ class Phase(WorkspaceOwned):
 
 
 class Variant(WorkspaceOwned):
+    """What the units of one arm get: a version of the model, and, where the experiment is on one agent's versions, one
+    of these. That one is a row of the ledger (`decisions.models.ArmSetup`); here stands its name alone."""
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="variants")
     arm = models.CharField(max_length=16, choices=Arm.choices)
     version = models.ForeignKey("models_registry.ModelVersion", on_delete=models.PROTECT, related_name="variants")
+    setup = models.CharField(
+        max_length=80, blank=True, default="", db_default="", help_text="The agent's version, such as “filer v3”"
+    )
 
     class Meta:
         constraints = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from models_registry.models import Alias, Arm, Experiment, ExperimentState, ModelVersion, Variant
+from models_registry.variants import name_variants
 from project.registry.verdicts import Headline, write_headline
 from training.measures import find_scores
 from training.models import Evaluation
@@ -28,12 +29,13 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """`units` with an outcome; None outside an experiment."""
+    """`units` with an outcome; None outside an experiment. `setup`: the version of the agent, where one is tried."""
 
     title: str
     version: ModelVersion
     measured: Measured | None
     units: int | None = None
+    setup: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,16 @@ def compare(champions: Sequence[Alias], experiments: Sequence[Any]) -> Compariso
     if not experiments:
         return _of_champion(champions)
     experiment = experiments[0]
-    arms = _versions(experiment)
+    variants = _find_variants(experiment)
+    arms = {arm: variant.version for arm, variant in variants.items()}
+    names = name_variants(variants.values())
     serving = {alias.version_id for alias in champions}
     running = experiment.state == ExperimentState.RUNNING
     if len(arms) < len(Arm) or not (running or serving & {version.id for version in arms.values()}):
         return _of_champion(champions)
-    if arms[Arm.TREATMENT].id in serving:
+    one_version = len({version.id for version in arms.values()}) == 1
+    won = experiment.state == ExperimentState.PROMOTED if one_version else arms[Arm.TREATMENT].id in serving
+    if won:
         titles = {Arm.CONTROL: "Champion before", Arm.TREATMENT: "Champion"}
     else:
         tried = TRIED.get(ExperimentState(experiment.state), "Not promoted")
@@ -80,10 +86,13 @@ def compare(champions: Sequence[Alias], experiments: Sequence[Any]) -> Compariso
     curve = _measure(experiment.registered_model_id)
     units = {Arm.CONTROL: experiment.units_control, Arm.TREATMENT: experiment.units_treatment}
     return Comparison(
-        sides=tuple(Side(title, arms[arm], curve.get(arms[arm].number), units[arm]) for arm, title in titles.items()),
+        sides=tuple(
+            Side(title, arms[arm], curve.get(arms[arm].number), units[arm], variants[arm].setup)
+            for arm, title in titles.items()
+        ),
         curve=tuple(curve.values()),
         experiment=experiment,
-        headline=write_headline(experiment, arms[Arm.TREATMENT], arms[Arm.CONTROL]),
+        headline=write_headline(experiment, names[Arm.TREATMENT], names[Arm.CONTROL]),
     )
 
 
@@ -95,9 +104,9 @@ def _of_champion(champions: Sequence[Alias]) -> Comparison:
     return Comparison((Side("Champion", champion, curve.get(champion.number)),), tuple(curve.values()))
 
 
-def _versions(experiment: Experiment) -> dict[str, ModelVersion]:
+def _find_variants(experiment: Experiment) -> dict[str, Variant]:
     found = Variant.objects.filter(experiment=experiment).select_related("version__registered_model")
-    return {variant.arm: variant.version for variant in found}
+    return {variant.arm: variant for variant in found}
 
 
 def _measure(model: uuid.UUID) -> dict[int, Measured]:

@@ -15,9 +15,11 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
+from decisions.agents.current import find_current_version
+from decisions.agents.trying import fit_plan, list_triable, start_agent_experiment
 from models_registry.evidence import read_comparison
 from models_registry.experiment_log import list_looks
-from models_registry.experiment_plan import check_plan
+from models_registry.experiment_plan import ExperimentPlan, check_plan
 from models_registry.experiments import start_experiment
 from models_registry.exploring import count_comparisons, list_explored
 from models_registry.gates import read_gate
@@ -37,6 +39,7 @@ from models_registry.phases import change_share, find_next_share, list_obstacles
 from models_registry.promotion import stop_experiment
 from models_registry.statistics.exploratory import ALPHA
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
+from models_registry.variants import name_variants
 from project.registry.forms import PRESETS, ExperimentForm, ShareForm, find_preset
 from project.registry.verdicts import Headline, list_conditions, list_entries, write_headline, write_no_data
 from project.registry.versions import get_version, read_reason
@@ -113,10 +116,10 @@ def experiment_list(request: PageRequest) -> HttpResponse:
 
 
 def _headline(experiment: Experiment) -> Headline | None:
-    versions = _versions(experiment)
-    if len(versions) < len(Arm):
+    names = name_variants(experiment.variants.all())
+    if len(names) < len(Arm):
         return None
-    return write_headline(experiment, versions[Arm.TREATMENT], versions[Arm.CONTROL])
+    return write_headline(experiment, names[Arm.TREATMENT], names[Arm.CONTROL])
 
 
 def _tone(experiment: Experiment) -> str:
@@ -140,10 +143,12 @@ def _arms(experiment: Experiment, counts: Sequence[PhaseCount]) -> list[dict[str
     planned = phases[-1].treatment_share if phases else None
     shares = {Arm.CONTROL: 1 - planned if planned is not None else None, Arm.TREATMENT: planned}
     versions = _versions(experiment)
+    setups = {variant.arm: variant.setup for variant in experiment.variants.all()}
     return [
         {
             "arm": arm,
             "version": versions.get(arm),
+            "setup": setups.get(arm),
             "planned": shares[arm],
             "met": met[arm],
             "share": met[arm] / sum(met.values()) if sum(met.values()) else None,
@@ -297,7 +302,9 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     version = get_version(request, pk)
     status = 200
     preset = find_preset(request.GET.get("preset", "")) if request.method != "POST" else None
-    form = ExperimentForm(initial=dict(preset.values)) if preset is not None else ExperimentForm(request.POST)
+    chosen = {"agent_version": request.GET.get("agent_version", "")}
+    form = ExperimentForm(initial={**preset.values, **chosen}) if preset is not None else ExperimentForm(request.POST)
+    form.offer(list_triable(version.registered_model))
     outlook = None
     if preset is not None:
         outlook = estimate_verdict(model=version.registered_model, plan=preset.read_plan())
@@ -305,7 +312,7 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         form.fields["reason"].required = False
         try:
             if form.is_valid():
-                outlook = estimate_verdict(model=version.registered_model, plan=form.read_plan())
+                outlook = estimate_verdict(model=version.registered_model, plan=_fit(form))
         except InvalidInput as error:
             form.add_faults(error.faults)
         status = 200 if outlook is not None else 400
@@ -314,9 +321,7 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         valid, plan = form.is_valid(), form.read_plan()
         try:
             if valid:
-                name = form.cleaned_data["name"]
-                reason = form.cleaned_data["reason"]
-                experiment = start_experiment(by=request.actor, treatment=version, plan=plan, reason=reason, name=name)
+                experiment = _start(request, version, form)
                 messages.success(request, "The experiment has started.")
                 return redirect("pages:experiment", request.workspace.slug, experiment.pk)
             check_plan(plan)  # so that faults of the plan and of single fields are shown together
@@ -339,6 +344,22 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         ).first(),
     }
     return render(request, "registry/experiment_form.html", context, status=status)
+
+
+def _start(request: PageRequest, version: ModelVersion, form: ExperimentForm) -> Experiment:
+    named = {name: form.cleaned_data[name] for name in ("name", "reason")}
+    if (tried := form.read_agent_version()) is None:
+        return start_experiment(by=request.actor, treatment=version, plan=form.read_plan(), **named)
+    return start_agent_experiment(
+        by=request.actor, agent_version=tried, treatment=version, plan=form.read_plan(), **named
+    )
+
+
+def _fit(form: ExperimentForm) -> ExperimentPlan:
+    """The plan as the experiment would have it."""
+    plan, tried = form.read_plan(), form.read_agent_version()
+    current = find_current_version(tried.agent) if tried is not None else None
+    return plan if tried is None or current is None else fit_plan(current, tried, plan)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 
+from decisions.models import AgentVersion
 from models_registry.experiment_log import LONGEST_REASON
 from models_registry.experiment_plan import ExperimentPlan
 from models_registry.exploring import MEASURES
@@ -143,6 +144,13 @@ class ExperimentForm(forms.Form):
     name = forms.CharField(max_length=200, required=False, help_text="By default, the names of the two versions.")
     reason = forms.CharField(
         max_length=LONGEST_REASON, help_text="Why this version is tried, in a sentence. The experiment's log keeps it."
+    )
+    agent_version = forms.ChoiceField(
+        label="Agent version",
+        required=False,
+        choices=[("", "As it is")],
+        help_text="A version of one agent to try, with its prompt, options, exploration and limits. Only units of that "
+        "agent take part then.",
     )
     treatment_share = forms.FloatField(
         label="Treatment share",
@@ -278,6 +286,8 @@ class ExperimentForm(forms.Form):
         "values that name no person.",
     )
 
+    _offered: Mapping[str, AgentVersion] = {}
+
     RULE = ("treatment_share", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds")
     WINDOWS = ("exposure_window_seconds", "attribution_window_seconds", "missing")
     GUARDRAILS = (
@@ -290,7 +300,18 @@ class ExperimentForm(forms.Form):
 
     def main_fields(self) -> list[Any]:
         """What stands open on the page."""
-        return [self[name] for name in ("name", "reason", "treatment_share", "smallest_effect")]
+        names = ["name", "reason", "treatment_share", "smallest_effect"]
+        return [self[name] for name in (["agent_version", *names] if self._offered else names)]
+
+    def offer(self, versions: Mapping[AgentVersion, str]) -> None:
+        """Versions of agents to try, with what they differ in."""
+        self._offered = {str(version.id): version for version in versions}
+        told = [(str(version.id), f"{version} (differs in: {changed})") for version, changed in versions.items()]
+        cast(forms.ChoiceField, self.fields["agent_version"]).choices = [("", "As it is"), *told]
+
+    def read_agent_version(self) -> AgentVersion | None:
+        """The one that was chosen, of a form that was checked."""
+        return self._offered.get(self.cleaned_data.get("agent_version") or "")
 
     def groups(self) -> list[tuple[str, list[Any]]]:
         """The bounds, folded on the page, under their headings."""

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from models_registry.experiment_log import list_looks
 from models_registry.guardrails import list_guardrails
-from models_registry.models import Experiment, ExperimentState, GuardrailMeasure, Look, LookAction, ModelVersion
+from models_registry.models import Experiment, ExperimentState, GuardrailMeasure, Look, LookAction
 from models_registry.statistics.intervals import DISPLAY_MIN_UNITS_PER_ARM
 from models_registry.statistics.promotion import write_e
 from workspaces.templatetags.show import duration, percent, signed
@@ -50,10 +50,10 @@ class Headline:
     icon: str
 
 
-def write_headline(experiment: Experiment, treatment: ModelVersion, control: ModelVersion) -> Headline:
-    """What is known, and what to do, in one sentence; and why."""
+def write_headline(experiment: Experiment, treatment: str, control: str) -> Headline:
+    """What is known, and what to do, in one sentence; and why. The arms by their names (`variants.name_variants`)."""
     if experiment.state == ExperimentState.RUNNING:
-        return _write_running(experiment, str(treatment), str(control))
+        return _write_running(experiment, treatment, control)
     because = in_words(experiment.verdict)
     if experiment.state == ExperimentState.PROMOTED:
         return Headline(

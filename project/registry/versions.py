@@ -238,10 +238,12 @@ def _find_traffic(
         if experiment.state != ExperimentState.RUNNING:
             continue
         phase = next((one for one in experiment.phases.all() if one.ended_at is None), None)
-        arm = next(one.arm for one in experiment.variants.all() if one.version_id == version.id)
-        if phase is not None:
-            share = phase.treatment_share if arm == Arm.TREATMENT else 1 - phase.treatment_share
-            return {"share": share, "experiment": experiment, "arm": arm}
+        arms = [one.arm for one in experiment.variants.all() if one.version_id == version.id]
+        if phase is not None and len(arms) == 1:
+            share = phase.treatment_share if arms == [Arm.TREATMENT] else 1 - phase.treatment_share
+            return {"share": share, "experiment": experiment, "arm": arms[0]}
+        if phase is not None:  # of an experiment on versions of an agent
+            return {"share": 1.0, "experiment": experiment, "arm": "both arms"}
     return {"share": 1.0, "experiment": None, "arm": ""} if "champion" in aliases else None
 
 

@@ -352,6 +352,16 @@ CALLS: dict[str, list[Call]] = {
         Call("GET", "agents/{slug}", READ, foreign=(404,)),
         Call("PATCH", "agents/{slug}", ADMIN, lambda w: {"expected_version": 1, "epsilon": 0.2}, foreign=(404,)),
     ],
+    "api-agent-experiments": [
+        Call(
+            "POST",
+            "agents/{slug}/experiments",
+            ADMIN,
+            lambda w: {"agent_version": 1, "treatment": str(w.version.id), "reason": "better"},
+            201,
+            foreign=(404,),
+        ),
+    ],
     # Nobody serves models in this test: who may ask gets as far as the missing backend.
     "api-decide": [
         Call("POST", "agents/{slug}/decide", "route:read", lambda w: {"state": {"text": "x"}}, 503, foreign=(404,))

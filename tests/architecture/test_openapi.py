@@ -7,12 +7,13 @@ import io
 import json
 import tarfile
 import time
+from dataclasses import replace
 from urllib.parse import urlencode
 
 import pytest
 from django.test import Client, override_settings
 
-from decisions.agents.services import AgentSetup, create_agent, create_notes_agents
+from decisions.agents.services import AgentSetup, create_agent, create_agent_version, create_notes_agents
 from decisions.api import examples as ledger
 from decisions.api import queue_examples, reward_examples
 from decisions.labelling.matching import Selection, read_filters
@@ -241,6 +242,7 @@ def make_ledger(workspace):
     by = system(workspace)
     setup = AgentSetup(prompt_template="{{ text }}", options=OPTIONS)
     agent = create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)
+    create_agent_version(by=by, agent=agent, setup=replace(setup, epsilon=0.1), acts=False)
     champion, version, exported = ModelVersionFactory.create_batch(3, registered_model=agent.registered_model)
     AliasFactory(version=champion)
     other = AgentFactory(workspace=workspace).registered_model

@@ -14,6 +14,7 @@ from factory.django import DjangoModelFactory
 from decisions.models import (
     Agent,
     AgentVersion,
+    ArmSetup,
     AutoLabeler,
     BulkLabel,
     Decision,
@@ -40,7 +41,7 @@ from decisions.models import (
     Verdict,
 )
 from tools.factories.jobs import JobFactory
-from tools.factories.models_registry import RegisteredModelFactory
+from tools.factories.models_registry import RegisteredModelFactory, VariantFactory
 from tools.factories.workspaces import UserFactory, WorkspaceFactory
 from workspaces.ids import uuid7, uuid7_bound
 
@@ -89,6 +90,19 @@ class AgentVersionFactory(DjangoModelFactory[AgentVersion]):
     number = factory.LazyAttribute(lambda o: o.agent.versions.count() + 1)
     options = factory.LazyFunction(lambda: list(OPTIONS))
     prompt_template = "{{ text }}"
+
+
+class ArmSetupFactory(DjangoModelFactory[ArmSetup]):
+    class Meta:
+        model = ArmSetup
+
+    agent_version = factory.SubFactory(AgentVersionFactory)
+    workspace = factory.SelfAttribute("agent_version.workspace")
+    variant = factory.LazyAttribute(
+        lambda o: VariantFactory(
+            experiment__registered_model=o.agent_version.agent.registered_model, setup=str(o.agent_version)
+        )
+    )
 
 
 class RewardSpecFactory(DjangoModelFactory[RewardSpec]):

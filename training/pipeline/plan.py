@@ -11,6 +11,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.utils import timezone
 
+from decisions.agents.current import find_current_version
 from decisions.models import Agent, AgentVersion
 from decisions.rewards.calculate import count_pending
 from decisions.rewards.specs import current_reward_spec
@@ -96,7 +97,7 @@ class Prepared:
     def run_plan(self, dataset: DatasetSnapshot, held_out: DatasetSnapshot | None = None) -> RunPlan:
         """The run on this dataset, measured on the rows that were held out of it where there are some."""
         rows = dataset.rows + (self.replay.rows if self.replay is not None else 0)
-        version = dataset.agent.versions.first()
+        version = find_current_version(dataset.agent)
         told = dict(choose_settings(self.plan.method, root=self.root, rows=rows, agent_version=version))
         if self.kind is DatasetKind.LOGGED:
             told["held_back"] = self.plan.held_out
@@ -126,7 +127,7 @@ def prepare_pipeline(agent: Agent, plan: PipelinePlan) -> Prepared:
         faults.append(FieldFault("method", f"{plan.method!r} is unknown", ", ".join(TRAINING)))
     elif TRAINING[plan.method].makes_reward_model:
         faults.append(FieldFault("method", f"{plan.method} makes no policy to deploy", "a run of its own"))
-    version = agent.versions.first()  # the newest
+    version = find_current_version(agent)
     if version is None:
         faults.append(FieldFault("agent", f"{agent.slug} has no version", "an agent with a prompt"))
     defaults = find_defaults(agent.workspace, [agent])[agent.id]

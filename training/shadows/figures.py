@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from django.db import connection
 
+from decisions.agents.current import find_current_version
 from decisions.gateway.exploration import acting_policy
 from decisions.models import AgentVersion, RewardSpec, Shadow
 from decisions.models.tombstones import NOT_ERASED
@@ -63,11 +64,11 @@ class Figures:
 
 
 def measure_shadow(shadow: Shadow) -> Figures:
-    """Over the newest `ROWS` answers. The candidate would act with the temperature and ε of the agent's newest
+    """Over the newest `ROWS` answers. The candidate would act with the temperature and ε of the agent's current
     version."""
     agent = shadow.agent
     spec = current_reward_spec(agent)
-    acts = agent.versions.first()
+    acts = find_current_version(agent)
     assert acts is not None, "an agent that decided has a version"
     hits: list[bool] = []
     groups: list[str] = []

@@ -17,6 +17,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from decisions.agents.current import find_current_version
 from decisions.models import Shadow, ShadowPoint, ShadowState, ShadowThen
 from jobs.context import JobContext
 from jobs.errors import JobCancelled
@@ -175,7 +176,7 @@ def _write_verdict(shadow: Shadow, figures: Figures, point: ShadowPoint) -> None
     """The newest verdict by logged decisions of the version, where its page and experiments look for one."""
     assert figures.gate is not None
     acted = {row.version for row in figures.rows}
-    acts = shadow.agent.versions.first()
+    acts = find_current_version(shadow.agent)
     assert acts is not None
     GateVerdict.objects.create(
         workspace_id=shadow.workspace_id,

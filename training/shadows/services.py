@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from decisions.agents.choices import choices_of
+from decisions.agents.current import find_current_version
 from decisions.models import Agent, Shadow, ShadowState, ShadowThen
 from jobs.models import Job
 from jobs.services import enqueue_job, request_cancel
@@ -82,8 +83,8 @@ def _find_faults(agent: Agent, version: ModelVersion, plan: ShadowPlan) -> list[
         faults.append(FieldFault("version", f"{version} is of another model", f"a version of {agent.slug}'s model"))
     elif Alias.objects.filter(version=version, name=AliasName.CHAMPION).exists():
         faults.append(FieldFault("version", f"{version} is the champion, and decides already", "another version"))
-    newest = agent.versions.first()
-    space = choices_of(newest, None) if newest is not None else None
+    current = find_current_version(agent)
+    space = choices_of(current, None) if current is not None else None
     if space is None or space.options is None:
         why = f"the action {space.reason}" if space is not None else "it has no version"
         faults.append(FieldFault("agent", f"no options can be scored: {why}", "an agent that chooses among options"))

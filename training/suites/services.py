@@ -15,6 +15,7 @@ import pydantic
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
+from decisions.agents.current import find_current_version
 from decisions.models import Agent
 from decisions.rewards.components.rules import InvalidRule
 from decisions.rewards.specs import current_reward_spec
@@ -245,7 +246,7 @@ def _lay_out(run_dir: Path, suite: EvaluationSuite, name: str) -> Path:
 def _write_spec(run_dir: Path, suite: EvaluationSuite, version: ModelVersion, name: str) -> dict[str, Any]:
     artifact = str(artifact_path(version.stored.digest))
     base = {"path": str(artifact_path(version.base.stored.digest)), "adapter": artifact} if version.base else None
-    setup = suite.agent.versions.first()
+    setup = find_current_version(suite.agent)
     return {
         "run_id": run_dir.name,
         "method": "evaluate",

@@ -32,13 +32,19 @@ class AgentVersionSerializer(serializers.ModelSerializer[AgentVersion]):
 
 class AgentSerializer(serializers.ModelSerializer[Agent]):
     version = serializers.SerializerMethodField()
+    newest_version = serializers.SerializerMethodField()
 
     class Meta:
         model = Agent
-        fields = ["id", "slug", "name", "kind", "unit", "version", "created_at"]
+        fields = ["id", "slug", "name", "kind", "unit", "version", "newest_version", "created_at"]
 
     def get_version(self, agent: Agent) -> int | None:
-        """Number of the newest version."""
+        """Number of the current version, which acts."""
+        numbers = {version.id: version.number for version in agent.versions.all()}
+        return numbers[agent.current_version_id] if agent.current_version_id else max(numbers.values(), default=None)
+
+    def get_newest_version(self, agent: Agent) -> int | None:
+        """Number of the newest version, which need not act."""
         return max((version.number for version in agent.versions.all()), default=None)
 
 
@@ -66,23 +72,18 @@ class AgentCreateSerializer(StrictBody):
 
 
 class AgentDetailSerializer(AgentSerializer):
-    """With the newest version in full; the view gives it as `newest`, and the `champion`, in the context."""
+    """With the current version in full; the view gives it as `current`, and the `champion`, in the context."""
 
-    current = serializers.SerializerMethodField(help_text="The newest version, which decisions belong to from now on")
+    current = serializers.SerializerMethodField(help_text="The version that acts, to which new decisions belong")
     champion = serializers.SerializerMethodField(help_text="The model version that answers, such as filer:2")
 
     class Meta(AgentSerializer.Meta):
         fields = [*AgentSerializer.Meta.fields, "champion", "current"]
 
-    def get_version(self, agent: Agent) -> int | None:
-        """Number of the newest version."""
-        newest: AgentVersion | None = self.context["newest"]
-        return newest.number if newest is not None else None
-
     @extend_schema_field(AgentVersionSerializer(allow_null=True))
     def get_current(self, agent: Agent) -> Any:
-        newest = self.context["newest"]
-        return AgentVersionSerializer(newest).data if newest is not None else None
+        current: AgentVersion | None = self.context["current"]
+        return AgentVersionSerializer(current).data if current is not None else None
 
     def get_champion(self, agent: Agent) -> str | None:
         champion = self.context["champion"]
@@ -101,6 +102,9 @@ class AgentPatchSerializer(AgentCreateSerializer):
         max_value=2**31 - 1,
         required=False,
         help_text="Number of the version that the change is based on; or send it as If-Match",
+    )
+    acts = serializers.BooleanField(
+        default=True, help_text="False: the version is not used, and an experiment can try it"
     )
     # As it is: what was read and is sent back is no change.
     prompt_template = serializers.CharField(

@@ -91,7 +91,7 @@ class TestOverTheApi:
             error = answer.json()["error"]
             assert error["code"] == "outdated_version"
             assert error["fields"] == [
-                {"field": "expected_version", "reason": "1 is not the newest version", "expected": "2"}
+                {"field": "expected_version", "reason": "1 is not the current version", "expected": "2"}
             ]
         assert agent.versions.count() == 2
 

@@ -12,9 +12,11 @@ from django.urls import reverse
 
 from decisions.agents.revising import revise_agent, setup_of
 from decisions.agents.services import AgentSetup, create_agent
+from decisions.agents.trying import start_agent_experiment
 from decisions.models import AgentVersion
 from decisions.pages.agent_form import AgentForm, write_setup
 from decisions.queries.agents import VERSIONS
+from models_registry.experiment_plan import ExperimentPlan
 from tools.factories import (
     OPTIONS,
     AgentFactory,
@@ -175,6 +177,25 @@ class TestChanging:
         assert (version.prompt_template, version.epsilon) == ("File it.\n{{ text }}", 0.2)
         entry = AuditEntry.objects.filter(action="agent_version.created").latest("id")
         assert (entry.actor, entry.details["changed"]) == (owner.email, ["prompt_template", "epsilon"])
+
+    def test_a_version_is_kept_without_being_used_and_used_by_none_while_versions_are_compared(
+        self, agent: Any, by: Any, client: Any
+    ) -> None:
+        AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
+        path, sent = at("agent-edit", agent), filled(agent, epsilon="0.3")
+        sent |= hidden(client.post(path, sent).content.decode())
+        kept = client.post(path, sent | {"make": "keep"}, follow=True)
+        version = agent.versions.get(number=2)
+        assert kept.redirect_chain[-1][0] == at("agent-version", agent, 2)
+        assert "Try it in an experiment" in kept.content.decode()
+        assert client.get(at("agent", agent)).context["current"].number == 1
+        start_agent_experiment(by=by, agent_version=version, plan=ExperimentPlan(), reason="more exploration")
+        other = {**sent, "epsilon": "0.4", "seen": ""}
+        page = client.post(path, other).content.decode()
+        assert "cannot be used before it ends" in page and "Create version 3" in page
+        refused = client.post(path, other | hidden(page) | {"make": "1"})
+        assert refused.status_code == 409 and "Stop it first" in refused.content.decode()
+        assert agent.versions.count() == 2
 
     def test_what_was_changed_after_the_look_is_shown_again_first(self, agent: Any, client: Any) -> None:
         path = at("agent-edit", agent)

@@ -11,6 +11,7 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from decisions.agents.revising import revise_agent
 from models_registry.experiment_plan import ExperimentPlan
 from models_registry.experiments import start_experiment
 from models_registry.looks import MaturedUnit, RequestCounts, consume_observations
@@ -392,6 +393,34 @@ class TestTry:
         experiment = Experiment.objects.get()
         assert (experiment.ramp, experiment.attribution_auto) == ([0.25, 0.5], True)
         assert experiment.phases.get().attribution_window_seconds == 86_400.0
+
+    def test_a_version_of_an_agent_is_chosen_and_named(
+        self, given: dict[str, Any], agent: Any, versions: list[Any], by: Any, admin: Any, page_client: Any
+    ) -> None:
+        """The champion answers in both arms, which differ in the agent's version."""
+        tried = revise_agent(by=by, agent=agent, expected=1, changes={"options": ["a", "b"]}, acts=False).version
+        revise_agent(by=by, agent=agent, expected=1, changes={"action_space": "ranking"}, acts=False)
+        client, path = page_client(admin), at("version-try", versions[0])
+        asked = client.get(f"{path}?agent_version={tried.pk}")
+        field = asked.context["form"]["agent_version"]
+        assert [label for _, label in field.field.choices] == ["As it is", "filer v2 (differs in: options)"]
+        assert field.value() == str(tried.pk) and "is the champion" in asked.content.decode()
+        alone = client.post(path, given)
+        assert alone.status_code == 400 and not Experiment.objects.exists()
+        chosen = {**given, "name": "", "agent_version": str(tried.pk)}
+        assert client.post(path, {**chosen, "estimate": "1"}).context["outlook"] is not None
+        client.post(path, chosen)
+        experiment = Experiment.objects.get()
+        assert (experiment.name, experiment.conditioned) == ("filer v2 against filer v1", False)
+        consume(experiment, 120)
+        shown = client.get(at("experiment", experiment))
+        assert [(one["version"], one["setup"]) for one in shown.context["arms"]] == [
+            (versions[0], "filer v1"), (versions[0], "filer v2"),
+        ]  # fmt: skip
+        text = shown.content.decode()
+        assert "filer v2 differs from filer v1 in: options" in text and "do not choose from the same options" in text
+        stopped = client.post(at("experiment-stop", experiment), {"reason": "enough"}, follow=True)
+        assert "filer v1 serves all units, and filer v2 may be tried again" in stopped.content.decode()
 
     @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.key)
     def test_every_preset_starts_as_it_says(

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from django.core.management.base import CommandParser
 
+from decisions.agents.current import find_current_version
 from decisions.models import Agent
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts import artifact_path
@@ -107,7 +108,7 @@ class Command(UncheckedCommand):
             self.stdout.write(text)
 
     def _score(self, agent: Agent, model: Model, data: KnownAnswers, free_rows: int) -> dict[str, Any]:
-        spec, setup = current_reward_spec(agent), agent.versions.first()
+        spec, setup = current_reward_spec(agent), find_current_version(agent)
         value = make_value({"right": reward_if(spec, "confirmed"), "wrong": reward_if(spec, "corrected")})
         is_text = data.kind is RowKind.TEXT
         rows = [as_suite_row(row) for row in data.rows] if is_text else data.rows

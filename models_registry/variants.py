@@ -1,0 +1,51 @@
+"""The variants of an experiment: how its arms are named, and what becomes of a set-up that wins.
+
+Beside its model version an arm may have a set-up: a version of an agent. Agents are the ledger's, which this floor does
+not know: it starts such experiments by `experiments.open_experiment`, and registers the function that makes a winner's
+set-up its agent's own (`decisions.agents.trying`). `promotion` calls that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from models_registry.models import Variant
+from workspaces.actors import Actor
+
+SetupAdopter = Callable[[Actor, Variant], None]
+
+_adopters: list[SetupAdopter] = []
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSetupNames:
+    """What the arms' set-ups are called, such as “filer v3”. notes: what the experiment's log says of them."""
+
+    control: str
+    treatment: str
+    notes: tuple[str, ...] = ()
+
+
+def register_adopter(adopt: SetupAdopter) -> SetupAdopter:
+    """As a decorator. It is called for a variant with a set-up that was promoted, in that transaction."""
+    _adopters.append(adopt)
+    return adopt
+
+
+def adopt_setup(*, by: Actor, variant: Variant) -> None:
+    for adopt in _adopters:
+        adopt(by, variant)
+
+
+def name_variants(variants: Iterable[Variant]) -> dict[str, str]:
+    """By arm: what its units get, in words. Only what the arms differ in, where there are two."""
+    given = list(variants)
+    one_version = len({variant.version_id for variant in given}) == 1
+    return {variant.arm: _name(variant, with_version=not one_version) for variant in given}
+
+
+def _name(variant: Variant, *, with_version: bool) -> str:
+    if not variant.setup:
+        return str(variant.version)
+    return f"{variant.version} with {variant.setup}" if with_version else variant.setup
