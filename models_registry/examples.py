@@ -228,6 +228,7 @@ A_BACKEND = {
     "retries": 1,
     "price_in": "0.150000",
     "price_out": "0.600000",
+    "artifacts_path": "",
     "enabled": True,
     "state": "unknown",
     "error": "",
@@ -256,6 +257,7 @@ A_DEPLOYMENT = {
     "remote_name": "filer-2",
     "priority": 0,
     "enabled": True,
+    "error": "",
     "created_at": MOMENT,
 }
 A_MOVE = {

@@ -10,12 +10,14 @@ from typing import Any
 
 from django.db import transaction
 
+from models_registry.backends.adapters import WAITING, has_adapters
 from models_registry.backends.outbound import find_url_fault
 from models_registry.errors import InUse
 from models_registry.holders import require_files
 from models_registry.models import (
     Alias,
     AliasName,
+    ArtifactKind,
     Backend,
     BackendKind,
     Call,
@@ -54,6 +56,7 @@ class BackendSetup:
     retries: int = 1
     price_in: Decimal = Decimal(0)
     price_out: Decimal = Decimal(0)
+    artifacts_path: str = ""
     enabled: bool = True
 
 
@@ -129,10 +132,19 @@ def deploy_version(
     require_files(version)
     refuse_retired(version)
     deployment: Deployment = Deployment.objects.create(
-        workspace=by.workspace, version=version, backend=backend, remote_name=remote_name, priority=priority
+        workspace=by.workspace,
+        version=version,
+        backend=backend,
+        remote_name=remote_name,
+        priority=priority,
+        error=WAITING if has_adapters(backend) and _is_adapter(version) else "",
     )
     _note_version(by, "version.deployed", version, {"backend": backend.name})
     return deployment
+
+
+def _is_adapter(version: ModelVersion) -> bool:
+    return version.artifact is not None and version.artifact.kind == ArtifactKind.ADAPTER
 
 
 @transaction.atomic
@@ -217,6 +229,10 @@ def _find_faults(setup: BackendSetup) -> list[FieldFault]:
     for name in ("connect_seconds", "timeout_seconds"):
         if not 0 < getattr(setup, name) <= LONGEST_SECONDS:
             faults.append(FieldFault(name, "is out of range", f"above 0, up to {LONGEST_SECONDS:g}"))
+    if setup.artifacts_path and not re.fullmatch(r"/[^\x00]{0,498}", setup.artifacts_path):
+        faults.append(
+            FieldFault("artifacts_path", "is no absolute path", "such as /mnt/artifacts, up to 499 characters")
+        )
     if not 0 <= setup.retries <= MOST_RETRIES:
         faults.append(FieldFault("retries", "is out of range", f"0 to {MOST_RETRIES}"))
     faults += [

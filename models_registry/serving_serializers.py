@@ -15,7 +15,8 @@ class BackendSerializer(serializers.ModelSerializer[Backend]):
         model = Backend
         fields = [
             "id", "name", "kind", "url", "key_variable", "capabilities", "connect_seconds", "timeout_seconds",
-            "retries", "price_in", "price_out", "enabled", "state", "error", "checked_at", "state_since", "created_at",
+            "retries", "price_in", "price_out", "artifacts_path", "enabled", "state", "error", "checked_at",
+            "state_since", "created_at",
         ]  # fmt: skip
 
 
@@ -35,6 +36,12 @@ class BackendChangeSerializer(StrictBody):
     )
     price_out = serializers.DecimalField(
         required=False, max_digits=12, decimal_places=6, help_text="For a million tokens of answers"
+    )
+    artifacts_path = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=500,
+        help_text="Where the server sees the store of artifacts, for adapters that it loads; empty: as this instance",
     )
     enabled = serializers.BooleanField(required=False)
 
@@ -62,7 +69,9 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
 
     class Meta:
         model = Deployment
-        fields = ["id", "version", "backend", "backend_state", "remote_name", "priority", "enabled", "created_at"]
+        fields = [
+            "id", "version", "backend", "backend_state", "remote_name", "priority", "enabled", "error", "created_at",
+        ]  # fmt: skip
 
 
 class DeploymentCreateSerializer(StrictBody):

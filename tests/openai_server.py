@@ -4,6 +4,7 @@ import json
 import threading
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 USAGE = {"prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23}
 
@@ -13,22 +14,29 @@ class OpenAIServer:
     by default with `pick` as its content. `asked` holds the bodies. `held`: requests wait while it is not set.
 
     A stream says the words of the content one by one, and then the calls; `after`, where it is set, is called with the
-    number of the word that comes next. `left` is set when somebody went away before the end."""
+    number of the word that comes next. `left` is set when somebody went away before the end.
+
+    `adapters`: those that it was asked to load, as vLLM is, by name with their folders; None: it knows no such path."""
 
     def __init__(self):
         self.answers, self.asked, self.headers = deque(), [], []
         self.pick, self.models = "travel", ["gpt-4o-mini"]
-        self.message, self.after = {}, None
+        self.message, self.after, self.adapters = {}, None, None
         self.held, self.left = threading.Event(), threading.Event()
         self.held.set()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
-                self.reply(200, {"data": [{"id": name} for name in server.models]})
+                data = [{"id": name} for name in server.models]
+                data += [{"id": name, "root": place} for name, place in (server.adapters or {}).items()]
+                self.reply(200, {"data": data})
 
             def do_POST(self):
                 server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                if self.path.endswith("_lora_adapter"):
+                    self.keep_adapter(server.asked[-1])
+                    return
                 server.headers.append(dict(self.headers))
                 server.held.wait(10)
                 if server.answers:
@@ -43,6 +51,20 @@ class OpenAIServer:
                     reason = "tool_calls" if message.get("tool_calls") else "stop"
                     choices = [{"index": 0, "message": message, "finish_reason": reason}]
                     self.reply(200, {"choices": choices, "usage": USAGE})
+
+            def keep_adapter(self, asked):
+                if server.adapters is None:
+                    self.reply(404, {"detail": "Not Found"})
+                elif self.path.endswith("/unload_lora_adapter"):
+                    del server.adapters[asked["lora_name"]]
+                    self.reply(200, b"Success")
+                elif (Path(asked["lora_path"]) / "adapter_config.json").is_file():
+                    server.adapters[asked["lora_name"]] = asked["lora_path"]
+                    self.reply(200, b"Success")
+                else:
+                    self.reply(
+                        404, {"error": {"message": f"The lora adapter at {asked['lora_path']} cannot be found."}}
+                    )
 
             def stream(self):
                 self.send_response(200)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from django.db.models import Case, F, Value, When
 from django.utils import timezone
 
+from models_registry.backends.adapters import has_adapters, keep_adapters
 from models_registry.backends.asking import CLIENTS, breaker_of
 from models_registry.backends.endpoint import Endpoint, endpoint_of
 from models_registry.errors import BackendRefused, BackendUnavailable
@@ -29,6 +30,8 @@ def check_backends() -> dict[str, int]:
         errors = list(pool.map(find_error, [endpoint_of(backend) for backend in backends]))
     for backend, error in zip(backends, errors, strict=True):
         note_state(backend, error)
+        if not error and has_adapters(backend):
+            keep_adapters(backend)
     down = sum(bool(error) for error in errors)
     return {"up": len(backends) - down, "down": down}
 

@@ -20,24 +20,26 @@ class Place:
 
 
 def find_places(versions: Iterable[ModelVersion]) -> dict[uuid.UUID, tuple[Place, ...]]:
-    """By version. Deployments come by priority, but those whose server is known to be down last; behind them all the
-    instance's own model server, where it has the weights. A remote version without a deployment has no place."""
+    """By version. Deployments come by priority, but those last whose server is known to be down, or lacks the adapter;
+    behind them all the instance's own model server, where it has the weights. A remote version without a deployment has
+    no place."""
     wanted = {version.id: version for version in versions}
     deployed: dict[uuid.UUID, list[Place]] = defaultdict(list)
     rows = Deployment.objects.filter(version__in=wanted, enabled=True, backend__enabled=True).select_related(
         "backend", "export"
     )
-    for row in sorted(rows, key=lambda one: (one.backend.state == "down", one.priority, one.id)):
-        deployed[row.version_id].append(
-            Place(endpoint_of(row.backend), row.remote_name or _name_at(row, wanted[row.version_id]))
-        )
+    for row in sorted(rows, key=lambda one: (one.backend.state == "down" or one.error != "", one.priority, one.id)):
+        deployed[row.version_id].append(Place(endpoint_of(row.backend), name_at(row, wanted[row.version_id])))
     return {
         key: (*deployed[key], *([Place(own_endpoint(), version.stored.digest)] if not version.is_remote else []))
         for key, version in wanted.items()
     }
 
 
-def _name_at(deployment: Deployment, version: ModelVersion) -> str:
+def name_at(deployment: Deployment, version: ModelVersion) -> str:
+    """What the backend calls the version."""
+    if deployment.remote_name:
+        return deployment.remote_name
     if version.is_remote:
         return version.remote_name
     if deployment.export is not None:

@@ -41,8 +41,9 @@ class Backend(WorkspaceOwned):
     """A server of models. The instance's own model server serves every stored version without a row here.
 
     `key_variable` names the environment variable that holds its key: a secret is never a row. `timeout_seconds` is for
-    a whole answer, of a stream for the wait between two parts. Prices are for a million tokens. `state` is the
-    prober's.
+    a whole answer, of a stream for the wait between two parts. Prices are for a million tokens. `artifacts_path` is
+    where the server sees the store of artifacts, from which it loads adapters; empty: where this instance has it.
+    `state` is the prober's.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -56,6 +57,7 @@ class Backend(WorkspaceOwned):
     retries = models.PositiveSmallIntegerField(default=1)
     price_in = models.DecimalField(max_digits=12, decimal_places=6, default=0)
     price_out = models.DecimalField(max_digits=12, decimal_places=6, default=0)
+    artifacts_path = models.CharField(max_length=500, blank=True, default="", db_default="")
     enabled = models.BooleanField(default=True)
     state = models.CharField(max_length=16, choices=BackendState.choices, default=BackendState.UNKNOWN)
     error = models.CharField(max_length=500, blank=True)
@@ -91,6 +93,7 @@ class Deployment(WorkspaceOwned):
 
     `remote_name` is what the backend calls it; empty: the version's own name there (the digest of a stored version, a
     remote version's `remote_name`). `export` is the artifact that was brought there, where it is not the version's own.
+    `error` says why the backend has not loaded an adapter; it is asked last then.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -102,6 +105,7 @@ class Deployment(WorkspaceOwned):
     )
     priority = models.PositiveSmallIntegerField(default=0)
     enabled = models.BooleanField(default=True)
+    error = models.CharField(max_length=500, blank=True, default="", db_default="")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

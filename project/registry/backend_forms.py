@@ -64,6 +64,12 @@ class BackendForm(FaultsForm):
     price_out = forms.DecimalField(
         label="Price of answers", initial="0", max_digits=12, decimal_places=6, help_text="For a million tokens."
     )
+    artifacts_path = forms.CharField(
+        label="Folder of artifacts there",
+        max_length=500,
+        required=False,
+        help_text="Where the server sees the store of artifacts, to load adapters from it. Empty: as this instance.",
+    )
 
     def __init__(self, *given: Any, backend: Backend | None = None, **more: Any) -> None:
         if backend is not None:

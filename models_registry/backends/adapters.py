@@ -1,0 +1,100 @@
+"""Keeps the adapters of a vLLM server as its deployments say: `POST /v1/load_lora_adapter` and `…/unload_lora_adapter`
+(https://docs.vllm.ai/en/latest/features/lora/, started with VLLM_ALLOW_RUNTIME_LORA_UPDATING).
+
+A server that was started anew has none, so the watch over backends compares at each round, and not once at the
+deployment. The server reads an adapter's files from the store of artifacts, at `Backend.artifacts_path` where it sees
+that under another path. Adapters in other folders are somebody else's, and stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+import httpx
+
+from models_registry.artifacts import artifact_path, local_root, reading
+from models_registry.backends.endpoint import Endpoint, endpoint_of
+from models_registry.backends.openai import call, said_in
+from models_registry.backends.outbound import headers_of, http_client, timeout_of
+from models_registry.backends.places import name_at
+from models_registry.errors import ArtifactCorrupt, BackendRefused, BackendUnavailable, StoreUnavailable
+from models_registry.models import ArtifactKind, Backend, BackendKind, Capability, Deployment
+
+SECONDS = 10.0
+"""How long one of these requests may take; loading reads a few megabytes."""
+WAITING = "The backend has not loaded it yet."
+
+
+def has_adapters(backend: Backend) -> bool:
+    return backend.kind == BackendKind.VLLM and Capability.ADAPTERS in backend.capabilities
+
+
+def keep_adapters(backend: Backend) -> None:
+    """Loads what is deployed there and missing, unloads what was ours; notes on each deployment why it is not there."""
+    endpoint, root = endpoint_of(backend), PurePosixPath(backend.artifacts_path or local_root())
+    wanted = {
+        name_at(one, one.version): one
+        for one in Deployment.objects.filter(
+            backend=backend, enabled=True, export=None, version__artifact__kind=ArtifactKind.ADAPTER
+        ).select_related("version__artifact", "version__registered_model", "backend", "export")
+    }
+    try:
+        there = _list(endpoint)
+    except (BackendUnavailable, BackendRefused) as error:
+        for deployment in wanted.values():
+            _note(deployment, error.message)
+        return
+    for name, deployment in wanted.items():
+        _note(deployment, "" if name in there else _load(endpoint, root, name, deployment.version.stored.digest))
+    for name, place in there.items():
+        if name not in wanted and PurePosixPath(place).is_relative_to(root):
+            _unload(endpoint, name)
+
+
+def _list(endpoint: Endpoint) -> dict[str, str]:
+    """The names of what it serves, with the folders that they come from."""
+    listed = call(endpoint, "GET", "/models", None, SECONDS).get("data", [])
+    return {str(one.get("id")): str(one.get("root") or "") for one in listed if isinstance(one, Mapping)}
+
+
+def _load(endpoint: Endpoint, root: PurePosixPath, name: str, digest: str) -> str:
+    """Why it could not; "" where it did."""
+    try:
+        with reading(digest):
+            place = root / artifact_path(digest).relative_to(Path(local_root())).as_posix()
+            _post(endpoint, "/load_lora_adapter", {"lora_name": name, "lora_path": str(place)})
+    except (BackendUnavailable, BackendRefused, ArtifactCorrupt, StoreUnavailable) as error:
+        return error.message
+    return ""
+
+
+def _unload(endpoint: Endpoint, name: str) -> None:
+    try:
+        _post(endpoint, "/unload_lora_adapter", {"lora_name": name})
+    except (BackendUnavailable, BackendRefused):
+        return  # it is asked for by nobody, and the next round tries again
+
+
+def _post(endpoint: Endpoint, path: str, body: Mapping[str, str]) -> None:
+    """vLLM answers with a sentence, not with JSON. Raises BackendUnavailable, BackendRefused."""
+    try:
+        answer = http_client(endpoint.url, own=False).post(
+            endpoint.url + path, json=body, headers=headers_of(endpoint), timeout=timeout_of(endpoint, SECONDS)
+        )
+    except httpx.HTTPError as error:
+        raise BackendUnavailable(f"{endpoint.name} does not answer: {type(error).__name__}.") from error
+    if answer.is_success:
+        return
+    try:
+        said = said_in(answer.json())
+    except ValueError:
+        said = answer.text
+    if answer.status_code == 404 and not said.strip().startswith("The"):
+        said = f"{said}; start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
+    raise BackendRefused(f"{endpoint.name} answered {answer.status_code} to {path}: {said[:300]}.")
+
+
+def _note(deployment: Deployment, error: str) -> None:
+    """Only where it changes: each change has the gateway read its routes anew."""
+    Deployment.objects.filter(id=deployment.id).exclude(error=error[:500]).update(error=error[:500])
