@@ -1,7 +1,8 @@
 """Changes an agent by a new version, based on the current one.
 
-The page and the API call `revise_agent`. Two people who edit at once cannot overwrite each other: the second gets the
-current version, and `rebase_setup` says what their change means for it.
+The page and the API call `revise_agent`, and `switch_agent` for a version that is there already. Two people who edit at
+once cannot overwrite each other: the second gets the current version, and `rebase_setup` says what their change means
+for it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from django.db import transaction
 
 from decisions.agents.arm_setups import find_experiment_on
 from decisions.agents.current import find_current_version
-from decisions.agents.services import AgentSetup, check_setup, create_agent_version
+from decisions.agents.services import AgentSetup, check_setup, create_agent_version, use_agent_version
 from decisions.errors import OutdatedVersion, UnknownAgent
 from decisions.models import Agent, AgentVersion
 from models_registry.errors import ExperimentRunning
@@ -77,9 +78,26 @@ def revise_agent(*, by: Actor, agent: Agent, expected: int, changes: Mapping[str
     changed = find_changes(old, new)
     if not changed:
         return Revision(current, ())
-    if acts and (experiment := find_experiment_on(agent)) is not None:
-        raise ExperimentRunning(
-            f"“{experiment}” compares versions of {agent.slug!r}, which stay as they are until it ends. Stop it first,"
-            " or make the version without using it."
-        )
+    if acts:
+        _refuse_while_compared(agent)
     return Revision(create_agent_version(by=by, agent=agent, setup=new, changed=changed, acts=acts), changed)
+
+
+@transaction.atomic
+def switch_agent(*, by: Actor, version: AgentVersion) -> None:
+    """An earlier version, or one that was kept, acts for its agent from now on. Nothing changes where it does already.
+
+    Raises ExperimentRunning while an experiment compares versions of this agent.
+    """
+    agent = Agent.objects.for_workspace(by.workspace).select_for_update(of=("self",)).get(id=version.agent_id)
+    if find_current_version(agent) != version:
+        _refuse_while_compared(agent)
+        use_agent_version(by=by, version=version)
+
+
+def _refuse_while_compared(agent: Agent) -> None:
+    """Call with the agent's row locked: experiments on its versions start under it."""
+    if (experiment := find_experiment_on(agent)) is not None:
+        raise ExperimentRunning(
+            f"“{experiment}” compares versions of {agent.slug!r}, which stay as they are until it ends. Stop it first."
+        )

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.agents.current import find_current_version
-from decisions.agents.revising import revise_agent
+from decisions.agents.revising import revise_agent, switch_agent
 from decisions.agents.services import AgentSetup, create_agent, kind_setup, kind_unit
 from decisions.api.batches import body_of
 from decisions.api.editing import get_agent, read_expected
@@ -118,6 +118,23 @@ def _answer(agent: Agent) -> Response:
     context = {"current": current, "champion": find_champion(agent)}
     headers = {"ETag": f'"{current.number}"'} if current is not None else {}
     return Response(AgentDetailSerializer(agent, context=context).data, headers=headers)
+
+
+class AgentVersionUse(APIView):
+    """Makes an earlier version, or one that was kept, the one that acts."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(
+        operation_id="use_agent_version",
+        request=None,
+        responses={"200": AgentDetailSerializer, "404": ErrorSerializer, "409": ErrorSerializer},
+    )
+    def post(self, request: Request, slug: str, number: int) -> Response:
+        """It acts from the next decision on. Where it does already, nothing changes."""
+        agent = get_agent(request, slug)
+        switch_agent(by=acting(request), version=generics.get_object_or_404(agent.versions, number=number))
+        return _answer(get_agent(request, slug))
 
 
 class Decide(APIView):

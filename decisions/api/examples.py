@@ -383,6 +383,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             name="a prompt to try",
         ),
     ],
+    "use_agent_version": [Example(REVISED, path={"slug": "filer", "number": "2"})],
     "start_agent_experiment": [
         Example(
             AN_EXPERIMENT

@@ -40,6 +40,9 @@ urlpatterns = [
         name="api-agent-reward-summary",
     ),
     path("agents/<slug:slug>", agents.AgentDetail.as_view(), name="api-agent"),
+    path(
+        "agents/<slug:slug>/versions/<int:number>/use", agents.AgentVersionUse.as_view(), name="api-agent-version-use"
+    ),
     path("agents/<slug:slug>/experiments", agent_experiments.AgentExperiments.as_view(), name="api-agent-experiments"),
     path("agents/<slug:slug>/reward-specs", reward_specs.RewardSpecList.as_view(), name="api-reward-specs"),
     path(

@@ -9,12 +9,13 @@ from django.contrib import messages
 from django.db.models import Max
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.agents.arm_setups import find_experiment_on
 from decisions.agents.current import find_current_version
 from decisions.agents.differences import compare_setups
-from decisions.agents.revising import find_changes, rebase_setup, revise_agent, setup_of
+from decisions.agents.revising import find_changes, rebase_setup, revise_agent, setup_of, switch_agent
 from decisions.agents.services import AgentSetup, check_setup
 from decisions.errors import OutdatedVersion
 from decisions.models import Agent, AgentVersion
@@ -32,7 +33,7 @@ from decisions.queries.agents import (
 from models_registry.errors import ExperimentRunning
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages import PageRequest, answer_confirmation, workspace_page
 
 
 @require_safe
@@ -83,6 +84,25 @@ def agent_version(request: PageRequest, agent: str, number: int) -> HttpResponse
         "changes": compare_setups(setup_of(older), setup_of(version)) if older is not None else [],
     }
     return render(request, "agents/version.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def agent_version_use(request: PageRequest, agent: str, number: int) -> HttpResponse:
+    """GET asks, POST makes the version the one that acts."""
+    found = get_agent(request, agent)
+    version = _get_version(found, number)
+    return answer_confirmation(
+        request,
+        title=f"Use version {number} of {found.name}?",
+        explanation=f"It is used from the next decision, in place of version {_get_current(found).number}, which stays "
+        "and can be used again.",
+        action=f"Use version {number}",
+        back=reverse("pages:agent-version", args=[request.workspace.slug, found.slug, number]),
+        do=lambda: switch_agent(by=request.actor, version=version),
+        done=f"{found.name} uses version {number} now.",
+        dangerous=False,
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

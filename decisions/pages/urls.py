@@ -21,6 +21,7 @@ urlpatterns = [
     path("agents/<slug:agent>", agents.agent_detail, name="agent"),
     path("agents/<slug:agent>/edit", agents.agent_edit, name="agent-edit"),
     path("agents/<slug:agent>/versions/<int:number>", agents.agent_version, name="agent-version"),
+    path("agents/<slug:agent>/versions/<int:number>/use", agents.agent_version_use, name="agent-version-use"),
     path("agents/<slug:agent>/rewards", rewards.agent_rewards, name="agent-rewards"),
     path("agents/<slug:agent>/rewards/history", reward_history.reward_history, name="agent-reward-history"),
     path("agents/<slug:agent>/rewards/status", rewards.agent_rewards_status, name="agent-rewards-status"),

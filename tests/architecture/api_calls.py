@@ -352,6 +352,7 @@ CALLS: dict[str, list[Call]] = {
         Call("GET", "agents/{slug}", READ, foreign=(404,)),
         Call("PATCH", "agents/{slug}", ADMIN, lambda w: {"expected_version": 1, "epsilon": 0.2}, foreign=(404,)),
     ],
+    "api-agent-version-use": [Call("POST", "agents/{slug}/versions/1/use", ADMIN, foreign=(404,))],
     "api-agent-experiments": [
         Call(
             "POST",

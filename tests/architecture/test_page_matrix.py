@@ -77,6 +77,7 @@ PAGES: dict[str, Page] = {
     "agent-reward-history": Page(of=lambda world: [world.agent.slug]),
     "agent-edit": replace(FORM, of=lambda world: [world.agent.slug]),
     "agent-version": Page(of=lambda world: [world.agent.slug, 1]),
+    "agent-version-use": replace(FORM, of=lambda world: [world.agent.slug, 1]),
     "agent-rewards": Page(of=lambda world: [world.agent.slug]),
     "agent-rewards-status": Page(of=lambda world: [world.agent.slug]),
     "agent-rewards-edit": replace(FORM, of=lambda world: [world.agent.slug]),

@@ -203,11 +203,14 @@ class TestTheEnd:
         keep(epsilon=0.4)  # newer, and neither used nor tried
         refused = client.request("PATCH", "agents/filer", {"expected_version": 1, "epsilon": 0.2})
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "experiment_running")
+        switched = client.post("agents/filer/versions/3/use")
+        assert (switched.status_code, switched.json()["error"]["code"]) == (409, "experiment_running")
         assert (self.current(agent), agent.versions.count()) == (1, 3)
         assert self.run(BETTER) == "promoted"
         assert (self.current(agent), get_champion(agent.registered_model)) == (2, champion)
         assert client.get("agents/filer").json()["current"]["epsilon"] == 0.3
-        revised = client.request("PATCH", "agents/filer", {"expected_version": 2, "epsilon": 0.2})
+        assert client.post("agents/filer/versions/1/use").json()["version"] == 1 == self.current(agent)
+        revised = client.request("PATCH", "agents/filer", {"expected_version": 1, "epsilon": 0.2})
         assert (revised.json()["version"], self.current(agent)) == (4, 4)
 
     def test_a_model_version_and_an_agent_version_win_together(self, agent, champion, keep, start):

@@ -197,6 +197,20 @@ class TestChanging:
         assert refused.status_code == 409 and "Stop it first" in refused.content.decode()
         assert agent.versions.count() == 2
 
+    def test_another_version_is_used_and_the_one_before_it_again(
+        self, agent: Any, by: Any, owner: Any, client: Any
+    ) -> None:
+        revise_agent(by=by, agent=agent, expected=1, changes={"epsilon": 0.3}, acts=False)
+        for number in (2, 1):
+            assert f"Use version {number} of" in client.get(at("agent-version-use", agent, number)).content.decode()
+            done = client.post(at("agent-version-use", agent, number), follow=True)
+            assert f"{agent.name} uses version {number} now" in done.content.decode()
+            assert client.get(at("agent", agent)).context["current"].number == number
+        used = AuditEntry.objects.filter(actor=owner.email, action="agent_version.used").order_by("id")
+        assert [one.details for one in used] == [
+            {"agent": "filer", "number": 2, "before": 1}, {"agent": "filer", "number": 1, "before": 2},
+        ]  # fmt: skip
+
     def test_what_was_changed_after_the_look_is_shown_again_first(self, agent: Any, client: Any) -> None:
         path = at("agent-edit", agent)
         seen = hidden(client.post(path, filled(agent, epsilon="0.2")).content.decode())
