@@ -192,7 +192,7 @@ class TestChanging:
         start_agent_experiment(by=by, agent_version=version, plan=ExperimentPlan(), reason="more exploration")
         other = {**sent, "epsilon": "0.4", "seen": ""}
         page = client.post(path, other).content.decode()
-        assert "cannot be used before it ends" in page and "Create version 3" in page
+        assert "cannot be used before it ends" in page and "Create version 3 without using it" in page
         refused = client.post(path, other | hidden(page) | {"make": "1"})
         assert refused.status_code == 409 and "Stop it first" in refused.content.decode()
         assert agent.versions.count() == 2
