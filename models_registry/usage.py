@@ -22,19 +22,19 @@ SELECT "window".name, c.backend_id, count(*),
        coalesce(sum(c.tokens_in), 0), coalesce(sum(c.tokens_out), 0), coalesce(sum(c.cost), 0),
        percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (
          ORDER BY extract(epoch FROM c.closed_at - c.opened_at)::float8 * 1000
-       ) FILTER (WHERE c.state = 'answered' AND NOT c.cached)
+       ) FILTER (WHERE c.state = 'answered')
   FROM models_registry_call c
   JOIN unnest(%(names)s::text[], %(since)s::timestamptz[]) AS "window"(name, since) ON c.opened_at >= "window".since
- WHERE c.workspace_id = %(workspace)s AND c.id >= %(first)s AND c.served_id IS NOT NULL
+ WHERE c.workspace_id = %(workspace)s AND c.id >= %(first)s AND c.served_id IS NOT NULL AND NOT c.cached
  GROUP BY 1, 2
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Calls that a backend answered within a window. `stood_in`: those that should have been answered by another
-    version or server. `cost` is in the unit of the backend's prices. `p50` and `p95` are milliseconds from the question
-    to the end of the answer, without those from the cache; None without calls."""
+    """Calls that a backend answered within a window, without those from the cache. `stood_in`: those that should have
+    been answered by another version or server. `cost` is in the unit of the backend's prices. `p50` and `p95` are
+    milliseconds from the question to the end of the answer; None without calls."""
 
     calls: int = 0
     stood_in: int = 0

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from decisions.agents.caching import change_cache
 from decisions.agents.current import find_current_version
 from decisions.agents.revising import revise_agent, switch_agent
 from decisions.agents.services import AgentSetup, create_agent, kind_setup, kind_unit
@@ -19,6 +20,7 @@ from decisions.api.batches import body_of
 from decisions.api.editing import get_agent, read_expected
 from decisions.api.serializers.agents import (
     ONE_OR_MORE_ANSWERS,
+    AgentCacheSerializer,
     AgentCreateSerializer,
     AgentDetailSerializer,
     AgentPatchSerializer,
@@ -111,6 +113,21 @@ class AgentDetail(APIView):
         acts = changes.pop("acts")
         revise_agent(by=acting(request), agent=agent, expected=expected, changes=changes, acts=acts)
         return _answer(agent)
+
+
+class AgentCache(APIView):
+    """For how long greedy answers of the agent's chats are given again."""
+
+    scopes = {"PATCH": Scope.ADMIN}
+
+    @extend_schema(operation_id="change_cache", request=AgentCacheSerializer, responses={"200": AgentSerializer})
+    def patch(self, request: Request, slug: str) -> Response:
+        """Sets for how many seconds a greedy answer of a chat is given again; 0 turns it off."""
+        agent = get_agent(request, slug)
+        given = AgentCacheSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        changed = change_cache(by=acting(request), agent=agent, seconds=given.validated_data["seconds"])
+        return Response(AgentSerializer(changed).data)
 
 
 def _answer(agent: Agent) -> Response:

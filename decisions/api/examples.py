@@ -37,6 +37,7 @@ AN_AGENT = {
     "unit": "item",
     "version": 1,
     "newest_version": 1,
+    "cache_seconds": 0,
     "created_at": MOMENT,
 }
 A_VERSION = {
@@ -402,6 +403,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             {"slug": "filer"},
         )
     ],
+    "change_cache": [Example(AN_AGENT, 200, {"seconds": 0}, {"slug": "filer"})],
     "decide": [
         Example(DECIDED, 201, {"state": STATE, "unit": "item-1"}, {"slug": "filer"}, name="one item"),
         Example(

@@ -43,6 +43,7 @@ urlpatterns = [
     path(
         "agents/<slug:slug>/versions/<int:number>/use", agents.AgentVersionUse.as_view(), name="api-agent-version-use"
     ),
+    path("agents/<slug:slug>/cache", agents.AgentCache.as_view(), name="api-agent-cache"),
     path("agents/<slug:slug>/experiments", agent_experiments.AgentExperiments.as_view(), name="api-agent-experiments"),
     path("agents/<slug:slug>/reward-specs", reward_specs.RewardSpecList.as_view(), name="api-reward-specs"),
     path(

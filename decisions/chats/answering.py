@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from decisions.agents.current import CurrentAgent, find_agents
+from decisions.chats.recalling import keep_answer, name_of_answer, recall_answer
 from decisions.chats.requests import Chat
 from decisions.chats.written import Written
 from decisions.errors import IdNotUsable, UnknownAgent
@@ -32,7 +34,7 @@ from decisions.ingest.batches import resolve_episodes
 from decisions.ingest.item_ends import mark_late_decisions
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of, write_within
-from decisions.models import ActionSpaceKind
+from decisions.models import CHATTING, ActionSpaceKind
 from models_registry.backends.chatting import Attempt
 from models_registry.backends.places import Place, find_places
 from models_registry.calls import Ending, Opening, close_calls, open_calls
@@ -48,12 +50,12 @@ from workspaces.ids import uuid7
 REFERENCE = re.compile(r"(?:models:/)?(?P<agent>[\w-]{1,63})(?P<version>[:@/].{1,100})?", re.DOTALL)
 FORMS = "an agent's slug, slug@alias or slug:7"
 """MLflow's models:/slug/7 and models:/slug@alias are taken, too."""
-CHATTING = frozenset({ActionSpaceKind.TEXT, ActionSpaceKind.TOOL_CALLS})
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the caller says of a chat beside its body: headers, all optional."""
+    """What the caller says of a chat beside its body: headers, all optional. `anew`: no answer that was given before
+    will do."""
 
     unit: str | None = None
     episode: str | None = None
@@ -61,12 +63,14 @@ class About:
     project_ref: str | None = None
     user_ref: str | None = None
     external_id: str | None = None
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A chat whose call is open. `attempts` in the order in which they are asked, and `sides`, whose they are.
-    `started`: seconds of the monotonic clock."""
+    `started`: seconds of the monotonic clock. `recalled`: the answer, where it was given before, and nobody is asked;
+    `kept_as`: what it is kept under, "" where it is not (`decisions.chats.recalling`)."""
 
     by: Actor
     chat: Chat
@@ -75,6 +79,8 @@ class Begun:
     sides: tuple[Side, ...]
     started: float
     opened_at: dt.datetime
+    kept_as: str = ""
+    recalled: dict[str, Any] | None = None
 
     @property
     def id(self) -> uuid.UUID:
@@ -131,13 +137,20 @@ def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) 
         assert made is not None  # a chat is wanted as it is
         question = made
     refuse_over_limits(by=by, agent=current.agent.slug, now=now)
-    open_calls(by=by, kind=kind, openings=[Opening(decision_id, question.route.version)], now=now)
     asked: list[tuple[Attempt, Side]] = []
     for side in (question.side, *question.stand_ins(question.side)):
         own = _fields(chat, side.current)
-        attempts = [Attempt(side.version, place, own) for place in places[side.version.id]]
-        asked += [(one, side) for one in attempts if one not in [known for known, _ in asked]]
-    return Begun(by, chat, question, tuple(one for one, _ in asked), tuple(side for _, side in asked), started, now)
+        tries = [Attempt(side.version, place, own) for place in places[side.version.id]]
+        asked += [(one, side) for one in tries if one not in [known for known, _ in asked]]
+    kept_as, recalled = "", None
+    if asked and asked[0][1] is question.side:
+        body = {**chat.body, **asked[0][0].fields}
+        kept_as = name_of_answer(by=by, side=question.side, route=question.route, body=body)
+    if kept_as and not about.anew:
+        recalled = recall_answer(by=by, side=question.side, name=kept_as, content_hash=_hash_of(chat.state))
+    open_calls(by=by, kind=kind, openings=[Opening(decision_id, question.route.version)], now=now)
+    attempts, sides = tuple(one for one, _ in asked), tuple(side for _, side in asked)
+    return Begun(by, chat, question, attempts, sides, started, now, kept_as, recalled)
 
 
 def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) -> None:
@@ -146,7 +159,8 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
     now = timezone.now()
     question = _served(begun, ended.attempt)
     written, endpoint = ended.written, ended.attempt.place.endpoint
-    cost = endpoint.price(written.tokens_in, written.tokens_out)
+    cached = begun.recalled is not None
+    cost = Decimal(0) if cached else endpoint.price(written.tokens_in, written.tokens_out)
     with transaction.atomic():
         exposures = record_exposures(begun.by, [question], now)
         row = _decision_row(
@@ -166,16 +180,20 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
             question.id,
             state,
             served=question.served.id,
-            backend=endpoint.backend,
+            backend=None if cached else endpoint.backend,
             fallback=" ".join(ended.failures),
-            tokens_in=written.tokens_in,
-            tokens_out=written.tokens_out,
+            cached=cached,
+            tokens_in=None if cached else written.tokens_in,
+            tokens_out=None if cached else written.tokens_out,
             cost=cost,
             first_byte_at=ended.first_byte_at,
         )
         close_calls(by=begun.by, endings=[ending], now=now)
         if row["item_ref"]:
             mark_late_decisions(begun.by.workspace.id, {row["item_ref"]})
+    if begun.kept_as and not cached and state == CallState.ANSWERED and not question.fallback:
+        seconds = question.current.agent.cache_seconds
+        keep_answer(name=begun.kept_as, seconds=seconds, decision_id=question.id, written=written)
 
 
 def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
@@ -232,6 +250,7 @@ def summary_of(begun: Begun, ended: Ended) -> dict[str, Any]:
         "assignment_probability": route.assignment_probability,
         "fallback": _served(begun, ended.attempt).fallback,
         "propensity": ended.written.propensity,
+        "cached": begun.recalled is not None,
     }
 
 
@@ -307,6 +326,10 @@ def _decision_row(begun: Begun, question: Question, written: Written, *, complet
         token_ids=written.token_ids if complete else None,
         tokens_in=written.tokens_in,
         tokens_out=written.tokens_out,
-        content_hash=hashlib.sha256(b"chat" + msgspec.json.encode(state, order="deterministic")).digest(),
+        content_hash=_hash_of(state),
         **known,
     )
+
+
+def _hash_of(state: Mapping[str, Any]) -> bytes:
+    return hashlib.sha256(b"chat" + msgspec.json.encode(state, order="deterministic")).digest()

@@ -9,6 +9,7 @@ from typing import Any
 from workspaces.storable import is_storable, read_json
 
 MOST_CALLS = 128
+USUAL = frozenset({"role", "content", "tool_calls"})
 NUL = "\x00"
 
 
@@ -23,14 +24,16 @@ class Call:
 
 @dataclass(slots=True)
 class Written:
-    """`policy_logprob`: of what was written, under the policy that drew it; `token_ids`: what was drawn. Both where the
-    server tells them (docs/model-server.md)."""
+    """`holds_more`: words and calls are not all, as with a refusal or reasoning that is told. `policy_logprob`: of what
+    was written, under the policy that drew it; `token_ids`: what was drawn. Both where the server tells them
+    (docs/model-server.md)."""
 
     parts: list[str] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     finish_reason: str | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
+    holds_more: bool = False
     policy_logprob: float | None = None
     token_ids: list[int] | None = None
 
@@ -63,6 +66,7 @@ class Written:
         self._take_usage(chunk)
 
     def _take_words(self, message: Mapping[str, Any], calls: Any) -> None:
+        self.holds_more = self.holds_more or any(value for name, value in message.items() if name not in USUAL)
         if text := message.get("content"):
             self.parts.append(str(text))
         for place, told in enumerate(calls or ()):

@@ -27,11 +27,17 @@ class ActionSpaceKind(models.TextChoices):
     TOOL_CALLS = "tool_calls", "Tool calls"
 
 
+CHATTING = frozenset({ActionSpaceKind.TEXT, ActionSpaceKind.TOOL_CALLS})
+"""Agents that may be asked by chats."""
+
+
 class Agent(WorkspaceOwned):
     """`unit` says what an experiment sticks to: user, item, project, …
 
     `current_version` is the version that acts; null for the newest one. So it only points at one while there are newer
     versions that do not act, to be tried by an experiment (docs/adr/0037). `agents.current` reads it.
+
+    `cache_seconds`: for how long a greedy answer of a chat is given again; 0 for never.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -46,11 +52,13 @@ class Agent(WorkspaceOwned):
     current_version = models.ForeignKey(
         "decisions.AgentVersion", on_delete=models.DO_NOTHING, null=True, blank=True, related_name="+", db_index=False
     )
+    cache_seconds = models.PositiveIntegerField(default=0, db_default=0)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["workspace", "slug"], name="agent_once"),
+            models.CheckConstraint(condition=Q(cache_seconds__lte=30 * 86_400), name="agent_cache_a_month_at_most"),
             models.CheckConstraint(condition=Q(kind__in=AgentKind.values), name="agent_kind_known"),
         ]
 

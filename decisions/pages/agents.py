@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
+from django import forms
 from django.contrib import messages
 from django.db.models import Max
 from django.http import Http404, HttpResponse
@@ -13,6 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.agents.arm_setups import find_experiment_on
+from decisions.agents.caching import LONGEST_SECONDS, change_cache
 from decisions.agents.current import find_current_version
 from decisions.agents.differences import compare_setups
 from decisions.agents.revising import find_changes, rebase_setup, revise_agent, setup_of, switch_agent
@@ -139,6 +141,35 @@ def agent_edit(request: PageRequest, agent: str) -> HttpResponse:
         return redirect("pages:agent-version", request.workspace.slug, found.slug, number)
     messages.success(request, f"{found.name} has version {number} now.")
     return redirect("pages:agent", request.workspace.slug, found.slug)
+
+
+class CacheForm(forms.Form):
+    seconds = forms.IntegerField(
+        min_value=0,
+        max_value=LONGEST_SECONDS,
+        label="Seconds",
+        help_text="For how long a greedy answer (temperature 0) is given again to the same question. 0 turns the cache "
+        "off; 30 days at most.",
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def agent_cache(request: PageRequest, agent: str) -> HttpResponse:
+    """For how long greedy answers of its chats are given again."""
+    found = get_agent(request, agent)
+    form = CacheForm(request.POST or None, initial={"seconds": found.cache_seconds})
+    if request.method == "POST" and form.is_valid():
+        try:
+            change_cache(by=request.actor, agent=found, seconds=form.cleaned_data["seconds"])
+        except InvalidInput as error:
+            for fault in error.faults:
+                form.add_error("seconds", f"{fault.reason}; expected: {fault.expected}")
+        else:
+            messages.success(request, f"The cache of {found.name} is changed.")
+            return redirect("pages:agent", request.workspace.slug, found.slug)
+    status = 400 if request.method == "POST" else 200
+    return render(request, "agents/cache.html", {"agent": found, "form": form}, status=status)
 
 
 def _read(agent: Agent, form: AgentForm) -> tuple[AgentVersion | None, AgentSetup | None]:

@@ -19,6 +19,7 @@ from decisions.pages import (
 urlpatterns = [
     path("agents/", agents.agent_list, name="agents"),
     path("agents/<slug:agent>", agents.agent_detail, name="agent"),
+    path("agents/<slug:agent>/cache", agents.agent_cache, name="agent-cache"),
     path("agents/<slug:agent>/edit", agents.agent_edit, name="agent-edit"),
     path("agents/<slug:agent>/versions/<int:number>", agents.agent_version, name="agent-version"),
     path("agents/<slug:agent>/versions/<int:number>/use", agents.agent_version_use, name="agent-version-use"),

@@ -54,16 +54,17 @@ class Answered:
 @dataclass(frozen=True, slots=True)
 class Streamed:
     """A completion whose first chunk is there. `chunks` begins with that one, and raises BackendUnavailable where the
-    server breaks off."""
+    server breaks off. `response` is None where no server writes it."""
 
     attempt: Attempt
     chunks: AsyncIterator[dict[str, Any]]
-    response: aiohttp.ClientResponse
+    response: aiohttp.ClientResponse | None
     failures: tuple[str, ...] = ()
 
     async def close(self) -> None:
         """Whoever stops reading calls it: the server then stops writing."""
-        self.response.close()
+        if self.response is not None:
+            self.response.close()
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,10 +33,11 @@ from decisions.chats.answering import (
 )
 from decisions.chats.completions import ChatShape, Shape
 from decisions.chats.faults import as_openai, body_of
+from decisions.chats.recalling import as_chunks
 from decisions.chats.requests import Chat, read_chat, read_json
 from decisions.chats.responses import ResponseShape, read_response
 from decisions.chats.written import Written
-from models_registry.backends.chatting import ChatClients
+from models_registry.backends.chatting import Answered, ChatClients, Streamed
 from models_registry.errors import BackendUnavailable, ChatRefused
 from models_registry.models import CallKind
 from project.gateway.database import Database
@@ -181,16 +182,18 @@ class Gateway:
 
         begun, shape = await self._run_as(request, begin)
         headers = {"x-reckoner-decision-id": str(begun.id)}
+        if begun.recalled is not None:
+            headers["x-reckoner-cached"] = "true"
         leaving = asyncio.ensure_future(_until_gone(request))
         self.answering += 1
         handed_on = False
         try:
             if begun.chat.stream:
-                streamed = await _unless_left(leaving, self.clients.ask_stream(begun.attempts, begun.body))
+                streamed = await _unless_left(leaving, self._ask_stream(begun))
                 ended = Ended(Written(), streamed.attempt, streamed.failures, timezone.now())
                 handed_on = True
                 return EventStream(self.database, begun, streamed, ended, shape, leaving, headers, self._one_less)
-            answered = await _unless_left(leaving, self.clients.ask_whole(begun.attempts, begun.body))
+            answered = await _unless_left(leaving, self._ask_whole(begun))
             ended = Ended(Written(), answered.attempt, answered.failures, timezone.now())
             ended.written.take_whole(answered.answer)
             await self.database.run(record_chat, begun=begun, ended=ended)
@@ -210,6 +213,16 @@ class Gateway:
             if not handed_on:
                 leaving.cancel()
                 self._one_less()
+
+    async def _ask_whole(self, begun: Begun) -> Answered:
+        if begun.recalled is not None:
+            return Answered(begun.attempts[0], begun.recalled)
+        return await self.clients.ask_whole(begun.attempts, begun.body)
+
+    async def _ask_stream(self, begun: Begun) -> Streamed:
+        if begun.recalled is not None:
+            return Streamed(begun.attempts[0], _one_by_one(as_chunks(begun.recalled)), None)
+        return await self.clients.ask_stream(begun.attempts, begun.body)
 
     def _one_less(self) -> None:
         self.answering -= 1
@@ -266,7 +279,7 @@ def _about(request: Request) -> About:
     ]
     if faults:
         raise InvalidInput("A header is invalid.", faults=faults)
-    return About(**given)
+    return About(**given, anew="no-cache" in request.headers.get("cache-control", "").lower())
 
 
 async def _read_body(request: Request) -> bytes:
@@ -286,6 +299,11 @@ async def _read_body(request: Request) -> bytes:
     except (ClientDisconnect, TimeoutError) as error:
         raise Left from error
     return b"".join(chunks)
+
+
+async def _one_by_one(chunks: list[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    for chunk in chunks:
+        yield chunk
 
 
 async def _until_gone(request: Request) -> None:

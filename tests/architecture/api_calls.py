@@ -363,6 +363,7 @@ CALLS: dict[str, list[Call]] = {
             foreign=(404,),
         ),
     ],
+    "api-agent-cache": [Call("PATCH", "agents/{slug}/cache", ADMIN, lambda w: {"seconds": 0}, foreign=(404,))],
     # Nobody serves models in this test: who may ask gets as far as the missing backend.
     "api-decide": [
         Call("POST", "agents/{slug}/decide", "route:read", lambda w: {"state": {"text": "x"}}, 503, foreign=(404,))

@@ -53,7 +53,11 @@ FORMS = {
         *("base", "seen", "prompt_template", "options", "temperature", "epsilon", "action_space"),
         *("max_prompt_tokens", "max_completion_tokens", "action_schema", "state_schema"),
     ),
-    "key-make": ("name", "agent", "slug", "kind", "options", "scopes"),
+    "key-make": (
+        *("name", "agent", "slug", "kind", "options", "scopes", "requests_a_minute", "spend_a_day", "agents"),
+    ),
+    "key-limits": ("requests_a_minute", "spend_a_day", "agents"),
+    "agent-cache": ("seconds",),
     "erasures": ("kind", "name"),
     "decision-ask": ("version", "state", "options"),
     "shadow-start": ("agent", "version", "share", "min_decisions", "then", "reason"),
@@ -92,8 +96,14 @@ GIVEN = {
 }
 TOGETHER = {"version-try"}
 """Numbers of one form, of which none is right without the others: all of them are odd at once."""
-OBJECT = {"decision-label": "decision", "decision-ask": "decision", "run-curves": "run", "version-try": "version"}
-OF_AGENT = ("agent", "agent-edit")
+OBJECT = {
+    "decision-label": "decision",
+    "decision-ask": "decision",
+    "run-curves": "run",
+    "version-try": "version",
+    "key-limits": "key",
+}
+OF_AGENT = ("agent", "agent-edit", "agent-cache")
 
 
 @pytest.fixture

@@ -75,6 +75,7 @@ PAGES: dict[str, Page] = {
     "agents": Page(),
     "agent": Page(of=lambda world: [world.agent.slug]),
     "agent-reward-history": Page(of=lambda world: [world.agent.slug]),
+    "agent-cache": replace(FORM, of=lambda world: [world.agent.slug]),
     "agent-edit": replace(FORM, of=lambda world: [world.agent.slug]),
     "agent-version": Page(of=lambda world: [world.agent.slug, 1]),
     "agent-version-use": replace(FORM, of=lambda world: [world.agent.slug, 1]),

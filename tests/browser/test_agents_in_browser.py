@@ -45,4 +45,6 @@ def test_a_version_is_compared_and_made_and_every_page_fits(
     tab.get_by_role("link", name="Version 3").click()
     expect(tab.get_by_role("heading", name="Changes from version 2")).to_be_visible()
     found += look_at(tab, "agent-version")
+    tab.goto(reverse("pages:agent-cache", args=[workspace.slug, agent.slug]))
+    found += look_at(tab, "agent-cache")
     assert found == []

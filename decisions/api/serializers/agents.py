@@ -7,6 +7,7 @@ from typing import Any
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
+from decisions.agents.caching import LONGEST_SECONDS
 from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion
 from workspaces.serializers import StrictBody
 
@@ -36,7 +37,7 @@ class AgentSerializer(serializers.ModelSerializer[Agent]):
 
     class Meta:
         model = Agent
-        fields = ["id", "slug", "name", "kind", "unit", "version", "newest_version", "created_at"]
+        fields = ["id", "slug", "name", "kind", "unit", "version", "newest_version", "cache_seconds", "created_at"]
 
     def get_version(self, agent: Agent) -> int | None:
         """Number of the current version, which acts."""
@@ -69,6 +70,14 @@ class AgentCreateSerializer(StrictBody):
     max_completion_tokens = serializers.IntegerField(min_value=1, max_value=32_768, required=False)
     temperature = serializers.FloatField(required=False)
     epsilon = serializers.FloatField(required=False)
+
+
+class AgentCacheSerializer(StrictBody):
+    seconds = serializers.IntegerField(
+        min_value=0,
+        max_value=LONGEST_SECONDS,
+        help_text="For how long a greedy answer of a chat is given again; 0 for never. Agents that do not chat take 0",
+    )
 
 
 class AgentDetailSerializer(AgentSerializer):

@@ -73,7 +73,7 @@ class TestAWholeAnswer:
         assert answered.headers["x-reckoner-decision-id"] == str(decision.id)
         assert told.reckoner == {
             "decision_id": str(decision.id), "agent": "helper", "model_version": "helper:1", "variant": None,
-            "assignment_probability": None, "fallback": False, "propensity": None,
+            "assignment_probability": None, "fallback": False, "propensity": None, "cached": False,
         }  # fmt: skip
         assert decision.state == {"input": "How do I get to Oslo?", "messages": MESSAGES}
         assert (decision.action, decision.completion, decision.unit, decision.temperature) == (SAYS, SAYS, "ann", 0.5)
