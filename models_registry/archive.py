@@ -1,6 +1,7 @@
 """An artifact's files as one tar archive, made while it is sent: memory does not grow with the files.
 
-Only what the manifest names is in it, under one folder. The length is known before the first byte.
+Only what the manifest names is in it, and texts that are written for who asks, under one folder. The length is known
+before the first byte.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from models_registry.errors import ArtifactCorrupt
 
 BLOCK = tarfile.BLOCKSIZE
 END = bytes(2 * BLOCK)
+Member = tuple[bytes, Path | bytes, int]
+"""Header, file or content, and its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +30,23 @@ class Archive:
     chunks: Iterator[bytes]
 
 
-def stream_archive(digest: str, *, folder: str) -> Archive:
-    """The artifact as a tar archive with everything inside `folder`. Raises ArtifactCorrupt where a file that the
+def stream_archive(digest: str, *, folder: str, texts: Mapping[str, str] | None = None) -> Archive:
+    """The artifact as a tar archive with everything inside `folder`, first the `texts`, by name, in place of files of
+    that name. Raises ArtifactCorrupt where a file that the
     manifest names is not there at its size; contents are not hashed again."""
     root = artifact_path(digest)
     try:
         manifest: Mapping[str, Any] = json.loads((root / MANIFEST).read_bytes())
     except (OSError, ValueError) as error:
         raise ArtifactCorrupt(f"Artifact {digest[:12]} has no readable manifest.") from error
-    members = []
+    texts = texts or {}
+    members: list[Member] = []
+    for name, text in texts.items():
+        content = text.encode()
+        members.append((_header(f"{folder}/{name}", len(content)), content, len(content)))
     for name, entry in sorted(manifest["files"].items()):
+        if name in texts:
+            continue
         try:
             path = safe_join(root, name)
             there = path.is_file() and path.stat().st_size == entry["size"]
@@ -60,12 +70,15 @@ def _padding(length: int) -> int:
     return -length % BLOCK
 
 
-def _read(digest: str, members: list[tuple[bytes, Path, int]]) -> Iterator[bytes]:
+def _read(digest: str, members: list[Member]) -> Iterator[bytes]:
     with reading(digest):
-        for header, path, length in members:
+        for header, content, length in members:
             yield header
-            with path.open("rb") as handle:
-                while block := handle.read(CHUNK):
-                    yield block
+            if isinstance(content, bytes):
+                yield content
+            else:
+                with content.open("rb") as handle:
+                    while block := handle.read(CHUNK):
+                        yield block
             yield bytes(_padding(length))
     yield END

@@ -76,7 +76,11 @@ class Load:
 
 def count_prompt_tokens(rows: Iterable[Mapping[str, Any]]) -> int | None:
     """The mean over the first rows, by their words; None of rows without a prompt."""
-    words = [len(str(row["prompt"]).split()) for row in islice(rows, SAMPLED) if "prompt" in row]
+    words = [
+        len(str(row["prompt"]).split()) + len(str(row.get("system") or "").split())
+        for row in islice(rows, SAMPLED)
+        if "prompt" in row
+    ]
     return math.ceil(TOKENS_PER_WORD * statistics.mean(words)) if words else None
 
 

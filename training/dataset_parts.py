@@ -35,7 +35,7 @@ HALF = 0.5
 BATCH = 5000
 SLICES = 50
 """A field with more values than this makes no slices of a suite."""
-UNSLICED = frozenset({"prompt", "completion"})
+UNSLICED = frozenset({"prompt", "system", "completion"})
 HELD_OUT = " (held out)"
 
 
@@ -84,7 +84,7 @@ class Tally:
         self.rows += 1
         self.synthetic += MARK in row
         if isinstance(prompt := row.get("prompt"), str):
-            self.words[len(prompt.split())] += 1
+            self.words[len(prompt.split()) + len(row.get("system", "").split())] += 1
         self.texts += "completion" in row
         self._add_right(row)
         if "answer" in row:
@@ -101,7 +101,7 @@ class Tally:
                 self.right += 1
             else:
                 self.wrong += 1
-            self._add_to_group(str(prompt), reward)
+            self._add_to_group(normalise_prompt(str(prompt), row.get("system")), reward)
         self.without_reward += "completion" in row and "source" not in row and reward is None and "right" not in row
         if "propensity" in row and row["propensity"] is None:
             slate = row.get("slate") or {}
@@ -133,9 +133,9 @@ class Tally:
         if known is not None:
             self.judged.add(known)
 
-    def _add_to_group(self, prompt: str, reward: float) -> None:
-        """By a short digest of the prompt: of millions of rows the prompts themselves would be too much."""
-        digest = hashlib.blake2b(normalise_prompt(prompt).encode(errors="surrogatepass"), digest_size=8).digest()
+    def _add_to_group(self, question: str, reward: float) -> None:
+        """By a short digest of the question: of millions of rows the prompts themselves would be too much."""
+        digest = hashlib.blake2b(question.encode(errors="surrogatepass"), digest_size=8).digest()
         key = int.from_bytes(digest, "big")
         self.groups[key] = None if self.groups.setdefault(key, reward) != reward else reward
 
@@ -168,8 +168,8 @@ class Tally:
         return told
 
     def cuts_for(self, agent: Agent) -> dict[str, Any]:
-        """How many prompts have more words than the agent's current version reads tokens: surely their middle is cut
-        (training.engine.prompts). Only the run, which has the tokenizer, can count them all."""
+        """How many prompts, with their system prompts, have more words than the agent reads tokens: their middle is cut
+        in any case (training.engine.prompts). Only the run, with its tokenizer, can count them all."""
         current = find_current_version(agent)
         most = current.max_prompt_tokens if current is not None else None
         cut = sum(rows for words, rows in self.words.items() if most is not None and words > most)

@@ -19,7 +19,7 @@ from django.db import connection
 
 from decisions.agents.canonical import canonical
 from decisions.agents.choices import fields_beside
-from decisions.agents.prompts import PromptError, as_text, render_prompt
+from decisions.agents.prompts import PromptError, as_text, make_prompt
 from decisions.models import ActionSpaceKind, Agent, AgentVersion, Decision
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
@@ -263,6 +263,6 @@ def show_examples(ids: Sequence[uuid.UUID], answers: Mapping[uuid.UUID, str]) ->
 
 def _prompt(decision: Decision) -> str:
     try:
-        return render_prompt(decision.agent_version.prompt_template, decision.state, decision.options or ())
+        return make_prompt(decision.agent_version, decision.state, decision.options or ()).text
     except PromptError:
         return as_text(decision.state)

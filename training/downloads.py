@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 
+from decisions.queries.agents import find_agent_version
 from models_registry.archive import stream_archive
+from training.modelfile import MODELFILE, write_modelfile
 from training.models import ExportJob
 from training.models.export import ExportState
 from workspaces.actors import Actor
@@ -16,13 +20,19 @@ from workspaces.services import record_audit
 TAR = "application/x-tar"
 
 
+def _texts_for(export: ExportJob) -> Mapping[str, str]:
+    """The Modelfile, written when it is taken: by the version of the agent that acts."""
+    asks = find_agent_version(export.version.registered_model)
+    return {} if asks is None else {MODELFILE: write_modelfile(asks)}
+
+
 def answer_download(request: HttpRequest | Request, *, by: Actor, export: ExportJob) -> HttpResponseBase:
-    """A tar archive of a ready export, with its length; the audit says who took it. HEAD takes nothing. Raises
-    Conflict."""
+    """A tar archive of a ready export with a Modelfile, and its length; the audit says who took it. HEAD takes nothing.
+    Raises Conflict."""
     if export.state != ExportState.READY or export.artifact is None:
         raise Conflict("This export is not ready for download.")
     name = f"{export.version.registered_model.name}-{export.version.number}-{export.format}"
-    archive = stream_archive(export.artifact.digest, folder=name)
+    archive = stream_archive(export.artifact.digest, folder=name, texts=_texts_for(export))
     headers = {"Content-Disposition": f'attachment; filename="{name}.tar"', "Content-Length": str(archive.size)}
     if request.method == "HEAD":
         return HttpResponse(content_type=TAR, headers=headers)

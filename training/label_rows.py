@@ -16,12 +16,13 @@ from typing import Any
 from django.db import connection
 
 from decisions.agents.choices import choices_of, option_of
-from decisions.agents.prompts import PromptError, render_prompt
+from decisions.agents.prompts import PromptError, make_prompt
 from decisions.models import ActionSpaceKind, Agent, AgentVersion
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, STANDS, VERDICT
 from training.models import DatasetKind
 from training.negatives import MARK, draw_other
+from training.rows_of.prompts import prompt_columns
 from training.rows_of.ranking import write_answers
 from training.rows_of.shapes import CHOICE, RANKING, shape_of
 from training.rows_of.text import as_completion
@@ -204,7 +205,7 @@ def _write_answer(
         row |= {"options": list(options), "answer": answer, "completion": answer}
     else:
         row |= {"completion": as_completion(right)}
-    return [{**row, "prompt": render_prompt(version.prompt_template, state, options or ())}]
+    return [row | prompt_columns(make_prompt(version, state, options or ()))]
 
 
 def _write_pairs(
@@ -226,7 +227,7 @@ def _write_pairs(
         chosen, rejected = as_completion(right), as_completion(told.action)
     pair: dict[str, Any] = {
         "id": str(told.decision),
-        "prompt": render_prompt(version.prompt_template, state, options or ()),
+        **prompt_columns(make_prompt(version, state, options or ())),
         "chosen": chosen,
     }
     rows = [] if chosen == rejected else [pair | {"rejected": rejected}]

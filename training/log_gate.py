@@ -104,8 +104,8 @@ def write_log(run: TrainingRun, run_dir: Path) -> list[LoggedDecision]:
     path = run_dir / LOG_FILE
     found: list[LoggedDecision] = []
     with path.open("w", encoding="utf-8") as lines, closing(_read(run)) as decisions:
-        for decision, prompt in decisions:
-            row = {"id": decision.id, "prompt": prompt, "options": decision.options, "action": decision.action}
+        for decision, asked in decisions:
+            row = {"id": decision.id, **asked, "options": decision.options, "action": decision.action}
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
             found.append(decision)
             if len(found) == ROWS:
@@ -118,9 +118,9 @@ def remove_log(run_id: uuid.UUID) -> None:
     (settings.RUNS / str(run_id) / LOG_FILE).unlink(missing_ok=True)
 
 
-def _read(run: TrainingRun) -> Generator[tuple[LoggedDecision, str]]:
-    """Choices with their prompts, newest first. Rankings are left out: nothing here ranks live traffic by a version's
-    scores, so there is no policy whose reward could be estimated (docs/adr/0023-rows-by-shape.md)."""
+def _read(run: TrainingRun) -> Generator[tuple[LoggedDecision, dict[str, Any]]]:
+    """Choices with the columns of what was asked, newest first. Rankings are left out: nothing here ranks live traffic
+    by a version's scores, so there is no policy whose reward could be estimated (docs/adr/0023-rows-by-shape.md)."""
     spec = current_reward_spec(run.agent)
     found, shapes = find_versions(run.agent, DatasetKind.LOGGED)
     versions = {pk: version for pk, version in found.items() if shapes[pk] == CHOICE}
@@ -177,7 +177,7 @@ def _read(run: TrainingRun) -> Generator[tuple[LoggedDecision, str]]:
                         version=acted,
                         policy=policy,
                     ),
-                    row["prompt"],
+                    {name: row[name] for name in ("prompt", "system") if name in row},
                 )
 
 

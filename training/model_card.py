@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from decisions.queries.agents import find_agent_version
 from models_registry.gates import read_gate
 from models_registry.models import ArtifactKind, GateVerdict, ModelVersion
 from training.base_models import TINY
@@ -48,6 +49,7 @@ def write_card(version: ModelVersion) -> list[Section]:
     verdicts = list(version.gate_verdicts.select_related("against__registered_model").order_by("id"))
     sections = [
         Section("Model", list(_say_model(version))),
+        Section("Prompt", list(_say_prompt(version))),
         Section("Training", list(_say_training(version, run))),
         Section("Data", list(_say_data(run, evaluation))),
         Section("Measured", list(_say_measured(version, evaluation))),
@@ -62,7 +64,8 @@ def card_lines(version: ModelVersion) -> list[str]:
     lines = []
     for section in write_card(version):
         lines += [f"## {section.title}", ""]
-        lines += [f"- {name}: {value}" if name else f"- {value}" for name, value in section.facts]
+        told = (f"{name}: {value}" if name else value for name, value in section.facts)
+        lines += ["- " + one.replace("\n", "\n  ") for one in told]
         lines.append("")
     return lines
 
@@ -89,6 +92,13 @@ def find_line(version: ModelVersion) -> list[ModelVersion]:
         line.append(one)
         one = one.parent
     return line
+
+
+def _say_prompt(version: ModelVersion) -> Iterator[tuple[str, str]]:
+    """Under which system prompt it decides."""
+    asks = find_agent_version(version.registered_model)
+    if asks is not None and asks.system_prompt:
+        yield f"System prompt of {asks}", asks.system_prompt
 
 
 def _say_training(version: ModelVersion, run: TrainingRun | None) -> Iterator[tuple[str, str]]:

@@ -35,7 +35,8 @@ class Negatives:
         wrong = self._find_wrong(row)
         if wrong is None:
             return None
-        told = {"id": f"{row['id']}/negative", "prompt": row["prompt"], **wrong, "reward": 0.0}
+        asked = {name: row[name] for name in ("prompt", "system") if name in row}
+        told = {"id": f"{row['id']}/negative", **asked, **wrong, "reward": 0.0}
         if row.get("right") is not None:  # else nothing here declares what is right, and the rewards say it
             told["right"] = 0.0
         return told | {"group": row.get("group") or row["id"], MARK: True}

@@ -47,7 +47,7 @@ def is_right(row: Row) -> bool | None:
 
 def as_prompt(row: Row) -> Row:
     """Only the prompt, and the known answer where there is one, for a reward function."""
-    return {name: row[name] for name in ("id", "prompt", "answer", "group") if name in row}
+    return {name: row[name] for name in ("id", "prompt", "system", "answer", "group") if name in row}
 
 
 def as_completion(row: Row) -> Row:
@@ -56,22 +56,33 @@ def as_completion(row: Row) -> Row:
 
 
 def as_chat(row: Row) -> Row:
-    """As `as_completion`, with each text as the messages of a chat: the prompt is the user's, the rest the model's."""
+    """As `as_completion`, with each text as the messages of a chat: the prompt is the user's, after the system prompt,
+    the rest the model's."""
     told = as_completion(row)
-    return told | {name: [{"role": role, "content": told[name]}] for name, role in ROLES.items() if name in told}
+    chats = {name: [{"role": role, "content": told[name]}] for name, role in ROLES.items() if name in told}
+    if "system" in told:
+        chats["prompt"] = [{"role": "system", "content": told["system"]}, *chats["prompt"]]
+        told = {name: value for name, value in told.items() if name != "system"}
+    return told | chats
 
 
 def as_messages(row: Row) -> Row:
-    """Prompt and completion as the turns of one chat."""
+    """System prompt, prompt and completion as the turns of one chat."""
+    system = [{"role": "system", "content": row["system"]}] if "system" in row else []
     turns = [{"role": "user", "content": row["prompt"]}, {"role": "assistant", "content": completion_of(row)}]
-    return {"id": row["id"], "messages": turns}
+    return {"id": row["id"], "messages": [*system, *turns]}
 
 
 def as_preference(row: Row) -> Row:
     """Prompt, chosen and rejected. Raises CannotFormat for rows that are no pairs."""
     if "chosen" not in row:
         raise CannotFormat("only preference pairs have a chosen and a rejected text")
-    return {name: row[name] for name in ("id", "prompt", "chosen", "rejected")} | _mark(row)
+    return _asked(row) | {"chosen": row["chosen"], "rejected": row["rejected"]} | _mark(row)
+
+
+def _asked(row: Row) -> Row:
+    """`system` where there is a system prompt. The trainers of TRL read it in chats alone."""
+    return {name: row[name] for name in ("id", "prompt", "system") if name in row}
 
 
 def each(shape: Callable[[Row], Row]) -> Callable[[Read], Iterator[Row]]:
@@ -107,10 +118,10 @@ def _judged(read: Read) -> Iterator[Row]:
     for row in read():
         if "chosen" in row:
             for name in ("chosen", "rejected"):
-                told = {"id": row["id"], "prompt": row["prompt"], "completion": row[name], "label": name == "chosen"}
+                told = _asked(row) | {"completion": row[name], "label": name == "chosen"}
                 yield told | (_mark(row) if name == "rejected" else {})
         elif (label := is_right(row)) is not None:
-            told = {"id": row["id"], "prompt": row["prompt"], "completion": completion_of(row), "label": label}
+            told = _asked(row) | {"completion": completion_of(row), "label": label}
             yield told | _mark(row)
 
 
@@ -122,7 +133,7 @@ def _mark(row: Row) -> Row:
 def make_groups(read: Read) -> Iterator[Row]:
     """For each prompt with two rewarded completions at least: all of them, as `texts`, with their `rewards`.
     Prompts are the same where they differ in case and white space alone. Raises CannotFormat where there is none."""
-    sizes = Counter(normalise_prompt(row["prompt"]) for row in _rewarded(read))
+    sizes = Counter(normalise_prompt(row["prompt"], row.get("system")) for row in _rewarded(read))
     if max(sizes.values(), default=0) < 2:
         raise CannotFormat("no prompt has two rewarded completions")
     return _grouped(read, sizes)
@@ -131,10 +142,10 @@ def make_groups(read: Read) -> Iterator[Row]:
 def _grouped(read: Read, sizes: Mapping[str, int]) -> Iterator[Row]:
     begun: dict[str, Row] = {}
     for row in _rewarded(read):
-        key = normalise_prompt(row["prompt"])
+        key = normalise_prompt(row["prompt"], row.get("system"))
         if sizes[key] < 2:
             continue
-        group = begun.setdefault(key, {"id": row["id"], "prompt": row["prompt"], "texts": [], "rewards": []})
+        group = begun.setdefault(key, _asked(row) | {"texts": [], "rewards": []})
         group["texts"].append(completion_of(row))
         group["rewards"].append(row["reward"])
         if len(group["rewards"]) == sizes[key]:
@@ -156,7 +167,7 @@ def _tuples(read: Read) -> Iterator[Row]:
         propensity = row.get("propensity")
         logprob = math.log(propensity) if propensity else row.get("log_p")
         if logprob is not None:
-            told = {"id": row["id"], "prompt": row["prompt"], "completion": completion_of(row), "logprob": logprob}
+            told = _asked(row) | {"completion": completion_of(row), "logprob": logprob}
             end = row.get("done", True)
             yield told | {"reward": row["reward"], "next_state": row.get("next_state"), "done": end}
 

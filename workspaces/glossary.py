@@ -33,6 +33,11 @@ ENTRIES = (
     ),
     Entry("agent", ("api-agents",), "It makes decisions. Its settings are stored in versions that never change."),
     Entry(
+        "system prompt",
+        ("AgentVersion.system_prompt",),
+        "Instructions that a model reads before the prompt. It belongs to the agent's version.",
+    ),
+    Entry(
         "unit",
         ("unit",),
         "What an experiment assigns to an arm, such as a user or an item. It can have many decisions.",

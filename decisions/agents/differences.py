@@ -21,6 +21,7 @@ MOST_LINES = 1_000
 """Of each side: difflib's time grows with the product of both in the worst case."""
 TITLES = {
     "prompt_template": "Prompt",
+    "system_prompt": "System prompt",
     "action_space": "Action space",
     "options": "Options",
     "action_schema": "Action schema",

@@ -9,28 +9,22 @@ findings.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from decisions.agents.prompts import render_prompt
+from decisions.agents.prompts import Version, make_prompt
+from models_registry.prompts import Prompt
 
 # As training.engine.rows has them: the engine knows none of this.
 YES, NO = "yes", "no"
 
 
-class Version(Protocol):
-    """What is read of an agent's version."""
-
-    @property
-    def prompt_template(self) -> str: ...
-
-
 def ask_items(
     version: Version, state: Mapping[str, Any], asked: Sequence[str], *, offered: Sequence[str] = ()
-) -> dict[str, str] | None:
+) -> dict[str, Prompt] | None:
     """The prompt of each item; None where the prompts do not tell them apart. `offered`: the items among which those
     that are asked for stand, by default these alone. Raises PromptError."""
     shown = {*asked, *offered}
-    prompts = {item: render_prompt(version.prompt_template, keep_item(state, item, shown), [item]) for item in asked}
+    prompts = {item: make_prompt(version, keep_item(state, item, shown), [item]) for item in asked}
     return prompts if len(set(prompts.values())) == len(prompts) else None
 
 

@@ -1,4 +1,6 @@
-"""Renders the prompt from an agent's template and a decision's state. PURE.
+"""Makes what a model is asked, of an agent's version and a decision's state. PURE.
+
+Everything that asks a model, or writes down what one was asked, calls `make_prompt`: serving, training, evaluation.
 
 A template names fields of the state in double braces, dotted for nesting: `{{ item.title }}: {{ item.body }}`. `{{
 item.body? }}` is optional and then reads "none". `{{ options }}` lists the offered options. Nothing else is evaluated:
@@ -10,10 +12,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
+
+from models_registry.prompts import Prompt
 
 FIELD = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(\?)?\s*\}\}")
 MISSING = "none"
+
+
+class Version(Protocol):
+    """What is read of an agent's version."""
+
+    @property
+    def prompt_template(self) -> str: ...
+    @property
+    def system_prompt(self) -> str: ...
 
 
 class PromptError(ValueError):
@@ -35,6 +48,11 @@ def template_fields(template: str) -> list[str]:
 def as_text(value: Any) -> str:
     """Text as it is, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def make_prompt(version: Version, state: Mapping[str, Any], options: Sequence[str] = ()) -> Prompt:
+    """The version's filled template after its system prompt. Raises PromptError."""
+    return Prompt(render_prompt(version.prompt_template, state, options), version.system_prompt)
 
 
 def render_prompt(template: str, state: Mapping[str, Any], options: Sequence[str] = ()) -> str:

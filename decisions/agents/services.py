@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
@@ -36,6 +36,7 @@ class AgentSetup:
     """What a new version of an agent says. See AgentVersion for the meaning and ranges."""
 
     prompt_template: str
+    system_prompt: str = field(default="", kw_only=True)
     action_space: str = "choice"
     options: Sequence[str] | None = None
     action_schema: Mapping[str, Any] | None = None
@@ -127,13 +128,14 @@ def _free_slug(wanted: str, taken: Collection[str]) -> str:
 
 def check_setup(setup: AgentSetup) -> None:
     """Gathers every fault. Raises InvalidInput or InvalidTemplate."""
-    faults = []
+    faults: list[FieldFault] = []
     try:
         template_fields(setup.prompt_template)
     except ValueError as error:
         raise InvalidTemplate(
             "The prompt template is invalid.", faults=[FieldFault("prompt_template", str(error))]
         ) from error
+    faults += _find_system_faults(setup)
     if setup.action_space not in ActionSpaceKind.values:
         faults.append(
             FieldFault("action_space", f"{setup.action_space!r} is unknown", ", ".join(ActionSpaceKind.values))
@@ -156,6 +158,23 @@ def check_setup(setup: AgentSetup) -> None:
         raise InvalidInput("The agent's version is invalid.", faults=faults)
 
 
+def _find_system_faults(setup: AgentSetup) -> list[FieldFault]:
+    """A word is a token at least, so with as many words as tokens nothing is left for what is asked. The rest only a
+    tokenizer knows: a run and the model server refuse then."""
+    words = len(setup.system_prompt.split())
+    if setup.system_prompt and not words:
+        return [FieldFault("system_prompt", "is blank", "a text, or nothing")]
+    if words and words >= setup.max_prompt_tokens:
+        return [
+            FieldFault(
+                "system_prompt",
+                f"its {words:,} words leave nothing of {setup.max_prompt_tokens:,} prompt tokens for what is asked",
+                f"a shorter one, or max_prompt_tokens well above {words:,}",
+            )
+        ]
+    return []
+
+
 @transaction.atomic
 def create_agent_version(
     *, by: Actor, agent: Agent, setup: AgentSetup, changed: Sequence[str] = (), acts: bool = True
@@ -170,6 +189,7 @@ def create_agent_version(
         agent=agent,
         number=last + 1,
         prompt_template=setup.prompt_template,
+        system_prompt=setup.system_prompt,
         action_space=setup.action_space,
         options=list(setup.options) if setup.options is not None else None,
         action_schema=dict(setup.action_schema) if setup.action_schema is not None else None,

@@ -47,6 +47,7 @@ A_VERSION = {
     "options": OPTIONS,
     "action_schema": None,
     "state_schema": None,
+    "system_prompt": "",
     "prompt_template": "{{ text }}",
     "max_prompt_tokens": 64,
     "max_completion_tokens": 16,

@@ -40,6 +40,7 @@ from models_registry.backends.places import Place, find_places
 from models_registry.calls import Ending, Opening, close_calls, open_calls
 from models_registry.key_limits import may_ask, refuse_agent, refuse_over_limits
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
+from models_registry.prompts import put_before
 from models_registry.references import find_version
 from models_registry.routes import find_routes
 from models_registry.services import refuse_reward_model
@@ -307,7 +308,9 @@ def _temperature(chat: Chat, current: CurrentAgent) -> float:
 def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
     """What the version of the agent says of a chat."""
     limit = {} if chat.limited else {"max_tokens": current.version.max_completion_tokens}
-    return {"temperature": _temperature(chat, current), **limit}
+    system = current.version.system_prompt
+    told = {"messages": put_before(system, chat.body["messages"])} if system else {}
+    return {"temperature": _temperature(chat, current), **limit, **told}
 
 
 def _decision_row(begun: Begun, question: Question, written: Written, *, complete: bool, **known: Any) -> Row:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from decisions.agents.choices import action_of, choices_of
 from decisions.agents.current import CurrentAgent
-from decisions.agents.prompts import render_prompt
+from decisions.agents.prompts import make_prompt
 from decisions.gateway.exploration import acting_policy, draw_action
 from decisions.gateway.questions import Act, Reply, Scoring, Wanted
 from decisions.ingest.schemas import DecideItem
@@ -23,7 +23,7 @@ def want(current: CurrentAgent, item: DecideItem, path: str, faults: list[FieldF
     options = _find_options(current.version, item, path, faults)
     if options is None:
         return None
-    prompt = render_prompt(current.version.prompt_template, item.state, options)
+    prompt = make_prompt(current.version, item.state, options)
     return Wanted(options, Scoring((prompt,), options))
 
 

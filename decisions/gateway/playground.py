@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from decisions.agents.choices import action_of, choices_of, option_of
 from decisions.agents.current import space_of
-from decisions.agents.prompts import PromptError, render_prompt
+from decisions.agents.prompts import PromptError, make_prompt
 from decisions.errors import Erased
 from decisions.gateway.exploration import acting_policy
 from decisions.models import ActionSpaceKind, Decision, Episode, Reward
@@ -107,7 +107,7 @@ def ask_again(*, by: Actor, decision: Decision, version: ModelVersion, edits: Ed
     state = decision.state if edits.state is None else edits.state
     options = _find_options(decision, state, edits)
     try:
-        prompt = render_prompt(setup.prompt_template, state, options)
+        prompt = make_prompt(setup, state, options)
     except PromptError as error:
         fault = FieldFault(error.field, str(error), "a value")
         raise InvalidInput("The version cannot be asked about this.", faults=[fault]) from error

@@ -18,6 +18,7 @@ from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row
 from models_registry.backends.endpoint import WriteItem, Written
 from models_registry.models import ModelVersion
+from models_registry.prompts import Prompt
 from models_registry.router import Route
 from workspaces.errors import FieldFault
 
@@ -26,7 +27,7 @@ from workspaces.errors import FieldFault
 class Scoring:
     """Asks for probabilities: of `options` after the one prompt; `each_item`: of yes and no after each item's."""
 
-    prompts: tuple[str, ...]
+    prompts: tuple[Prompt, ...]
     options: tuple[str, ...]
     each_item: bool = False
 

@@ -17,7 +17,7 @@ from typing import Any
 from decisions.agents.actions import Schema
 from decisions.agents.current import CurrentAgent
 from decisions.agents.forms import NothingOffered, form_of, tools_of
-from decisions.agents.prompts import render_prompt
+from decisions.agents.prompts import make_prompt
 from decisions.gateway.questions import Act, Reply, Wanted, Writing
 from decisions.ingest.schemas import DecideItem
 from decisions.models import ActionSpaceKind
@@ -60,7 +60,7 @@ def want(current: CurrentAgent, item: DecideItem, path: str, faults: list[FieldF
             return None
     order = WriteItem(
         model="",
-        prompt=render_prompt(version.prompt_template, item.state, options),
+        prompt=make_prompt(version, item.state, options),
         max_prompt_tokens=version.max_prompt_tokens,
         max_tokens=version.max_completion_tokens,
         temperature=version.temperature,

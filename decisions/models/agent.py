@@ -69,7 +69,8 @@ class Agent(WorkspaceOwned):
 class AgentVersion(WorkspaceOwned):
     """Immutable (a trigger refuses UPDATE): an editable template would make logged prompts and propensities
     unreproducible. `options` is null where each decision brings its own. `state_schema`, where there is one, says what
-    a state must hold; `action_schema` is for structured actions.
+    a state must hold; `action_schema` is for structured actions. `system_prompt` is what a model is told before the
+    prompt, "" where that is nothing (docs/adr/0036-the-system-prompt-belongs-to-the-version.md).
 
     The acting policy is p^(1/`temperature`) over the options, mixed with `epsilon` of the uniform.
     """
@@ -81,6 +82,7 @@ class AgentVersion(WorkspaceOwned):
     options = models.JSONField(null=True, blank=True)
     action_schema = models.JSONField(null=True, blank=True)
     state_schema = models.JSONField(null=True, blank=True)
+    system_prompt = models.TextField(blank=True, default="", db_default="")
     prompt_template = models.TextField()
     max_prompt_tokens = models.PositiveIntegerField(default=64)
     max_completion_tokens = models.PositiveIntegerField(default=16)

@@ -43,6 +43,13 @@ class AgentForm(forms.Form):
         help_text="{{ name }} and {{ name.inner }} are fields of the state; a ? after the name marks an optional "
         "field. {{ options }} lists the options.",
     )
+    system_prompt = forms.CharField(
+        label="System prompt",
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "mono", "dir": "auto"}),
+        help_text="Instructions that the model reads before the prompt, in serving, training and exports. Optional.",
+    )
     options = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false", "dir": "auto"}),
@@ -67,6 +74,9 @@ class AgentForm(forms.Form):
     def clean_prompt_template(self) -> str:
         return _lines(self.cleaned_data["prompt_template"])
 
+    def clean_system_prompt(self) -> str:
+        return _lines(self.cleaned_data["system_prompt"])
+
     def clean_options(self) -> list[str] | None:
         """One per line, without the space around it; or a JSON list, which holds any text."""
         text = self.cleaned_data["options"]
@@ -85,8 +95,9 @@ class AgentForm(forms.Form):
     def read_setup(self, base: AgentSetup) -> AgentSetup:
         """Of a valid form that began with `base`: a prompt whose line ends alone differ is the same."""
         given = {name: self.cleaned_data[name] for name in FIELDS}
-        if given["prompt_template"] == _lines(base.prompt_template):
-            given["prompt_template"] = base.prompt_template
+        for name in ("prompt_template", "system_prompt"):
+            if given[name] == _lines(getattr(base, name)):
+                given[name] = getattr(base, name)
         return AgentSetup(**given)
 
     def add_faults(self, faults: Sequence[FieldFault]) -> None:
@@ -109,6 +120,7 @@ def write_setup(setup: AgentSetup) -> dict[str, Any]:
     """What the form shows of a set-up, and posts for it."""
     return {
         "prompt_template": setup.prompt_template,
+        "system_prompt": setup.system_prompt,
         "options": _write_options(setup.options),
         "temperature": setup.temperature,
         "epsilon": setup.epsilon,

@@ -14,7 +14,14 @@ from decisions.agents.current import current_versions
 from decisions.agents.differences import TITLES
 from decisions.agents.revising import find_changes, setup_of
 from decisions.models import Agent, AgentVersion
-from models_registry.models import Alias, AliasName, Experiment, ExperimentState, ModelVersion
+from models_registry.models import (
+    Alias,
+    AliasName,
+    Experiment,
+    ExperimentState,
+    ModelVersion,
+    RegisteredModel,
+)
 from workspaces.ids import uuid7_bound, uuid7_time
 from workspaces.index_order import read_in_index_order
 from workspaces.models import AuditEntry, Workspace
@@ -65,7 +72,7 @@ def list_agents(workspace: Workspace, *, after: Agent | None = None) -> tuple[li
         found = found.filter(Q(name__gt=after.name) | Q(name=after.name, id__gt=after.id))
     agents = list(found[: AGENTS + 1])
     more, agents = len(agents) > AGENTS, agents[:AGENTS]
-    acting = current_versions(agents).defer("prompt_template", "action_schema", "state_schema")
+    acting = current_versions(agents).defer("prompt_template", "system_prompt", "action_schema", "state_schema")
     versions = {version.agent_id: version for version in acting}
     champions = _find_champions([agent.registered_model_id for agent in agents if agent.registered_model_id])
     activity = find_activity([agent.id for agent in agents])
@@ -100,6 +107,11 @@ def find_activity(agents: Sequence[uuid.UUID]) -> dict[uuid.UUID, Activity]:
             agent: Activity(counted, uuid7_time(newest) if newest is not None else None)
             for agent, counted, newest in cursor.fetchall()
         }
+
+
+def find_agent_version(model: RegisteredModel) -> AgentVersion | None:
+    """The version that acts for the agent of this model; None where there is none."""
+    return current_versions(model.agents.order_by("id")[:1]).select_related("agent").first()
 
 
 def find_champion(agent: Agent) -> ModelVersion | None:

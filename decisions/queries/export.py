@@ -18,7 +18,7 @@ from django.db import connection
 from psycopg import sql
 
 from decisions.agents.kinds import KINDS
-from decisions.agents.prompts import PromptError, render_prompt
+from decisions.agents.prompts import PromptError, make_prompt
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, GIVEN_AT, STANDS, VERDICT, WITHDRAWN
@@ -57,7 +57,7 @@ class Exported:
 
     id: uuid.UUID
     agent: Agent
-    template: str
+    version: AgentVersion
     item_ref: str | None
     project_ref: str | None
     state: str
@@ -190,7 +190,7 @@ def _walk(workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID,
         .distinct("agent_id")
         .values_list("agent_id", "id")
     )
-    templates = dict(AgentVersion.objects.filter(agent__in=agents).values_list("id", "prompt_template"))
+    versions = AgentVersion.objects.filter(agent__in=agents).only("prompt_template", "system_prompt").in_bulk()
     parameters: dict[str, Any] = {
         "workspace": workspace.id,
         "agents": list(agents),
@@ -219,7 +219,7 @@ def _walk(workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID,
             if row_id is None:
                 continue  # nothing of this page is left
             kept += 1
-            yield Exported(row_id, agents[agent_id], templates[version_id], *rest)
+            yield Exported(row_id, agents[agent_id], versions[version_id], *rest)
             if left is not None:
                 left -= 1
                 if left == 0:
@@ -274,7 +274,11 @@ def _metadata(row: Exported) -> dict[str, Any]:
     }
 
 
-def system_message(agent: Agent) -> str:
+def system_message(row: Exported) -> str:
+    """The system prompt under which it was decided; where there was none, a plain word of the agent's part."""
+    agent = row.agent
+    if row.version.system_prompt:
+        return row.version.system_prompt
     setup = KINDS.get(agent.kind)
     return setup.system if setup is not None else SYSTEM.format(name=agent.name)
 
@@ -284,7 +288,7 @@ def as_chat(row: Exported) -> dict[str, Any]:
     answer = {"action": _raw(row.action), "reasoning": row.reasoning, "confidence": row.confidence}
     return {
         "messages": [
-            {"role": "system", "content": system_message(row.agent)},
+            {"role": "system", "content": system_message(row)},
             {"role": "user", "content": row.state},
             {"role": "assistant", "content": msgspec.json.encode(answer).decode()},
         ],
@@ -294,7 +298,8 @@ def as_chat(row: Exported) -> dict[str, Any]:
 
 
 def as_completion(row: Exported) -> dict[str, Any]:
-    """{prompt, completion, reward, metadata}: the agent's own prompt, and the answer it asks for.
+    """{prompt, completion, reward, metadata}: the agent's own prompt, and the answer it asks for; `system` beside them
+    where it was decided under a system prompt.
 
     An action that is an object is completed by reasoning and confidence where they were logged; text stays text.
     Raises PromptError for a state without a field that the prompt names.
@@ -305,8 +310,10 @@ def as_completion(row: Exported) -> dict[str, Any]:
     if isinstance(action, dict):
         said = {"reasoning": row.reasoning, "confidence": row.confidence}
         action = {**{name: value for name, value in said.items() if value is not None}, **action}
+    asked = make_prompt(row.version, state, options)
     return {
-        "prompt": render_prompt(row.template, state, options),
+        **({"system": asked.system} if asked.system else {}),
+        "prompt": asked.text,
         "completion": action if isinstance(action, str) else msgspec.json.encode(action).decode(),
         "reward": row.reward,
         "metadata": _metadata(row),

@@ -25,6 +25,7 @@ from models_registry.backends.openai import OpenAIClient
 from models_registry.backends.places import Place, find_places
 from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
 from models_registry.models import BackendKind, ModelVersion
+from models_registry.prompts import Prompt
 
 CLIENTS: Mapping[str, Client] = {
     BackendKind.MODEL_SERVER: ModelServerClient(),
@@ -50,7 +51,7 @@ class Asked:
     one of them is on another server, this one's servers do not get their whole time."""
 
     version: ModelVersion
-    prompt: str
+    prompt: Prompt
     options: tuple[str, ...]
     max_prompt_tokens: int
     stand_ins: tuple[ModelVersion, ...] = ()

@@ -13,6 +13,7 @@ from django.conf import settings
 
 from models_registry.errors import BackendUnavailable
 from models_registry.models import Backend, BackendKind, Capability
+from models_registry.prompts import Prompt
 
 OWN = "model server"
 CONNECT_SECONDS = 2.0
@@ -89,7 +90,7 @@ class ScoreItem:
     own an artifact's digest. `max_prompt_tokens` is where our model server cuts a prompt."""
 
     model: str
-    prompt: str
+    prompt: Prompt
     options: tuple[str, ...]
     max_prompt_tokens: int
 
@@ -117,7 +118,7 @@ class WriteItem:
     description, parameters}. `max_prompt_tokens` is where our model server cuts a prompt."""
 
     model: str
-    prompt: str
+    prompt: Prompt
     max_prompt_tokens: int
     max_tokens: int
     temperature: float

@@ -42,9 +42,10 @@ class ModelServerClient:
             questions = [
                 {
                     "model": item.model,
-                    "prompt": item.prompt,
+                    "prompt": item.prompt.text,
                     "options": list(item.options),
                     "max_prompt_tokens": item.max_prompt_tokens,
+                    **({"system": item.prompt.system} if item.prompt.system else {}),
                 }
                 for item in items[start : start + MAX_ITEMS]
             ]

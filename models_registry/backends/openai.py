@@ -101,7 +101,7 @@ def _body(endpoint: Endpoint, item: ScoreItem) -> dict[str, Any]:
         body["response_format"] = {"type": "json_schema", "json_schema": told}
     else:
         how = "Answer with one of these options, word for word, and nothing else:"
-    return body | {"messages": [{"role": "user", "content": f"{item.prompt}\n\n{how}\n{listed}"}]}
+    return body | {"messages": item.prompt.as_messages(after=f"\n\n{how}\n{listed}")}
 
 
 def _pick(text: str, options: Sequence[str]) -> str | None:

@@ -1,7 +1,8 @@
 """Answers that a server writes: the request as a chat of one turn, and the answer read. Both kinds of clients use it.
 
 Our model server is asked as training asks: the prompt alone is the user's turn, and calls of tools are a JSON list in
-the form of a recorded action, to which the server holds the answer. Others get schema and tools in OpenAI's shape.
+the form of a recorded action, to which the server holds the answer. Others get schema and tools in OpenAI's shape. The
+system prompt is the system message of both.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def write_each(
 def chat_body(endpoint: Endpoint, item: WriteItem) -> dict[str, Any]:
     """Raises BackendRefused where the server cannot do what is asked."""
     ours = endpoint.kind == BackendKind.MODEL_SERVER
-    prompt = item.prompt
+    after = ""
     body: dict[str, Any] = {"model": item.model, "temperature": item.temperature, "max_tokens": item.max_tokens}
     schema = item.schema
     if ours:
@@ -54,12 +55,12 @@ def chat_body(endpoint: Endpoint, item: WriteItem) -> dict[str, Any]:
             raise BackendRefused(f"{endpoint.name} cannot call tools: it is not said to be capable of them.")
         body["tools"] = [{"type": "function", "function": dict(tool)} for tool in item.tools]
     elif schema is not None:
-        prompt = f"{prompt}\n\nAnswer with JSON that fits this schema, and nothing else:\n{json.dumps(schema)}"
+        after = f"\n\nAnswer with JSON that fits this schema, and nothing else:\n{json.dumps(schema)}"
     if schema is not None and endpoint.can(Capability.JSON_SCHEMA):
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": NAME, "schema": dict(schema)}}
     if endpoint.can(Capability.LOGPROBS):
         body["logprobs"] = True
-    return body | {"messages": [{"role": "user", "content": prompt}]}
+    return body | {"messages": item.prompt.as_messages(after)}
 
 
 def calls_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from models_registry.artifacts import artifact_path
 from models_registry.backends.endpoint import ScoreItem
 from models_registry.backends.model_server import score
 from models_registry.backends.outbound import close_clients
+from models_registry.prompts import Prompt
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
 from tools.model_server import running_model_server
@@ -89,7 +90,7 @@ def test_it_is_trained_evaluated_exported_and_served(
     assert kinds == ["model", "adapter"] and adapter.evaluations.get().rows == 24
 
     # The adapter over its base and both merged answer alike; the base alone does not.
-    asked = [ScoreItem(digest, "a flight and a hotel", tuple(OPTIONS), 16) for digest in digests]
+    asked = [ScoreItem(digest, Prompt("a flight and a hotel"), tuple(OPTIONS), 16) for digest in digests]
     by_base, by_adapter, merged = (answer.probabilities for answer in score(asked))
     assert by_adapter == pytest.approx(merged, abs=1e-4) and by_adapter != pytest.approx(by_base, abs=1e-3)
 

@@ -106,12 +106,14 @@ def test_a_remote_model_has_a_card_too(workspace: Any) -> None:
 
 
 def test_page_and_export_show_it_and_the_run_s_readme_has_its_figures(
-    version: ModelVersion, viewer: Any, page_client: Any
+    version: ModelVersion, agent: Any, viewer: Any, page_client: Any
 ) -> None:
+    factories.AgentVersionFactory(agent=agent, system_prompt="File notes.\nBe quick.")
     page = page_client(viewer).get(reverse("pages:version", args=[version.workspace.slug, version.id]))
     shown = page.content.decode()
     readme = card_of_export(version)["README.md"]
-    for part in ("Apache-2.0", "optimiser.steps 77"):
+    assert "- System prompt of filer v2: File notes.\n  Be quick.\n" in readme
+    for part in ("Apache-2.0", "optimiser.steps 77", "System prompt of filer v2"):
         assert part in shown and part in readme
     for part in ("50.0% [40.0%, 60.0%]", "could not answer: Too few decisions."):
         assert part in readme and part not in shown  # the page has them in panels of their own

@@ -33,6 +33,12 @@ def test_each_row_in_each_format() -> None:
         {"role": "user", "content": "P "},
         {"role": "assistant", "content": "c"},
     ]
+    told = TEXT | {"system": "s"}
+    system, user, _ = formatted("messages", told)[0]["messages"]
+    assert (system, user["role"]) == ({"role": "system", "content": "s"}, "user")
+    [chat] = formatted("chat", told)
+    assert chat["prompt"] == [system, user] and "system" not in chat
+    assert all(formatted(name, told)[0]["system"] == "s" for name in ("prompt", "completion"))
     assert formatted("chat", PAIR)[0]["rejected"] == [{"role": "assistant", "content": "b"}]
     assert formatted("preference", PAIR | {"source": "label"}) == [PAIR]
 

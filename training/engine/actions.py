@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from training.engine.adapters import adapters_by_row
 from training.engine.prompts import PromptEncoder
+from training.engine.rows import Prompt
 
 NO_OPTION = -1e4
 """Log-probability in the columns beyond a row's own options: finite, so that 0 · it is 0, and exp(it) is 0."""
@@ -186,8 +187,8 @@ class ActionScorer:
         self.prompts = PromptEncoder(tokenizer, max_prompt_tokens)
         self._tries: OrderedDict[tuple[str, ...], ActionTrie] = OrderedDict()
 
-    def encode(self, prompts: Sequence[str]) -> list[list[int]]:
-        """Prompt texts → token ids, ready for `score`."""
+    def encode(self, prompts: Sequence[str | Prompt]) -> list[list[int]]:
+        """Prompts → token ids, ready for `score`. Raises SystemPromptTooLong."""
         return self.prompts.encode(prompts)
 
     def answer_ids(self, options: Sequence[str]) -> list[list[int]]:

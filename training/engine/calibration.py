@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from training.engine.actions import ActionScorer, causal_of
 from training.engine.attempt import Attempt
 from training.engine.memory import score_in_batches
-from training.engine.rows import Labelled
+from training.engine.rows import Labelled, prompts_of
 
 TEMPERATURES = torch.logspace(-1, 1, 81).tolist()
 EXACT = 1e-3
@@ -28,7 +28,7 @@ def calibrate(attempt: Attempt, model: nn.Module, scorer: ActionScorer, held: Se
     if not held:
         attempt.events.warn("too few labelled rows to calibrate on")
         return 1.0
-    prompts = scorer.encode([row.prompt for row in held])
+    prompts = scorer.encode(prompts_of(held))
     losses = torch.zeros(len(TEMPERATURES), device=attempt.device)
 
     def score(batch: list[int]) -> None:

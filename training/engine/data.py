@@ -198,7 +198,8 @@ def pair_with_others(rows: Sequence[Labelled], others: int | None, *, seed: str)
         worse = random.Random(f"{seed}/{row.id}").sample(rest, min(wanted, len(rest)))  # noqa: S311 - reproducible
         group = row.group or row.id
         pairs += [
-            Preference(f"{row.id}/{place}", row.prompt, row.answer, one, group) for place, one in enumerate(worse)
+            Preference(f"{row.id}/{place}", row.prompt, row.answer, one, group, system=row.system)
+            for place, one in enumerate(worse)
         ]
     return pairs
 

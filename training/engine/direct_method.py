@@ -156,7 +156,7 @@ def guess_right(decisions: Decisions, rewards: Tensor, start: Tensor, settings: 
     actions = [row.action for row in decisions.rows]
     features = [count_words([row.prompt for row in decisions.rows])]
     if hidden_size(decisions.model) >= WIDE:
-        features.append(read_states(attempt, decisions.model, decisions.scorer, decisions.prompts))
+        features.append(read_states(attempt, decisions.model, decisions.scorer, decisions.prompts, decisions.heads))
     scores = [
         score_apart(
             one,

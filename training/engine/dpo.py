@@ -26,6 +26,7 @@ from training.engine.data import Batches, RunData
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.memory import score_in_batches
 from training.engine.models import Loaded, trainable_parameters
+from training.engine.rows import prompts_of
 
 
 def dpo_loss(log_p: Tensor, start: Tensor, beta: float) -> Tensor:
@@ -40,7 +41,7 @@ class Pairs:
     def __init__(self, attempt: Attempt, loaded: Loaded, data: RunData) -> None:
         self.attempt, self.model = attempt, loaded.model
         self.scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
-        self.prompts = self.scorer.encode([row.prompt for row in data.preferences])
+        self.prompts = self.scorer.encode(prompts_of(data.preferences))
         self.better = self.scorer.answer_ids([row.chosen for row in data.preferences])
         self.worse = self.scorer.answer_ids([row.rejected for row in data.preferences])
         lengths = zip(self.prompts, self.better, self.worse, strict=True)

@@ -24,8 +24,8 @@ from training.engine.data import RunData
 from training.engine.evaluate_texts import predict_texts, score_texts
 from training.engine.generation import write_answers
 from training.engine.models import Loaded
-from training.engine.prompts import PromptEncoder, find_room
-from training.engine.rows import YES, Labelled, Logged, Row, Text
+from training.engine.prompts import NO_SYSTEM_ROLE, PromptEncoder, find_room
+from training.engine.rows import YES, Labelled, Logged, Prompt, Row, Text, prompts_of
 from training.engine.scoring import score_rows
 from training.engine.slates import log_odds
 from training.engine.spec import Evaluate, ModelScore, Serving, SuiteAnswers
@@ -60,13 +60,13 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
         attempt.events.progress(number, len(models), f"evaluating the {which} model")
         loaded = models[which]
         if data.heldout:
-            warn_of_cuts(attempt, loaded, [row.prompt for row in data.heldout], "held-out rows")
+            warn_of_cuts(attempt, loaded, prompts_of(data.heldout), "held-out rows")
             predictions = list(_predictions(attempt, which, loaded, data.heldout, settings))
             lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
             found.scores[which] = _score(predictions, valid_share(attempt, loaded, data.heldout, settings))
             ranked += _score_rankings(attempt, which, loaded, data, predictions, settings)
         if data.heldout_texts:
-            warn_of_cuts(attempt, loaded, [row.prompt for row in data.heldout_texts], "held-out texts")
+            warn_of_cuts(attempt, loaded, prompts_of(data.heldout_texts), "held-out texts")
             predictions = list(predict_texts(attempt, which, loaded, data.heldout_texts, batch_size))
             lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
             found.scores[which] = score_texts(predictions)
@@ -123,10 +123,15 @@ def _score(predictions: Sequence[Mapping[str, Any]], valid: float | None) -> Mod
     )
 
 
-def warn_of_cuts(attempt: Attempt, loaded: Loaded, prompts: Sequence[str], what: str) -> None:
-    """Says how many of the prompts are too long for the spec, so that their middle is cut."""
+def warn_of_cuts(attempt: Attempt, loaded: Loaded, prompts: Sequence[Prompt], what: str) -> None:
+    """Says how many of the prompts are too long for the spec, so that their middle is cut, and once where their system
+    prompts stand if the template has no place for them. Raises SystemPromptTooLong."""
     most = attempt.spec.max_prompt_tokens
-    cut = PromptEncoder(loaded.tokenizer, most).count_cut(prompts)
+    encoder = PromptEncoder(loaded.tokenizer, most)
+    folds = any(prompt.system for prompt in prompts) and not encoder.knows_system
+    if folds and NO_SYSTEM_ROLE not in attempt.events.warnings:
+        attempt.events.warn(NO_SYSTEM_ROLE)
+    cut = encoder.count_cut(prompts)
     if cut:
         attempt.events.warn(f"{cut} of {len(prompts)} {what} are longer than {most} tokens: their middle is cut")
 
@@ -144,7 +149,7 @@ def serving_probabilities(log_p: Tensor, offered: Tensor, serving: Serving) -> T
 def _log_probabilities(attempt: Attempt, loaded: Loaded, rows: Sequence[Row], settings: Evaluate) -> Tensor:
     """(n, K) of the model itself, float64 on the CPU; columns beyond a row's own options are NO_OPTION."""
     scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
-    prompts = scorer.encode([row.prompt for row in rows])
+    prompts = scorer.encode(prompts_of(rows))
     options = [row.options for row in rows]
     return score_rows(attempt, loaded.model, scorer, prompts, options, settings.batch_size).cpu().double()
 
@@ -207,6 +212,6 @@ def valid_share(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled], sett
     if count == 0:
         return None
     sample = random.Random("free").sample(list(rows), count)  # noqa: S311 - the same rows for every model
-    prompts = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens).encode([row.prompt for row in sample])
+    prompts = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens).encode(prompts_of(sample))
     answers = write_answers(attempt, loaded, prompts, settings.batch_size).texts
     return sum(answer in row.options for answer, row in zip(answers, sample, strict=True)) / count

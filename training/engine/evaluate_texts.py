@@ -22,7 +22,7 @@ from training.engine.attempt import Attempt
 from training.engine.generation import write_answers
 from training.engine.memory import score_in_batches
 from training.engine.models import Loaded
-from training.engine.rows import Text
+from training.engine.rows import Text, prompts_of
 from training.engine.spec import ModelScore
 
 
@@ -31,7 +31,7 @@ def predict_texts(
 ) -> Iterator[dict[str, Any]]:
     """One prediction a row, in the order of the rows."""
     scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
-    prompts = scorer.encode([row.prompt for row in rows])
+    prompts = scorer.encode(prompts_of(rows))
     written = write_answers(attempt, loaded, prompts, batch_size)
     answers = written.texts
     if written.cut:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from training.engine.attempt import Attempt
 from training.engine.reward_function import RewardFunction
 from training.engine.reward_model import load_reward_model
+from training.engine.rows import Prompt
 
 
 class LearnedReward:
@@ -15,9 +16,9 @@ class LearnedReward:
     def __init__(self, attempt: Attempt, reward: RewardFunction) -> None:
         """Loads the reward model that the spec's reward names, if it names one."""
         self._model = load_reward_model(attempt, reward.source) if reward.source is not None else None
-        self._known: dict[tuple[str, str], float] = {}
+        self._known: dict[tuple[Prompt, str], float] = {}
 
-    def __call__(self, asked: Sequence[tuple[str, str]]) -> list[float | None]:
+    def __call__(self, asked: Sequence[tuple[Prompt, str]]) -> list[float | None]:
         """Of each (prompt, text); None without a reward model."""
         if self._model is None:
             return [None] * len(asked)

@@ -21,7 +21,7 @@ from training.engine.data import Batches
 from training.engine.fit import Updates
 from training.engine.hardware import autocast, choose_device, choose_precision, set_threads
 from training.engine.models import load_for_training, silence_progress_bars, trainable_parameters
-from training.engine.rows import Labelled
+from training.engine.rows import Labelled, prompts_of
 from training.engine.sft import answer_losses
 from training.engine.spec import RunSpec
 
@@ -50,7 +50,7 @@ def measure(spec: RunSpec, rows: Sequence[Labelled]) -> Rates:
     loading = time.monotonic() - began
     precision = choose_precision(device, hidden_size(loaded.model), spec.precision)
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, device)
-    prompts = scorer.encode([row.prompt for row in rows])
+    prompts = scorer.encode(prompts_of(rows))
     size = spec.optimiser.batch_size
     batches = Batches([len(ids) for ids in prompts], size, spec.seed)
     updates = Updates(trainable_parameters(loaded.model), spec.optimiser, batches.per_epoch)

@@ -19,7 +19,7 @@ from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.models import Loaded, trainable_parameters
-from training.engine.rows import Labelled, Logged, as_decision
+from training.engine.rows import Labelled, Logged, as_decision, prompts_of
 from training.engine.scoring import score_rows
 
 LossOf = Callable[[list[int], Scores], Metrics]
@@ -30,7 +30,7 @@ is what is to become smaller. The rows are an update's, or as many of them as ar
 class Decisions:
     """n logged decisions, then the labelled rows to replay: decisions for the right answer, taken for certain.
 
-    `actions` (n,) places of the actions among each row's options, on the device.
+    `actions` (n,) places of the actions among each row's options, on the device; `heads` of `PromptEncoder`.
     """
 
     def __init__(
@@ -41,7 +41,8 @@ class Decisions:
         self.rows = [*logged, *map(as_decision, replay)]
         self.logged = len(logged)
         self.scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
-        self.prompts = self.scorer.encode([row.prompt for row in self.rows])
+        asked = prompts_of(self.rows)
+        self.prompts, self.heads = self.scorer.encode(asked), self.scorer.prompts.heads(asked)
         self.options = [row.options for row in self.rows]
         self.actions = torch.tensor([row.options.index(row.action) for row in self.rows], device=attempt.device)
 
@@ -73,13 +74,13 @@ class Decisions:
         total = batches.per_epoch * spec.optimiser.epochs
         updates = Updates({**trainable_parameters(self.model), **(head or {})}, spec.optimiser, total)
         accumulation = Accumulation(self.attempt, updates)
-        begin, end = self.scorer.prompts.head, self.scorer.prompts.tail
+        begins, end = self.heads, self.scorer.prompts.tail
 
         def take_step(step: int) -> Metrics:
             batch = batches.at(step)
             rng = random.Random(f"{spec.seed}/drop/{step}")  # noqa: S311 - augmentation, not a secret
             chance = torch.rand(len(batch), 1, device=self.attempt.device)
-            ids = [drop_tokens(self.prompts[i], begin, end, spec.optimiser.token_dropout, rng) for i in batch]
+            ids = [drop_tokens(self.prompts[i], begins[i], end, spec.optimiser.token_dropout, rng) for i in batch]
 
             def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
                 rows, some = [batch[place] for place in part], [ids[place] for place in part]

@@ -23,7 +23,7 @@ from training.engine.fit import Metrics, Updates, kept_from
 from training.engine.learned_reward import LearnedReward
 from training.engine.models import fingerprint
 from training.engine.reward_function import RewardFunction
-from training.engine.rows import Labelled
+from training.engine.rows import Labelled, prompts_of
 from training.engine.scoring import divergence, score_rows
 
 
@@ -54,7 +54,8 @@ class Actor:
         self.model = model
         self.scorer = scorer
         self.rows = rows
-        self.prompts = scorer.encode([row.prompt for row in rows])
+        self.asked = prompts_of(rows)
+        self.prompts = scorer.encode(self.asked)
         self.answers = torch.tensor([row.options.index(row.answer) for row in rows], device=attempt.device)
         self.reward = RewardFunction(attempt.spec.reward)
         self.learned_reward = LearnedReward(attempt, self.reward)
@@ -101,12 +102,15 @@ class Actor:
         actions = draw_options(log_p, chance)
         taken = log_p.gather(1, actions)
         made = [
-            (self.rows[i], self.rows[i].options[place], chance)
+            (i, self.rows[i].options[place], chance)
             for i, places, chances in zip(rows, actions.tolist(), taken.exp().tolist(), strict=True)
             for place, chance in zip(places, chances, strict=True)
         ]
-        learned = self.learned_reward([(row.prompt, action) for row, action, _ in made])
-        rewards = [self._reward(*one, value) for one, value in zip(made, learned, strict=True)]
+        learned = self.learned_reward([(self.asked[i], action) for i, action, _ in made])
+        rewards = [
+            self._reward(self.rows[i], action, chance, value)
+            for (i, action, chance), value in zip(made, learned, strict=True)
+        ]
         return Trajectories(
             rows,
             actions,

@@ -43,7 +43,7 @@ from training.engine.models import (
     load_tokenizer,
     trainable_parameters,
 )
-from training.engine.rows import Preference
+from training.engine.rows import Preference, Prompt, prompts_of
 from training.engine.spec import REWARD_MODEL, ModelScore, ModelSource
 
 HEAD = "reward_head.safetensors"
@@ -80,7 +80,7 @@ class RewardModel:
     mean: float = 0.0
     deviation: float = 1.0
 
-    def tokens(self, prompts: Sequence[str], texts: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
+    def tokens(self, prompts: Sequence[str | Prompt], texts: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
         scorer = self._scorer
         return scorer.encode(prompts), [list(ids) for ids in scorer.answer_ids(texts)]
 
@@ -91,7 +91,7 @@ class RewardModel:
         return nn.functional.linear(states, self.head)[:, 0]
 
     @torch.no_grad()
-    def score_all(self, prompts: Sequence[str], texts: Sequence[str]) -> Tensor:
+    def score_all(self, prompts: Sequence[str | Prompt], texts: Sequence[str]) -> Tensor:
         """(n,) r of each text, float32 on the CPU; leaves the model in eval mode. Raises Stopped between batches."""
         self.loaded.model.eval()
         asked, said = self.tokens(prompts, texts)
@@ -103,7 +103,7 @@ class RewardModel:
         score_in_batches(self.attempt, [len(x) + len(y) for x, y in zip(asked, said, strict=True)], BATCH, score)
         return found
 
-    def reward(self, prompts: Sequence[str], texts: Sequence[str]) -> list[float]:
+    def reward(self, prompts: Sequence[str | Prompt], texts: Sequence[str]) -> list[float]:
         """In (0, 1): a half is what the mean of the texts earned that it learnt from."""
         rewards: list[float] = ((self.score_all(prompts, texts) - self.mean) / self.deviation).sigmoid().tolist()
         return rewards
@@ -168,7 +168,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 
     loaded.model.train()
     metrics = fit(attempt, updates, total, take_step, "learning what is preferred")
-    prompts = [row.prompt for row in data.preferences]
+    prompts = prompts_of(data.preferences)
     learnt = made.score_all(
         prompts * 2, [*(row.chosen for row in data.preferences), *(row.rejected for row in data.preferences)]
     )
@@ -179,7 +179,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 def judge_pairs(made: RewardModel, rows: Sequence[Preference]) -> tuple[list[dict[str, Any]], ModelScore]:
     """A line for each held-out pair, and the means: `accuracy` is the share that was ordered rightly,
     `probability_of_right` the mean of σ(margin)."""
-    prompts = [row.prompt for row in rows]
+    prompts = prompts_of(rows)
     better = made.score_all(prompts, [row.chosen for row in rows])
     margins = better - made.score_all(prompts, [row.rejected for row in rows])
     chances = margins.sigmoid().tolist()

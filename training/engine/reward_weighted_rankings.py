@@ -28,7 +28,7 @@ from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, RunData, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.models import Loaded, trainable_parameters
-from training.engine.rows import YES, Labelled, Logged, as_decision
+from training.engine.rows import YES, Labelled, Logged, as_decision, prompts_of
 from training.engine.slates import find_slates, first_propensity
 
 
@@ -77,7 +77,9 @@ class Lessons:
         if not self.lessons:
             raise ValueError("no ranking has a reward above 0 to imitate")
         self.scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
-        self.prompts = [self.scorer.encode([row.prompt for row in one.rows]) for one in self.lessons]
+        asked = [prompts_of(one.rows) for one in self.lessons]
+        self.prompts = [self.scorer.encode(prompts) for prompts in asked]
+        self.heads = [self.scorer.prompts.heads(prompts) for prompts in asked]
         cap = attempt.spec.reward_weighted.weight_cap
         weights = torch.tensor([one.weight for one in self.lessons], device=attempt.device).clamp(max=cap)
         self.weights = weights / weights.mean()
@@ -91,7 +93,7 @@ class Lessons:
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains `loaded` in place."""
     spec, taught = attempt.spec, Lessons(attempt, loaded, data)
-    scorer, begin, end = taught.scorer, taught.scorer.prompts.head, taught.scorer.prompts.tail
+    scorer, end = taught.scorer, taught.scorer.prompts.tail
     lengths = [sum(map(len, prompts)) for prompts in taught.prompts]
     batches = Batches(lengths, taught.at_once(spec.optimiser.rows_an_update), spec.seed)
     total = batches.per_epoch * spec.optimiser.epochs
@@ -105,7 +107,11 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         rng = random.Random(f"{spec.seed}/drop/{step}")  # noqa: S311 - augmentation, not a secret
         chance = torch.rand(starts[-1], 1, device=attempt.device)
         share = spec.optimiser.token_dropout
-        ids = [drop_tokens(prompt, begin, end, share, rng) for i in batch for prompt in taught.prompts[i]]
+        ids = [
+            drop_tokens(prompt, begin, end, share, rng)
+            for i in batch
+            for prompt, begin in zip(taught.prompts[i], taught.heads[i], strict=True)
+        ]
         rows = [row for i in batch for row in taught.lessons[i].rows]
 
         def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:

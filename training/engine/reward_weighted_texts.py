@@ -22,6 +22,7 @@ from training.engine.attempt import Attempt, Outcome
 from training.engine.data import Batches, RunData
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.models import Loaded, trainable_parameters
+from training.engine.rows import prompts_of
 
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
@@ -38,7 +39,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     if len(fitting) < len(rewarded):
         attempt.events.warn(f"{too_long} (max_completion_tokens) and were left out")
     texts = [texts[place] for place in fitting]
-    prompts = scorer.encode([rewarded[place].prompt for place in fitting])
+    prompts = scorer.encode(prompts_of(rewarded[place] for place in fitting))
     weights = torch.tensor([rewarded[place].reward for place in fitting], device=device)
     weights = weights / weights.mean()
     lengths = torch.tensor([len(text) for text in texts], device=device)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -20,6 +20,13 @@ YES, NO = "yes", "no"
 """Of an item of a ranking: whether it is right for the first place."""
 ROUNDING = 1e-3
 """How far probabilities that were written down with few digits may be from adding up to 1."""
+
+
+class Prompt(NamedTuple):
+    """What a model is asked: the user's text, and the system prompt before it, "" where there is none."""
+
+    text: str
+    system: str = ""
 
 
 class Slate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +49,8 @@ class Slate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A prompt whose right option is known. `group` names the cluster it belongs to, for honest intervals.
+    """A prompt whose right option is known. `group` names the cluster it belongs to, for honest intervals. `system`, of
+    every kind of row: the system prompt before the prompt.
 
     Rows that people's labels made say where they come from: `source` is label, human or suggestion, `label_id` the
     label's, `verdict` what was said; a suggestion has the auto-labeler's `confidence`, and as `classifier` when that
@@ -63,6 +71,7 @@ class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     confidence: float | None = None
     classifier: str | None = None
     slate: Slate | None = None
+    system: str | None = None
 
     def faults(self) -> Iterator[str]:
         yield from _option_faults(self.options)
@@ -102,6 +111,7 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     next_state: dict[str, Any] | None = None
     done: bool | None = None
     synthetic: bool = False
+    system: str | None = None
 
     def faults(self) -> Iterator[str]:
         yield from _option_faults(self.options)
@@ -145,6 +155,7 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     next_state: dict[str, Any] | None = None
     done: bool | None = None
     synthetic: bool = False
+    system: str | None = None
 
     def faults(self) -> Iterator[str]:
         if not self.completion:
@@ -169,10 +180,25 @@ class Preference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     confidence: float | None = None
     classifier: str | None = None
     synthetic: bool = False
+    system: str | None = None
 
     def faults(self) -> Iterator[str]:
         if self.chosen == self.rejected:
             yield "rejected: is the chosen text"
+
+
+class Asking(Protocol):
+    """A row of any kind, as far as what is asked."""
+
+    @property
+    def prompt(self) -> str: ...
+    @property
+    def system(self) -> str | None: ...
+
+
+def prompts_of(rows: Iterable[Asking]) -> list[Prompt]:
+    """What a model is asked by each row."""
+    return [Prompt(row.prompt, row.system or "") for row in rows]
 
 
 ROW_TYPES: Mapping[RowKind, type[Labelled] | type[Logged] | type[Text] | type[Preference]] = {
@@ -185,7 +211,7 @@ ROW_TYPES: Mapping[RowKind, type[Labelled] | type[Logged] | type[Text] | type[Pr
 
 def as_decision(row: Labelled) -> Logged:
     """A replayed row: a decision for its answer, taken for certain, that was right."""
-    return Logged(row.id, row.prompt, row.options, row.answer, 1.0, 1.0, row.group, right=1.0)
+    return Logged(row.id, row.prompt, row.options, row.answer, 1.0, 1.0, row.group, right=1.0, system=row.system)
 
 
 def right_or_wrong(logged: Sequence[Logged]) -> list[tuple[Logged, float]]:
@@ -207,13 +233,14 @@ def find_answers(logged: Sequence[Logged]) -> tuple[list[Labelled], int]:
             open_ += 1
             continue
         answer = row.action if right > RIGHT_ABOVE else others[0]
-        found.append(Labelled(row.id, row.prompt, row.options, answer, row.group))
+        found.append(Labelled(row.id, row.prompt, row.options, answer, row.group, system=row.system))
     return found, open_
 
 
-def normalise_prompt(prompt: str) -> str:
-    """Prompts that differ only in case and white space are the same question."""
-    return " ".join(prompt.casefold().split())
+def normalise_prompt(prompt: str, system: str | None = None) -> str:
+    """Prompts that differ only in case and white space are the same question, under the same system prompt."""
+    text = " ".join(prompt.casefold().split())
+    return f"{system}\n\n{text}" if system else text
 
 
 Rewarded = TypeVar("Rewarded", Logged, Text)
@@ -224,15 +251,13 @@ def groups_of_prompts(rows: Iterable[Rewarded]) -> list[list[Rewarded]]:
     groups: dict[str, list[Rewarded]] = {}
     for row in rows:
         if row.reward is not None:
-            groups.setdefault(normalise_prompt(row.prompt), []).append(row)
+            groups.setdefault(normalise_prompt(row.prompt, row.system), []).append(row)
     return [group for group in groups.values() if len({row.reward for row in group}) > 1]
 
 
-class Row(Protocol):
+class Row(Asking, Protocol):
     """What scoring needs of a row."""
 
-    @property
-    def prompt(self) -> str: ...
     @property
     def options(self) -> tuple[str, ...]: ...
 

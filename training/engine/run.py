@@ -38,9 +38,9 @@ from training.engine.models import (
     trainable_parameters,
     weights_sha256,
 )
-from training.engine.prompts import find_room
+from training.engine.prompts import PromptEncoder, SystemPromptTooLong, find_room
 from training.engine.reward_model import calibration_error, judge_pairs, load_reward_model
-from training.engine.rows import Labelled, Logged, Text
+from training.engine.rows import Asking, Labelled, Logged, Text, prompts_of
 from training.engine.spec import Evaluate, ModelSource, RewardSpread, RunResult, RunSpec
 from training.engine.watch import Watch
 
@@ -57,6 +57,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
     began = time.monotonic()
     spec = attempt.spec
     make_deterministic(spec.seed, attempt.device)
+    _refuse_long_system_prompts(spec, data)
     attempt.spec = spec = fit_completions(spec, [*data.texts, *data.heldout_texts])
     attempt.resume = newest_checkpoint(attempt.folder.parent, spec, attempt.events)
     resumed_from = str(attempt.resume.path.relative_to(attempt.folder.parent)) if attempt.resume else None
@@ -106,6 +107,22 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
     )
     write_synced(attempt.folder / "result.json", result.model_dump_json(indent=2) + "\n")
     return result
+
+
+def _refuse_long_system_prompts(spec: RunSpec, data: RunData) -> None:
+    """Before any weights are loaded, where there is a tokenizer already. Raises SystemPromptTooLong that names all."""
+    rows: list[Asking] = [
+        *data.labelled, *data.logged, *data.texts, *data.preferences, *data.replay, *data.log,
+        *data.heldout, *data.heldout_texts, *data.heldout_pairs,
+        *(row for suite in data.suites.values() for row in suite),
+        *(row for suite in data.text_suites.values() for row in suite),
+    ]  # fmt: skip
+    prompts = [prompt for prompt in prompts_of(rows) if prompt.system]
+    if not prompts or spec.base.path is None:
+        return
+    faults = PromptEncoder(load_tokenizer(spec.base.path), spec.max_prompt_tokens).find_faults(prompts)
+    if faults:
+        raise SystemPromptTooLong("; ".join(faults))
 
 
 def _count_suites(data: RunData) -> int:
@@ -175,9 +192,9 @@ def _train(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
         if spec.base.adapter is not None and spec.lora is not None:
             attempt.events.warn("base.adapter is trained further as it is: the spec's lora settings do not change it")
     _warn_of(attempt, loaded)
-    prompts = [row.prompt for rows in (data.labelled, data.logged, data.texts) for row in rows]
-    warn_of_cuts(attempt, loaded, prompts, "rows to learn from")
-    warn_of_cuts(attempt, loaded, [row.prompt for row in data.replay], "replayed rows")
+    learnt: list[Asking] = [*data.labelled, *data.logged, *data.texts, *data.preferences]
+    warn_of_cuts(attempt, loaded, prompts_of(learnt), "rows to learn from")
+    warn_of_cuts(attempt, loaded, prompts_of(data.replay), "replayed rows")
     if spec.gradient_checkpointing:
         recompute_activations(loaded.model)
     if spec.epoch_checkpoints and attempt.processes.is_main:
@@ -219,7 +236,7 @@ def _grown(attempt: Attempt, data: RunData) -> Loaded:
     if shape is None:
         return _load(attempt, data)
     options = sorted({option for row in data.labelled for option in row.options})
-    read = [row.prompt for rows in (data.labelled, data.texts) for row in rows]
+    read = [text for prompt in prompts_of([*data.labelled, *data.texts]) for text in prompt if text]
     tokenizer = build_tokenizer([*read, *(row.completion for row in data.texts)], options, shape.vocabulary)
     return Loaded(build_tiny(shape, tokenizer).to(attempt.device).eval(), tokenizer)
 

@@ -30,7 +30,7 @@ from training.engine.calibration import calibrate
 from training.engine.data import Batches, RunData, drop_tokens
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.models import Loaded, trainable_parameters
-from training.engine.rows import Labelled
+from training.engine.rows import Labelled, prompts_of
 
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
@@ -53,17 +53,18 @@ def pretrain(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 def learn_answers(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled]) -> Outcome:
     spec = attempt.spec
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
-    prompts = scorer.encode([row.prompt for row in rows])
+    asked = prompts_of(rows)
+    prompts, heads = scorer.encode(asked), scorer.prompts.heads(asked)
     batches = Batches([len(ids) for ids in prompts], spec.optimiser.rows_an_update, spec.seed)
     total = batches.per_epoch * spec.optimiser.epochs
     updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total)
     accumulation = Accumulation(attempt, updates)
-    head, tail = scorer.prompts.head, scorer.prompts.tail
+    tail = scorer.prompts.tail
 
     def take_step(step: int) -> Metrics:
         chosen = batches.at(step)
         rng = random.Random(f"{spec.seed}/drop/{step}")  # noqa: S311 - augmentation, not a secret
-        ids = [drop_tokens(prompts[i], head, tail, spec.optimiser.token_dropout, rng) for i in chosen]
+        ids = [drop_tokens(prompts[i], heads[i], tail, spec.optimiser.token_dropout, rng) for i in chosen]
         learned = [rows[i] for i in chosen]
         answers = scorer.answer_ids([row.answer for row in learned])
         tokens = sum(map(len, answers))

@@ -17,18 +17,23 @@ from training.engine.scoring import BATCH
 
 @torch.no_grad()
 def read_states(
-    attempt: Attempt, model: nn.Module, scorer: ActionScorer, prompts: Sequence[Sequence[int]]
+    attempt: Attempt,
+    model: nn.Module,
+    scorer: ActionScorer,
+    prompts: Sequence[Sequence[int]],
+    heads: Sequence[int],
 ) -> NDArray[np.float32]:
     """(n, H), rows of length 1: the middle layer's hidden states, their mean over a prompt's own tokens, standardised.
 
     The middle layers tell topics apart best; the last ones turn to the next token. `prompts` are token ids as of
-    `scorer.encode`. Leaves the model in eval mode. Raises Stopped between batches when asked to stop.
+    `scorer.encode`, `heads` how many of them stand before each one's own text. Leaves the model in eval mode. Raises
+    Stopped between batches when asked to stop.
     """
     model.eval()
     causal = causal_of(model)
     backbone = getattr(causal, causal.base_model_prefix)
     middle = causal.config.get_text_config().num_hidden_layers // 2
-    begin, end = scorer.prompts.head, scorer.prompts.tail
+    end = scorer.prompts.tail
     found: list[Tensor | None] = [None] * len(prompts)
 
     def read(batch: list[int]) -> None:
@@ -36,6 +41,7 @@ def read_states(
         with attempt.autocast(model):
             states = backbone(input_ids=ids, use_cache=False, output_hidden_states=True).hidden_states[middle].float()
         places = torch.arange(ids.shape[1], device=attempt.device)[None]
+        begin = torch.tensor([heads[i] for i in batch], device=attempt.device)[:, None]
         own = ((places >= begin) & (places < (lengths - end)[:, None])).float()[..., None]
         for row, mean in zip(batch, (states * own).sum(1) / own.sum(1).clamp(min=1), strict=True):
             found[row] = mean.cpu()

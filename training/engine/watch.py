@@ -34,7 +34,7 @@ from training.engine.data import RunData
 from training.engine.evaluate_texts import predict_texts
 from training.engine.generation import write_answers
 from training.engine.models import Loaded
-from training.engine.rows import Labelled, Logged, Text
+from training.engine.rows import Labelled, Logged, Text, prompts_of
 from training.engine.samples import SAMPLES_FILE, Asked, Look, Reply, Samples
 from training.engine.scoring import divergence, score_rows
 from training.engine.stop import Stopped
@@ -62,7 +62,7 @@ class Watch:
         self._source: Literal["heldout", "train"] = "heldout" if data.heldout or data.heldout_texts else "train"
         choices, texts = _find_rows(data)
         choices, self._texts = _sample(choices, MEASURED), _sample(texts, attempt.spec.samples)
-        self._choices = _Choices(choices, self._scorer.encode([row.prompt for row in choices]))
+        self._choices = _Choices(choices, self._scorer.encode(prompts_of(choices)))
         self._shown = len(choices[: attempt.spec.samples]) or len(self._texts)
         self._before: Tensor | None = None
         self._tokens = [0]
@@ -183,7 +183,7 @@ def _find_rows(data: RunData) -> tuple[Sequence[Labelled | Logged], Sequence[Tex
     """Held-out rows, or those to learn from where there are none; a pair counts as its better text."""
     if data.heldout or data.heldout_texts:
         return data.heldout, data.heldout_texts
-    pairs = [Text(row.id, row.prompt, row.chosen) for row in data.preferences[:MEASURED]]
+    pairs = [Text(row.id, row.prompt, row.chosen, system=row.system) for row in data.preferences[:MEASURED]]
     return data.labelled or data.logged, data.texts or pairs
 
 

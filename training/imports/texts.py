@@ -28,9 +28,11 @@ class About(msgspec.Struct):
 
 
 class ExportedLine(msgspec.Struct):
-    """A chat, or a prompt with its completion. `reward` is raw."""
+    """A chat, or a prompt with its completion, and `system` where it was decided under a system prompt. `reward` is
+    raw."""
 
     messages: list[Message] = []
+    system: str | None = None
     prompt: str | None = None
     completion: str | None = None
     reward: float | None = None
@@ -45,6 +47,7 @@ class ExportedLine(msgspec.Struct):
         if prompt is None or not completion:
             raise ValueError("has no prompt with a completion, and no messages of user and assistant")
         row: dict[str, Any] = {"id": self.metadata.decisionId or str(number), "prompt": prompt}
+        row |= {"system": self.system} if self.system else {}
         row |= {"completion": completion}
         if self.reward is not None:
             row |= {"reward": normalise(self.reward, low=LOW, high=HIGH), "raw": self.reward}

@@ -24,6 +24,7 @@ from models_registry.errors import BackendUnavailable
 from models_registry.guardrails import DEFAULT_GUARDRAILS
 from models_registry.models import GuardrailMeasure, ModelVersion
 from models_registry.outcome_range import find_range
+from models_registry.prompts import Prompt
 from models_registry.statistics.e_process import rescale
 from training.dataset_parts import ROWS_FILE
 from training.evaluation import as_plain
@@ -236,7 +237,7 @@ def _finite(interval: dict[str, Any]) -> dict[str, Any]:
 def _probabilities(loop: SeedLoop, prompts: Sequence[str], digest: str) -> list[tuple[float, ...]]:
     options = tuple(loop.labels)
     found = []
-    for answer in score([ScoreItem(digest, prompt, options, loop.prompt_tokens) for prompt in prompts]):
+    for answer in score([ScoreItem(digest, Prompt(prompt), options, loop.prompt_tokens) for prompt in prompts]):
         if answer.probabilities is None:
             raise BackendUnavailable(f"The model server could not score the gate's log: {answer.error}")
         found.append(answer.probabilities)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from decisions.agents.choices import choices_of, option_of
-from decisions.agents.prompts import PromptError, render_prompt
+from decisions.agents.prompts import PromptError, make_prompt
 from decisions.gateway.exploration import model_probabilities
+from training.rows_of.prompts import prompt_columns
 from training.selection import Rewarded
 
 PROBABILITY_DIGITS = 7
@@ -24,13 +25,13 @@ def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
     if action not in options:
         return "action"
     try:
-        prompt = render_prompt(version.prompt_template, decision.state, options)
+        prompt = make_prompt(version, decision.state, options)
     except PromptError:
         return "prompt"
     thought = _thought(decision, options)
     row = {
         "id": str(decision.id),
-        "prompt": prompt,
+        **prompt_columns(prompt),
         "options": list(options),
         "action": action,
         "propensity": decision.propensity,

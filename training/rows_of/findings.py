@@ -15,6 +15,8 @@ from decisions.agents.actions import OFFERED, values_at
 from decisions.agents.items import ask_items
 from decisions.agents.prompts import PromptError
 from decisions.models import AgentVersion
+from models_registry.prompts import Prompt
+from training.rows_of.prompts import prompt_columns
 from training.selection import Rewarded
 
 NONE = "NONE"
@@ -77,7 +79,7 @@ def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
     return [
         {
             "id": str(decision.id) if number == 1 else f"{decision.id}/{number}",
-            "prompt": prompts[item],
+            **prompt_columns(prompts[item]),
             "options": [*place.kinds, NONE],
             "action": kind,
             **about,
@@ -88,7 +90,7 @@ def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
 
 def _ask_pairs(
     version: AgentVersion, state: Mapping[str, Any], offered: list[str], named: list[str]
-) -> dict[str, str] | str:
+) -> dict[str, Prompt] | str:
     """The prompt of each item that is named, or why there is none."""
     try:
         prompts = ask_items(version, state, named, offered=offered)

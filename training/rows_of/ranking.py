@@ -14,6 +14,7 @@ from decisions.agents.prompts import PromptError
 from decisions.models import AgentVersion
 from training.engine.rows import NO, ROUNDING, YES
 from training.engine.slates import log_probability
+from training.rows_of.prompts import prompt_columns
 from training.selection import Rewarded
 
 
@@ -55,7 +56,7 @@ def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
         rows.append(
             {
                 "id": str(decision.id) if number == 1 else f"{decision.id}/{number}",
-                "prompt": prompts[item],
+                **prompt_columns(prompts[item]),
                 "options": [YES, NO],
                 "action": YES if number == 1 else NO,
                 "propensity": None,
@@ -94,7 +95,7 @@ def write_answers(
         rows.append(
             {
                 "id": decision if number == 1 else f"{decision}/{number}",
-                "prompt": prompts[item],
+                **prompt_columns(prompts[item]),
                 "options": [YES, NO],
                 "answer": answer,
                 "completion": answer,

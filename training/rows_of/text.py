@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from decisions.agents.canonical import canonical
-from decisions.agents.prompts import PromptError, render_prompt
+from decisions.agents.prompts import PromptError, make_prompt
+from training.rows_of.prompts import prompt_columns
 from training.selection import Rewarded
 
 
@@ -21,13 +22,13 @@ def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
     if not completion:
         return "action"
     try:
-        prompt = render_prompt(decision.version.prompt_template, decision.state, decision.options or ())
+        prompt = make_prompt(decision.version, decision.state, decision.options or ())
     except PromptError:
         return "prompt"
     log_p = _log_p(decision, completion)
     row = {
         "id": str(decision.id),
-        "prompt": prompt,
+        **prompt_columns(prompt),
         "completion": completion,
         **decision.earned,
         **decision.transition,

@@ -18,10 +18,11 @@ from django.db.models import F
 from django.utils import timezone
 
 from decisions.agents.choices import action_of, choices_of, option_of
-from decisions.agents.prompts import PromptError, render_prompt
+from decisions.agents.prompts import PromptError, make_prompt
 from decisions.models import AgentVersion, Decision, Shadow, ShadowAnswer
 from decisions.models.tombstones import ERASED_HASH, NOT_ERASED
 from models_registry.backends.asking import Asked, score_versions
+from models_registry.prompts import Prompt
 from training.rows_of.shapes import CHOICE, find_versions
 from training.selection import loaded
 
@@ -42,6 +43,9 @@ SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.recorded_at
 """  # noqa: S608 - constants of ours
 
 
+_NOTHING = Prompt("")
+
+
 @dataclass(frozen=True, slots=True)
 class Logged:
     """A decision to ask about: what was offered, and what was done. `place` of the action among the options; `error`
@@ -50,7 +54,7 @@ class Logged:
     id: uuid.UUID
     version: AgentVersion
     recorded_at: dt.datetime
-    prompt: str = ""
+    prompt: Prompt = _NOTHING
     options: tuple[str, ...] = ()
     place: int = 0
     error: str = ""
@@ -106,7 +110,7 @@ def _prepare(
     if option is None or option not in choices.options:
         return Logged(pk, version, recorded_at, error="What was done is none of the options.")
     try:
-        prompt = render_prompt(version.prompt_template, state, choices.options)
+        prompt = make_prompt(version, state, choices.options)
     except PromptError as error:
         return Logged(pk, version, recorded_at, error=f"The state does not fit the prompt: {error}")
     return Logged(pk, version, recorded_at, prompt, choices.options, choices.options.index(option))

@@ -22,6 +22,7 @@ class AgentVersionSerializer(serializers.ModelSerializer[AgentVersion]):
             "options",
             "action_schema",
             "state_schema",
+            "system_prompt",
             "prompt_template",
             "max_prompt_tokens",
             "max_completion_tokens",
@@ -56,6 +57,13 @@ class AgentCreateSerializer(StrictBody):
     unit = serializers.CharField(max_length=32, required=False, help_text="By default the kind's: user or item")
     prompt_template = serializers.CharField(
         required=False, help_text="Names fields of the state: {{ title }}. Without it the agent takes its kind's set-up"
+    )
+    system_prompt = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        trim_whitespace=False,
+        help_text="Instructions that the model reads before the prompt, in serving, training and exports. Empty: none. "
+        "Its tokens count towards max_prompt_tokens",
     )
     action_space = serializers.ChoiceField(choices=ActionSpaceKind.choices, required=False)
     options = serializers.ListField(child=serializers.CharField(max_length=200), required=False, allow_null=True)

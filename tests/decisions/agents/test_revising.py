@@ -44,9 +44,14 @@ class TestComparing:
 
     def test_each_field_that_differs_is_told_with_its_counts(self) -> None:
         schema = {"type": "object"}
-        new = AgentSetup(prompt_template="one\n2\nthree", options=["a", "b", "c"], epsilon=0.1, state_schema=schema)
+        new = AgentSetup(
+            prompt_template="one\n2\nthree", options=["a", "b", "c"], epsilon=0.1, state_schema=schema,
+            system_prompt="File notes.\nBe quick.",
+        )  # fmt: skip
         found = {one.title: (one.removed, one.added) for one in compare_setups(base(), new)}
-        assert found == {"Prompt": (1, 1), "Options": (0, 1), "State schema": (1, 3), "Epsilon": (1, 1)}
+        assert found == {
+            "Prompt": (1, 1), "System prompt": (1, 2), "Options": (0, 1), "State schema": (1, 3), "Epsilon": (1, 1)
+        }  # fmt: skip
         assert compare_setups(base(), base()) == []
 
     def test_what_is_too_long_is_counted_alone(self) -> None:
@@ -75,7 +80,8 @@ class TestOverTheApi:
         assert entry.details == {"agent": "filer", "number": 2, "changed": ["epsilon"]}
 
     def test_what_was_read_and_is_sent_back_makes_no_version(self, api: Any, agent: Any, by: Any) -> None:
-        revise_agent(by=by, agent=agent, expected=1, changes={"prompt_template": " {{ text }} \n", "temperature": 2.0})
+        changes = {"prompt_template": " {{ text }} \n", "temperature": 2.0, "system_prompt": " File notes.\n"}
+        revise_agent(by=by, agent=agent, expected=1, changes=changes)
         current = api().get("agents/filer").json()["current"]
         same = {name: value for name, value in current.items() if name not in {"id", "number", "created_at"}}
         answer = api().request("PATCH", "agents/filer", same, **{"If-Match": '"2"'})
@@ -103,6 +109,8 @@ class TestOverTheApi:
             ({"epsilon": 0.2}, {"If-Match": 'W/"1"'}, "If-Match"),
             ({"epsilon": 2, "expected_version": 1}, {}, "epsilon"),
             ({"options": ["a"], "expected_version": 1}, {}, "options"),
+            ({"system_prompt": "word " * 64, "expected_version": 1}, {}, "system_prompt"),
+            ({"system_prompt": " \n", "expected_version": 1}, {}, "system_prompt"),
             ({"prompt_template": "{{ text", "expected_version": 1}, {}, "prompt_template"),
             ({"slug": "other", "expected_version": 1}, {}, "slug"),
         ],

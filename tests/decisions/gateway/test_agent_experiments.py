@@ -155,9 +155,14 @@ def test_a_chat_is_written_as_its_arm_s_version_says(by, workspace, serve):
     agent = RewardSpecFactory(agent=AgentFactory(workspace=workspace, slug="helper")).agent
     versions = [
         AgentVersionFactory(
-            agent=agent, action_space="text", options=None, temperature=heat, max_completion_tokens=tokens
+            agent=agent,
+            action_space="text",
+            options=None,
+            temperature=heat,
+            max_completion_tokens=tokens,
+            system_prompt=system,
         )
-        for heat, tokens in ((1.0, 16), (0.25, 64))
+        for heat, tokens, system in ((1.0, 16, ""), (0.25, 64, "Be brief."))
     ]
     agent.current_version = versions[0]
     agent.save()
@@ -168,7 +173,8 @@ def test_a_chat_is_written_as_its_arm_s_version_says(by, workspace, serve):
     DeploymentFactory(version=champion, backend=BackendFactory(workspace=workspace, url=server.url))
     start_agent_experiment(by=by, agent_version=versions[1], plan=ExperimentPlan(), reason="shorter answers")
     chat = read_chat({"model": "helper", "messages": [{"role": "user", "content": "Where to?"}]})
-    fields = [{"temperature": 1.0, "max_tokens": 16}, {"temperature": 0.25, "max_tokens": 64}]
+    told = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where to?"}]
+    fields = [{"temperature": 1.0, "max_tokens": 16}, {"temperature": 0.25, "max_tokens": 64, "messages": told}]
     seen = {}
     for unit in UNITS:
         begun = begin_chat(by=by, chat=chat, kind=CallKind.CHAT, about=About(unit=unit))

@@ -27,6 +27,7 @@ from models_registry.errors import BackendUnavailable
 from models_registry.experiment_plan import ExperimentPlan
 from models_registry.experiments import start_experiment
 from models_registry.models import Experiment, Exposure, FailedRequest, Observation
+from models_registry.prompts import Prompt
 from models_registry.services import NewVersion, get_champion, move_alias, register_version, store_artifact
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
@@ -137,7 +138,7 @@ def test_a_ranking_is_drawn_from_what_the_model_says_of_each_item(agent, by, bas
     assert math.exp(log_probability({item: math.log(p) for item, p in first.items()}, row.action)) == pytest.approx(
         row.propensity
     )
-    asked = [ScoreItem(base_version.artifact.digest, item, ("yes", "no"), 64) for item in offered]
+    asked = [ScoreItem(base_version.artifact.digest, Prompt(item), ("yes", "no"), 64) for item in offered]
     odds = [score.probabilities[0] / score.probabilities[1] for score in score_items(asked)]
     policy = acting_policy([one / sum(odds) for one in odds], temperature=0.5, epsilon=0.2)
     assert list(first.values()) == pytest.approx(policy, rel=1e-3)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from decisions.agents.revising import revise_agent
 from decisions.models import Decision
 from models_registry.models import Call, ModelVersion
 from models_registry.services import NewVersion, register_version
@@ -42,8 +43,9 @@ def version(agent: Any, by: Any, server: Any) -> ModelVersion:
 
 
 @pytest.fixture
-def decision(agent: Any) -> Decision:
-    """The second option was drawn, and earned little."""
+def decision(agent: Any, by: Any) -> Decision:
+    """The second option was drawn, and earned little; the agent's system prompt is another one by now."""
+    revise_agent(by=by, agent=agent, expected=1, changes={"system_prompt": "File notes."})
     shares = [0.5, 0.3, *[0.2 / (len(OPTIONS) - 2)] * (len(OPTIONS) - 2)]
     made = DecisionFactory(
         agent=agent,
@@ -54,6 +56,7 @@ def decision(agent: Any) -> Decision:
         alternatives=[{"action": o, "probability": p} for o, p in zip(OPTIONS, shares, strict=True)],
     )
     RewardFactory(decision=made, value=0.25)
+    revise_agent(by=by, agent=agent, expected=2, changes={"system_prompt": "File recipes."})
     return made
 
 
@@ -74,6 +77,7 @@ class TestADecision:
         assert first["now"] == pytest.approx(0.7 + uniform) and second["now"] == pytest.approx(uniform)
         assert (second["then"], second["taken"]) == (0.3, True)
         assert server.asked[-1]["model"] == "new"
+        assert server.asked[-1]["messages"][0] == {"role": "system", "content": "File notes."}
         assert state_of_everything() == before and not Call.objects.exists()
 
     def test_may_be_edited(self, decision: Decision, version: ModelVersion, server: Any, api: Any) -> None:

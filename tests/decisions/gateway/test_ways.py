@@ -74,6 +74,21 @@ def says(text=None, calls=(), logprobs=None, **choice):
     return 200, {"choices": [{"message": message, **choice}], "usage": {"prompt_tokens": 20, "completion_tokens": 3}}
 
 
+@pytest.mark.parametrize("space", ["choice", "ranking", "text", "tool_calls"])
+def test_every_way_asks_under_the_version_s_system_prompt(space, revise, remote, ask):
+    fields = {"choice": {"options": ["home", "work"]}, "tool_calls": {"action_schema": TOOLS}}.get(space, {})
+    revise(space, "{{ text }} {{ options }}" if space == "ranking" else "{{ text }}", system_prompt="Sort.", **fields)
+    _, server = remote("gpt", capabilities=["tools"])
+    said = {"choice": "home", "ranking": "yes", "text": "Gladly.", "tool_calls": "no"}[space]
+    server.answers += [says(said, [("stop", "{}")] if space == "tool_calls" else ())] * 2
+    answer = ask(**({"options": ["a", "b"]} if space == "ranking" else {}))
+    assert answer.status_code == 201, answer.content
+    for asked in server.asked:
+        system, user = asked["messages"]
+        assert system == {"role": "system", "content": "Sort."} and user["content"].startswith("Flights to Oslo")
+    assert Decision.objects.get().state == STATE
+
+
 class TestRanking:
     def test_a_server_without_probabilities_says_yes_or_no_of_each_item(self, revise, remote, ask):
         revise("ranking", "Is {{ options }} right for {{ text }}?", epsilon=0.3)

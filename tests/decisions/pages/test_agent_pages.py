@@ -166,17 +166,21 @@ class TestChanging:
         path = at("agent-edit", agent)
         shown = client.get(path).content.decode()
         assert hidden(shown)["base"] == "1" and "{{ text }}" in shown
-        sent = filled(agent, prompt_template="File it.\r\n{{ text }}", epsilon="0.2")
+        told = {"prompt_template": "File it.\r\n{{ text }}", "system_prompt": "You file.\r\nBe quick."}
+        sent = filled(agent, epsilon="0.2", **told)
         preview = client.post(path, sent)
         text = preview.content.decode()
         assert preview.status_code == 200 and "<ins>File it.</ins>" in text and "Create version 2" in text
+        assert "<ins>You file.</ins>" in text
         assert agent.versions.count() == 1
         made = client.post(path, sent | hidden(text) | {"make": "1"})
         assert made.status_code == 302 and made["Location"] == at("agent", agent)
         version = agent.versions.get(number=2)
         assert (version.prompt_template, version.epsilon) == ("File it.\n{{ text }}", 0.2)
+        assert version.system_prompt == "You file.\nBe quick."
+        assert "You file.\nBe quick.</pre>" in client.get(at("agent", agent)).content.decode()
         entry = AuditEntry.objects.filter(action="agent_version.created").latest("id")
-        assert (entry.actor, entry.details["changed"]) == (owner.email, ["prompt_template", "epsilon"])
+        assert (entry.actor, entry.details["changed"]) == (owner.email, ["prompt_template", "system_prompt", "epsilon"])
 
     def test_a_version_is_kept_without_being_used_and_used_by_none_while_versions_are_compared(
         self, agent: Any, by: Any, client: Any
@@ -274,6 +278,7 @@ def test_what_the_form_shows_of_a_version_reads_back_as_the_same(options: Any) -
     setup = setup_of(
         AgentVersion(
             prompt_template="\n a\r\nb ",
+            system_prompt=" c\r\nd\n",
             options=options,
             action_schema={"type": "object"},
             temperature=0.5,

@@ -7,6 +7,7 @@ import pytest
 from models_registry.backends.asking import Asked, ready_version, score_versions
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import Backend
+from models_registry.prompts import Prompt
 from tools.factories import BackendFactory, DeploymentFactory, ModelVersionFactory
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +30,7 @@ def deploy(version):
 
 
 def ask(version, **fields):
-    [told] = score_versions([Asked(version, "Flight to Rome", OPTIONS, 64, **fields)])
+    [told] = score_versions([Asked(version, Prompt("Flight to Rome"), OPTIONS, 64, **fields)])
     return told
 
 
@@ -180,7 +181,7 @@ def test_versions_on_several_servers_are_asked_at_once(version, deploy, serve):
     other = ModelVersionFactory(registered_model=version.registered_model, artifact=None, remote_name="llama")
     deploy(first)
     deploy(second, version=other)
-    told = score_versions([Asked(one, "Flight", OPTIONS, 64) for one in (version, other, version)])
+    told = score_versions([Asked(one, Prompt("Flight"), OPTIONS, 64) for one in (version, other, version)])
     assert [one.score.probabilities for one in told] == [(1.0, 0.0), (0.0, 1.0), (1.0, 0.0)]
 
 

@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from decisions.agents.revising import revise_agent
 from decisions.models import Decision
 from models_registry.calls import close_abandoned
 from models_registry.experiment_plan import ExperimentPlan
@@ -89,6 +90,19 @@ class TestAWholeAnswer:
         asked = server.asked[0]
         assert (asked["model"], asked["messages"], asked["max_tokens"]) == ("gpt", MESSAGES, 99)
         assert "user" not in asked
+
+    def test_is_given_under_the_agent_s_system_prompt_before_the_client_s_own(self, client, by, helper):
+        agent, _, server = helper
+        revise_agent(by=by, agent=agent, expected=1, changes={"system_prompt": "You plan journeys."})
+        client.chat.completions.create(**chat())
+        client.chat.completions.create(**chat(messages=MESSAGES[1:]))
+        client.responses.create(model="helper", input="How do I get to Oslo?", instructions="Be brief.")
+        both = {"role": "system", "content": "You plan journeys.\n\nBe brief."}
+        alone = {"role": "system", "content": "You plan journeys."}
+        assert [one["messages"] for one in server.asked] == [[said, MESSAGES[1]] for said in (both, alone, both)]
+        states = [row.state["messages"] for row in Decision.objects.order_by("id")]
+        assert states == [MESSAGES, MESSAGES[1:], MESSAGES]  # what the client said: the version has the rest
+        assert {row.agent_version.number for row in Decision.objects.all()} == {2}
 
     def test_may_be_json_of_a_schema(self, client, helper):
         helper[2].pick = '{"to": "Oslo"}'

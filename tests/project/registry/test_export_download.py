@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from tools.factories import ArtifactFactory, ExportJobFactory, JobFactory, ModelVersionFactory, put_files
+from tools.factories import (
+    AgentVersionFactory,
+    ArtifactFactory,
+    ExportJobFactory,
+    JobFactory,
+    ModelVersionFactory,
+    put_files,
+)
 from workspaces.models import AuditEntry
 
 FILES = {"config.json": '{"model_type": "qwen2"}', "model.safetensors": "w" * 5000}
@@ -38,11 +45,12 @@ def test_an_admin_downloads_its_files_and_the_audit_says_so(export: Any, admin: 
     assert answer["Content-Type"] == "application/x-tar" and int(answer["Content-Length"]) == len(content)
     assert answer["Content-Disposition"] == 'attachment; filename="filer-1-merged.tar"'
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-        assert set(tar.getnames()) == {f"filer-1-merged/{name}" for name in FILES}
+        assert set(tar.getnames()) == {f"filer-1-merged/{name}" for name in (*FILES, "Modelfile")}
     assert AuditEntry.objects.filter(action="export.downloaded", actor=admin.email).count() == 2
 
 
-def test_a_program_downloads_the_same_files(export: Any, api: Any) -> None:
+def test_a_program_downloads_the_same_files_and_the_agent_s_system_prompt(export: Any, agent: Any, api: Any) -> None:
+    AgentVersionFactory(agent=agent, system_prompt="File notes.", temperature=0.5)
     client, path = api(), f"exports/{export.id}/download"
     size = int(client.request("HEAD", path)["Content-Length"])
     assert not AuditEntry.objects.filter(action="export.downloaded").exists()
@@ -50,7 +58,12 @@ def test_a_program_downloads_the_same_files(export: Any, api: Any) -> None:
     content = b"".join(answer.streaming_content)
     assert (answer["Content-Type"], len(content)) == ("application/x-tar", size)
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-        assert set(tar.getnames()) == {f"filer-1-merged/{name}" for name in FILES}
+        assert set(tar.getnames()) == {f"filer-1-merged/{name}" for name in (*FILES, "Modelfile")}
+        told = tar.extractfile("filer-1-merged/Modelfile")
+        assert told is not None and told.read().decode() == (
+            "# as filer v2 asks\nFROM .\nPARAMETER temperature 0.5\nPARAMETER num_predict 16\n"
+            'SYSTEM """File notes."""\n'
+        )
     assert AuditEntry.objects.get(action="export.downloaded").actor == f"key:{client.key.prefix}"
 
 

@@ -38,7 +38,7 @@ from training.engine.online import Actor, ForeignTrajectories, RewardFunction, c
 from training.engine.posterior import posterior_targets
 from training.engine.ppo import generalised_advantages, normalise
 from training.engine.reward_weighted_texts import train as train_on_rewarded_texts
-from training.engine.rows import Labelled, Logged, Preference, Text, groups_of_prompts
+from training.engine.rows import Labelled, Logged, Preference, Prompt, Text, groups_of_prompts
 from training.engine.scoring import divergence, score_rows
 from training.engine.settings import Optimiser
 from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, Serving, TinyShape
@@ -404,12 +404,15 @@ def test_states_are_means_over_a_prompts_own_tokens(
 ) -> None:
     monkeypatch.setattr("training.engine.states.BATCH", most)
     model, scorer = load_model(base_folder, attempt.device), ActionScorer(load_tokenizer(base_folder), 32)
-    prompts = scorer.encode(["an invoice from the bank", "pills", "a scenic detour"])
-    states = read_states(attempt, model, scorer, prompts)
+    asked = [Prompt("an invoice from the bank"), Prompt("pills", "file the notes"), Prompt("a scenic detour")]
+    prompts, heads = scorer.encode(asked), scorer.prompts.heads(asked)
+    states = read_states(attempt, model, scorer, prompts, heads)
     middle = model.config.num_hidden_layers // 2
     with torch.no_grad():
         each = [model(torch.tensor([ids]), output_hidden_states=True).hidden_states[middle][0] for ids in prompts]
-    means = torch.stack([one[scorer.prompts.head : len(one) - scorer.prompts.tail].mean(0) for one in each])
+    assert heads[1] > heads[0] == heads[2] == scorer.prompts.head
+    own = [one[head : len(one) - scorer.prompts.tail] for one, head in zip(each, heads, strict=True)]
+    means = torch.stack([one.mean(0) for one in own])
     wanted = nn.functional.normalize((means - means.mean(0)) / means.std(0), dim=1)
     assert states.tolist() == [pytest.approx(row, abs=1e-4) for row in wanted.tolist()]
 

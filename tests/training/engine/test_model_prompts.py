@@ -1,9 +1,10 @@
-"""Prompts: the chat template or a plain one, what is cut, and what a run says of both."""
+"""Prompts: the chat template or a plain one, the system prompt, what is cut, and what a run says of them."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_world import engine, labelled, read_events, read_result, write_run
@@ -11,7 +12,8 @@ from tokenizers import processors
 
 from training.engine.actions import ActionScorer
 from training.engine.models import END, load_tokenizer
-from training.engine.prompts import PromptEncoder, plain_template
+from training.engine.prompts import NO_SYSTEM_ROLE, PromptEncoder, SystemPromptTooLong, fold_system, plain_template
+from training.engine.rows import Prompt
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,82 @@ def test_a_prompt_cannot_end_its_own_turn(scorer: ActionScorer) -> None:
     assert not control & set(scorer.prompts.content(attack))
 
 
+SYSTEM = "you file the notes"
+REFUSES = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+"""As Gemma 2's does."""
+
+
+class TestSystemPrompts:
+    def test_they_are_a_turn_of_their_own_and_are_no_part_of_the_text(self, scorer: ActionScorer) -> None:
+        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "book a flight"}]
+        expected = scorer.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        asked = [Prompt("book a flight", SYSTEM), Prompt("book a flight")]
+        told, plain = scorer.encode(asked)
+        assert told == expected and plain == scorer.encode(["book a flight"])[0]
+        contents = [scorer.prompts.content(told, SYSTEM), scorer.prompts.content(plain)]
+        assert contents == [scorer.tokenizer("book a flight")["input_ids"]] * 2
+        assert scorer.prompts.heads(asked) == [len(told) - len(plain) + scorer.prompts.head, scorer.prompts.head]
+
+    def test_they_are_read_whole_and_what_is_asked_gets_the_rest(self, scorer: ActionScorer) -> None:
+        own = len(scorer.tokenizer(SYSTEM)["input_ids"])
+        encoder = PromptEncoder(scorer.tokenizer, 32)
+        long = Prompt("the note " + "invoice " * 500 + "ask sam", SYSTEM)
+        (ids,) = encoder.encode([long])
+        text = encoder.content(ids, SYSTEM)
+        assert 32 - own - 3 <= len(text) <= 32 - own
+        assert encoder.tokenizer.decode(text).startswith("the note") and SYSTEM in encoder.tokenizer.decode(ids)
+        assert encoder.count_cut([long, Prompt("invoice", SYSTEM)]) == 1
+        assert encoder.around == len(ids) - len(text) - own
+
+    def test_one_that_leaves_no_room_is_refused_with_what_would_be_enough(self, scorer: ActionScorer) -> None:
+        own = len(scorer.tokenizer(SYSTEM)["input_ids"])
+        least = PromptEncoder(scorer.tokenizer, own + 4)
+        assert len(least.content(least.encode([Prompt("invoice " * 9, SYSTEM)])[0], SYSTEM)) <= 4
+        with pytest.raises(SystemPromptTooLong, match=f"has {own} tokens .* at least {own + 4}$"):
+            PromptEncoder(scorer.tokenizer, own + 3).encode([Prompt("a", SYSTEM)])
+
+    def test_a_template_without_a_role_for_them_gets_them_in_front_of_the_text(self, base_folder: Path) -> None:
+        tokenizer = load_tokenizer(base_folder)
+        tokenizer.chat_template = REFUSES
+        encoder = PromptEncoder(tokenizer, 32)
+        assert not encoder.knows_system
+        (folded,) = encoder.encode([Prompt("a note", SYSTEM)])
+        assert [folded] == PromptEncoder(tokenizer, 64).encode([f"{SYSTEM}\n\na note"])
+        assert tokenizer.decode(encoder.content(folded, SYSTEM)) == "a note"
+        said = [{"role": "system", "content": "one"}, {"role": "system", "content": "two"}]
+        turns = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes"}]
+        assert fold_system([*said, *turns]) == [{"role": "user", "content": "one\n\ntwo\n\nhello"}, turns[1]]
+        assert fold_system(turns) == turns
+
+    def test_a_run_learns_under_them_says_where_they_stand_and_refuses_what_does_not_fit(
+        self, base_folder: Path, tmp_path: Path
+    ) -> None:
+        base = tmp_path / "base"
+        shutil.copytree(base_folder, base)
+        (base / "chat_template.jinja").write_text(REFUSES)
+        rows = [row | {"system": SYSTEM} for row in labelled(24, 1)]
+        spec: dict[str, Any] = {
+            "method": "sft",
+            "base": {"path": str(base)},
+            "lora": None,
+            "optimiser": {"epochs": 1, "token_dropout": 0.5},
+            "evaluate": {"free_rows": 0},
+        }
+        run = write_run(tmp_path / "run", spec, train=rows, heldout=rows[:4])
+        assert engine(run) == 0
+        assert read_result(run)["warnings"] == [NO_SYSTEM_ROLE]
+        rows[5]["system"], rows[6]["system"] = "file " * 40, "note " * 50
+        run = write_run(tmp_path / "long", spec, train=rows, heldout=rows[:4])
+        assert engine(run) != 0
+        (failed,) = [event["error"] for event in read_events(run) if event["kind"] == "failed"]
+        assert failed.startswith("SystemPromptTooLong: ") and failed.count("leaves fewer than 4") == 2
+        assert not [event for event in read_events(run) if event["kind"] == "progress"]
+
+
 class TestWithoutATemplate:
     @pytest.fixture
     def base(self, base_folder: Path, tmp_path: Path) -> Path:
@@ -65,6 +143,8 @@ class TestWithoutATemplate:
         tokenizer = load_tokenizer(base)
         (ids,) = PromptEncoder(tokenizer, 32).encode(["a note"])
         assert tokenizer.decode(ids) == "User:\na note\n\nAssistant:\n"
+        (told,) = PromptEncoder(tokenizer, 32).encode([Prompt("a note", SYSTEM)])
+        assert tokenizer.decode(told) == f"System:\n{SYSTEM}\n\nUser:\na note\n\nAssistant:\n"
         said = [{"role": "user", "content": "a note"}, {"role": "assistant", "content": "work"}]
         assert tokenizer.apply_chat_template(said, tokenize=False).endswith(f"Assistant:\nwork{END}\n\n")
 

@@ -6,6 +6,8 @@ import httpx
 import pytest
 
 from tests.training.engine.server_world import LONG, PROMPTS, SHORT, TOKEN, Process, item, make_shelf, put
+from training.engine.models import CHAT_TEMPLATE
+from training.engine.rows import Prompt
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:transformers.*")  # its own deprecations, about itself
 
@@ -61,6 +63,37 @@ def test_the_prompt_is_cut_to_the_length_asked_for(server, shelf):
     assert short == pytest.approx(shelf.expect(shelf.base, PROMPTS[1], SHORT, 4), abs=1e-5)
     assert full == pytest.approx(shelf.expect(shelf.base, PROMPTS[1], SHORT, 64), abs=1e-5)
     assert short != pytest.approx(full, abs=1e-3)
+
+
+def test_a_system_prompt_is_read_as_in_training_by_score_and_by_chat(server, shelf):
+    system, prompt = "sort the post", PROMPTS[1]
+    refuses = shelf.make_base(
+        41, template="{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + CHAT_TEMPLATE
+    )[0]
+
+    def chat(model, **more):
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
+        body = {"model": model, "messages": messages, "structured_outputs": {"choice": SHORT}, **more}
+        return server.client.post("/v1/chat/completions", json=body)
+
+    expected = shelf.expect(shelf.base, Prompt(prompt, system), SHORT, 16)
+    [scored, plain] = server.probabilities(
+        item(shelf.base, prompt, system=system, max_prompt_tokens=16), item(shelf.base, prompt, max_prompt_tokens=16)
+    )
+    assert scored == pytest.approx(expected, abs=1e-5) and scored != pytest.approx(plain, abs=1e-4)
+    [choice] = chat(shelf.base, max_prompt_tokens=16).json()["choices"]
+    assert choice["reckoner"]["probabilities"] == pytest.approx(expected, abs=1e-5)
+    # A template without a role for it: in front of the user's text, by both.
+    [front, same] = server.probabilities(item(refuses, prompt, system=system), item(refuses, f"{system}\n\n{prompt}"))
+    [choice] = chat(refuses).json()["choices"]
+    assert front == pytest.approx(same, abs=1e-5)
+    assert front == pytest.approx(choice["reckoner"]["probabilities"], abs=1e-5)
+    response = server.score(item(shelf.base, prompt, system="sort " * 99), item(shelf.base, prompt, system=system))
+    refused, fine = response.json()["results"]
+    assert (refused["error"]["code"], refused["error"]["param"]) == ("context_length_exceeded", "system")
+    assert "leaves fewer than 4 of max_prompt_tokens 64" in refused["error"]["message"] and fine["probabilities"]
+    answer = chat(shelf.base, max_prompt_tokens=4)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
 
 
 def test_concurrent_callers_get_their_own_answers(server, shelf):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from decisions.agents.revising import revise_agent
 from decisions.models import Decision, Reward, Shadow, ShadowAnswer
 from jobs.models import Job
 from jobs.runner import run_job
@@ -81,10 +82,13 @@ class TestARound:
     ) -> None:
         decide(agent, recorded_at=timezone.now() - dt.timedelta(hours=1))
         shadow = begin(by, agent, candidate)
+        revise_agent(by=by, agent=agent, expected=1, changes={"system_prompt": "File notes."})
         agrees, other = decide(agent), decide(agent, action=OPTIONS[1])
         unfit, odd = decide(agent, state={"note": "x"}), decide(agent, action="elsewhere")
+        revise_agent(by=by, agent=agent, expected=2, changes={"system_prompt": "File recipes."})
         assert play(shadow).result == {"asked": 4}
         assert {one["model"] for one in server.asked} == {"new"}
+        assert [one["messages"][0]["content"] for one in server.asked] == ["File notes."] * 2
         found = {answer.decision_id: answer for answer in shadow.answers.all()}
         assert {pk: found[pk].agrees for pk in found} == {
             agrees[0].id: True, other[0].id: False, unfit[0].id: None, odd[0].id: None

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import torch
 
+from training.engine.prompts import fold_system
+from training.engine.rows import Prompt
 from training.engine.serving.constraints import Constraint
 from training.engine.serving.faults import Fault
 from training.engine.serving.growing_text import GrowingText
@@ -28,8 +30,9 @@ class ChatRequest:
 
     `top_logprobs` is None when no log-probabilities are asked for. `max_tokens` None means what fits, up to 256.
     Answer i is drawn by a generator seeded with `seed` + i. At most one of `grammar` (of `constraints`), `choices` (the
-    answer is one of these texts) and a toolbox that forces a call is given. Of the user's texts with more than
-    `max_prompt_tokens` tokens the middle is left out, as in training, and `max_tokens` is then at most what fits.
+    answer is one of these texts) and a toolbox that forces a call is given. Of a text of the user's that has, together
+    with the system message, more than `max_prompt_tokens` tokens the middle is left out, as in training, and
+    `max_tokens` is then at most what fits.
     """
 
     model: str
@@ -215,6 +218,8 @@ def _render(base: LoadedBase, request: ChatRequest) -> str:
         tools = [tool.described() for tool in shown] or None
     else:
         messages = written_out(given, shown)
+    if not base.scorer.prompts.knows_system:
+        messages = fold_system(messages)
     harmless = base.scorer.prompts.harmless
     try:
         rendered: str = base.tokenizer.apply_chat_template(
@@ -230,9 +235,16 @@ def _render(base: LoadedBase, request: ChatRequest) -> str:
 
 
 def _cut(base: LoadedBase, request: ChatRequest) -> Sequence[Mapping[str, Any]]:
-    cut = base.encoder(request.max_prompt_tokens or 1).cut
+    """Raises Fault where the system prompt leaves no room for what is asked."""
+    encoder = base.encoder(request.max_prompt_tokens or 1)
+    first = request.messages[0]
+    system = (first["content"] or "") if first["role"] == "system" else ""
+    if faults := encoder.find_faults([Prompt("", system)]):
+        raise Fault("context_length_exceeded", faults[0], "messages")
     return [
-        {**message, "content": cut([message["content"]])[0]} if message["role"] == "user" else message
+        {**message, "content": encoder.cut([Prompt(message["content"], system)])[0]}
+        if message["role"] == "user"
+        else message
         for message in request.messages
     ]
 

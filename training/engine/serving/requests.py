@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from training.engine.rows import Prompt
 from training.engine.serving.faults import Fault
 from training.engine.serving.scoring import Question
 
@@ -19,6 +20,7 @@ class ScoreItem(Struct):
     prompt: str
     options: Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(min_length=1, max_length=4096)]
     max_prompt_tokens: Annotated[int, Meta(ge=4, le=131_072)] = 64
+    system: str = ""
 
 
 class ScoreBody(Struct):
@@ -47,4 +49,7 @@ def questions_of(body: ScoreBody) -> list[Question]:
             raise Fault(
                 "invalid_request", f"items[{index}].options holds the same option twice", f"items[{index}].options"
             )
-    return [Question(item.model, item.prompt, tuple(item.options), item.max_prompt_tokens) for item in body.items]
+    return [
+        Question(item.model, Prompt(item.prompt, item.system), tuple(item.options), item.max_prompt_tokens)
+        for item in body.items
+    ]

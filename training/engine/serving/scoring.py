@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from training.engine.actions import OptionError, UnknownAttention
+from training.engine.rows import Prompt
 from training.engine.serving.faults import Fault
 from training.engine.serving.pool import LoadedBase, ModelPool
 
@@ -24,7 +25,7 @@ class Question:
     """One decision to score. `model` is the digest of a base or an adapter; of too long a prompt the middle is cut."""
 
     model: str
-    prompt: str
+    prompt: Prompt
     options: tuple[str, ...]
     max_prompt_tokens: int
 
@@ -77,11 +78,11 @@ def _score_part(
     faults = pool.require_adapters(
         base, (questions[index].model for index in part if questions[index].model != base.artifact.digest)
     )
-    encoded = _encode(base, questions, part)
+    encoded, too_long = _encode(base, questions, part)
     ready: list[int] = []
     for index in part:
         question = questions[index]
-        fault = faults.get(question.model) or _fault_of(base, question, len(encoded[index]))
+        fault = faults.get(question.model) or too_long.get(index) or _fault_of(base, question, len(encoded[index]))
         if fault is None:
             ready.append(index)
         else:
@@ -91,15 +92,24 @@ def _score_part(
         _forward(base, questions, ready[start : start + ROWS_PER_FORWARD], encoded, answers)
 
 
-def _encode(base: LoadedBase, questions: Sequence[Question], part: Sequence[int]) -> dict[int, list[int]]:
+def _encode(
+    base: LoadedBase, questions: Sequence[Question], part: Sequence[int]
+) -> tuple[dict[int, list[int]], dict[int, Fault]]:
+    """Token ids by place, and the faults of those whose system prompt leaves no room for what is asked."""
     by_length: dict[int, list[int]] = defaultdict(list)
     for index in part:
         by_length[questions[index].max_prompt_tokens].append(index)
     encoded: dict[int, list[int]] = {}
+    faults: dict[int, Fault] = {}
     for length, indices in by_length.items():
-        ids = base.encoder(length).encode([questions[index].prompt for index in indices])
-        encoded.update(zip(indices, ids, strict=True))
-    return encoded
+        encoder = base.encoder(length)
+        for index in indices:
+            if found := encoder.find_faults([questions[index].prompt]):
+                faults[index] = Fault("context_length_exceeded", found[0], "system")
+        fitting = [index for index in indices if index not in faults]
+        ids = encoder.encode([questions[index].prompt for index in fitting])
+        encoded.update(zip(fitting, ids, strict=True))
+    return encoded, faults
 
 
 def _fault_of(base: LoadedBase, question: Question, prompt_tokens: int) -> Fault | None:

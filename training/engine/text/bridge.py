@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from training.engine.checkpoints import mark_complete
 from training.engine.fit import Diverged, pause_for
 from training.engine.memory import BeginAgain, is_out_of_memory
 from training.engine.models import Loaded
-from training.engine.prompts import MARGIN, PromptEncoder
+from training.engine.prompts import MARGIN, Message, PromptEncoder
+from training.engine.rows import Asking, prompts_of
 from training.engine.spec import CHECKPOINTS_KEPT
 from training.engine.text.parts import Parts
 
@@ -37,8 +38,6 @@ REFERENCE = "ref"
 UNTOLD = {"epoch", "num_tokens", "num_input_tokens_seen", "total_flos", "step_time"}
 """Logs that say nothing of the training."""
 MUST_BE_FINITE = ("loss", "grad_norm")
-
-Message = dict[str, str]
 
 
 class Bridge(TrainerCallback):
@@ -139,9 +138,9 @@ class Conversations:
         self.attempt = attempt
         self.longest = attempt.spec.max_completion_tokens
 
-    def prompts(self, prompts: Sequence[str]) -> list[list[Message]]:
-        """Each as a chat of the user's one turn."""
-        return [[{"role": "user", "content": text}] for text in self.encoder.cut(prompts)]
+    def prompts(self, rows: Iterable[Asking]) -> list[list[Message]]:
+        """What each asks, as a chat of the user's one turn, after the system prompt where there is one."""
+        return self.encoder.chats(prompts_of(rows))
 
     def completion(self, text: str) -> list[Message]:
         """The model's turn."""
@@ -168,9 +167,8 @@ class Conversations:
 
     @property
     def longest_chat(self) -> int:
-        """Tokens that no chat exceeds: prompt, template and completion."""
-        around = self.encoder.head + self.encoder.tail
-        return around + self.attempt.spec.max_prompt_tokens + self.longest + MARGIN
+        """Tokens that no chat of `prompts` so far exceeds: prompt, template and completion."""
+        return self.encoder.around + self.attempt.spec.max_prompt_tokens + self.longest + MARGIN
 
 
 def run_trainer(attempt: Attempt, loaded: Loaded, trainer: Any, parts: Parts, rows: int, message: str) -> Outcome:

@@ -28,9 +28,10 @@ from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
 from training.engine.learned_reward import LearnedReward
 from training.engine.models import Loaded
+from training.engine.prompts import Message
 from training.engine.reward_function import RewardFunction, facts_of_text
-from training.engine.rows import Text, groups_of_prompts
-from training.engine.text.bridge import Conversations, Message, common_arguments, make_dataset, run_trainer
+from training.engine.rows import Text, groups_of_prompts, prompts_of
+from training.engine.text.bridge import Conversations, common_arguments, make_dataset, run_trainer
 from training.engine.text.parts import Parts, parts_of
 
 
@@ -44,10 +45,10 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> Outcome:
     settings, sampling, chats = attempt.spec.online, attempt.spec.sampling, Conversations(attempt, loaded)
     value = RewardFunction(attempt.spec.reward)
-    learned_reward = LearnedReward(attempt, value)
+    learned_reward, asked = LearnedReward(attempt, value), prompts_of(rows)
 
     def reward(
-        completions: list[list[Message]], question: list[str], answer: list[str], log_metric: Any, **others: Any
+        completions: list[list[Message]], place: list[int], answer: list[str], log_metric: Any, **others: Any
     ) -> list[float | None]:
         """What the spec's components give to each text; the share of valid JSON is told beside it."""
         texts = [turns[-1]["content"] for turns in completions]
@@ -55,7 +56,7 @@ def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> O
         if any(one is not None for one in meant):
             valid = [read_json(text) is not None for text, known in zip(texts, meant, strict=True) if known is not None]
             log_metric("valid_share", sum(valid) / len(valid))
-        learned = learned_reward(list(zip(question, texts, strict=True)))
+        learned = learned_reward([(asked[at], text) for at, text in zip(place, texts, strict=True)])
         return [value(facts_of_text(text, known), one) for text, known, one in zip(texts, answer, learned, strict=True)]
 
     parts = _parts(attempt, len(rows), settings.group)
@@ -73,8 +74,8 @@ def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> O
             top_p=sampling.top_p,
         ),
         train_dataset=make_dataset(
-            prompt=chats.prompts([row.prompt for row in rows]),
-            question=[row.prompt for row in rows],
+            prompt=chats.prompts(rows),
+            place=list(range(len(rows))),
             answer=[row.completion for row in rows],
         ),
         processing_class=loaded.tokenizer,
@@ -121,21 +122,21 @@ class StoredTexts:
 
     def __init__(self, attempt: Attempt, chats: Conversations, groups: Sequence[Sequence[Text]], size: int) -> None:
         self.seed, self.size = attempt.spec.seed, size
-        self.prompts = chats.prompts([group[0].prompt for group in groups])
-        self._prompt_ids = chats.encoder.encode([group[0].prompt for group in groups])
+        self.prompts = chats.prompts(group[0] for group in groups)
+        self._prompt_ids = chats.encoder.encode(prompts_of(group[0] for group in groups))
         self._groups = [
             [(chats.completion_ids(row.completion), float(row.reward or 0.0)) for row in group] for group in groups
         ]
         # Prompts that were cut to the same text are one question to the model: the first group answers it.
-        self._place: dict[str, int] = {}
+        self._place: dict[tuple[str, ...], int] = {}
         for place, prompt in enumerate(self.prompts):
-            self._place.setdefault(prompt[0]["content"], place)
+            self._place.setdefault(_texts_of(prompt), place)
 
     def __call__(self, prompts: list[list[Message]], trainer: Any) -> Mapping[str, Any]:
         """One text for each of `prompts`, in which a group's repetitions follow each other."""
         prompt_ids, completion_ids, rewards = [], [], []
         for start in range(0, len(prompts), self.size):
-            place = self._place[prompts[start][0]["content"]]
+            place = self._place[_texts_of(prompts[start])]
             rng = random.Random(f"{self.seed}/{trainer.state.global_step}/{place}")  # noqa: S311 - a sample
             for ids, reward in self._draw(self._groups[place], rng):
                 prompt_ids.append(self._prompt_ids[place])
@@ -151,6 +152,10 @@ class StoredTexts:
     def _draw(self, group: Sequence[tuple[list[int], float]], rng: random.Random) -> list[tuple[list[int], float]]:
         whole, rest = divmod(self.size, len(group))
         return [*group] * whole + rng.sample(list(group), rest)
+
+
+def _texts_of(chat: Sequence[Message]) -> tuple[str, ...]:
+    return tuple(turn["content"] for turn in chat)
 
 
 def _parts(attempt: Attempt, known: int, group: int) -> Parts:

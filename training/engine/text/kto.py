@@ -28,6 +28,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     rows = balance_classes(fitting, settings.right_from, attempt.spec.seed)
     if not rows:
         raise ValueError("of the texts that are short enough none is right, or none is wrong")
+    prompts = chats.prompts(row for row, _ in rows)
     # Of one text alone there is no z.
     parts = parts_of(attempt, max(2, share_of_batch(attempt, len(rows))), least=2)
     trainer = KTOTrainer(
@@ -42,7 +43,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
             train_sampling_strategy="sequential",
         ),
         train_dataset=make_dataset(
-            prompt=chats.prompts([row.prompt for row, _ in rows]),
+            prompt=prompts,
             completion=[chats.completion(row.completion) for row, _ in rows],
             label=[right for _, right in rows],
         ),

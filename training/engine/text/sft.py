@@ -23,7 +23,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     chats = Conversations(attempt, loaded)
     right = find_right_texts(data.texts, attempt.spec.kto.right_from)
     rows = chats.keep_fitting(right, [(row.completion,) for row in right])
-    prompts = chats.prompts([row.prompt for row in rows])
+    prompts = chats.prompts(rows)
     completions = [chats.completion(row.completion) for row in rows]
     parts = parts_of(attempt, share_of_batch(attempt, len(rows)))
     trainer = SFTTrainer(

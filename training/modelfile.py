@@ -1,0 +1,45 @@
+"""The Modelfile of an exported version: how Ollama makes a model of its folder. PURE.
+
+`ollama create NAME -f Modelfile` in the folder reads it. The chat template is that of the folder's tokenizer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+MODELFILE = "Modelfile"
+_QUOTES = '"""'
+
+
+class Version(Protocol):
+    """What is read of an agent's version."""
+
+    @property
+    def system_prompt(self) -> str: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def max_completion_tokens(self) -> int: ...
+
+
+def write_modelfile(version: Version) -> str:
+    """Asks as the gateway does under this version of the agent: its temperature, its longest answer, its system prompt.
+    A system prompt that Ollama's parser would end too early is left out, and a comment says so."""
+    lines = [
+        f"# as {version} asks",
+        "FROM .",
+        f"PARAMETER temperature {version.temperature:g}",
+        f"PARAMETER num_predict {version.max_completion_tokens}",
+    ]
+    if version.system_prompt and _fits(version.system_prompt):
+        lines.append(f"SYSTEM {_QUOTES}{version.system_prompt}{_QUOTES}")
+    elif version.system_prompt:
+        lines.append(f"# No SYSTEM: a line of the system prompt ends with {_QUOTES}, where Ollama would end it.")
+    return "\n".join(lines) + "\n"
+
+
+def _fits(text: str) -> bool:
+    """Ollama ends a text in triple quotes at the first line that ends with them (its parser/parser.go)."""
+    *lines, _ = re.split(r"[\r\n]", text)
+    return not any(line.rstrip().endswith(_QUOTES) for line in lines)
