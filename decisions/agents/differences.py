@@ -100,7 +100,7 @@ def _lines_of(value: Any) -> list[str]:
     if value is None:
         return ["none"]
     if isinstance(value, str):
-        return value.split("\n")
+        return value.split("\n") if value else []
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False, indent=2).split("\n")
     if isinstance(value, list | tuple):

@@ -32,6 +32,7 @@ def test_a_version_is_compared_and_made_and_every_page_fits(
     tab.wait_for_load_state()
     tab.keyboard.press("n")
     tab.get_by_label("Prompt", exact=True).fill("File this note into a folder.\n\n{{ text }}")
+    tab.get_by_label("System prompt").fill("You file the notes of a small team.\nBe quick.")
     tab.get_by_label("Epsilon").fill("0.1")
     tab.get_by_role("button", name="Show the changes").click()
     expect(tab.get_by_role("heading", name="Changes from version 2")).to_be_focused()

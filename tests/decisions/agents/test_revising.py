@@ -50,7 +50,7 @@ class TestComparing:
         )  # fmt: skip
         found = {one.title: (one.removed, one.added) for one in compare_setups(base(), new)}
         assert found == {
-            "Prompt": (1, 1), "System prompt": (1, 2), "Options": (0, 1), "State schema": (1, 3), "Epsilon": (1, 1)
+            "Prompt": (1, 1), "System prompt": (0, 2), "Options": (0, 1), "State schema": (1, 3), "Epsilon": (1, 1)
         }  # fmt: skip
         assert compare_setups(base(), base()) == []
 

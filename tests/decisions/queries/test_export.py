@@ -30,6 +30,7 @@ from tools.factories import (
     RewardFactory,
     RewardSpecFactory,
 )
+from training.imports.texts import read_texts
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -101,6 +102,20 @@ class TestLines:
         row = read(workspace, "completion")[-1]
         assert (row["prompt"], row["completion"], row["reward"]) == ("a flight", "travel", 1.0)
         assert row["metadata"]["decisionId"] == told[0]
+
+    def test_what_was_decided_under_a_system_prompt_has_it_and_is_learnt_under_it(
+        self, workspace, agent, told, tmp_path
+    ):
+        version = AgentVersionFactory(agent=agent, system_prompt="File notes.")
+        DecisionFactory(agent=agent, agent_version=version, state={"text": "a train"})
+        newest, *others = read(workspace, "completion")
+        assert (newest["system"], newest["prompt"]) == ("File notes.", "a train")
+        assert not any("system" in row for row in others)
+        assert [row["messages"][0]["content"] for row in read(workspace)[:2]] == ["File notes.", KINDS["FILER"].system]
+        file = tmp_path / "exported.jsonl"
+        file.write_bytes(b"".join(export_lines(workspace=workspace, chosen=ExportChoice(), format="completion")))
+        rows, faults = read_texts(file)
+        assert [row.get("system") for row in rows] == ["File notes.", None, None, None] and not faults
 
     def test_an_action_of_fields_is_completed_by_confidence_and_reasoning(self, workspace):
         agent = AgentFactory(workspace=workspace)
