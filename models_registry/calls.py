@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from django.db import connection
 from django.utils import timezone
 
 from models_registry.models import Call, CallState, KeySpend, ModelVersion
 from workspaces.actors import Actor
 from workspaces.ids import uuid7_bound
+from workspaces.prepared import prepared_cursor
 
 LONGEST, BATCH = 500, 5_000
 NEWEST = dt.timedelta(hours=1)
@@ -26,7 +26,8 @@ NEWEST = dt.timedelta(hours=1)
 _OPEN = """
 INSERT INTO models_registry_call AS c
   (id, workspace_id, api_key_id, registered_model_id, kind, state, assigned_id, fallback, error, cached, opened_at)
-SELECT asked.id, %(workspace)s, %(key)s, asked.model, %(kind)s, 'open', asked.version, '', '', false, %(now)s
+SELECT asked.id, %(workspace)s::uuid, %(key)s::uuid, asked.model, %(kind)s::text, 'open', asked.version, '', '', false,
+       %(now)s::timestamptz
   FROM unnest(%(ids)s::uuid[], %(models)s::uuid[], %(versions)s::uuid[]) AS asked(id, model, version),
        (SELECT set_config('synchronous_commit', 'off', true)) AS quick
     ON CONFLICT (id) DO UPDATE
@@ -42,12 +43,12 @@ UPDATE models_registry_call c
    SET state = ended.state, served_id = ended.served, backend_id = ended.backend, fallback = ended.fallback,
        error = ended.error, unusable_answers = ended.unusable, cached = ended.cached, tokens_in = ended.tokens_in,
        tokens_out = ended.tokens_out, cost = ended.cost, first_byte_at = coalesce(c.first_byte_at, ended.first_byte),
-       closed_at = %(now)s
+       closed_at = %(now)s::timestamptz
   FROM unnest(%(ids)s::uuid[], %(states)s::text[], %(served)s::uuid[], %(backends)s::uuid[], %(fallbacks)s::text[],
               %(errors)s::text[], %(unusable)s::int[], %(cached)s::bool[], %(tokens_in)s::int[], %(tokens_out)s::int[],
               %(costs)s::numeric[], %(first_bytes)s::timestamptz[])
     AS ended(id, state, served, backend, fallback, error, unusable, cached, tokens_in, tokens_out, cost, first_byte)
- WHERE c.id = ended.id AND c.workspace_id = %(workspace)s AND c.state = 'open'
+ WHERE c.id = ended.id AND c.workspace_id = %(workspace)s::uuid AND c.state = 'open'
 RETURNING c.api_key_id, (c.opened_at AT TIME ZONE 'UTC')::date AS day, c.cost
 ), counted AS (
 UPDATE models_registry_keyspend s SET spent = s.spent + told.cost
@@ -90,7 +91,7 @@ def open_calls(*, by: Actor, kind: str, openings: Sequence[Opening], now: dt.dat
     being answered, stays."""
     if not openings:
         return
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             _OPEN,
             {
@@ -109,7 +110,7 @@ def close_calls(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> in
     """One statement; in the decision's transaction where there is one. Returns how many were still open."""
     if not endings:
         return 0
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             _CLOSE,
             {
