@@ -18,7 +18,6 @@ from django.db import transaction
 from django.db.models import Count, Exists, Max, OuterRef
 from django.utils import timezone
 
-from models_registry.errors import NoExperiment
 from models_registry.evidence import (
     UNIT_COLUMNS,
     Comparison,
@@ -30,9 +29,10 @@ from models_registry.evidence import (
 )
 from models_registry.experiment_log import is_look_due, record_look
 from models_registry.guardrails import as_evidence, summarise_guardrails
-from models_registry.models import Arm, Experiment, ExperimentState, Exposure, LookAction, Observation, Phase
+from models_registry.models import Arm, Experiment, Exposure, LookAction, Observation, Phase
 from models_registry.phases import follow_ramp
 from models_registry.promotion import end_experiment, promote_treatment
+from models_registry.running import lock_running
 from models_registry.statistics.promotion import Bounds, Evidence, Verdict, decide
 from models_registry.statistics.sample_ratio import PhaseCount, check_sample_ratio
 from workspaces.actors import system
@@ -104,10 +104,7 @@ def consume_observations(
     `until`, is the part of them that the next look need not count. Units that were consumed before are skipped, so a
     repeated call changes nothing. Raises NoExperiment.
     """
-    # No key of it changes: decisions of other units, which refer to it, do not wait.
-    locked = Experiment.objects.select_for_update(no_key=True).get(id=experiment.id)
-    if locked.state != ExperimentState.RUNNING:
-        raise NoExperiment(f"The experiment is {locked.state}.")
+    locked = lock_running(experiment)
     comparison = _find_comparison(locked)
     fresh = _list_fresh(locked, matured)
     _calculate_evidence(locked, comparison, fresh, {one.exposure.id: one for one in matured})

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from django.db import transaction
 from django.utils import timezone
 
-from models_registry.errors import NoExperiment
 from models_registry.experiment_log import check_reason, record_look
 from models_registry.feedback_lag import find_window
 from models_registry.guardrails import as_evidence
-from models_registry.models import Experiment, ExperimentState, LookAction, Phase
+from models_registry.models import Experiment, LookAction, Phase
+from models_registry.running import lock_running
 from models_registry.statistics.ramp import RampBounds, find_obstacles
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
@@ -63,9 +63,7 @@ def change_share(*, by: Actor, experiment: Experiment, treatment_share: float, r
     if not 0 < treatment_share < 1:
         faults = [FieldFault("treatment_share", f"{treatment_share} must be above 0 and below 1", "for example 0.5")]
         raise InvalidInput("The share cannot be changed to this.", faults=faults)
-    locked = Experiment.objects.select_for_update(no_key=True).get(id=experiment.id)
-    if locked.state != ExperimentState.RUNNING:
-        raise NoExperiment(f"The experiment is {locked.state}.")
+    locked = lock_running(experiment)
     phase = Phase.objects.get(experiment=locked, ended_at__isnull=True)
     if phase.treatment_share == treatment_share:
         faults = [FieldFault("treatment_share", f"is {treatment_share} already", "another share")]

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from models_registry.approval import require_approval
 from models_registry.backends.asking import ready_version
-from models_registry.errors import BackendUnavailable, CannotRevert, NoExperiment
+from models_registry.errors import BackendUnavailable, CannotRevert
 from models_registry.experiment_log import check_reason, record_look
 from models_registry.models import (
     AliasMove,
@@ -29,6 +29,7 @@ from models_registry.models import (
     RegisteredModel,
     Variant,
 )
+from models_registry.running import lock_running
 from models_registry.services import drop_alias, find_last_move, move_alias, refuse_reward_model
 from models_registry.variants import adopt_setup
 from workspaces.actors import Actor
@@ -86,9 +87,7 @@ def stop_experiment(*, by: Actor, experiment: Experiment, reason: str) -> Experi
     Raises InvalidInput without a reason, NoExperiment when it is over already.
     """
     reason = check_reason(reason)
-    locked = Experiment.objects.select_for_update().get(id=experiment.id)
-    if locked.state != ExperimentState.RUNNING:
-        raise NoExperiment(f"The experiment is {locked.state}.")
+    locked = lock_running(experiment)
     reasons = [reason, locked.verdict] if locked.verdict else [reason]
     end_experiment(by=by, experiment=locked, action=LookAction.STOP, reasons=reasons)
     return locked

@@ -3,10 +3,11 @@
 import datetime as dt
 import itertools
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -16,7 +17,7 @@ from models_registry.experiment_plan import ExperimentPlan
 from models_registry.experiments import start_experiment
 from models_registry.guardrails import GuardrailPlan
 from models_registry.looks import MaturedUnit, consume_observations
-from models_registry.models import Alias, Arm, Experiment, Exposure, Observation, Phase
+from models_registry.models import Alias, Arm, Experiment, Exposure, Observation, Phase, RegisteredModel
 from models_registry.promotion import stop_experiment
 from models_registry.router import Router
 from models_registry.services import drop_alias, get_champion
@@ -426,3 +427,32 @@ def test_units_consumed_by_two_at_once_count_once(by, at_once, workspace):
     units = matured(experiment, 40, {"control": 0.5, "treatment": 0.5})
     at_once(3, lambda: consume_observations(experiment=experiment, matured=units))
     assert list(Observation.objects.values_list("position", flat=True)) == list(range(1, 41))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_look_waits_for_a_promotion_by_hand_without_the_row_that_this_will_need(by, workspace):
+    model = RegisteredModelFactory(workspace=workspace)
+    AliasFactory(version=ModelVersionFactory(registered_model=model))
+    treatment = ModelVersionFactory(registered_model=model)
+    experiment = start_experiment(by=by, treatment=treatment, plan=SHORT, reason="a better one")
+
+    def look():
+        try:
+            return consume_observations(experiment=experiment, matured=[])
+        finally:
+            connection.close()
+
+    def waits():
+        with connection.cursor() as cursor:
+            mine = "pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            cursor.execute(f"SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND {mine})")
+            return cursor.fetchone()[0]
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            RegisteredModel.objects.select_for_update().get(id=model.id)  # as promote_version does
+            looking = pool.submit(look)
+            while not waits():
+                assert not looking.done()
+            assert Experiment.objects.select_for_update(nowait=True).get(id=experiment.id)
+        assert looking.result(30).reasons
