@@ -31,6 +31,16 @@ SHOWN: Mapping[str, Sequence[str]] = {
     "a second real model server, llama.cpp's: picks, exact propensities, killed and stopped": [
         "tests/decisions/gateway/test_llama_server.py"
     ],
+    "vLLM: adapters are loaded and unloaded over its API, as a small server speaks it": [
+        "tests/models_registry/backends/test_adapters.py"
+    ],
+    "keys: requests a minute, spend a day, agents; greedy answers given again, marked": [
+        "tests/decisions/gateway/test_key_limits.py",
+        "tests/project/gateway/test_limits_of_keys.py",
+        "tests/decisions/chats",
+        "tests/project/gateway/test_cached_chats.py",
+    ],
+    "a system prompt, the same in serving, training and exports": ["tests/training/test_system_prompts.py"],
     "calls: opened, closed with their decision, abandoned; who answers where one cannot": [
         "tests/decisions/gateway/test_calls.py",
         "tests/decisions/gateway/test_gateway.py",
@@ -55,6 +65,7 @@ SHOWN: Mapping[str, Sequence[str]] = {
         "tests/models_registry/statistics",
         "tests/decisions/rewards/test_guardrail_measures.py",
     ],
+    "experiments on versions of an agent": ["tests/decisions/gateway/test_agent_experiments.py"],
     "experiments: the time to a verdict, and what decides nothing": [
         "tests/decisions/rewards/test_recent_traffic.py",
         "tests/decisions/rewards/test_exploring.py",
