@@ -7,7 +7,7 @@ class DecisionsConfig(AppConfig):
     def ready(self) -> None:
         # Says to the floor below which outcomes a model's units can have, how long feedback takes, how many units there
         # are and what a promoted version of an agent makes happen, and to `manage.py check` what is broken.
-        import decisions.agents.trying
+        import decisions.agents.adopting
         import decisions.rewards.attainable
         import decisions.rewards.checks
         import decisions.rewards.feedback_lag

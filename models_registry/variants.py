@@ -2,7 +2,7 @@
 
 Beside its model version an arm may have a set-up: a version of an agent. Agents are the ledger's, which this floor does
 not know: it starts such experiments by `experiments.open_experiment`, and registers the function that makes a winner's
-set-up its agent's own (`decisions.agents.trying`). `promotion` calls that.
+set-up its agent's own (`decisions.agents.adopting`). `promotion` calls that.
 """
 
 from __future__ import annotations

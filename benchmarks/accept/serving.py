@@ -32,7 +32,7 @@ SHOWN: Mapping[str, Sequence[str]] = {
         "tests/decisions/gateway/test_llama_server.py"
     ],
     "vLLM: adapters are loaded and unloaded over its API, as a small server speaks it": [
-        "tests/models_registry/backends/test_adapters.py"
+        "tests/models_registry/backends/test_vllm_adapters.py"
     ],
     "keys: requests a minute, spend a day, agents; greedy answers given again, marked": [
         "tests/decisions/gateway/test_key_limits.py",

@@ -71,7 +71,7 @@ def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, CurrentAgent]:
 
 def current_versions(agents: Iterable[Agent]) -> QuerySet[AgentVersion]:
     """The version that acts for each of the agents that have one."""
-    found = AgentVersion.objects.filter(agent__in=list(agents))
+    found = AgentVersion.objects.filter(agent__in=agents if isinstance(agents, QuerySet) else list(agents))
     acting = found.filter(Q(agent__current_version=None) | Q(agent__current_version=F("id")))
     return acting.order_by("agent_id", "-number").distinct("agent_id")
 

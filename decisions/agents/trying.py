@@ -2,7 +2,7 @@
 exploration or the limits, with another version of the model or with the same.
 
 The API and the page call `start_agent_experiment`. What wins becomes the agent's current version in the transaction
-that promotes it (`adopt_version`); nothing else moves it meanwhile (`revising`).
+that promotes it (`adopting`); nothing else moves it meanwhile (`revising`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from django.db import transaction
 from decisions.agents.current import current_versions, find_current_version
 from decisions.agents.differences import TITLES
 from decisions.agents.revising import find_changes, setup_of
-from decisions.agents.services import use_agent_version
 from decisions.errors import UnknownAgent
 from decisions.models import Agent, AgentVersion, ArmSetup
 from models_registry.experiment_log import check_reason
 from models_registry.experiment_plan import ExperimentPlan, check_plan
 from models_registry.experiments import open_experiment
-from models_registry.models import Arm, Experiment, ModelVersion, RegisteredModel, Variant
+from models_registry.models import Arm, Experiment, ModelVersion, RegisteredModel
 from models_registry.promotion import prepare_to_serve
 from models_registry.services import get_champion
-from models_registry.variants import ArmSetupNames, register_adopter
+from models_registry.variants import ArmSetupNames
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 
@@ -113,10 +112,3 @@ def list_triable(model: RegisteredModel) -> dict[AgentVersion, str]:
             if changed and not set(FIXED) & set(changed):
                 found[version] = ", ".join(TITLES[name].lower() for name in changed)
     return found
-
-
-@register_adopter
-def adopt_version(by: Actor, variant: Variant) -> None:
-    """The agent version of a variant that was promoted acts for its agent from now on."""
-    setup = ArmSetup.objects.select_related("agent_version__agent").get(variant=variant)
-    use_agent_version(by=by, version=setup.agent_version)

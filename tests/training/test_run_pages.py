@@ -443,7 +443,7 @@ class TestVersion:
         client = page_client(viewer)
         assert "This version serves no traffic" in client.get(at("version", version)).content.decode()
         AliasFactory(version=version)
-        with django_assert_max_num_queries(19):
+        with django_assert_max_num_queries(20):
             text = client.get(at("version", version)).content.decode()
         assert "100.0%" in text and f"of the units of {run.agent.name}" in text
 

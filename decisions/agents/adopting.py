@@ -1,0 +1,16 @@
+"""Says to the floor below what becomes of a version of an agent that won its experiment. Every process loads it."""
+
+from __future__ import annotations
+
+from decisions.agents.services import use_agent_version
+from decisions.models import ArmSetup
+from models_registry.models import Variant
+from models_registry.variants import register_adopter
+from workspaces.actors import Actor
+
+
+@register_adopter
+def adopt_version(by: Actor, variant: Variant) -> None:
+    """The agent version of a variant that was promoted acts for its agent from now on."""
+    setup = ArmSetup.objects.select_related("agent_version__agent").get(variant=variant)
+    use_agent_version(by=by, version=setup.agent_version)
