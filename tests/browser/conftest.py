@@ -73,13 +73,19 @@ def complaints() -> list[str]:
     return []
 
 
+def _is_complaint(message: Any) -> bool:
+    """A page that is left while it asks for its own news gives the question up, and htmx says so by these two; where a
+    request fails, the second is `htmx:sendError`."""
+    return message.type in {"error", "warning"} and not message.text.startswith(("htmx:afterRequest", "htmx:sendAbort"))
+
+
 @pytest.fixture
 def open_tab(browser: Any, live_server: Any, complaints: list[str]) -> Iterator[Callable[..., Any]]:
     """`open_tab(width=1280, dark=False, zone="UTC")`: each in a context of its own."""
     contexts = []
 
     def watch(tab: Any) -> Any:
-        tab.on("console", lambda message: message.type in {"error", "warning"} and complaints.append(message.text))
+        tab.on("console", lambda message: _is_complaint(message) and complaints.append(message.text))
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.on("response", lambda got: got.status >= 400 and complaints.append(f"{got.status} {got.url}"))
         return tab
