@@ -114,13 +114,20 @@ def serve_stub() -> None:
     server.serve_forever()
 
 
-class Line:
-    """One kept connection to a server of chats."""
+class Kept:
+    """One kept connection."""
 
-    def __init__(self, url: str, model: str, token: str) -> None:
+    def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
         self.connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
         self.headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+
+
+class Line(Kept):
+    """To a server of chats."""
+
+    def __init__(self, url: str, model: str, token: str) -> None:
+        super().__init__(url, token)
         self.bodies = {
             stream: json.dumps({"model": model, "messages": MESSAGES} | ({"stream": True} if stream else {})).encode()
             for stream in (False, True)
@@ -170,13 +177,8 @@ def streams(url: str, model: str, token: str) -> Iterator[None]:
         process.terminate()
 
 
-class Service:
-    """A path of the API over one kept connection."""
-
-    def __init__(self, url: str, token: str) -> None:
-        parts = urlsplit(url)
-        self.connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
-        self.headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+class Service(Kept):
+    """To the API."""
 
     def post(self, path: str, body: Any) -> Any:
         self.connection.request("POST", f"/api/v1/{path}", json.dumps(body), self.headers)

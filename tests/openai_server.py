@@ -35,7 +35,7 @@ class OpenAIServer:
             def do_POST(self):
                 server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 if self.path.endswith("_lora_adapter"):
-                    self.keep_adapter(server.asked[-1])
+                    self.reply(*server.keep_adapter(self.path, server.asked[-1]))
                     return
                 server.headers.append(dict(self.headers))
                 server.held.wait(10)
@@ -51,20 +51,6 @@ class OpenAIServer:
                     reason = "tool_calls" if message.get("tool_calls") else "stop"
                     choices = [{"index": 0, "message": message, "finish_reason": reason}]
                     self.reply(200, {"choices": choices, "usage": USAGE})
-
-            def keep_adapter(self, asked):
-                if server.adapters is None:
-                    self.reply(404, {"detail": "Not Found"})
-                elif self.path.endswith("/unload_lora_adapter"):
-                    del server.adapters[asked["lora_name"]]
-                    self.reply(200, b"Success")
-                elif (Path(asked["lora_path"]) / "adapter_config.json").is_file():
-                    server.adapters[asked["lora_name"]] = asked["lora_path"]
-                    self.reply(200, b"Success")
-                else:
-                    self.reply(
-                        404, {"error": {"message": f"The lora adapter at {asked['lora_path']} cannot be found."}}
-                    )
 
             def stream(self):
                 self.send_response(200)
@@ -116,3 +102,15 @@ class OpenAIServer:
         self.held.set()
         self.http.shutdown()
         self.http.server_close()
+
+    def keep_adapter(self, path, asked):
+        """Status and body."""
+        if self.adapters is None:
+            return 404, {"detail": "Not Found"}
+        if path.endswith("/unload_lora_adapter"):
+            del self.adapters[asked["lora_name"]]
+        elif (Path(asked["lora_path"]) / "adapter_config.json").is_file():
+            self.adapters[asked["lora_name"]] = asked["lora_path"]
+        else:
+            return 404, {"error": {"message": f"The lora adapter at {asked['lora_path']} cannot be found."}}
+        return 200, b"Success"

@@ -11,12 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-import httpx
-
 from models_registry.artifacts import artifact_path, local_root, reading
 from models_registry.backends.endpoint import Endpoint, endpoint_of
-from models_registry.backends.openai import call, said_in
-from models_registry.backends.outbound import headers_of, http_client, timeout_of
+from models_registry.backends.openai import call, said_in, send
 from models_registry.backends.places import name_at
 from models_registry.errors import ArtifactCorrupt, BackendRefused, BackendUnavailable, StoreUnavailable
 from models_registry.models import ArtifactKind, Backend, BackendKind, Capability, Deployment
@@ -77,22 +74,17 @@ def _unload(endpoint: Endpoint, name: str) -> None:
 
 
 def _post(endpoint: Endpoint, path: str, body: Mapping[str, str]) -> None:
-    """vLLM answers with a sentence, not with JSON. Raises BackendUnavailable, BackendRefused."""
-    try:
-        answer = http_client(endpoint.url, own=False).post(
-            endpoint.url + path, json=body, headers=headers_of(endpoint), timeout=timeout_of(endpoint, SECONDS)
-        )
-    except httpx.HTTPError as error:
-        raise BackendUnavailable(f"{endpoint.name} does not answer: {type(error).__name__}.") from error
+    """vLLM answers with a sentence, and with JSON only where it refuses. Raises BackendUnavailable, BackendRefused."""
+    answer = send(endpoint, "POST", path, body, SECONDS)
     if answer.is_success:
         return
     try:
         said = said_in(answer.json())
     except ValueError:
         said = answer.text
-    if answer.status_code == 404 and not said.strip().startswith("The"):
-        said = f"{said}; start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
-    raise BackendRefused(f"{endpoint.name} answered {answer.status_code} to {path}: {said[:300]}.")
+    if answer.status_code == 404 and not said:  # it does not know the path
+        said = "start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
+    raise BackendRefused(f"{endpoint.name} answered {answer.status_code} to {path}: {said[:300].rstrip('.')}.")
 
 
 def _note(deployment: Deployment, error: str) -> None:

@@ -117,10 +117,13 @@ def _pick(text: str, options: Sequence[str]) -> str | None:
 
 
 def call(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) -> dict[str, Any]:
-    """The answer as JSON. What may succeed a moment later is tried again, `endpoint.retries` times, within `seconds`.
+    """The answer as JSON. Raises as `send` does, and BackendUnavailable (5xx, no JSON) or BackendRefused (4xx)."""
+    return _read(endpoint, send(endpoint, method, path, body, seconds))
 
-    Raises BackendTooSlow, BackendUnavailable (nobody answers, 5xx, no JSON) or BackendRefused (4xx).
-    """
+
+def send(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) -> httpx.Response:
+    """The answer, whatever its status. What may succeed a moment later is tried again, `endpoint.retries` times, within
+    `seconds`. Raises BackendTooSlow, or BackendUnavailable where nobody answers."""
     ends = time.monotonic() + seconds
     for attempt in range(endpoint.retries + 1):
         left = ends - time.monotonic()
@@ -141,7 +144,7 @@ def call(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) 
             continue
         if response.status_code in LATER and not last and _may_wait(attempt, response, ends):
             continue
-        return _read(endpoint, response)
+        return response
     raise AssertionError("the last attempt returns or raises")
 
 
