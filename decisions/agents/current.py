@@ -53,10 +53,11 @@ SELECT a.slug, a.id, v.id, {STAMP.format("a")}
 
 
 def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, CurrentAgent]:
-    """By slug; unknown ones are left out. One query for any number of them, and two more for those that are new to this
-    process or have changed."""
+    """By slug, in the order of the slugs; unknown ones are left out. One query for any number of them, and two more for
+    those that are new to this process or have changed."""
+    asked = list(dict.fromkeys(slugs))
     with prepared_cursor() as cursor:
-        cursor.execute(CURRENT_VERSIONS, [by.workspace.id, list(slugs)])
+        cursor.execute(CURRENT_VERSIONS, [by.workspace.id, asked])
         rows = [(slug, agent, version, f"{stamp} {version}") for slug, agent, version, stamp in cursor.fetchall()]
     found = {slug: _CURRENT.find(agent, stamp) for slug, agent, _, stamp in rows}
     if unmet := [row for row in rows if found[row[0]] is None]:
@@ -66,7 +67,7 @@ def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, CurrentAgent]:
             current = CurrentAgent(agents[agent], versions[version], space_of(versions[version]))
             _CURRENT.keep(agent, stamp, current)
             found[slug] = current
-    return {slug: current for slug, current in found.items() if current is not None}
+    return {slug: current for slug in asked if (current := found.get(slug)) is not None}
 
 
 def current_versions(agents: Iterable[Agent]) -> QuerySet[AgentVersion]:

@@ -32,6 +32,13 @@ def test_any_number_of_known_agents_costs_one_query(agent, by, django_assert_num
         assert set(find_agents(by, ["filer", "nobody"])) == {"filer"}
 
 
+def test_agents_come_in_the_order_that_they_are_asked_for_in(agent, by):
+    AgentVersionFactory(agent=AgentFactory(workspace=agent.workspace, slug="another"))
+    for _ in ("new to this process", "known"):
+        assert list(find_agents(by, ["filer", "nobody", "another"])) == ["filer", "another"]
+        assert list(find_agents(by, ["another", "filer"])) == ["another", "filer"]
+
+
 @pytest.mark.parametrize("change", ["renamed", "new version", "deleted", "one more"])
 def test_every_change_of_an_agent_is_seen_by_the_next_request(agent, by, change):
     before = find_agents(by, ["filer", "other"])
