@@ -311,6 +311,7 @@ A_POINT = {
     "agreement": 0.71,
     "agreement_low": 0.67,
     "agreement_high": 0.75,
+    "tau": None,
     "rewarded": 512,
     "estimate": 0.06,
     "low": 0.01,

@@ -21,7 +21,7 @@ from django.conf import settings
 from django.db import connection
 
 from decisions.agents.current import find_current_version
-from decisions.gateway.exploration import acting_policy
+from decisions.gateway.exploration import acting_policy, order_probability
 from decisions.models.tombstones import NOT_ERASED
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts import artifact_path
@@ -66,7 +66,16 @@ SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.u
 """  # noqa: S608 - constants of ours
 
 
-class Acted(Protocol):
+class Made(Protocol):
+    """Who made a decision: a version of ours, or a policy by name."""
+
+    @property
+    def version(self) -> uuid.UUID | None: ...
+    @property
+    def policy(self) -> str | None: ...
+
+
+class Acted(Made, Protocol):
     """What an estimate reads of one decision; see LoggedDecision."""
 
     @property
@@ -77,10 +86,6 @@ class Acted(Protocol):
     def epsilon(self) -> float: ...
     @property
     def reward(self) -> float: ...
-    @property
-    def version(self) -> uuid.UUID | None: ...
-    @property
-    def policy(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +124,8 @@ def remove_log(run_id: uuid.UUID) -> None:
 
 
 def _read(run: TrainingRun) -> Generator[tuple[LoggedDecision, dict[str, Any]]]:
-    """Choices with the columns of what was asked, newest first. Rankings are left out: nothing here ranks live traffic
-    by a version's scores, so there is no policy whose reward could be estimated (docs/adr/0023-rows-by-shape.md)."""
+    """Choices with the columns of what was asked, newest first. Rankings are left out
+    (docs/adr/0023-rows-by-shape.md); a shadow estimates what they would earn."""
     spec = current_reward_spec(run.agent)
     found, shapes = find_versions(run.agent, DatasetKind.LOGGED)
     versions = {pk: version for pk, version in found.items() if shapes[pk] == CHOICE}
@@ -246,23 +251,34 @@ def estimate_from_log(
     rows: Sequence[LoggedDecision], thoughts: Sequence[np.ndarray], policies: Sequence[np.ndarray]
 ) -> OffPolicyGate:
     """`thoughts` and `policies`: for each row the new model's own probabilities, and those with which it would act."""
-    return estimate_at(rows, [row.options.index(row.action) for row in rows], thoughts, policies)
+    return estimate_at(rows, [(row.options.index(row.action),) for row in rows], thoughts, policies)
 
 
 def estimate_at(
-    rows: Sequence[Acted], actions: Sequence[int], thoughts: Sequence[np.ndarray], policies: Sequence[np.ndarray]
+    rows: Sequence[Acted],
+    actions: Sequence[Sequence[int]],
+    thoughts: Sequence[np.ndarray],
+    policies: Sequence[np.ndarray],
 ) -> OffPolicyGate:
-    """The same of rows whose logged actions stand at these places among their options."""
+    """The same of rows whose logged actions stand at these places among their options: one of a choice, and of a
+    ranking those of its items in their order.
+
+    Of a ranking, thoughts and policies are those of the first place. The weight is that of the whole order, by Plackett
+    and Luce; the reward is guessed from the item put first alone, which what a guess misses makes less precise and
+    never biased.
+    """
     groups = [row.group for row in rows]
     rewards = np.array([row.reward for row in rows])
-    places = np.array(actions)
+    places = np.array([action[0] for action in actions])
     guesses = (np.zeros(len(rows)), np.zeros(len(rows)))
     if len(set(groups)) > 1:  # else the gate refuses, whatever is guessed
         guesses = cross_fit_by_probability(thoughts, policies, places, rewards, groups)
     log = Log(
         reward=rewards,
         propensity=np.array([row.propensity for row in rows]),
-        target=np.array([policy[place] for policy, place in zip(policies, places, strict=True)]),
+        target=np.array(
+            [order_probability(policy.tolist(), action) for policy, action in zip(policies, actions, strict=True)]
+        ),
         q_logged=guesses[0],
         q_target=guesses[1],
         epsilon=min(row.epsilon for row in rows),
@@ -270,7 +286,7 @@ def estimate_at(
     return check_off_policy_gate(log, groups)
 
 
-def describe_estimate(gate: OffPolicyGate, rows: Sequence[Acted]) -> dict[str, Any]:
+def describe_estimate(gate: OffPolicyGate, rows: Sequence[Made]) -> dict[str, Any]:
     """What the verdict rests on, for pages and the API."""
     names = {
         version.id: str(version)

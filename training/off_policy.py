@@ -25,6 +25,7 @@ MIN_EFFECTIVE = 200
 MIN_EFFECTIVE_SHARE = 0.05
 MAX_WEIGHT_SHARE = 0.05
 MAX_WEIGHT_ERRORS = 4.0
+ONE_GROUP = "All decisions belong to one group, so the spread is unknown."
 
 # Softmaxes in single precision may add up to a hair more than 1.
 _ROUNDING = 1e-6
@@ -145,6 +146,29 @@ def check_off_policy_gate(log: Log, groups: Sequence[object] | None = None) -> O
     return OffPolicyGate(not refusals and lower > 0.0, clustered_mean(z, labels), lower, refusals, estimates)
 
 
+def compare_with_own(own: ArrayLike, logged: ArrayLike, groups: Sequence[object] | None = None) -> OffPolicyGate:
+    """The same question where the policy's own action is known in each of the logged states, with its reward.
+
+    own, logged: (n,) rewards in [0, 1] of the policy's action, drawn as it would act, and of what was done. Nothing is
+    weighted: difference = mean (own - logged), `direct` is the mean of `own` and each decision one of the policy's own,
+    so `ips` and `snips` are not known. The log cannot answer with fewer than 200 decisions, or fewer than two groups.
+    Raises ValueError as `clustered_mean` does.
+    """
+    mine, theirs = np.asarray(own, np.float64), np.asarray(logged, np.float64)
+    n = mine.size
+    labels = _label(groups, n)
+    value, unknown = clustered_mean(mine, labels), _unknown(labels)
+    refusals = []
+    if n < MIN_EFFECTIVE:
+        refusals.append(f"{n:,} decisions can be compared; at least {MIN_EFFECTIVE} are needed.")
+    if labels.max() == 0:
+        refusals.append(ONE_GROUP)
+    estimates = Estimates(unknown, unknown, value, value, clustered_mean(theirs, labels), float(n), 1.0, 1.0 / n, n)
+    lower = clustered_mean(mine - theirs, labels, confidence=0.90).low
+    difference = clustered_mean(mine - theirs, labels)
+    return OffPolicyGate(not refusals and lower > 0.0, difference, lower, tuple(refusals), estimates)
+
+
 def cross_fit_by_probability(
     thoughts: Sequence[ArrayLike],
     policies: Sequence[ArrayLike],
@@ -243,7 +267,7 @@ def _find_refusals(log: Log, labels: NDArray[np.int64], estimates: Estimates) ->
                 " the logged propensities are not those of the policy that acted, or they miss actions."
             )
     if labels.max() == 0:
-        found.append("All decisions belong to one group, so the spread is unknown.")
+        found.append(ONE_GROUP)
     return tuple(found)
 
 

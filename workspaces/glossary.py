@@ -117,6 +117,11 @@ ENTRIES = (
         "The experiment that a shadow opens: the candidate gets 5% of the units at first.",
     ),
     Entry(
+        "Kendall's tau",
+        ("training/shadows/agreement.py",),
+        "How alike two orders are: 1 for the same one, −1 for its reverse, 0 for no relation.",
+    ),
+    Entry(
         "calibration error",
         ("training/predictions.py",),
         "The mean difference between the model's confidence and its accuracy, in percentage points. 0 is perfect.",

@@ -37,7 +37,7 @@ from workspaces.errors import FieldFault
 def ask_questions(questions: Sequence[Question]) -> list[Reply]:
     """In order. Raises BackendRefused where a question itself is wrong."""
     started = time.perf_counter()
-    first = _ask([(question, question.side) for question in questions])
+    first = ask_sides([(question, question.side) for question in questions])
     waited_ms = (time.perf_counter() - started) * 1000
     replies = [
         replace(one, latency_ms=waited_ms, failures=f"{one.question.unasked} {one.failures}".strip()) for one in first
@@ -63,7 +63,7 @@ def _ask_again(
                 after[index] = replace(one, other=one.probabilities)
             else:
                 asked[index] = other
-    answers = _ask([(replies[index].question, side) for index, side in asked.items()])
+    answers = ask_sides([(replies[index].question, side) for index, side in asked.items()])
     waited_ms = (time.perf_counter() - started) * 1000
     for (index, side), answer in zip(asked.items(), answers, strict=True):
         before = replies[index]
@@ -87,8 +87,8 @@ def _other_arm(question: Question) -> Side | None:
     return other if conditioned and can else None
 
 
-def _ask(asked: Sequence[tuple[Question, Side]]) -> list[Reply]:
-    """In order."""
+def ask_sides(asked: Sequence[tuple[Question, Side]]) -> list[Reply]:
+    """Each question of one side alone, whose servers are asked in turn; in order. Shadows ask their candidate so."""
     scores: list[Asked] = []
     orders: list[Ordered] = []
     for one, side in asked:

@@ -89,8 +89,10 @@ class Shadow(WorkspaceOwned):
 class ShadowAnswer(WorkspaceOwned):
     """What the candidate thought of one decision, or why it could not answer.
 
-    `probabilities`: its own, one for each option in the order of `decisions.agents.choices.choices_of`. `place`: of the
-    logged action among them. `pick`: the action that it gives the most. `agrees`: whether that is what was done.
+    Of a choice or a ranking, `probabilities` are its own, one for each option in their order, of a ranking for the
+    first place; `place` is that of the logged action among them, of a ranking of its first item, and `places` are those
+    of all its items. What is written has none of these. `pick`: what the candidate would do. `agrees`: whether that is
+    what was done, of a ranking whether the same item is first; `tau`: Kendall's τ of a ranking.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -105,6 +107,8 @@ class ShadowAnswer(WorkspaceOwned):
     )
     probabilities = models.JSONField(null=True)
     place = models.PositiveSmallIntegerField(null=True)
+    places = models.JSONField(null=True)
+    tau = models.FloatField(null=True)
     pick = models.JSONField(null=True)
     agrees = models.BooleanField(null=True)
     error = models.CharField(max_length=500, blank=True)
@@ -114,12 +118,19 @@ class ShadowAnswer(WorkspaceOwned):
         constraints = [
             models.UniqueConstraint(fields=["shadow", "decision"], name="shadow_answer_once"),
             models.CheckConstraint(
-                condition=Q(
-                    error="", probabilities__isnull=False, place__isnull=False, pick__isnull=False, agrees__isnull=False
-                )
-                | ~Q(error="")
-                & Q(probabilities__isnull=True, place__isnull=True, pick__isnull=True, agrees__isnull=True),
+                condition=Q(error="", pick__isnull=False, agrees__isnull=False)
+                | ~Q(error="") & Q(probabilities__isnull=True, pick__isnull=True, agrees__isnull=True),
                 name="shadow_answer_or_error",
+            ),
+            models.CheckConstraint(
+                condition=Q(probabilities__isnull=False, place__isnull=False)
+                | Q(probabilities__isnull=True, place__isnull=True, places__isnull=True),
+                name="shadow_answer_places_where_options",
+            ),
+            models.CheckConstraint(
+                condition=Q(places__isnull=True, tau__isnull=True)
+                | Q(places__isnull=False, tau__isnull=False, tau__gte=-1, tau__lte=1),
+                name="shadow_answer_tau_of_rankings",
             ),
         ]
         indexes = [
@@ -134,9 +145,10 @@ class ShadowAnswer(WorkspaceOwned):
 class ShadowPoint(WorkspaceOwned):
     """The figures of one moment, over the newest answers (`training.shadows.figures`); null where they are not known.
 
-    `agreement` with its 95 % interval; `estimate` is the doubly robust difference candidate − log in units of reward
-    with its 95 % interval, over the `rewarded` of them; `refusals` say why the log cannot answer. `look` is the number
-    of the judgement that was made here; null where none was.
+    `agreement` with its 95 % interval, and of rankings `tau`, the mean of Kendall's τ; `estimate` is the difference
+    candidate − log in units of reward with its 95 % interval, over the `rewarded` of them; `refusals` say why the log
+    cannot answer, or why there is no estimate. `look` is the number of the judgement that was made here; null where
+    none was.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -148,6 +160,7 @@ class ShadowPoint(WorkspaceOwned):
     agreement = models.FloatField(null=True)
     agreement_low = models.FloatField(null=True)
     agreement_high = models.FloatField(null=True)
+    tau = models.FloatField(null=True)
     rewarded = models.PositiveIntegerField(default=0)
     estimate = models.FloatField(null=True)
     low = models.FloatField(null=True)
@@ -165,6 +178,7 @@ class ShadowPoint(WorkspaceOwned):
             models.CheckConstraint(
                 condition=Q(passed=False) | Q(refusals=[], look__isnull=False), name="shadow_point_refuses_or_passes"
             ),
+            models.CheckConstraint(condition=Q(tau__gte=-1, tau__lte=1), name="shadow_point_tau_in_range"),
         ]
 
     def __str__(self) -> str:

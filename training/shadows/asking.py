@@ -1,15 +1,15 @@
 """Asks a shadow's candidate about decisions, and stores its answers. `training.shadows.rounds` calls it by batches.
 
-The prompt is that of the decision's own version of the agent, from the ledger. A decision that cannot be asked about,
-or that the candidate does not answer, gets a row with the reason.
+It is asked as the gateway would ask it (`decisions.gateway.ways`), by the decision's own version of the agent, from the
+ledger. A decision that cannot be asked about, or that the candidate does not answer, gets a row with the reason.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -17,14 +17,19 @@ from django.db import connection
 from django.db.models import F
 from django.utils import timezone
 
-from decisions.agents.choices import action_of, choices_of, option_of
-from decisions.agents.prompts import PromptError, make_prompt
-from decisions.models import AgentVersion, Decision, Shadow, ShadowAnswer
+from decisions.agents.choices import action_of, option_of
+from decisions.agents.current import CurrentAgent, space_of
+from decisions.agents.prompts import PromptError
+from decisions.gateway.arms import ask_sides
+from decisions.gateway.questions import Question, Reply, Side, Wanted, Writing
+from decisions.gateway.ways import way_of
+from decisions.ingest.schemas import DecideItem
+from decisions.models import ActionSpaceKind, AgentVersion, Decision, Shadow, ShadowAnswer
 from decisions.models.tombstones import ERASED_HASH, NOT_ERASED
-from models_registry.backends.asking import Asked, score_versions
-from models_registry.prompts import Prompt
-from training.rows_of.shapes import CHOICE, find_versions
+from models_registry.router import Route
 from training.selection import loaded
+from training.shadows.agreement import is_same_action, kendall_tau
+from workspaces.errors import FieldFault
 
 LONGEST = 500
 OVERLAP = dt.timedelta(seconds=60)
@@ -43,20 +48,19 @@ SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.recorded_at
 """  # noqa: S608 - constants of ours
 
 
-_NOTHING = Prompt("")
-
-
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A decision to ask about: what was offered, and what was done. `place` of the action among the options; `error`
-    where it cannot be asked about."""
+    """A decision to ask about: what is asked, and what was done. `places` of what was done among the options, one of a
+    choice and several of a ranking; none where actions are written. `error` where it cannot be asked about: then there
+    is nothing `wanted`."""
 
     id: uuid.UUID
-    version: AgentVersion
+    current: CurrentAgent
+    item: DecideItem
+    action: Any
     recorded_at: dt.datetime
-    prompt: Prompt = _NOTHING
-    options: tuple[str, ...] = ()
-    place: int = 0
+    wanted: Wanted | None = None
+    places: tuple[int, ...] = ()
     error: str = ""
 
 
@@ -72,7 +76,7 @@ class Answered:
 def find_unasked(shadow: Shadow, most: int) -> list[Logged]:
     """At most so many decisions of the sample that arrived since the shadow's start and have no answer, in order of
     arrival."""
-    versions, shapes = find_versions(shadow.agent, CHOICE.kind)
+    versions = {version.id: version for version in shadow.agent.versions.all()}
     since = shadow.created_at
     if shadow.read_until is not None:
         since = max(since, shadow.read_until - OVERLAP)
@@ -81,7 +85,7 @@ def find_unasked(shadow: Shadow, most: int) -> list[Logged]:
             _NEXT,
             {
                 "agent": shadow.agent_id,
-                "versions": [pk for pk in versions if shapes[pk] is CHOICE],
+                "versions": list(versions),
                 "since": since,
                 "shadow": str(shadow.id),
                 "share": shadow.share,
@@ -90,61 +94,90 @@ def find_unasked(shadow: Shadow, most: int) -> list[Logged]:
         )
         rows = cursor.fetchall()
     return [
-        _prepare(pk, versions[version], loaded(state), loaded(options), loaded(action), recorded_at)
+        _prepare(
+            Logged(
+                pk,
+                CurrentAgent(shadow.agent, versions[version], space_of(versions[version])),
+                DecideItem(state=loaded(state), options=_offered(versions[version], loaded(options))),
+                loaded(action),
+                recorded_at,
+            )
+        )
         for pk, version, state, options, action, recorded_at in rows
     ]
 
 
-def _prepare(
-    pk: uuid.UUID,
-    version: AgentVersion,
-    state: Mapping[str, Any],
-    options: Sequence[str] | None,
-    action: Any,
-    recorded_at: dt.datetime,
-) -> Logged:
-    choices = choices_of(version, state, options)
-    if not choices.options:
-        return Logged(pk, version, recorded_at, error=f"The action {choices.reason or 'has no options'}.")
-    option = option_of(version, action)
-    if option is None or option not in choices.options:
-        return Logged(pk, version, recorded_at, error="What was done is none of the options.")
+def _offered(version: AgentVersion, options: Sequence[str] | None) -> list[str] | None:
+    """Those of a structured action follow from its schema and the state."""
+    return None if options is None or version.action_space == ActionSpaceKind.STRUCTURED else list(options)
+
+
+def _prepare(one: Logged) -> Logged:
+    version = one.current.version
+    faults: list[FieldFault] = []
     try:
-        prompt = make_prompt(version, state, choices.options)
+        wanted = way_of(version).want(one.current, one.item, "", faults)
     except PromptError as error:
-        return Logged(pk, version, recorded_at, error=f"The state does not fit the prompt: {error}")
-    return Logged(pk, version, recorded_at, prompt, choices.options, choices.options.index(option))
+        return replace(one, error=f"The state does not fit the prompt: {error}")
+    if wanted is None or faults:
+        reasons = "; ".join(f"{fault.field} {fault.reason}" for fault in faults)
+        return replace(one, error=f"It cannot be asked about: {reasons}.")
+    if isinstance(wanted.asks, Writing):
+        return replace(one, wanted=wanted)
+    ranked = version.action_space == ActionSpaceKind.RANKING
+    done = one.action if ranked and isinstance(one.action, list) else [option_of(version, one.action)]
+    if not done or any(option not in wanted.options for option in done):
+        return replace(one, error=f"What was done is {'no order' if ranked else 'none'} of the options.")
+    return replace(one, wanted=wanted, places=tuple(wanted.options.index(option) for option in done))
 
 
 def ask_candidate(shadow: Shadow, batch: Sequence[Logged]) -> Answered:
     """Nothing is stored yet."""
     asked = [one for one in batch if not one.error]
-    told = score_versions([Asked(shadow.version, o.prompt, o.options, o.version.max_prompt_tokens) for o in asked])
+    replies = ask_sides([_ask_about(shadow, one) for one in asked])
     now, cost = timezone.now(), Decimal(0)
     answers = [_failure(shadow, one, one.error, now) for one in batch if one.error]
     silent = 0
-    for one, answer in zip(asked, told, strict=True):
-        thought = answer.score.probabilities
-        if thought is None:
-            silent += not answer.score.refused
-            answers.append(_failure(shadow, one, answer.score.error or "It did not answer.", now))
+    for one, reply in zip(asked, replies, strict=True):
+        if not reply.answered:
+            silent += not (reply.refused or reply.unusable)
+            answers.append(_failure(shadow, one, reply.error or "It did not answer.", now))
             continue
-        if answer.endpoint is not None:
-            cost += answer.endpoint.price(answer.score.tokens_in, answer.score.tokens_out) or 0
-        pick = max(range(len(thought)), key=thought.__getitem__)
+        cost += reply.cost or 0
         answers.append(
             ShadowAnswer(
                 workspace_id=shadow.workspace_id,
                 shadow=shadow,
                 decision_id=one.id,
-                probabilities=list(thought),
-                place=one.place,
-                pick=action_of(one.version, one.options[pick]),
-                agrees=pick == one.place,
                 answered_at=now,
+                **_read_reply(one, reply),
             )
         )
     return Answered(answers, cost, nobody=bool(asked) and silent == len(asked))
+
+
+def _ask_about(shadow: Shadow, one: Logged) -> tuple[Question, Side]:
+    """As the gateway asks a champion for which nobody stands in."""
+    side = Side(shadow.version, one.current, one.wanted)
+    return Question(one.id, "", one.item, "", Route(shadow.version), side, control=side), side
+
+
+def _read_reply(one: Logged, reply: Reply) -> dict[str, Any]:
+    """The fields of its answer."""
+    version, thought = one.current.version, reply.probabilities
+    if thought is None:
+        return {"pick": reply.action, "agrees": is_same_action(version, reply.action, one.action)}
+    assert one.wanted is not None
+    options, first = one.wanted.options, one.places[0]
+    order = sorted(range(len(thought)), key=lambda place: -thought[place])
+    known = {"probabilities": list(thought), "place": first, "agrees": order[0] == first}
+    if version.action_space != ActionSpaceKind.RANKING:
+        return known | {"pick": action_of(version, options[order[0]])}
+    return known | {
+        "pick": [options[place] for place in order[: len(one.places)]],
+        "places": list(one.places),
+        "tau": kendall_tau(thought, one.places),
+    }
 
 
 def _failure(shadow: Shadow, one: Logged, error: str, now: dt.datetime) -> ShadowAnswer:

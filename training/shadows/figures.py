@@ -1,49 +1,75 @@
 """A shadow's figures from its newest answers: how often the candidate agrees with what was done, what it would earn.
 
-The estimate is that of the gate by the log (`training.log_gate`). `training.shadows.rounds` calls it.
+Of choices and rankings the estimate is that of the gate by the log (`training.log_gate`). Of what is written no
+propensity is known: the rewards of both actions are compared, where a reward can be calculated from an action alone.
+`training.shadows.rounds` calls it.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from django.db import connection
 
 from decisions.agents.current import find_current_version
 from decisions.gateway.exploration import acting_policy
+from decisions.gateway.ways import WRITING, way_of
 from decisions.models import AgentVersion, RewardSpec, Shadow
 from decisions.models.tombstones import NOT_ERASED
 from decisions.rewards.specs import current_reward_spec
 from models_registry.statistics.intervals import Interval, share_interval
-from training.log_gate import ROWS, estimate_at
-from training.off_policy import MIN_EXPLORATION, OffPolicyGate
+from training.log_gate import ROWS, Made, estimate_at
+from training.off_policy import MIN_EXPLORATION, OffPolicyGate, compare_with_own
 from training.reward_scale import training_scale
+from training.selection import loaded
+from training.shadows.rule import MAX_FAILED_SHARE
+from training.shadows.valuing import list_needs, value_both
 
 _ANSWERS = f"""
-SELECT a.place, a.probabilities, a.agrees, coalesce(nullif(d.unit, ''), d.episode_id::text, d.id::text),
-       d.propensity, d.epsilon, d.model_version_id, d.policy_name, r.raw
+SELECT a.decision_id, a.place, a.places, a.probabilities, a.pick, a.agrees, a.tau,
+       coalesce(nullif(d.unit, ''), d.episode_id::text, d.id::text), d.propensity, d.epsilon,
+       d.model_version_id, d.policy_name, r.raw
   FROM decisions_shadowanswer a
   JOIN decisions_decision d ON d.id = a.decision_id
   LEFT JOIN LATERAL (
     SELECT value, raw FROM decisions_reward
      WHERE decision_id = d.id AND spec_id = %(spec)s ORDER BY version DESC LIMIT 1
   ) r ON r.value IS NOT NULL
- WHERE a.shadow_id = %(shadow)s AND a.error = '' AND d.{NOT_ERASED}
+ WHERE a.shadow_id = %(shadow)s AND a.error = '' AND (a.probabilities IS NULL) = %(written)s AND d.{NOT_ERASED}
  ORDER BY a.id DESC
  LIMIT %(rows)s
 """  # noqa: S608 - constants of ours
 
 
 @dataclass(frozen=True, slots=True)
-class Rewarded:
-    """An answered decision whose reward, propensity and exploration are known; as `training.log_gate.Acted`. `place`
-    of its action among the options, `thought`: the candidate's probabilities."""
+class Answer:
+    """An answer with its decision as they were read. `places` of what was done among the options, and the candidate's
+    probabilities as `thought`; of what is written there are neither, and `pick` is the candidate's own."""
 
-    place: int
+    decision: uuid.UUID
+    places: tuple[int, ...]
+    thought: tuple[float, ...]
+    pick: Any
+    agrees: bool
+    tau: float | None
+    group: str
+    propensity: float | None
+    epsilon: float | None
+    version: uuid.UUID | None
+    policy: str | None
+    raw: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rewarded:
+    """An answered decision whose reward, propensity and exploration are known; as `training.log_gate.Acted`."""
+
+    places: tuple[int, ...]
     thought: tuple[float, ...]
     group: str
     propensity: float
@@ -55,31 +81,52 @@ class Rewarded:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """agreement: the share of answers whose likeliest option is what was done; None without answers. gate: the
-    estimate over `rows`; None without any."""
+    """agreement: the share of answers that are what was done, of rankings those with the same item first; None without
+    answers. tau: the mean of Kendall's τ, of rankings. gate: the estimate over `rows`; None without any. untold: why
+    there can be no estimate, a sentence; "" where there can."""
 
     agreement: Interval | None
-    rows: tuple[Rewarded, ...]
+    tau: float | None
+    rows: tuple[Made, ...]
     gate: OffPolicyGate | None
+    untold: str = ""
 
 
 def measure_shadow(shadow: Shadow) -> Figures:
-    """Over the newest `ROWS` answers. The candidate would act with the temperature and ε of the agent's current
-    version."""
+    """Over the newest `ROWS` answers to what the agent's current version chooses, ranks or writes. The candidate would
+    act with that version's temperature and ε."""
     agent = shadow.agent
     spec = current_reward_spec(agent)
     acts = find_current_version(agent)
     assert acts is not None, "an agent that decided has a version"
-    hits: list[bool] = []
-    groups: list[str] = []
-    rows: list[Rewarded] = []
-    for agrees, group, row in _read(shadow, spec):
-        hits.append(agrees)
-        groups.append(group)
-        if row is not None:
-            rows.append(row)
-    agreement = share_interval(hits, groups) if hits else None
-    return Figures(agreement, tuple(rows), estimate(rows, acts) if rows else None)
+    written = is_written(acts)
+    answers = list(_read(shadow, spec, written))
+    agreement = share_interval([one.agrees for one in answers], [one.group for one in answers]) if answers else None
+    taus = [one.tau for one in answers if one.tau is not None]
+    tau = math.fsum(taus) / len(taus) if taus else None
+    if written:
+        if untold := find_untold(spec):
+            return Figures(agreement, tau, (), None, untold)
+        return Figures(agreement, tau, *_compare(answers, spec))
+    rows = tuple(_find_rewarded(answers, spec))
+    return Figures(agreement, tau, rows, estimate(rows, acts) if rows else None)
+
+
+def is_written(version: AgentVersion) -> bool:
+    """Whether its actions are texts, tool calls or JSON that no schema enumerates."""
+    return way_of(version) is WRITING
+
+
+def find_untold(spec: RewardSpec) -> str:
+    """Why nothing tells what written answers of a candidate would earn, a sentence; "" where something does."""
+    needs = list_needs(spec)
+    if not needs:
+        return ""
+    them, need = ("component", "needs") if len(needs) == 1 else ("components", "need")
+    return (
+        f"The difference in reward is not estimated, because the reward's {them} {' and '.join(needs)} {need} more than"
+        " the answer itself, and the propensity of what is written is not known."
+    )
 
 
 def estimate(rows: Sequence[Rewarded], acts: AgentVersion) -> OffPolicyGate:
@@ -87,23 +134,49 @@ def estimate(rows: Sequence[Rewarded], acts: AgentVersion) -> OffPolicyGate:
     policies = [
         np.array(acting_policy(row.thought, temperature=acts.temperature, epsilon=acts.epsilon)) for row in rows
     ]
-    return estimate_at(rows, [row.place for row in rows], thoughts, policies)
+    return estimate_at(rows, [row.places for row in rows], thoughts, policies)
 
 
-def _read(shadow: Shadow, spec: RewardSpec) -> Iterator[tuple[bool, str, Rewarded | None]]:
+def _find_rewarded(answers: Sequence[Answer], spec: RewardSpec) -> Iterator[Rewarded]:
+    for one in answers:
+        if one.raw is None or one.propensity is None or one.epsilon is None or one.epsilon < MIN_EXPLORATION:
+            continue
+        reward = training_scale(spec, one.raw)
+        yield Rewarded(one.places, one.thought, one.group, one.propensity, one.epsilon, reward, one.version, one.policy)
+
+
+def _compare(answers: Sequence[Answer], spec: RewardSpec) -> tuple[tuple[Answer, ...], OffPolicyGate | None]:
+    """The answers whose rewards are known on both sides, and the comparison. An answer without a reward is a failure
+    and no 0; where too many have none, the others say nothing of them."""
+    valued = value_both(spec, {one.decision: one.pick for one in answers})
+    rows, own, logged, failed = [], [], [], 0
+    for one in answers:
+        both = valued.get(one.decision)
+        if both is None:
+            continue
+        if both.other is None:
+            failed += 1
+            continue
+        rows.append(one)
+        own.append(training_scale(spec, both.other))
+        logged.append(training_scale(spec, both.done))
+    if not rows:
+        return (), None
+    gate = compare_with_own(own, logged, [one.group for one in rows])
+    if failed > MAX_FAILED_SHARE * (failed + len(rows)):
+        refusal = (
+            f"No reward can be calculated for {failed:,} of {failed + len(rows):,} answers; at most"
+            f" {MAX_FAILED_SHARE:.0%} may be missing."
+        )
+        gate = replace(gate, passed=False, refusals=(*gate.refusals, refusal))
+    return tuple(rows), gate
+
+
+def _read(shadow: Shadow, spec: RewardSpec, written: bool) -> Iterator[Answer]:
+    """The newest first."""
+    asked: dict[str, Any] = {"shadow": shadow.id, "spec": spec.id, "written": written, "rows": ROWS}
     with connection.cursor() as cursor:
-        cursor.execute(_ANSWERS, {"shadow": shadow.id, "spec": spec.id, "rows": ROWS})
-        for place, thought, agrees, group, propensity, epsilon, version, policy, raw in cursor.fetchall():
-            row = None
-            if raw is not None and propensity is not None and (epsilon or 0.0) >= MIN_EXPLORATION:
-                row = Rewarded(
-                    place=place,
-                    thought=tuple(json.loads(thought) if isinstance(thought, str) else thought),
-                    group=group,
-                    propensity=propensity,
-                    epsilon=epsilon,
-                    reward=training_scale(spec, raw),
-                    version=version,
-                    policy=policy,
-                )
-            yield agrees, group, row
+        cursor.execute(_ANSWERS, asked)
+        for decision, place, places, thought, pick, *rest in cursor.fetchall():
+            order = loaded(places) or ([] if place is None else [place])
+            yield Answer(decision, tuple(order), tuple(loaded(thought) or ()), loaded(pick), *rest)

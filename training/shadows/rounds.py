@@ -142,6 +142,9 @@ def _note(shadow: Shadow, figures: Figures, judged: Judged | None) -> None:
         point.agreement = agreement.mean
         if math.isfinite(agreement.low) and agreement.clusters > 1:
             point.agreement_low, point.agreement_high = agreement.low, agreement.high
+    point.tau = figures.tau
+    if figures.untold:
+        point.refusals = [figures.untold]
     if gate is not None:
         point.refusals = list(judged.refusals if judged is not None else gate.refusals)
         point.logged = gate.estimates.logged.mean

@@ -68,11 +68,19 @@ class ShadowSerializer(serializers.ModelSerializer[Shadow]):
 
 
 class ShadowPointSerializer(serializers.ModelSerializer[ShadowPoint]):
-    """Over the newest 5,000 answers. Agreement in [0, 1], the difference candidate − log in units of reward, both with
-    95% intervals; null where they are not known."""
+    """Over the newest 5,000 answers. Agreement in [0, 1] and the difference candidate − log in units of reward, both
+    with 95% intervals; null where they are not known."""
 
-    refusals = serializers.ListField(child=serializers.CharField(), help_text="Why the log cannot answer")
-    rewarded = serializers.IntegerField(help_text="Answers with a reward, a propensity and enough exploration")
+    tau = serializers.FloatField(
+        allow_null=True, help_text="Of rankings: Kendall's tau with the order that was done, on average"
+    )
+    refusals = serializers.ListField(
+        child=serializers.CharField(), help_text="Why the difference is not reliable, or not estimated"
+    )
+    rewarded = serializers.IntegerField(
+        help_text="Answers that the difference rests on: with a reward, a propensity and enough exploration; of what is"
+        " written, with both rewards"
+    )
     lower = serializers.FloatField(allow_null=True, help_text="The bound by which this look judged")
 
     class Meta:
@@ -84,6 +92,7 @@ class ShadowPointSerializer(serializers.ModelSerializer[ShadowPoint]):
             "agreement",
             "agreement_low",
             "agreement_high",
+            "tau",
             "rewarded",
             "estimate",
             "low",
@@ -103,9 +112,13 @@ class DisagreementSerializer(serializers.Serializer[Any]):
     decision = serializers.UUIDField()
     action = serializers.JSONField(help_text="What was done")
     reward = serializers.FloatField(allow_null=True, help_text="Of what was done, in [0, 1]; null while unknown")
-    pick = serializers.JSONField(help_text="What the candidate gives the most")
-    probability = serializers.FloatField(help_text="That it gives to its pick")
-    probability_of_action = serializers.FloatField(help_text="That it gives to what was done")
+    pick = serializers.JSONField(help_text="What the candidate would do")
+    probability = serializers.FloatField(
+        allow_null=True, help_text="That it gives to its pick, of a ranking to the first item; null of what is written"
+    )
+    probability_of_action = serializers.FloatField(
+        allow_null=True, help_text="That it gives to what was done, likewise"
+    )
 
 
 class ShadowDetailSerializer(ShadowSerializer):

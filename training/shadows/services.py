@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from decisions.agents.choices import choices_of
 from decisions.agents.current import find_current_version
 from decisions.models import Agent, Shadow, ShadowState, ShadowThen
+from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.services import enqueue_job, request_cancel
 from models_registry.experiment_log import check_reason
@@ -19,6 +19,7 @@ from models_registry.retirement import refuse_retired
 from models_registry.services import refuse_reward_model
 from training.log_gate import ROWS
 from training.shadows import ANSWER
+from training.shadows.figures import find_untold, is_written
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 from workspaces.services import record_audit
@@ -84,10 +85,10 @@ def _find_faults(agent: Agent, version: ModelVersion, plan: ShadowPlan) -> list[
     elif Alias.objects.filter(version=version, name=AliasName.CHAMPION).exists():
         faults.append(FieldFault("version", f"{version} is the champion, and decides already", "another version"))
     current = find_current_version(agent)
-    space = choices_of(current, None) if current is not None else None
-    if space is None or space.options is None:
-        why = f"the action {space.reason}" if space is not None else "it has no version"
-        faults.append(FieldFault("agent", f"no options can be scored: {why}", "an agent that chooses among options"))
+    if current is None:
+        faults.append(FieldFault("agent", f"{agent.slug} has no version", "an agent that decides"))
+    elif plan.then == ShadowThen.CANARY and is_written(current) and (untold := find_untold(current_reward_spec(agent))):
+        faults.append(FieldFault("then", f"no canary would ever open: {untold}", "tell"))
     if not 0 < plan.share <= 1:
         faults.append(FieldFault("share", f"{plan.share} is out of range", "above 0, up to 1"))
     if not 1 <= plan.min_decisions <= ROWS:

@@ -28,15 +28,16 @@ class Headline:
 @dataclass(frozen=True, slots=True)
 class Disagreement:
     """A decision of which the candidate would have made another: `reward` of what was done, None while unknown.
-    `about`: the state's texts. `probability` of the pick and `probability_of_action` are those of that moment."""
+    `about`: the state's texts. `probability` of the pick and `probability_of_action` are those of that moment, of a
+    ranking for the first item of each; None of what is written."""
 
     decision: uuid.UUID
     about: str
     action: Any
     reward: float | None
     pick: Any
-    probability: float
-    probability_of_action: float
+    probability: float | None
+    probability_of_action: float | None
     answered_at: Any
 
 
@@ -66,6 +67,8 @@ def write_sentence(shadow: Shadow, newest: Sequence[ShadowPoint]) -> Headline:
             "bad",
             "circle-alert",
         )
+    if point.estimate is None and point.refusals:
+        return Headline(f"{says}. What it would earn is not estimated.", point.refusals[0], "", "hourglass")
     if point.estimate is None:
         return Headline(f"{says}. What it would earn is not known yet.", _lacks(shadow, point), "", "hourglass")
     change = f"{signed(point.estimate)} [{signed(point.low)}, {signed(point.high)}]"
@@ -92,7 +95,7 @@ def draw_charts(points: Sequence[ShadowPoint]) -> dict[str, Any]:
     marks = [{"label": f"look {point.look}", "x": point.answered} for point in kept if point.look is not None]
     agreement = {
         "title": "Agreement",
-        "help": "The share of decisions in which the option that the candidate gives the most is what was done.",
+        "help": "The share of decisions in which the candidate would do the same; of rankings, put it first.",
         "x": x,
         "y": {"label": "share", "min": 0, "max": 1, "decimals": 2},
         "series": [
@@ -120,7 +123,8 @@ def draw_charts(points: Sequence[ShadowPoint]) -> dict[str, Any]:
         "lines": [{"label": "no difference", "y": 0}],
         "marks": marks,
     }
-    return {"figures": [agreement, difference], "terminal": True}
+    told = any(point.estimate is not None for point in kept)
+    return {"figures": [agreement, difference] if told else [agreement], "terminal": True}
 
 
 def list_disagreements(shadow: Shadow) -> list[Disagreement]:
@@ -139,8 +143,8 @@ def list_disagreements(shadow: Shadow) -> list[Disagreement]:
             action=decisions[answer.decision_id].action,
             reward=rewards.get(answer.decision_id),
             pick=answer.pick,
-            probability=max(answer.probabilities),
-            probability_of_action=answer.probabilities[answer.place],
+            probability=max(answer.probabilities) if answer.probabilities else None,
+            probability_of_action=answer.probabilities[answer.place] if answer.probabilities else None,
             answered_at=answer.answered_at,
         )
         for answer in answers

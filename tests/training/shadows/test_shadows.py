@@ -13,6 +13,8 @@ from django.utils import timezone
 
 from decisions.agents.revising import revise_agent
 from decisions.models import Decision, Reward, Shadow, ShadowAnswer
+from decisions.rewards.spec_content import ComponentSetup, RuleSetup, SpecContent
+from decisions.rewards.specs import create_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
 from models_registry.experiment_plan import ExperimentPlan
@@ -20,8 +22,10 @@ from models_registry.experiments import start_experiment
 from models_registry.models import Experiment, GateVerdict, Look, ModelVersion
 from models_registry.promotion import stop_experiment
 from models_registry.services import NewVersion, register_version
+from tests.openai_server import USAGE
 from tools.factories import (
     OPTIONS,
+    AgentVersionFactory,
     BackendFactory,
     DecisionFactory,
     DeploymentFactory,
@@ -29,6 +33,7 @@ from tools.factories import (
     ShadowAnswerFactory,
     ShadowFactory,
 )
+from training.shadows.agreement import kendall_tau
 from training.shadows.asking import find_unasked
 from training.shadows.rounds import queue_round, queue_rounds
 from training.shadows.services import ShadowPlan, start_shadow, stop_shadow
@@ -119,14 +124,18 @@ class TestARound:
         shadow = ShadowFactory(agent=agent, share=0.5)
         decide(agent, 40)
         found = [one.id for one in find_unasked(shadow, 100)]
-        assert 8 < len(found) < 32
+        assert 4 < len(found) < 36
         assert [one.id for one in find_unasked(shadow, 3)] == found[:3]
         ShadowAnswerFactory(shadow=shadow, decision_id=found[0], decision=None)
         assert [one.id for one in find_unasked(shadow, 100)] == found[1:]
 
 
-def fill(shadow: Shadow, count: int) -> None:
-    """Answers to decisions at random: the first option is right, and the candidate knows it."""
+ORDERS = [[first, second] for first in range(3) for second in range(3) if first != second]
+
+
+def fill(shadow: Shadow, count: int, *, ranked: bool = False) -> None:
+    """Answers to decisions at random: the first option is right, and the candidate knows it; `ranked`: two of three are
+    shown, and it is right to put that one first."""
     agent, rng = shadow.agent, random.Random(5)
     spec = agent.reward_specs.get()
     like = DecisionFactory.build(
@@ -136,12 +145,16 @@ def fill(shadow: Shadow, count: int) -> None:
     thought = ShadowAnswerFactory.build(shadow=shadow, decision=like)
     decisions, rewards, answers = [], [], []
     for number in range(count):
-        place = rng.randrange(len(OPTIONS))
+        order = rng.choice(ORDERS) if ranked else [rng.randrange(len(OPTIONS))]
+        place = order[0]
         right = float(place == 0)
         decision, reward, answer = copy(like), copy(valued), copy(thought)
         decision.id, decision.action, decision.unit = uuid7(), OPTIONS[place], f"unit-{number}"
         reward.decision_id, reward.value, reward.raw = decision.id, right, right - (not right) / 2
         answer.id, answer.decision_id, answer.place, answer.agrees = uuid7(), decision.id, place, place == 0
+        if ranked:
+            decision.action, decision.propensity = [OPTIONS[one] for one in order], 1 / len(ORDERS)
+            answer.places, answer.tau = order, kendall_tau(answer.probabilities, order)
         decisions.append(decision)
         rewards.append(reward)
         answers.append(answer)
@@ -197,6 +210,111 @@ class TestTheEvidence:
         play(shadow)
         assert shadow.enough_at is not None and (shadow.state, shadow.waits) == ("running", "")
         assert shadow.points.last().look == 2 and not Experiment.objects.exists()
+
+
+class TestRankings:
+    def test_each_item_is_asked_about_and_the_orders_are_compared(
+        self, agent: Any, by: Any, candidate: ModelVersion, server: Any
+    ) -> None:
+        AgentVersionFactory(agent=agent, action_space="ranking", prompt_template="{{ options }}", options=None)
+        shadow = begin(by, agent, candidate)
+        [done] = decide(agent, action=["rent", "ticket"], options=["ticket", "pills", "rent"])
+        [odd] = decide(agent, action=["rent", "boat"], options=["ticket", "pills", "rent"])
+        server.answers.extend(
+            (200, {"choices": [{"message": {"content": word}}], "usage": USAGE}) for word in ("no", "yes", "no")
+        )
+        assert play(shadow).result == {"asked": 2} and len(server.asked) == 3
+        answer = shadow.answers.get(decision=done)
+        # The three are asked at the same time: which of them got the yes is the server's affair.
+        first = answer.pick[0]
+        assert answer.places == [2, 0] and len(answer.pick) == 2 and max(answer.probabilities) > 0.99
+        assert answer.agrees == (first == "rent")
+        assert answer.tau == pytest.approx({"rent": 2 / 3, "ticket": 0.0, "pills": -2 / 3}[first])
+        assert "no order of the options" in shadow.answers.get(decision=odd).error
+        assert shadow.points.get().tau == answer.tau
+
+    def test_an_order_has_a_propensity_and_so_an_estimate(self, agent: Any, by: Any, candidate: ModelVersion) -> None:
+        AgentVersionFactory(agent=agent, action_space="ranking", prompt_template="{{ options }}")
+        shadow = begin(by, agent, candidate, min_decisions=600)
+        fill(shadow, 640, ranked=True)
+        play(shadow)
+        point = shadow.points.get()
+        # It puts the right item first in 0.8 of the decisions, what acted in a third.
+        assert point.low < 0.8 - 1 / 3 < point.high and point.low > 0 == len(point.refusals)
+        assert shadow.enough_at is not None and point.look == 1
+
+
+def write(shadow: Shadow, count: int) -> None:
+    """Answers to decisions of texts: every third names the day, and every answer of the candidate but each tenth."""
+    agent = shadow.agent
+    like = DecisionFactory.build(
+        agent=agent, agent_version=agent.versions.first(), propensity=None, options=None, epsilon=0.0
+    )
+    thought = ShadowAnswerFactory.build(shadow=shadow, decision=like, probabilities=None, place=None)
+    decisions, answers = [], []
+    for number in range(count):
+        decision, answer = copy(like), copy(thought)
+        decision.id, decision.unit = uuid7(), f"unit-{number}"
+        decision.action = "Soon." if number % 3 else "On Friday."
+        answer.id, answer.decision_id = uuid7(), decision.id
+        answer.pick = "On Friday." if number % 10 else "Soon."
+        answer.agrees = answer.pick == decision.action
+        decisions.append(decision)
+        answers.append(answer)
+    Decision.objects.bulk_create(decisions)
+    ShadowAnswer.objects.bulk_create(answers)
+    Shadow.objects.filter(id=shadow.id).update(answered=count, read_until=timezone.now())
+
+
+class TestTexts:
+    @pytest.fixture
+    def writes(self, agent: Any) -> Any:
+        return AgentVersionFactory(agent=agent, action_space="text", options=None)
+
+    def test_a_text_is_written_and_agreement_alone_never_opens_a_canary(
+        self, agent: Any, by: Any, candidate: ModelVersion, server: Any, writes: Any, api: Any
+    ) -> None:
+        with pytest.raises(InvalidInput) as refused:
+            begin(by, agent, candidate, then="canary")
+        [fault] = refused.value.faults
+        assert fault.field == "then" and "verdict needs more than the answer" in fault.reason
+        assert not Shadow.objects.exists()
+        shadow = begin(by, agent, candidate, min_decisions=1)
+        same, other = (decide(agent, action=text, options=None) for text in ("On Friday. ", "Soon."))
+        server.pick = "On Friday."
+        assert play(shadow).result == {"asked": 2}
+        found = {answer.decision_id: answer for answer in shadow.answers.all()}
+        assert found[same[0].id].agrees is True and found[other[0].id].agrees is False
+        assert found[other[0].id].pick == "On Friday." and found[other[0].id].probabilities is None
+        assert shadow.cost > 0
+        read = api().get(f"shadows/{shadow.id}").json()
+        [point] = read["points"]
+        assert (point["agreement"], point["estimate"], point["look"]) == (0.5, None, None)
+        assert "is not estimated, because the reward's component verdict" in point["refusals"][0]
+        assert "What it would earn is not estimated" in read["says"]
+        [disagreement] = read["disagreements"]
+        assert (disagreement["pick"], disagreement["probability"]) == ("On Friday.", None)
+        assert shadow.looks == 0 and not Experiment.objects.exists()
+
+    def test_a_reward_of_the_text_itself_is_compared_and_opens_one(
+        self, agent: Any, by: Any, candidate: ModelVersion, writes: Any
+    ) -> None:
+        rule = RuleSetup("1 if 'Friday' in action else 0", 0.0, 1.0)
+        names_the_day = ComponentSetup("rule.names_the_day", rule=rule)
+        create_reward_spec(
+            by=by, agent=agent, content=SpecContent((names_the_day,), training_low=0.0, training_high=1.0)
+        )
+        shadow = begin(by, agent, candidate, then="canary", min_decisions=250)
+        write(shadow, 150)
+        play(shadow)
+        point = shadow.points.get()
+        assert point.estimate == pytest.approx(0.9 - 1 / 3) and point.look is None
+        assert "150 decisions can be compared" in point.refusals[0] and not Experiment.objects.exists()
+        write(shadow, 150)
+        Shadow.objects.update(answered=300)
+        play(shadow)
+        assert (shadow.state, shadow.looks) == ("canary", 1)
+        assert GateVerdict.objects.get().details["shadow"] == str(shadow.id)
 
 
 class TestStartAndStop:
