@@ -32,6 +32,8 @@ from benchmarks.own_database import own_database
 from benchmarks.statistics import find_upper_bound
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from models_registry.models import Experiment
 
 RUNS, EQUAL_RUNS = 400, 1_000
@@ -45,6 +47,8 @@ LAG_HOURS = (2.0, 4.0)
 POINTS = 0.10
 WITHIN = 2_500
 RAMP = (0.05, 0.25, 0.5)
+TRIED = 3
+"""Versions of a group."""
 SAME = 1e-6
 """Logarithms of E differ by less where SQL and numpy take the logarithms of the same probabilities."""
 
@@ -332,6 +336,66 @@ def measure(runs: int, equal_runs: int) -> dict[str, float | None]:
     return figures
 
 
+def measure_groups(runs: int) -> dict[str, float | None]:
+    """Figures of groups of three versions with a lane each, at an even split and the product's bounds: how often any of
+    three that are no better is promoted, and what becomes of one that is better beside an equal and a worse one. Beside
+    it the units of all arms together until E+ of a better one reaches its bound: in lanes with the deciding contrast,
+    and with one control for all of them and the plain contrast (docs/adr/0038)."""
+    world = load_world()
+    treatments = make_treatments(world)
+    strict = {"ramp": [], "promote_e": TRIED * make_experiment().promote_e}
+
+    def try_in_lane(seed: int, name: str, units: int, until: str = "verdict") -> End:
+        drawn = draw(30_000 + seed, len(world.right), units)
+        return simulate(make_seeded(seed, **strict), world, treatments[name], drawn, first_share=0.5, until=until)
+
+    def first_end(seed: int, names: Sequence[str]) -> dict[str, End]:
+        return {
+            f"{name} {lane}": try_in_lane(TRIED * seed + lane, name, UNITS // TRIED) for lane, name in enumerate(names)
+        }
+
+    alike = [first_end(seed, ["equal"] * TRIED) for seed in range(runs)]
+    promoted = sum(any(end.action == "promote" for end in ends.values()) for ends in alike)
+    mixed = [first_end(runs + seed, ["better", "equal", "worse"]) for seed in range(runs)]
+    won = [ends["better 0"] for ends in mixed]
+    ways = {
+        name: [count_until(world, treatments["better"], seed, strict["promote_e"], lanes=lanes) for seed in range(runs)]
+        for name, lanes in (("lanes", True), ("shared", False))
+    }
+    medians = {name: float(np.median(found)) for name, found in ways.items()}
+    return {
+        "groups": float(runs),
+        "group_equal_promoted": promoted / runs,
+        "group_equal_promoted_upper": find_upper_bound(promoted, runs),
+        "group_better_promoted": sum(end.action == "promote" for end in won) / runs,
+        "group_worse_promoted": sum(ends["worse 2"].action == "promote" for ends in mixed) / runs,
+        "group_worse_rolled_back": sum(ends["worse 2"].action == "roll_back" for ends in mixed) / runs,
+        "group_lanes_median_units": medians["lanes"] if math.isfinite(medians["lanes"]) else None,
+        "group_shared_control_median_units": medians["shared"] if math.isfinite(medians["shared"]) else None,
+    }
+
+
+def count_until(world: World, treatment: Floats, seed: int, bound: float, *, lanes: bool) -> float:
+    """Units of all arms until E+ of `treatment` reaches `bound`, looked at after each; inf where it does not.
+
+    In lanes a third of the units are its own, with the conditioned contrast; else it and the one control have a quarter
+    of them each, with the plain contrast. Outcomes are rescaled in both.
+    """
+    from models_registry.statistics.e_process import CAP, SHARP_CAP, compute_posteriors, rescale, run_e_process
+
+    units = 6 * UNITS
+    drawn, rng = draw(40_000 + seed, len(world.right), units), np.random.default_rng([seed, 17])
+    arms = rng.integers(2 * TRIED if lanes else TRIED + 1, size=units)
+    acted = act(world, treatment, drawn, arms == 1, slice(0, units))
+    mine = np.flatnonzero((arms <= 1) & ~np.isnan(acted.outcome))
+    treated, even = (arms[mine] == 1).astype(float), np.full(len(mine), 0.5)
+    posteriors = compute_posteriors(treated, even, *(log_l[mine] for log_l in acted.log_l)) if lanes else None
+    outcomes = rescale(acted.outcome[mine], LOW, HIGH)
+    run = run_e_process(treated, even, outcomes, posteriors=posteriors, cap=SHARP_CAP if lanes else CAP)
+    over = run.log_e_plus >= math.log(bound)
+    return float(mine[over.argmax()] + 1) if over.any() else math.inf
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help=f"40 experiments of each treatment, not {RUNS} or more")
@@ -341,11 +405,12 @@ def main() -> int:
         logging.disable(logging.WARNING)
         world = load_world()
         gaps = check_ledger(world, make_treatments(world), 600 if quick else 1_500)
-        figures = measure(*((40, 40) if quick else (RUNS, EQUAL_RUNS)))
+        figures = measure(*((40, 40) if quick else (RUNS, EQUAL_RUNS))) | measure_groups(20 if quick else RUNS)
     points = [
         ("no difference: promoted", "equal_promoted", "<=", 0.01),
         ("10 points better: units until E+, of plain's, even split", "evidence_even_of_plain", "<=", 1 / 3),
         ("10 points worse: rolled back within 2,500 units", "worse_rolled_back", ">=", 0.70),
+        ("three at a time, no difference: any promoted", "group_equal_promoted", "<=", 0.01),
     ]
     passed = all(gap < SAME for gap in gaps.values())
     print(f"{'the ledger ends with the same evidence':<58} {'pass' if passed else 'FAIL'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from workspaces.examples import MOMENT, Example, page
 
@@ -12,6 +13,7 @@ SPARE = "01a1f8ed-9a1b-7c2d-8e3f-0a1b2c3d4e5f"
 CHAMPION = "01a1f8c5-cd56-78ca-babf-ccea4a14876a"
 LOOK = "01a1f8b4-0c11-7d52-9e0a-5b7f3f0c2d11"
 EXPERIMENT = "01a1f8b0-a205-746d-b1e7-d3ad2c33be0a"
+GROUP = "01a1f8b0-a1f7-7b3e-9c44-52d0a7c1e90b"
 DIGEST = "9c1185a5c5e9fc54612808977ee8f548b2258d31a8c4d1d0f4b4a9f0d0b4a5e1"
 
 A_MODEL = {"id": MODEL, "name": "filer", "description": "", "champion": "filer:1", "created_at": MOMENT}
@@ -72,6 +74,8 @@ APPROVED = {"approved_at": MOMENT, "approved_by": "key:5f2c91d07a3e", "approval_
 AN_EXPERIMENT = {
     "id": EXPERIMENT,
     "name": "filer:2 against filer:1",
+    "group": None,
+    "units_share": 1.0,
     "model": "filer",
     "state": "running",
     "variants": {"control": "filer:1", "treatment": "filer:2"},
@@ -148,6 +152,14 @@ STOPPED = {
     "verdict": "a new prompt comes first",
     "ended_at": MOMENT,
     "ended_by": "key:5f2c91d07a3e",
+}
+A_GROUP: dict[str, Any] = {
+    "id": GROUP,
+    "name": "2 versions against filer:1",
+    "model": "filer",
+    "started_at": MOMENT,
+    "ended_at": None,
+    "experiments": [AN_EXPERIMENT | {"group": GROUP, "units_share": 0.5}],
 }
 
 A_MEASURE = {
@@ -361,6 +373,27 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
                 "min_units_per_arm": 200,
                 "guardrails": [{"measure": "latency", "margin": 0.02, "budget_ms": 400.0}],
             },
+        )
+    ],
+    "experiment_groups_list": [Example(page(A_GROUP))],
+    "experiment_groups_retrieve": [Example(A_GROUP, path={"id": GROUP})],
+    "start_experiment_group": [
+        Example(
+            A_GROUP | {"experiments": 2 * A_GROUP["experiments"]},
+            201,
+            {
+                "treatments": [VERSION, SPARE],
+                "reason": "two ways to train on October",
+                "guardrails": [{"measure": "latency", "margin": 0.02, "budget_ms": 400.0}],
+            },
+        )
+    ],
+    "stop_experiment_group": [
+        Example(
+            A_GROUP
+            | {"ended_at": MOMENT, "experiments": [AN_EXPERIMENT | {"group": GROUP, "units_share": 0.5} | STOPPED]},
+            path={"id": GROUP},
+            request={"reason": "a new prompt comes first"},
         )
     ],
     "estimate_experiment": [

@@ -4,10 +4,15 @@ arithmetic is in `statistics` and `routing`, which use no database.
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import msgspec
 from django.db import transaction
 
 from models_registry import routing
+from models_registry.approval import require_approval
 from models_registry.errors import ExperimentRunning, GateNotPassed
 from models_registry.evidence import Comparison
 from models_registry.experiment_log import check_reason, record_look
@@ -19,6 +24,7 @@ from models_registry.models import (
     AliasName,
     Arm,
     Experiment,
+    ExperimentGroup,
     ExperimentState,
     LookAction,
     MissingPolicy,
@@ -30,12 +36,31 @@ from models_registry.models import (
 from models_registry.outcome_range import find_range
 from models_registry.outlook import estimate_verdict
 from models_registry.promotion import prepare_to_serve
+from models_registry.retirement import refuse_retired
 from models_registry.services import get_champion, move_alias
 from models_registry.variants import ArmSetupNames, name_variants
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.services import record_audit
 from workspaces.templatetags.show import points
+
+BOUNDS = (
+    "promote_e",
+    "rollback_e",
+    "min_units_per_arm",
+    "min_seconds",
+    "exposure_window_seconds",
+    "missing",
+    "guardrail_e",
+    "max_excess_failures",
+    "min_requests_for_failures",
+    "conditioned",
+    "rescaled",
+    "ramp_units",
+    "ramp_e",
+    "smallest_effect",
+)
+"""What an experiment takes from its plan under the same name."""
 
 
 def start_experiment(
@@ -66,45 +91,83 @@ def open_experiment(
     """`start_experiment` of a plan and a reason that were checked, and a version that was loaded. With `setups` the
     arms differ in these, and may have the same version; the caller keeps what the names stand for in the same
     transaction."""
-    model = RegisteredModel.objects.select_for_update().get(id=treatment.registered_model_id)
+    tried = Tried(treatment, setups)
+    control = find_control(treatment.registered_model_id, [tried])
+    experiment = add_experiment(by=by, control=control, tried=tried, plan=plan, reason=reason, name=name)
+    if treatment.id != control.id:
+        move_alias(by=by, version=treatment, name=AliasName.CHALLENGER)
+    return experiment
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What an experiment tries: a version of the model, and a version of an agent where `setups` names them."""
+
+    version: ModelVersion
+    setups: ArmSetupNames | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The part [low, high) of the units that an experiment of a group has to itself."""
+
+    group: ExperimentGroup
+    low: float
+    high: float
+
+
+def find_control(model_id: uuid.UUID, tried: Sequence[Tried]) -> ModelVersion:
+    """The champion, with which each of `tried` may be compared. Takes the model's row, under which experiments start.
+
+    Raises ExperimentRunning, NoChampion, InvalidInput and GateNotPassed.
+    """
+    model = RegisteredModel.objects.select_for_update().get(id=model_id)
     if Experiment.objects.filter(registered_model=model, state=ExperimentState.RUNNING).exists():
         raise ExperimentRunning(f"Model {model.name} has an experiment running; stop it first.")
     control = get_champion(model)
-    require_files(control, treatment)
-    if control.id == treatment.id and setups is None:
+    require_files(control, *(one.version for one in tried))
+    for one in tried:
+        _refuse_treatment(control, one)
+    return control
+
+
+def _refuse_treatment(control: ModelVersion, tried: Tried) -> None:
+    treatment = tried.version
+    if control.id == treatment.id and tried.setups is None:
         raise InvalidInput(
             "A version cannot be compared with itself.",
             faults=[FieldFault("treatment", f"{treatment} is the champion", "another version of the same model")],
         )
+    if control.id == treatment.id:
+        return
+    refuse_retired(treatment)
+    require_approval(treatment)
     gate = read_gate(treatment)
-    if treatment.id != control.id and gate.blocks and (verdict := gate.deciding) is not None:
+    if gate.blocks and (verdict := gate.deciding) is not None:
         raise GateNotPassed(
             f"{treatment} did not pass its gate: it is not shown to be better than {verdict.better_than}"
             f" ({points(verdict.estimate)} points [{points(verdict.low)}, {points(verdict.high)}])."
         )
-    bounds = {
-        bound: getattr(plan, bound)
-        for bound in (
-            "promote_e",
-            "rollback_e",
-            "min_units_per_arm",
-            "min_seconds",
-            "exposure_window_seconds",
-            "missing",
-            "guardrail_e",
-            "max_excess_failures",
-            "min_requests_for_failures",
-            "conditioned",
-            "rescaled",
-            "ramp_units",
-            "ramp_e",
-            "smallest_effect",
-        )
-    }
+
+
+def add_experiment(
+    *,
+    by: Actor,
+    control: ModelVersion,
+    tried: Tried,
+    plan: ExperimentPlan,
+    reason: str,
+    name: str = "",
+    lane: Lane | None = None,
+) -> Experiment:
+    """The rows of one experiment: call inside the transaction of `find_control`. Without a lane it has all units."""
+    model, setups = control.registered_model, tried.setups
+    group, low_end, high_end = (lane.group, lane.low, lane.high) if lane is not None else (None, 0.0, 1.0)
+    bounds = {bound: getattr(plan, bound) for bound in BOUNDS}
     low, high = find_range(model) if plan.rescaled else (0.0, 1.0)
     if plan.missing == MissingPolicy.ZERO:
         low = 0.0
-    versions = {Arm.CONTROL: control, Arm.TREATMENT: treatment}
+    versions = {Arm.CONTROL: control, Arm.TREATMENT: tried.version}
     given = {Arm.CONTROL: setups.control, Arm.TREATMENT: setups.treatment} if setups is not None else {}
     variants = [
         Variant(workspace=by.workspace, arm=arm, version=version, setup=given.get(arm, ""))
@@ -114,6 +177,9 @@ def open_experiment(
     experiment = Experiment.objects.create(
         workspace=by.workspace,
         registered_model=model,
+        group=group,
+        lane_low=low_end,
+        lane_high=high_end,
         name=name or f"{names[Arm.TREATMENT]} against {names[Arm.CONTROL]}",
         salt=routing.new_salt(),
         guardrails=[guardrail.as_stored() for guardrail in plan.guardrails],
@@ -123,7 +189,7 @@ def open_experiment(
         secondary=list(plan.secondary),
         slices=list(plan.slices),
         attribution_auto=plan.attribution_window_seconds is None,
-        expected_seconds=estimate_verdict(model=model, plan=plan).seconds,
+        expected_seconds=estimate_verdict(model=model, plan=plan, units_share=high_end - low_end).seconds,
         running=msgspec.to_builtins(Comparison()),
         **bounds,
     )
@@ -138,8 +204,6 @@ def open_experiment(
     for variant in variants:
         variant.experiment = experiment
     Variant.objects.bulk_create(variants)
-    if treatment.id != control.id:
-        move_alias(by=by, version=treatment, name=AliasName.CHALLENGER)
     notes = setups.notes if setups is not None else ()
     record_look(by=by, experiment=experiment, action=LookAction.START, reasons=[reason, *notes])
     details = {"reason": reason}

@@ -7,7 +7,7 @@ comes from the ledger (`traffic`, `feedback_lag`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from models_registry.experiment_plan import ExperimentPlan, check_plan
 from models_registry.feedback_lag import find_curve, window_of
@@ -60,8 +60,9 @@ class Outlook:
     assumes: str
 
 
-def estimate_verdict(*, model: RegisteredModel, plan: ExperimentPlan) -> Outlook:
-    """Changes nothing. Raises InvalidInput for a plan with faults."""
+def estimate_verdict(*, model: RegisteredModel, plan: ExperimentPlan, units_share: float = 1.0) -> Outlook:
+    """Changes nothing. units_share: the part of the units that the experiment has to itself. Raises InvalidInput for a
+    plan with faults."""
     check_plan(plan)
     traffic = find_traffic(model, plan.guardrails)
     if traffic is None:
@@ -69,6 +70,7 @@ def estimate_verdict(*, model: RegisteredModel, plan: ExperimentPlan) -> Outlook
         return Outlook(
             None, None, "", (), None, None, None, says, "It is estimated from the last 14 days of decisions."
         )
+    traffic = replace(traffic, arrivals=traffic.arrivals.thin(units_share))
     curve = find_curve(model)
     window = window_of(curve) if plan.attribution_window_seconds is None else plan.attribution_window_seconds
     known_share = _find_rewarded(curve, window)

@@ -22,6 +22,7 @@ from models_registry.models import (
     AliasName,
     Arm,
     Experiment,
+    ExperimentGroup,
     ExperimentState,
     LookAction,
     ModelVersion,
@@ -69,15 +70,12 @@ def promote_version(*, by: Actor, version: ModelVersion, reason: str, reverts: A
         last = find_last_move(version.registered_model_id, AliasName.CHAMPION) if reverts is not None else None
         if last != reverts:
             raise CannotRevert(f"{version.registered_model}@champion has moved since.")
-        running = (
-            Experiment.objects.select_for_update()
-            .filter(registered_model=version.registered_model_id, state=ExperimentState.RUNNING)
-            .first()
-        )
+        of_model = Experiment.objects.filter(registered_model=version.registered_model_id)
+        running = list(of_model.filter(state=ExperimentState.RUNNING).order_by("id").select_for_update())
         move_alias(by=by, version=version, name=AliasName.CHAMPION, reason=reason)
-        if running is not None:
-            running.promoted_version = version
-            end_experiment(by=by, experiment=running, action=LookAction.PROMOTE_BY_HAND, reasons=[reason])
+        for experiment in running:
+            experiment.promoted_version = version
+            end_experiment(by=by, experiment=experiment, action=LookAction.PROMOTE_BY_HAND, reasons=[reason])
 
 
 @transaction.atomic
@@ -98,12 +96,14 @@ ENDS = {
     LookAction.ROLL_BACK: ExperimentState.ROLLED_BACK,
     LookAction.STOP: ExperimentState.STOPPED,
     LookAction.PROMOTE_BY_HAND: ExperimentState.STOPPED,
+    LookAction.SUPERSEDE: ExperimentState.SUPERSEDED,
 }
 
 
 def end_experiment(*, by: Actor, experiment: Experiment, action: LookAction, reasons: Sequence[str]) -> None:
-    """Call inside a transaction that holds the experiment's row, with one of `ENDS`. The version that was tried is
-    nobody's challenger any more, whatever came of it."""
+    """Call inside a transaction that holds the experiment's row, and of a group the model's, with one of `ENDS`. The
+    version that was tried is nobody's challenger any more, whatever came of it. The others of a group end with a
+    promotion: they were compared with what is no longer the champion."""
     now, state = timezone.now(), ENDS[action]
     record_look(by=by, experiment=experiment, action=action, reasons=reasons)
     verdict = ": ".join(reasons) if action == LookAction.STOP else "; ".join(reasons)
@@ -112,6 +112,16 @@ def end_experiment(*, by: Actor, experiment: Experiment, action: LookAction, rea
     experiment.save(update_fields=["state", "ended_at", "ended_by", "promoted_version", "verdict"])
     Phase.objects.filter(experiment=experiment, ended_at__isnull=True).update(ended_at=now)
     drop_alias(by=by, version=get_variant(experiment, Arm.TREATMENT).version, name=AliasName.CHALLENGER)
+    if (group := experiment.group) is not None:
+        running = Experiment.objects.filter(group=group, state=ExperimentState.RUNNING)
+        beside = running.order_by("id").select_for_update()
+        if state == ExperimentState.PROMOTED:
+            for other in list(beside):
+                end_experiment(
+                    by=by, experiment=other, action=LookAction.SUPERSEDE, reasons=[f"“{experiment}” was promoted"]
+                )
+        if not beside.exists():
+            ExperimentGroup.objects.filter(id=group.id, ended_at__isnull=True).update(ended_at=now)
     if state == ExperimentState.STOPPED:  # the other ends are the rule's, and their evidence stays with them
         details = {"reason": experiment.verdict}
         record_audit(by=by, action="experiment.stopped", target=f"experiment:{experiment.id}", details=details)

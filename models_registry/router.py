@@ -1,11 +1,13 @@
-"""Who decides for a unit: the champion, or an arm of the running experiment. The gateway asks for each unit."""
+"""Who decides for a unit: the champion, or an arm of a running experiment. The gateway asks for each unit."""
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from models_registry import routing
-from models_registry.models import Arm, ExperimentState, ModelVersion, Phase, RegisteredModel, Variant
+from models_registry.models import Arm, Experiment, ExperimentState, ModelVersion, Phase, RegisteredModel, Variant
 from models_registry.services import get_serving
 
 
@@ -23,40 +25,70 @@ class Route:
     assignment_probability: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running experiment in its open phase. `versions` by arm. `has_setups`: it is on versions of one agent, and says
+    nothing of the model's other agents."""
+
+    phase: Phase
+    versions: Mapping[str, ModelVersion]
+    has_setups: bool
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.phase.experiment
+
+    def takes(self, unit: str) -> bool:
+        """Whether the unit is in the experiment's lane; without a group, every unit is."""
+        one, group = self.experiment, self.experiment.group
+        return group is None or routing.is_in_lane(group.salt, str(group.id), unit, one.lane_low, one.lane_high)
+
+
 class Router:
-    """Routes many units of one model by one reading of the registry: four queries, however many units. `has_setups`:
-    the running experiment is on versions of one agent, and says nothing of the model's other agents."""
+    """Routes many units of one model by one reading of the registry: four queries, however many units. `running`: its
+    experiments, of which a unit meets one at most."""
 
     def __init__(self, model: RegisteredModel) -> None:
         self.champion, self.fallback = get_serving(model)
-        self.phase = (
-            Phase.objects.select_related("experiment")
+        phases = list(
+            Phase.objects.select_related("experiment__group")
             .filter(
                 experiment__registered_model=model, experiment__state=ExperimentState.RUNNING, ended_at__isnull=True
             )
-            .first()
+            .order_by("experiment__lane_low")
         )
-        self.versions: dict[str, ModelVersion] = {}
-        self.has_setups = False
-        if self.phase is not None:
-            variants = list(
-                Variant.objects.filter(experiment=self.phase.experiment).select_related(
-                    "version__artifact", "version__base__artifact", "version__registered_model"
-                )
-            )
-            self.versions = {variant.arm: variant.version for variant in variants}
-            self.has_setups = any(variant.setup for variant in variants)
+        variants: dict[uuid.UUID, list[Variant]] = {phase.experiment_id: [] for phase in phases}
+        for variant in Variant.objects.filter(experiment__in=variants).select_related(
+            "version__artifact", "version__base__artifact", "version__registered_model"
+        ):
+            variants[variant.experiment_id].append(variant)
+        self.running = [_read_running(phase, variants[phase.experiment_id]) for phase in phases]
+
+    @property
+    def versions(self) -> list[ModelVersion]:
+        """Every version that a unit may meet."""
+        known = [self.champion, *([self.fallback] if self.fallback else [])]
+        return [*known, *(version for one in self.running for version in one.versions.values())]
+
+    def find_running(self, unit: str) -> Running | None:
+        """The experiment that the unit is in."""
+        return next((one for one in self.running if one.takes(unit)), None)
 
     def route_outside(self) -> Route:
         """Of a unit that no experiment asks about: the champion's."""
         return Route(version=self.champion, fallback=self.fallback)
 
     def route(self, unit: str) -> Route:
-        if self.phase is None:
+        running = self.find_running(unit)
+        if running is None:
             return self.route_outside()
-        experiment = self.phase.experiment
-        given = routing.assign(experiment.salt, str(experiment.id), unit, self.phase.treatment_share)
+        experiment, share = running.experiment, running.phase.treatment_share
+        given = routing.assign(experiment.salt, str(experiment.id), unit, share)
         other = Arm.CONTROL if given.arm == "treatment" else Arm.TREATMENT
-        return Route(
-            self.versions[given.arm], self.versions[other], self.fallback, self.phase, given.arm, given.probability
-        )
+        versions = running.versions
+        return Route(versions[given.arm], versions[other], self.fallback, running.phase, given.arm, given.probability)
+
+
+def _read_running(phase: Phase, variants: Sequence[Variant]) -> Running:
+    versions = {variant.arm: variant.version for variant in variants}
+    return Running(phase, versions, any(variant.setup for variant in variants))

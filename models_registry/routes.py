@@ -54,7 +54,6 @@ def find_routes(model: RegisteredModel) -> Routes:
     found = _ROUTES.find(model.id, stamp)
     if found is None:
         router = Router(model)
-        versions = [router.champion, *([router.fallback] if router.fallback else []), *router.versions.values()]
-        found = Routes(router, find_places(versions))
+        found = Routes(router, find_places(router.versions))
         _ROUTES.keep(model.id, stamp, found)
     return found

@@ -1,7 +1,8 @@
 """Assigns a unit to an arm by one hash, without state, the same in every process and every client language.
 
-The decide endpoint calls `assign` for each unit; the experiment keeps the salt. The vectors in
-tests/models_registry/routing_vectors.json fix the answers for clients in other languages.
+The decide endpoint calls `assign` for each unit, after `is_in_lane` where the units are divided among experiments; the
+experiment keeps the salt. The vectors in tests/models_registry/routing_vectors.json fix the answers for clients in
+other languages.
 """
 
 import hashlib
@@ -59,3 +60,11 @@ def assign(salt: str, experiment: str, unit: str, treatment_share: float) -> Ass
     if treated:
         return Assignment("treatment", treatment_share, bucket)
     return Assignment("control", 1.0 - treatment_share, bucket)
+
+
+def is_in_lane(salt: str, name: str, unit: str, low: float, high: float) -> bool:
+    """Whether `unit` is in the lane [low, high) of those that `salt` and `name` cut: low <= b < high, with b as in
+    `assign`. Ends in [0, 1]; lanes that share an end have every unit in exactly one of them. Its hash is another than
+    that of the arm, so a lane's units split between arms as any others do."""
+    number = hash_unit(salt, name, unit)
+    return low * SCALE <= number < high * SCALE

@@ -7,7 +7,7 @@ its experiment first, and the model's row at a promotion, could wait for that on
 from __future__ import annotations
 
 from models_registry.errors import NoExperiment
-from models_registry.models import Experiment, ExperimentState, RegisteredModel
+from models_registry.models import Experiment, ExperimentGroup, ExperimentState, RegisteredModel
 
 
 def lock_running(experiment: Experiment) -> Experiment:
@@ -19,4 +19,14 @@ def lock_running(experiment: Experiment) -> Experiment:
     locked: Experiment = Experiment.objects.select_for_update(no_key=True).get(id=experiment.id)
     if locked.state != ExperimentState.RUNNING:
         raise NoExperiment(f"The experiment is {locked.state}.")
+    return locked
+
+
+def lock_running_group(group: ExperimentGroup) -> list[Experiment]:
+    """The running experiments of the group, under the same locks. Raises NoExperiment where there is none."""
+    RegisteredModel.objects.select_for_update(no_key=True).get(id=group.registered_model_id)
+    running = Experiment.objects.filter(group=group, state=ExperimentState.RUNNING).order_by("id")
+    locked = list(running.select_for_update(no_key=True))
+    if not locked:
+        raise NoExperiment("All experiments of the group are over.")
     return locked

@@ -8,6 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from models_registry.evidence import read_comparison
+from models_registry.experiment_groups import FEWEST, MOST
 from models_registry.experiment_log import FIGURES, LONGEST_REASON
 from models_registry.experiment_plan import ExperimentPlan
 from models_registry.exploring import MEASURES, Explored, list_explored
@@ -15,6 +16,7 @@ from models_registry.gates import read_gate
 from models_registry.guardrails import GuardrailPlan, list_guardrails
 from models_registry.models import (
     Experiment,
+    ExperimentGroup,
     GateVerdict,
     GuardrailMeasure,
     Look,
@@ -162,12 +164,17 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
     ramp = serializers.ListField(child=serializers.FloatField(), help_text="Shares of the phases after the first")
     guardrails = serializers.SerializerMethodField()
     promoted_version = serializers.SerializerMethodField(help_text="Promoted by hand, which stopped the experiment")
+    units_share = serializers.SerializerMethodField(
+        help_text="The part of the units that it has to itself: 1, or in a group of k experiments 1/k"
+    )
 
     class Meta:
         model = Experiment
         fields = [
             "id",
             "name",
+            "group",
+            "units_share",
             "model",
             "state",
             "variants",
@@ -222,6 +229,9 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
 
     def get_promoted_version(self, experiment: Experiment) -> str | None:
         return str(experiment.promoted_version) if experiment.promoted_version else None
+
+    def get_units_share(self, experiment: Experiment) -> float:
+        return experiment.lane_high - experiment.lane_low
 
     def get_variants(self, experiment: Experiment) -> dict[str, str]:
         return {variant.arm: str(variant.version) for variant in experiment.variants.all()}
@@ -280,6 +290,15 @@ class ExperimentDetailSerializer(ExperimentSerializer):
         return ExploredSerializer(list_explored(experiment, read_comparison(experiment).explored), many=True).data
 
 
+class ExperimentGroupSerializer(serializers.ModelSerializer[ExperimentGroup]):
+    model = serializers.CharField(source="registered_model.name")
+    experiments = ExperimentSerializer(many=True)
+
+    class Meta:
+        model = ExperimentGroup
+        fields = ["id", "name", "model", "started_at", "ended_at", "experiments"]
+
+
 class LookSerializer(serializers.ModelSerializer[Look]):
     """A row of the log. The figures are those of that moment; logarithms are natural."""
 
@@ -315,10 +334,9 @@ class ReasonSerializer(StrictBody):
     reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why: the log and the audit keep it")
 
 
-class PlanSerializer(StrictBody):
+class BoundsSerializer(StrictBody):
     """Bounds that are left out take their defaults (docs/experiments.md)."""
 
-    treatment = VersionField(help_text="The version to try against the champion")
     treatment_share = serializers.FloatField(required=False)
     ramp = serializers.ListField(
         child=serializers.FloatField(), required=False, max_length=20, help_text="Shares of later phases, each larger"
@@ -365,11 +383,29 @@ class PlanSerializer(StrictBody):
         return ExperimentPlan(**given)
 
 
-class ExperimentStartSerializer(PlanSerializer):
+class PlanSerializer(BoundsSerializer):
+    """Bounds that are left out take their defaults (docs/experiments.md)."""
+
+    treatment = VersionField(help_text="The version to try against the champion")
+
+
+class StartSerializer(BoundsSerializer):
     """Bounds that are left out take their defaults (docs/experiments.md)."""
 
     reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why it is tried: its log begins with it")
     name = serializers.CharField(max_length=200, required=False, default="", allow_blank=True)
+
+
+class ExperimentStartSerializer(StartSerializer, PlanSerializer):
+    """Bounds that are left out take their defaults (docs/experiments.md)."""
+
+
+class GroupStartSerializer(StartSerializer):
+    """Bounds hold for each of the experiments; those that are left out take their defaults (docs/experiments.md)."""
+
+    treatments = serializers.ListField(
+        child=VersionField(), max_length=MOST, help_text=f"{FEWEST} to {MOST} versions to try against the champion"
+    )
 
 
 class ExpectedPhaseSerializer(serializers.Serializer[Any]):

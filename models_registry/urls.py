@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from models_registry import api, serving_api, version_api
+from models_registry import api, group_api, serving_api, version_api
 
 urlpatterns = [
     path("models", api.ModelList.as_view(), name="api-models"),
@@ -33,6 +33,9 @@ urlpatterns = [
     path("versions/<version:pk>/retire", version_api.VersionRetire.as_view(), name="api-version-retire"),
     path("versions/<version:pk>/restore", version_api.VersionRestore.as_view(), name="api-version-restore"),
     path("experiments", api.ExperimentList.as_view(), name="api-experiments"),
+    path("experiment-groups", group_api.GroupList.as_view(), name="api-experiment-groups"),
+    path("experiment-groups/<uuid:pk>", group_api.GroupDetail.as_view(), name="api-experiment-group"),
+    path("experiment-groups/<uuid:pk>/stop", group_api.GroupStop.as_view(), name="api-experiment-group-stop"),
     path("experiments/estimate", api.ExperimentEstimate.as_view(), name="api-experiment-estimate"),
     path("experiments/<uuid:pk>", api.ExperimentDetail.as_view(), name="api-experiment"),
     path("experiments/<uuid:pk>/looks", api.ExperimentLooks.as_view(), name="api-experiment-looks"),

@@ -51,7 +51,8 @@ def make_known(agent: Any) -> dict[str, str]:
     champion, version = made.ModelVersionFactory.create_batch(2, registered_model=model)
     made.AliasFactory(version=champion)
     other = made.AgentFactory(workspace=workspace).registered_model
-    experiment = made.ExperimentFactory(registered_model=other)
+    group = made.ExperimentGroupFactory(registered_model=other)
+    experiment = made.ExperimentFactory(registered_model=other, group=group)
     made.PhaseFactory(experiment=experiment)
     for arm in ("control", "treatment"):
         made.VariantFactory(experiment=experiment, arm=arm, version=made.ModelVersionFactory(registered_model=other))
@@ -78,6 +79,7 @@ def make_known(agent: Any) -> dict[str, str]:
         "shadows": made.ShadowFactory(agent=agent, version=version),
         "versions": version,
         "experiments": experiment,
+        "experiment-groups": group,
         "models": version.registered_model,
         "backends": (backend := made.BackendFactory(workspace=workspace)),
         "deployments": made.DeploymentFactory(version=version, backend=backend),

@@ -201,6 +201,12 @@ ENTRIES = (
         ("variant",),
         "The version that a unit gets: control (the champion) or treatment (the new version).",
     ),
+    Entry(
+        "group of experiments",
+        ("ExperimentGroup",),
+        "Experiments of several versions against one champion at the same time.",
+    ),
+    Entry("lane", ("Experiment.lane_low",), "The part of the units that one experiment of a group has to itself."),
     Entry("phase", ("Phase",), "A part of an experiment with one treatment share."),
     Entry(
         "ramp",

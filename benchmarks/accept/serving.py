@@ -66,6 +66,10 @@ SHOWN: Mapping[str, Sequence[str]] = {
         "tests/decisions/rewards/test_guardrail_measures.py",
     ],
     "experiments on versions of an agent": ["tests/decisions/gateway/test_agent_experiments.py"],
+    "several versions at the same time, each with a lane": [
+        "tests/models_registry/test_experiment_groups.py",
+        "tests/browser/test_groups_in_browser.py",
+    ],
     "experiments: the time to a verdict, and what decides nothing": [
         "tests/decisions/rewards/test_recent_traffic.py",
         "tests/decisions/rewards/test_exploring.py",

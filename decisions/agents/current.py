@@ -67,7 +67,7 @@ def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, CurrentAgent]:
             current = CurrentAgent(agents[agent], versions[version], space_of(versions[version]))
             _CURRENT.keep(agent, stamp, current)
             found[slug] = current
-    return {slug: current for slug in asked if (current := found.get(slug)) is not None}
+    return {slug: one for slug in asked if (one := found.get(slug)) is not None}
 
 
 def current_versions(agents: Iterable[Agent]) -> QuerySet[AgentVersion]:

@@ -7,6 +7,7 @@ that promotes it (`adopting`); nothing else moves it meanwhile (`revising`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from django.db import transaction
@@ -16,10 +17,11 @@ from decisions.agents.differences import TITLES
 from decisions.agents.revising import find_changes, setup_of
 from decisions.errors import UnknownAgent
 from decisions.models import Agent, AgentVersion, ArmSetup
+from models_registry.experiment_groups import check_tried, open_group
 from models_registry.experiment_log import check_reason
 from models_registry.experiment_plan import ExperimentPlan, check_plan
-from models_registry.experiments import open_experiment
-from models_registry.models import Arm, Experiment, ModelVersion, RegisteredModel
+from models_registry.experiments import Tried, open_experiment
+from models_registry.models import Arm, Experiment, ExperimentGroup, ModelVersion, RegisteredModel
 from models_registry.promotion import prepare_to_serve
 from models_registry.services import get_champion
 from models_registry.variants import ArmSetupNames
@@ -30,7 +32,7 @@ FIXED = ("action_space", "state_schema")
 """What a question is, and what kind of answer it wants: the same in both arms."""
 OFFERED = 20
 """Versions of one agent that the form offers."""
-NOT_CONDITIONED = "the contrast is not conditioned: the two versions do not choose from the same options"
+NOT_CONDITIONED = "the contrast is not conditioned: the versions do not choose from the same options"
 
 
 def start_agent_experiment(
@@ -50,35 +52,82 @@ def start_agent_experiment(
     """
     check_plan(plan)
     reason = check_reason(reason)
-    agent = agent_version.agent
-    if agent.registered_model is None:
-        raise UnknownAgent(f"The agent {agent.slug!r} has no model.")
-    if treatment is None:
-        treatment = get_champion(agent.registered_model)
-    elif treatment.registered_model_id != agent.registered_model_id:
-        fault = FieldFault("treatment", f"{treatment} is of another model", f"a version of {agent.registered_model}")
-        raise InvalidInput("The experiment cannot start.", faults=[fault])
+    treatment = _find_treatment(agent_version.agent, treatment)
     prepare_to_serve(treatment)
     with transaction.atomic():
-        # In this order everywhere: experiments start under the model's row, versions are made under the agent's.
-        RegisteredModel.objects.select_for_update().get(id=agent.registered_model_id)
-        current = find_current_version(Agent.objects.select_for_update().get(id=agent.id))
-        assert current is not None  # agent_version is one of its versions
-        names = _check_versions(current, agent_version, treatment)
-        fit = fit_plan(current, agent_version, plan)
-        if fit != plan:
-            names = replace(names, notes=(*names.notes, NOT_CONDITIONED))
+        current = _lock_current(agent_version.agent)
+        fit = fit_plan(current, [agent_version], plan)
+        names = _check_versions(current, agent_version, treatment, dropped=fit != plan)
         started = open_experiment(by=by, treatment=treatment, plan=fit, reason=reason, name=name, setups=names)
-        acts = {Arm.CONTROL: current, Arm.TREATMENT: agent_version}
-        ArmSetup.objects.bulk_create(
-            ArmSetup(workspace=by.workspace, variant=variant, agent_version=acts[Arm(variant.arm)])
-            for variant in started.variants.all()
-        )
+        _keep_setups(by, started, current, agent_version)
     return started
 
 
-def _check_versions(current: AgentVersion, tried: AgentVersion, treatment: ModelVersion) -> ArmSetupNames:
-    """Raises InvalidInput."""
+def start_agent_group(
+    *,
+    by: Actor,
+    tried: Sequence[tuple[AgentVersion, ModelVersion | None]],
+    plan: ExperimentPlan,
+    reason: str,
+    name: str = "",
+) -> ExperimentGroup:
+    """The agent as it is against each of `tried` at the same time: a version of it, answered by the champion or by a
+    version of the model. They share one plan, which is not conditioned where one of them chooses from other options.
+
+    Raises what `start_agent_experiment` raises.
+    """
+    check_plan(plan)
+    reason = check_reason(reason)
+    agent = tried[0][0].agent
+    asked = [(version, _find_treatment(agent, treatment)) for version, treatment in tried]
+    for treatment in {treatment for _, treatment in asked}:
+        prepare_to_serve(treatment)
+    with transaction.atomic():
+        current = _lock_current(agent)
+        fit = fit_plan(current, [version for version, _ in asked], plan)
+        candidates = [
+            Tried(treatment, _check_versions(current, version, treatment, dropped=fit != plan))
+            for version, treatment in asked
+        ]
+        check_tried(candidates, fit)
+        group = open_group(by=by, tried=candidates, plan=fit, reason=reason, name=name)
+        for experiment, (version, _) in zip(group.experiments.order_by("lane_low"), asked, strict=True):
+            _keep_setups(by, experiment, current, version)
+    return group
+
+
+def _find_treatment(agent: Agent, treatment: ModelVersion | None) -> ModelVersion:
+    """Raises UnknownAgent, InvalidInput, NoChampion."""
+    if agent.registered_model is None:
+        raise UnknownAgent(f"The agent {agent.slug!r} has no model.")
+    if treatment is None:
+        return get_champion(agent.registered_model)
+    if treatment.registered_model_id != agent.registered_model_id:
+        fault = FieldFault("treatment", f"{treatment} is of another model", f"a version of {agent.registered_model}")
+        raise InvalidInput("The experiment cannot start.", faults=[fault])
+    return treatment
+
+
+def _lock_current(agent: Agent) -> AgentVersion:
+    """In this order everywhere: experiments start under the model's row, versions are made under the agent's."""
+    RegisteredModel.objects.select_for_update().get(id=agent.registered_model_id)
+    current = find_current_version(Agent.objects.select_for_update().get(id=agent.id))
+    assert current is not None  # whoever asks names a version of it
+    return current
+
+
+def _keep_setups(by: Actor, experiment: Experiment, current: AgentVersion, tried: AgentVersion) -> None:
+    acts = {Arm.CONTROL: current, Arm.TREATMENT: tried}
+    ArmSetup.objects.bulk_create(
+        ArmSetup(workspace=by.workspace, variant=variant, agent_version=acts[Arm(variant.arm)])
+        for variant in experiment.variants.all()
+    )
+
+
+def _check_versions(
+    current: AgentVersion, tried: AgentVersion, treatment: ModelVersion, *, dropped: bool
+) -> ArmSetupNames:
+    """dropped: the plan is not conditioned, for the options. Raises InvalidInput."""
     changed = find_changes(setup_of(current), setup_of(tried))
     faults = []
     if not changed and treatment == get_champion(treatment.registered_model):
@@ -91,13 +140,15 @@ def _check_versions(current: AgentVersion, tried: AgentVersion, treatment: Model
     if faults:
         raise InvalidInput("The experiment cannot start.", faults=faults)
     titles = ", ".join(TITLES[name].lower() for name in changed)
-    return ArmSetupNames(str(current), str(tried), (f"{tried} differs from {current} in: {titles or 'nothing'}",))
+    notes = [f"{tried} differs from {current} in: {titles or 'nothing'}", *([NOT_CONDITIONED] if dropped else [])]
+    return ArmSetupNames(str(current), str(tried), tuple(notes))
 
 
-def fit_plan(current: AgentVersion, tried: AgentVersion, plan: ExperimentPlan) -> ExperimentPlan:
-    """The plan, not conditioned where the versions choose from other options: the probability of an action is then not
-    known in both arms. What the versions ask a model, and how they explore, may differ (docs/adr/0037)."""
-    same = (current.options, current.action_schema) == (tried.options, tried.action_schema)
+def fit_plan(current: AgentVersion, tried: Sequence[AgentVersion], plan: ExperimentPlan) -> ExperimentPlan:
+    """The plan, not conditioned where one of `tried` chooses from other options: the probability of an action is then
+    not known in both arms. What the versions ask a model, and how they explore, may differ (docs/adr/0037)."""
+    own = (current.options, current.action_schema)
+    same = all((one.options, one.action_schema) == own for one in tried)
     return plan if same else replace(plan, conditioned=False)
 
 

@@ -1,4 +1,4 @@
-"""/api/v1/agents/{slug}/experiments: an experiment on versions of an agent."""
+"""/api/v1/agents/{slug}/experiments and /experiment-groups: experiments on versions of an agent."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from decisions.agents.trying import start_agent_experiment
+from decisions.agents.trying import start_agent_experiment, start_agent_group
 from decisions.api.editing import get_agent
-from models_registry.models import Experiment
+from models_registry.experiment_groups import MOST
+from models_registry.group_api import select_groups
+from models_registry.models import Experiment, ExperimentGroup, ModelVersion
 from models_registry.references import find_version
-from models_registry.serializers import ExperimentSerializer, ExperimentStartSerializer, VersionField
+from models_registry.serializers import (
+    ExperimentGroupSerializer,
+    ExperimentSerializer,
+    ExperimentStartSerializer,
+    StartSerializer,
+    VersionField,
+)
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.permissions import acting
@@ -25,6 +33,24 @@ class AgentExperimentStartSerializer(ExperimentStartSerializer):
         min_value=1, max_value=2**31 - 1, help_text="Number of the agent's version to try against its current one"
     )
     treatment = VersionField(required=False, help_text="The version of the model that the treatment asks; the champion")
+
+
+class AgentGroupStartSerializer(StartSerializer):
+    """Bounds hold for each of the experiments; those that are left out take their defaults (docs/experiments.md)."""
+
+    agent_versions = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=2**31 - 1),
+        min_length=1,
+        max_length=MOST,
+        help_text="Numbers of the agent's versions to try against its current one",
+    )
+    treatments = serializers.ListField(
+        child=VersionField(),
+        required=False,
+        min_length=1,
+        max_length=MOST,
+        help_text="The versions of the model by which each of them is answered; the champion",
+    )
 
 
 class AgentExperiments(APIView):
@@ -54,3 +80,36 @@ class AgentExperiments(APIView):
             name=fields["name"],
         )
         return Response(ExperimentSerializer(Experiment.objects.get(pk=started.pk)).data, status=201)
+
+
+class AgentExperimentGroups(APIView):
+    """Starts experiments of several versions of the agent against its current one, at the same time."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(
+        operation_id="start_agent_experiment_group",
+        request=AgentGroupStartSerializer,
+        responses={"201": ExperimentGroupSerializer, "404": ErrorSerializer},
+    )
+    def post(self, request: Request, slug: str) -> Response:
+        """Each of `agent_versions` is tried with each of `treatments`, 2 to 8 in all."""
+        agent = get_agent(request, slug)
+        given = AgentGroupStartSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        fields = given.validated_data
+        workspace = acting(request).workspace
+        versions = [generics.get_object_or_404(agent.versions, number=number) for number in fields["agent_versions"]]
+        treatments: list[ModelVersion | None] = [
+            find_version(workspace, named, field=f"treatments[{index}]")
+            for index, named in enumerate(fields.get("treatments", []))
+        ]
+        started = start_agent_group(
+            by=acting(request),
+            tried=[(version, treatment) for version in versions for treatment in treatments or [None]],
+            plan=given.read_plan(),
+            reason=fields["reason"],
+            name=fields["name"],
+        )
+        found = select_groups(ExperimentGroup.objects.filter(pk=started.pk)).get()
+        return Response(ExperimentGroupSerializer(found).data, status=201)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models_registry.examples import AN_EXPERIMENT, CHAMPION
+from models_registry.examples import A_GROUP, AN_EXPERIMENT, CHAMPION, SPARE, VERSION
 from workspaces.examples import MOMENT, Example, page
 
 AGENT = "01a1f7fa-8da8-7430-8db8-ed6ff165c8ce"
@@ -386,6 +386,19 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         ),
     ],
     "use_agent_version": [Example(REVISED, path={"slug": "filer", "number": "2"})],
+    "start_agent_experiment_group": [
+        Example(
+            A_GROUP | {"experiments": 2 * A_GROUP["experiments"]},
+            201,
+            {
+                "agent_versions": [2],
+                "treatments": [VERSION, SPARE],
+                "reason": "a shorter prompt, by either version",
+                "guardrails": [{"measure": "latency", "margin": 0.02, "budget_ms": 400.0}],
+            },
+            path={"slug": "filer"},
+        )
+    ],
     "start_agent_experiment": [
         Example(
             AN_EXPERIMENT

@@ -44,6 +44,11 @@ urlpatterns = [
         "agents/<slug:slug>/versions/<int:number>/use", agents.AgentVersionUse.as_view(), name="api-agent-version-use"
     ),
     path("agents/<slug:slug>/cache", agents.AgentCache.as_view(), name="api-agent-cache"),
+    path(
+        "agents/<slug:slug>/experiment-groups",
+        agent_experiments.AgentExperimentGroups.as_view(),
+        name="api-agent-experiment-groups",
+    ),
     path("agents/<slug:slug>/experiments", agent_experiments.AgentExperiments.as_view(), name="api-agent-experiments"),
     path("agents/<slug:slug>/reward-specs", reward_specs.RewardSpecList.as_view(), name="api-reward-specs"),
     path(

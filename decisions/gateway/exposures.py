@@ -16,16 +16,16 @@ from workspaces.actors import Actor
 
 
 def record_exposures(by: Actor, questions: Sequence[Question], now: dt.datetime) -> dict[str, uuid.UUID]:
-    """The exposure of each unit in the running phase, made by its first decision: two queries for a batch."""
+    """The exposure of each unit in the phase that it meets, made by its first decision: two queries for a batch."""
     exposed = {question.unit: question for question in reversed(questions) if question.route.phase is not None}
     if not exposed:
         return {}
-    phase = next(iter(exposed.values())).route.phase
-    assert phase is not None
+    phases = {question.route.phase for question in exposed.values()}
     # In one order everywhere: two batches with the same units would otherwise wait for each other.
     rows = [_exposure(by, exposed[unit], now) for unit in sorted(exposed)]
     Exposure.objects.bulk_create(rows, ignore_conflicts=True)
-    return dict(Exposure.objects.filter(phase=phase, unit__in=exposed).values_list("unit", "id"))
+    # A unit is in the lane of one experiment, so it has one exposure in all the phases that are open now.
+    return dict(Exposure.objects.filter(phase__in=phases, unit__in=exposed).values_list("unit", "id"))
 
 
 @transaction.atomic

@@ -29,19 +29,22 @@ class Routing:
 
     def __init__(self, current: CurrentAgent, router: Router) -> None:
         self._current, self._router = current, router
-        self._tried: CurrentAgent | None = None
-        self._outside = router.phase is None
-        if router.phase is not None and router.has_setups:
-            setups = find_arm_setups(router.phase.experiment_id)
-            self._outside = setups is None or setups.agent_id != current.agent.id
-            if setups is not None and not self._outside:
-                tried, own = setups.versions[Arm.TREATMENT], setups.versions[Arm.CONTROL]
-                self._tried = replace(current, version=tried, space=space_of(tried))
-                self._current = replace(current, version=own, space=space_of(own))
+        self._tried: dict[uuid.UUID, CurrentAgent] = {}
+        self._outside = not router.running
+        for running in router.running:
+            if not running.has_setups:
+                continue
+            setups = find_arm_setups(running.experiment.id)
+            if setups is None or setups.agent_id != current.agent.id:
+                self._outside = True  # all of a group are on the versions of one agent
+                continue
+            tried, own = setups.versions[Arm.TREATMENT], setups.versions[Arm.CONTROL]
+            self._tried[running.experiment.id] = replace(current, version=tried, space=space_of(tried))
+            self._current = replace(current, version=own, space=space_of(own))
 
     @property
     def acting(self) -> list[CurrentAgent]:
-        return [self._current, *([self._tried] if self._tried is not None else [])]
+        return [self._current, *self._tried.values()]
 
     def make_question(
         self, decision_id: uuid.UUID, path: str, item: DecideItem, ask: Ask, faults: list[FieldFault]
@@ -53,26 +56,26 @@ class Routing:
             return None
         unit = item.unit or str(decision_id)  # without a unit, the decision is its own unit
         route = self._router.route_outside() if self._outside else self._router.route(unit)
-        if route.other is None or route.arm is None:
+        if route.phase is None or route.other is None or route.arm is None:
             side = Side(route.version, self._current, wanted)
             return Question(decision_id, path, item, unit, route, side, control=side)
         by_arm = {Arm(route.arm): route.version, _other(route.arm): route.other}
         control = Side(by_arm[Arm.CONTROL], self._current, wanted)
-        treatment = self._treatment(by_arm[Arm.TREATMENT], wanted, ask)
+        treatment = self._treatment(by_arm[Arm.TREATMENT], self._tried.get(route.phase.experiment_id), wanted, ask)
         if route.arm == Arm.CONTROL:
             return Question(decision_id, path, item, unit, route, control, control, treatment)
         if treatment.wanted is None:
             return Question(decision_id, path, item, unit, route, control, control, None, True, treatment.refusal)
         return Question(decision_id, path, item, unit, route, treatment, control, control)
 
-    def _treatment(self, version: ModelVersion, wanted: Wanted, ask: Ask) -> Side:
-        if self._tried is None:
+    def _treatment(self, version: ModelVersion, tried: CurrentAgent | None, wanted: Wanted, ask: Ask) -> Side:
+        if tried is None:
             return Side(version, self._current, wanted)
         faults: list[FieldFault] = []
-        own = ask(self._tried, faults)
+        own = ask(tried, faults)
         why = "; ".join(f"{fault.field} {fault.reason}" for fault in faults)
-        refusal = f"{self._tried.version} cannot be asked: {why}" if own is None else ""
-        return Side(version, self._tried, own, refusal)
+        refusal = f"{tried.version} cannot be asked: {why}" if own is None else ""
+        return Side(version, tried, own, refusal)
 
 
 def pin_question(

@@ -36,6 +36,7 @@ from workspaces.actors import Actor
 
 MOST = 200
 """Policies, those with most decisions first."""
+ROUNDING = 1e-9
 # A row for each policy and unit is all that leaves the inner query, and sums over units all that leaves the outer one.
 _SUMS = f"""
 WITH judged AS MATERIALIZED (
@@ -162,22 +163,25 @@ def _read(row: Sequence[Any]) -> Found:
 
 
 def _find_weights(model: RegisteredModel | None) -> tuple[dict[ModelVersion, float], uuid.UUID | None]:
-    """The versions that serve now with their share of the units, and the running experiment."""
-    phase = (
-        Phase.objects.filter(
-            experiment__registered_model=model, experiment__state=ExperimentState.RUNNING, ended_at__isnull=True
-        )
-        .select_related("experiment")
-        .first()
+    """The versions that serve now with their share of the units, and the running experiment or group of them."""
+    weights: dict[ModelVersion, float] = defaultdict(float)  # an experiment on agent versions may have one version
+    running = Phase.objects.filter(
+        experiment__registered_model=model, experiment__state=ExperimentState.RUNNING, ended_at__isnull=True
     )
-    if phase is not None:
-        share = {Arm.TREATMENT: phase.treatment_share, Arm.CONTROL: 1.0 - phase.treatment_share}
-        weights: dict[ModelVersion, float] = defaultdict(float)  # an experiment on agent versions may have one version
-        for one in Variant.objects.filter(experiment=phase.experiment).select_related("version__registered_model"):
-            weights[one.version] += share[Arm(one.arm)]
-        return weights, phase.experiment_id
-    aliases = Alias.objects.filter(registered_model=model, name=AliasName.CHAMPION)
-    return {one.version: 1.0 for one in aliases.select_related("version__registered_model")}, None
+    phases = {phase.experiment_id: phase for phase in running.select_related("experiment").order_by("id")}
+    for one in Variant.objects.filter(experiment__in=phases).select_related("version__registered_model"):
+        phase = phases[one.experiment_id]
+        lane = phase.experiment.lane_high - phase.experiment.lane_low
+        treated = one.arm == Arm.TREATMENT
+        weights[one.version] += lane * (phase.treatment_share if treated else 1.0 - phase.treatment_share)
+    rest = 1.0 - sum(weights.values())
+    if rest > ROUNDING:  # in a group, the lanes of those that ended
+        for alias in Alias.objects.filter(registered_model=model, name=AliasName.CHAMPION).select_related(
+            "version__registered_model"
+        ):
+            weights[alias.version] += rest
+    experiments = [phase.experiment for phase in phases.values()]
+    return dict(weights), (experiments[0].group_id or experiments[0].id) if experiments else None
 
 
 def _describe(found: Found) -> dict[str, Any]:

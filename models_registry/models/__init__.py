@@ -4,6 +4,7 @@ from models_registry.models.artifact import Artifact, ArtifactKind
 from models_registry.models.experiment import (
     Arm,
     Experiment,
+    ExperimentGroup,
     ExperimentState,
     Exposure,
     FailedRequest,
@@ -57,6 +58,7 @@ __all__ = [
     "Capability",
     "Deployment",
     "Experiment",
+    "ExperimentGroup",
     "ExperimentState",
     "Exposure",
     "FailedRequest",

@@ -15,6 +15,7 @@ class ExperimentState(models.TextChoices):
     PROMOTED = "promoted", "Promoted"
     ROLLED_BACK = "rolled_back", "Rolled back"
     STOPPED = "stopped", "Stopped"
+    SUPERSEDED = "superseded", "Superseded"
 
 
 class Arm(models.TextChoices):
@@ -37,6 +38,37 @@ class GuardrailMeasure(models.TextChoices):
     INVALID_ANSWERS = "invalid_answers", "Invalid answers"
 
 
+class ExperimentGroup(WorkspaceOwned):
+    """Experiments of several versions against one champion at the same time (docs/adr/0038).
+
+    Each has a lane: an equal part of the units to itself, cut by a hash with `salt` (128 bits of hexadecimal).
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    registered_model = models.ForeignKey(
+        "models_registry.RegisteredModel", on_delete=models.CASCADE, related_name="experiment_groups"
+    )
+    name = models.CharField(max_length=200)
+    salt = models.CharField(max_length=32)
+    started_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["registered_model"],
+                condition=Q(ended_at__isnull=True),
+                name="experiment_group_one_running_per_model",
+            ),
+            models.CheckConstraint(
+                condition=Q(salt__regex=r"^[0-9a-f]{32}$"), name="experiment_group_salt_is_128_bits"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Experiment(WorkspaceOwned):
     """Challenger against champion of one registered model. Every bound of the decision rule is a field.
 
@@ -55,6 +87,9 @@ class Experiment(WorkspaceOwned):
     after `ramp_units` matured units of a phase while no E of harm has reached `ramp_e` (`statistics.ramp`).
     `attribution_auto`: each phase's attribution window comes from the lag of feedback when it starts.
 
+    `group`: null for an experiment that has all units to itself. `lane_low` and `lane_high` are the ends of its part of
+    the units in [0, 1]; `promote_e` of a group's experiments is as many times the planned one as there are of them.
+
     `expected_seconds`: what `models_registry.outlook` expected at the start until a treatment that is better by
     `smallest_effect` is promoted; null where it could not tell.
 
@@ -70,6 +105,11 @@ class Experiment(WorkspaceOwned):
     registered_model = models.ForeignKey(
         "models_registry.RegisteredModel", on_delete=models.CASCADE, related_name="experiments"
     )
+    group = models.ForeignKey(
+        ExperimentGroup, on_delete=models.CASCADE, null=True, blank=True, related_name="experiments"
+    )
+    lane_low = models.FloatField(default=0.0, db_default=0.0)
+    lane_high = models.FloatField(default=1.0, db_default=1.0)
     name = models.CharField(max_length=200)
     state = models.CharField(max_length=16, choices=ExperimentState.choices, default=ExperimentState.RUNNING)
     salt = models.CharField(max_length=32)
@@ -137,8 +177,16 @@ class Experiment(WorkspaceOwned):
         constraints = [
             models.UniqueConstraint(
                 fields=["registered_model"],
-                condition=Q(state=ExperimentState.RUNNING),
+                condition=Q(state=ExperimentState.RUNNING, group__isnull=True),
                 name="experiment_one_running_per_model",
+            ),
+            models.UniqueConstraint(fields=["group", "lane_low"], name="experiment_one_per_lane"),
+            models.CheckConstraint(
+                condition=Q(lane_low__gte=0, lane_low__lt=F("lane_high"), lane_high__lte=1),
+                name="experiment_lane_makes_sense",
+            ),
+            models.CheckConstraint(
+                condition=Q(group__isnull=False) | Q(lane_low=0, lane_high=1), name="experiment_lane_only_in_a_group"
             ),
             models.CheckConstraint(condition=Q(state__in=ExperimentState.values), name="experiment_state_known"),
             models.CheckConstraint(condition=Q(missing__in=MissingPolicy.values), name="experiment_missing_known"),

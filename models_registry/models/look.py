@@ -12,12 +12,14 @@ from workspaces.models import WorkspaceOwned
 
 
 class LookAction(models.TextChoices):
-    """What was done. The rule continues, promotes, rolls back and opens a phase; somebody does the rest."""
+    """What was done. The rule continues, promotes, rolls back, opens a phase, and supersedes the others of a group when
+    one is promoted; somebody does the rest."""
 
     START = "start", "Started"
     CONTINUE = "continue", "Look"
     PROMOTE = "promote", "Promoted"
     ROLL_BACK = "roll_back", "Rolled back"
+    SUPERSEDE = "supersede", "Superseded"
     OPEN_PHASE = "open_phase", "Next phase"
     CHANGE_SHARE = "change_share", "Share changed"
     STOP = "stop", "Stopped"

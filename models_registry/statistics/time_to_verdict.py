@@ -59,6 +59,10 @@ class Arrivals:
         half = len(self.reached) // 2
         return (self.reached[-1] - self.reached[half - 1]) / (self.seconds * (1 - half / len(self.reached)))
 
+    def thin(self, share: float) -> "Arrivals":
+        """A part of the units in (0, 1], chosen by chance."""
+        return Arrivals(self.seconds, tuple(share * units for units in self.reached))
+
     def find_moment(self, units: float) -> float:
         """Seconds from the start until so many units have come."""
         if units > self.reached[-1]:

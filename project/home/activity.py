@@ -22,13 +22,20 @@ TOLD: dict[str, tuple[str, str]] = {
     "demo.started": ("Demo started", ""),
     "experiment.started": ("Experiment started", ""),
     "experiment.stopped": ("Experiment stopped", ""),
+    "experiment_group.started": ("Group of experiments started", ""),
     "rehearsal.started": ("Rehearsal started", ""),
     "rewards.requested": ("Calculation of rewards started", ""),
     "run.started": ("Run started", ""),
     "version.registered": ("{name} registered", "ok"),
 }
 """Audit entries that are told, in words, with their tone; the others are details of these."""
-PAGE_OF_TARGET = {"model_version": "version", "experiment": "experiment", "run": "run", "training_run": "run"}
+PAGE_OF_TARGET = {
+    "model_version": "version",
+    "experiment": "experiment",
+    "experiment_group": "experiment-group",
+    "run": "run",
+    "training_run": "run",
+}
 TONES = {
     RunState.SUCCEEDED: "ok",
     RunState.FAILED: "bad",

@@ -1,4 +1,4 @@
-"""Pages of the registry: promoting a version by hand, trying one, and experiments with their evidence."""
+"""Pages of experiments: the list, one with its evidence, another share, the end."""
 
 from __future__ import annotations
 
@@ -8,47 +8,37 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from decisions.agents.current import find_current_version
-from decisions.agents.trying import fit_plan, list_triable, start_agent_experiment
 from models_registry.evidence import read_comparison
 from models_registry.experiment_log import list_looks
-from models_registry.experiment_plan import ExperimentPlan, check_plan
-from models_registry.experiments import start_experiment
 from models_registry.exploring import count_comparisons, list_explored
 from models_registry.gates import read_gate
 from models_registry.guardrails import list_guardrails
 from models_registry.looks import count_exposures
 from models_registry.models import (
-    Alias,
-    AliasName,
     Arm,
     Experiment,
     ExperimentState,
     GuardrailMeasure,
     ModelVersion,
 )
-from models_registry.outlook import estimate_verdict
 from models_registry.phases import change_share, find_next_share, list_obstacles
 from models_registry.promotion import stop_experiment
 from models_registry.statistics.exploratory import ALPHA
 from models_registry.statistics.sample_ratio import HALT_BAYES_FACTOR, PhaseCount, check_sample_ratio
-from models_registry.variants import name_variants
-from project.registry.forms import PRESETS, ExperimentForm, ShareForm, find_preset
-from project.registry.verdicts import Headline, list_conditions, list_entries, write_headline, write_no_data
-from project.registry.versions import get_version, read_reason
-from workspaces.errors import Conflict, InvalidInput
+from project.registry.experiment_lines import MARGIN, find_headline, find_tone, select_experiments, show_lines
+from project.registry.forms import ShareForm
+from project.registry.verdicts import list_conditions, list_entries, write_no_data
+from project.registry.versions import read_reason
+from workspaces.errors import InvalidInput
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
-MARGIN = 1.15
-"""An axis ends this much beyond the furthest end that stands on it."""
 EXPERIMENTS = 50
 LOOKED_BACK = 6
 """How many of a model's versions the page of an empty list names as candidates."""
@@ -65,20 +55,10 @@ CHARTED = (
     "high",
 )
 SMALLEST_E, LARGEST_E = 1e-6, 1e12
-STATE_TONES = {"running": "info", "promoted": "ok", "rolled_back": "bad", "stopped": ""}
-
-
-def _experiments(request: PageRequest) -> QuerySet[Experiment]:
-    found: QuerySet[Experiment] = (
-        Experiment.objects.for_workspace(request.workspace)
-        .select_related("registered_model", "promoted_version__registered_model")
-        .prefetch_related("variants__version__registered_model", "phases")
-    )
-    return found
 
 
 def _get_experiment(request: PageRequest, pk: uuid.UUID) -> Experiment:
-    experiment = _experiments(request).filter(pk=pk).first()
+    experiment = select_experiments(request).filter(pk=pk).first()
     if experiment is None:
         raise Http404("Experiment not found.")
     return experiment
@@ -88,44 +68,17 @@ def _get_experiment(request: PageRequest, pk: uuid.UUID) -> Experiment:
 @workspace_page()
 def experiment_list(request: PageRequest) -> HttpResponse:
     """Newest first, the differences on one axis."""
-    experiments = list(_experiments(request).order_by("-id")[:EXPERIMENTS])
-    ends = [abs(end) for one in experiments for end in (one.low, one.high) if end is not None]
-    reach = max(ends, default=1.0) * MARGIN or 1.0
-    lines = [
-        {
-            "experiment": one,
-            "headline": _headline(one),
-            "tone": STATE_TONES[one.state],
-            "interval_tone": _tone(one),
-            "share": one.log_e_plus / math.log(one.promote_e),
-        }
-        for one in experiments
-    ]
+    lines = show_lines(list(select_experiments(request).order_by("-id")[:EXPERIMENTS]))
     passed = ModelVersion.objects.for_workspace(request.workspace).filter(
         gate_verdicts__passed=True, aliases__isnull=True
     )
     candidates = passed.select_related("registered_model").prefetch_related("gate_verdicts").order_by("-id").distinct()
     context = {
-        "lines": lines,
-        "reach": reach,
-        "left": -reach,
+        **lines,
         "most": EXPERIMENTS,
-        "candidates": [] if lines else [one for one in candidates[:LOOKED_BACK] if read_gate(one).passed],
+        "candidates": [] if lines["lines"] else [one for one in candidates[:LOOKED_BACK] if read_gate(one).passed],
     }
     return render(request, "registry/experiments.html", context)
-
-
-def _headline(experiment: Experiment) -> Headline | None:
-    names = name_variants(experiment.variants.all())
-    if len(names) < len(Arm):
-        return None
-    return write_headline(experiment, names[Arm.TREATMENT], names[Arm.CONTROL])
-
-
-def _tone(experiment: Experiment) -> str:
-    if experiment.low is None or experiment.high is None:
-        return ""
-    return "ok" if experiment.low > 0 else "bad" if experiment.high < 0 else ""
 
 
 def _versions(experiment: Experiment) -> dict[str, ModelVersion]:
@@ -196,7 +149,7 @@ def _evidence(experiment: Experiment) -> dict[str, Any]:
     needs = list_conditions(experiment, timezone.now())
     return {
         "experiment": experiment,
-        "headline": _headline(experiment),
+        "headline": find_headline(experiment),
         "needs": needs,
         "lacking": sum(not need.met for need in needs),
         "treatment": versions.get(Arm.TREATMENT),
@@ -220,9 +173,10 @@ def _evidence(experiment: Experiment) -> dict[str, Any]:
         **_explored(experiment),
         "outcomes": experiment.units_control + experiment.units_treatment,
         "phases": sorted(experiment.phases.all(), key=lambda phase: phase.number),
-        "tone": _tone(experiment),
+        "tone": find_tone(experiment),
         "left": -(reach * MARGIN or 1.0),
         "reach": reach * MARGIN or 1.0,
+        "lane_share": experiment.lane_high - experiment.lane_low,
         "promote_share": experiment.log_e_plus / math.log(experiment.promote_e),
         "rollback_share": experiment.log_e_minus / math.log(experiment.rollback_e),
         "running": experiment.state == ExperimentState.RUNNING,
@@ -292,74 +246,6 @@ def _count_outcomes(one: Any) -> int:
 def _as_e(log_e: float) -> float:
     """An e-value for an axis in powers of ten; beyond what it can show it stands at its ends."""
     return math.exp(min(max(log_e, math.log(SMALLEST_E)), math.log(LARGEST_E)))
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """GET shows a preset and its bounds with the estimate of the time, POST starts the experiment against the champion;
-    with `estimate` it only estimates."""
-    version = get_version(request, pk)
-    status = 200
-    preset = find_preset(request.GET.get("preset", "")) if request.method != "POST" else None
-    chosen = {"agent_version": request.GET.get("agent_version", "")}
-    form = ExperimentForm(initial={**preset.values, **chosen}) if preset is not None else ExperimentForm(request.POST)
-    form.offer(list_triable(version.registered_model))
-    outlook = None
-    if preset is not None:
-        outlook = estimate_verdict(model=version.registered_model, plan=preset.read_plan())
-    elif "estimate" in request.POST:
-        form.fields["reason"].required = False
-        try:
-            if form.is_valid():
-                outlook = estimate_verdict(model=version.registered_model, plan=_fit(form))
-        except InvalidInput as error:
-            form.add_faults(error.faults)
-        status = 200 if outlook is not None else 400
-    elif request.method == "POST":
-        status = 400
-        valid, plan = form.is_valid(), form.read_plan()
-        try:
-            if valid:
-                experiment = _start(request, version, form)
-                messages.success(request, "The experiment has started.")
-                return redirect("pages:experiment", request.workspace.slug, experiment.pk)
-            check_plan(plan)  # so that faults of the plan and of single fields are shown together
-        except InvalidInput as error:
-            form.add_faults(error.faults)
-        except Conflict as error:
-            form.add_error(None, error.message)
-            status = error.status
-    champion = Alias.objects.filter(registered_model=version.registered_model_id, name=AliasName.CHAMPION).first()
-    context = {
-        "form": form,
-        "outlook": outlook,
-        "preset": preset,
-        "presets": PRESETS,
-        "version": version,
-        "gate": read_gate(version),
-        "champion": champion.version if champion is not None else None,
-        "running": Experiment.objects.filter(
-            registered_model=version.registered_model_id, state=ExperimentState.RUNNING
-        ).first(),
-    }
-    return render(request, "registry/experiment_form.html", context, status=status)
-
-
-def _start(request: PageRequest, version: ModelVersion, form: ExperimentForm) -> Experiment:
-    named = {name: form.cleaned_data[name] for name in ("name", "reason")}
-    if (tried := form.read_agent_version()) is None:
-        return start_experiment(by=request.actor, treatment=version, plan=form.read_plan(), **named)
-    return start_agent_experiment(
-        by=request.actor, agent_version=tried, treatment=version, plan=form.read_plan(), **named
-    )
-
-
-def _fit(form: ExperimentForm) -> ExperimentPlan:
-    """The plan as the experiment would have it."""
-    plan, tried = form.read_plan(), form.read_agent_version()
-    current = find_current_version(tried.agent) if tried is not None else None
-    return plan if tried is None or current is None else fit_plan(current, tried, plan)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

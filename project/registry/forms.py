@@ -17,7 +17,7 @@ from models_registry.experiment_log import LONGEST_REASON
 from models_registry.experiment_plan import ExperimentPlan
 from models_registry.exploring import MEASURES
 from models_registry.guardrails import BUDGETS, DEFAULT_GUARDRAILS, GuardrailPlan
-from models_registry.models import GuardrailMeasure, MissingPolicy
+from models_registry.models import GuardrailMeasure, MissingPolicy, ModelVersion
 from workspaces.errors import FieldFault
 
 UNITS: Mapping[str, float] = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
@@ -141,16 +141,23 @@ def write_number(value: float | None) -> str:
 class ExperimentForm(forms.Form):
     """Fields that are left empty take their defaults; an empty margin leaves its guardrail out."""
 
-    name = forms.CharField(max_length=200, required=False, help_text="By default, the names of the two versions.")
+    name = forms.CharField(max_length=200, required=False, help_text="By default, the names of the versions.")
     reason = forms.CharField(
         max_length=LONGEST_REASON, help_text="Why this version is tried, in a sentence. The experiment's log keeps it."
     )
-    agent_version = forms.ChoiceField(
-        label="Agent version",
+    also = forms.MultipleChoiceField(
+        label="Try at the same time",
         required=False,
-        choices=[("", "As it is")],
-        help_text="A version of one agent to try, with its prompt, options, exploration and limits. Only units of that "
-        "agent take part then.",
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Each gets an equal part of the units, with a control of its own. A promotion needs as many times "
+        "the evidence as there are versions.",
+    )
+    agent_version = forms.MultipleChoiceField(
+        label="Agent versions",
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Versions of one agent to try, with their prompt, options, exploration and limits. Only units of "
+        "that agent take part then. Each is tried with each version of the model.",
     )
     treatment_share = forms.FloatField(
         label="Treatment share",
@@ -287,6 +294,7 @@ class ExperimentForm(forms.Form):
     )
 
     _offered: Mapping[str, AgentVersion] = {}
+    _beside: Mapping[str, ModelVersion] = {}
 
     RULE = ("treatment_share", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds")
     WINDOWS = ("exposure_window_seconds", "attribution_window_seconds", "missing")
@@ -301,17 +309,24 @@ class ExperimentForm(forms.Form):
     def main_fields(self) -> list[Any]:
         """What stands open on the page."""
         names = ["name", "reason", "treatment_share", "smallest_effect"]
-        return [self[name] for name in (["agent_version", *names] if self._offered else names)]
+        first, last = ["agent_version"] if self._offered else [], ["also"] if self._beside else []
+        return [self[name] for name in (*first, *names, *last)]
 
-    def offer(self, versions: Mapping[AgentVersion, str]) -> None:
-        """Versions of agents to try, with what they differ in."""
+    def offer(self, beside: Sequence[ModelVersion], versions: Mapping[AgentVersion, str]) -> None:
+        """Versions of the model to try at the same time, and of agents, with what these differ in."""
+        self._beside = {str(version.id): version for version in beside}
         self._offered = {str(version.id): version for version in versions}
         told = [(str(version.id), f"{version} (differs in: {changed})") for version, changed in versions.items()]
-        cast(forms.ChoiceField, self.fields["agent_version"]).choices = [("", "As it is"), *told]
+        cast(forms.MultipleChoiceField, self.fields["agent_version"]).choices = told
+        cast(forms.MultipleChoiceField, self.fields["also"]).choices = [(k, str(v)) for k, v in self._beside.items()]
 
-    def read_agent_version(self) -> AgentVersion | None:
-        """The one that was chosen, of a form that was checked."""
-        return self._offered.get(self.cleaned_data.get("agent_version") or "")
+    def read_beside(self) -> list[ModelVersion]:
+        """The versions of the model that were chosen, of a form that was checked."""
+        return [self._beside[chosen] for chosen in self.cleaned_data.get("also", [])]
+
+    def read_agent_versions(self) -> list[AgentVersion]:
+        """Those that were chosen, of a form that was checked."""
+        return [self._offered[chosen] for chosen in self.cleaned_data.get("agent_version", [])]
 
     def groups(self) -> list[tuple[str, list[Any]]]:
         """The bounds, folded on the page, under their headings."""
@@ -353,6 +368,8 @@ class ExperimentForm(forms.Form):
         watched = [one.measure for one in self._guardrails()]
         for fault in faults:
             name = fault.field
+            if name == "treatment" or name.startswith("treatments"):
+                name = "also" if self._beside else "agent_version" if self._offered else name
             if found := re.fullmatch(r"guardrails\[(\d+)\]\.(\w+)", name):
                 name = found[2] if found[2].startswith("budget") else watched[int(found[1])]
             says = f"{fault.reason}; expected: {fault.expected}" if fault.expected else fault.reason

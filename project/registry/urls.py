@@ -2,7 +2,16 @@
 
 from django.urls import path
 
-from project.registry import backends, calls, downloads, experiments, version_changes, versions
+from project.registry import (
+    backends,
+    calls,
+    downloads,
+    experiment_groups,
+    experiment_start,
+    experiments,
+    version_changes,
+    versions,
+)
 
 urlpatterns = [
     path("models/", versions.model_list, name="models"),
@@ -18,7 +27,7 @@ urlpatterns = [
     path("models/versions/<uuid:pk>/unapprove", version_changes.version_unapprove, name="version-unapprove"),
     path("models/versions/<uuid:pk>/retire", version_changes.version_retire, name="version-retire"),
     path("models/versions/<uuid:pk>/restore", version_changes.version_restore, name="version-restore"),
-    path("models/versions/<uuid:pk>/try", experiments.version_try, name="version-try"),
+    path("models/versions/<uuid:pk>/try", experiment_start.version_try, name="version-try"),
     path("models/exports/<uuid:pk>/download", downloads.export_download, name="export-download"),
     path("backends/", backends.backend_list, name="backends"),
     path("backends/new", backends.backend_new, name="backend-new"),
@@ -34,6 +43,9 @@ urlpatterns = [
     path("backends/<uuid:pk>/deploy", backends.backend_deploy, name="backend-deploy"),
     path("backends/<uuid:pk>/remote", backends.backend_remote, name="backend-remote"),
     path("experiments/", experiments.experiment_list, name="experiments"),
+    path("experiments/groups/<uuid:pk>", experiment_groups.group_detail, name="experiment-group"),
+    path("experiments/groups/<uuid:pk>/status", experiment_groups.group_status, name="experiment-group-status"),
+    path("experiments/groups/<uuid:pk>/stop", experiment_groups.group_stop, name="experiment-group-stop"),
     path("experiments/<uuid:pk>", experiments.experiment_detail, name="experiment"),
     path("experiments/<uuid:pk>/status", experiments.experiment_status, name="experiment-status"),
     path("experiments/<uuid:pk>/evidence", experiments.experiment_evidence, name="experiment-evidence"),

@@ -16,9 +16,10 @@ from django.utils import timezone
 
 from models_registry.experiment_log import list_looks
 from models_registry.guardrails import list_guardrails
-from models_registry.models import Experiment, ExperimentState, GuardrailMeasure, Look, LookAction
+from models_registry.models import Arm, Experiment, ExperimentState, GuardrailMeasure, Look, LookAction
 from models_registry.statistics.intervals import DISPLAY_MIN_UNITS_PER_ARM
 from models_registry.statistics.promotion import write_e
+from models_registry.variants import name_variants
 from workspaces.templatetags.show import duration, percent, signed
 
 
@@ -65,8 +66,38 @@ def write_headline(experiment: Experiment, treatment: str, control: str) -> Head
     if experiment.promoted_version is not None:
         says = f"{experiment.ended_by} promoted {experiment.promoted_version} by hand: nothing was shown to be better."
         return Headline(says, because, "", "circle-stop")
+    if experiment.state == ExperimentState.SUPERSEDED:
+        says = f"Another version was promoted first: {treatment} may be tried again, against that one."
+        return Headline(says, because, "", "circle-stop")
     says = f"Stopped without a winner: {control} serves all units, and {treatment} may be tried again."
     return Headline(says, because, "", "circle-stop")
+
+
+def write_group_headline(experiments: Sequence[Experiment]) -> Headline:
+    """What is known of versions that are tried at the same time, and what to do, in one sentence; and why."""
+    by_state = {state: [one for one in experiments if one.state == state] for state in ExperimentState}
+    running = by_state[ExperimentState.RUNNING]
+    because = ", ".join(
+        f"{len(found)} {ExperimentState(state).label.lower()}" for state, found in by_state.items() if found
+    )
+    if won := by_state[ExperimentState.PROMOTED]:
+        says = f"{_treatment(won[0])} is better and was promoted: there is nothing left to do."
+        return Headline(says, because, "ok", "circle-check")
+    if not running:
+        return Headline("All of them are over, and none was promoted.", because, "", "circle-stop")
+    if any(one.sample_ratio_mismatch for one in running):
+        says = "Sample ratio mismatch in one of them: open it and find out which exposures are lost."
+        return Headline(says, because, "bad", "triangle-alert")
+    shown = [one for one in running if one.low is not None and one.low > 0]
+    if shown:
+        best = max(shown, key=lambda one: one.log_e_plus)
+        says = f"{_treatment(best)} looks better than the champion: leave them running until one is promoted."
+        return Headline(says, because, "ok", "trending-up")
+    return Headline("No version is shown to be better yet: leave them running.", because, "info", "scale")
+
+
+def _treatment(experiment: Experiment) -> str:
+    return name_variants(experiment.variants.all())[Arm.TREATMENT]
 
 
 def _write_running(experiment: Experiment, tried: str, champion: str) -> Headline:

@@ -27,6 +27,7 @@ from tools.factories import (
     ErasureFactory,
     EvaluationSuiteFactory,
     ExperimentFactory,
+    ExperimentGroupFactory,
     ExportJobFactory,
     InvitationFactory,
     ItemFactory,
@@ -97,7 +98,8 @@ def build(workspace: Any, slug: str) -> World:
     champion, version, third = (ModelVersionFactory(registered_model=model) for _ in range(3))
     AliasFactory(version=champion)
     other = AgentFactory(workspace=workspace, slug=f"{slug}-tried").registered_model
-    experiment = ExperimentFactory(registered_model=other)
+    group = ExperimentGroupFactory(registered_model=other)
+    experiment = ExperimentFactory(registered_model=other, group=group)
     PhaseFactory(experiment=experiment)
     for arm in ("control", "treatment"):
         VariantFactory(experiment=experiment, arm=arm, version=ModelVersionFactory(registered_model=other))
@@ -124,6 +126,7 @@ def build(workspace: Any, slug: str) -> World:
         step=StepFactory(episode=episode),
         key=ApiKeyFactory(workspace=workspace),
         extra={
+            "group": group,
             "backend": (backend := BackendFactory(workspace=workspace)),
             "deployment": DeploymentFactory(version=version, backend=backend),
             "model": model,
@@ -346,6 +349,21 @@ CALLS: dict[str, list[Call]] = {
     "api-experiment-stop": [
         Call("POST", "experiments/{experiment}/stop", ADMIN, lambda w: {"reason": "enough"}, foreign=(404,))
     ],
+    "api-experiment-groups": [
+        Call("GET", "experiment-groups", READ),
+        Call(
+            "POST",
+            "experiment-groups",
+            ADMIN,
+            lambda w: {"treatments": [str(w.version.id), str(w.export.version_id)], "reason": "better"},
+            201,
+            foreign=(404,),
+        ),
+    ],
+    "api-experiment-group": [Call("GET", "experiment-groups/{group}", READ, foreign=(404,))],
+    "api-experiment-group-stop": [
+        Call("POST", "experiment-groups/{group}/stop", ADMIN, lambda w: {"reason": "enough"}, foreign=(404,))
+    ],
     "api-agents": [Call("GET", "agents", READ), Call("POST", "agents", ADMIN, agent_body, 201)],
     "api-agent-reward-summary": [Call("GET", "agents/{slug}/rewards/summary", READ, foreign=(404,))],
     "api-agent": [
@@ -359,6 +377,20 @@ CALLS: dict[str, list[Call]] = {
             "agents/{slug}/experiments",
             ADMIN,
             lambda w: {"agent_version": 1, "treatment": str(w.version.id), "reason": "better"},
+            201,
+            foreign=(404,),
+        ),
+    ],
+    "api-agent-experiment-groups": [
+        Call(
+            "POST",
+            "agents/{slug}/experiment-groups",
+            ADMIN,
+            lambda w: {
+                "agent_versions": [1],
+                "treatments": [str(w.version.id), f"{w.version.registered_model}:3"],
+                "reason": "better",
+            },
             201,
             foreign=(404,),
         ),

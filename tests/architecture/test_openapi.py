@@ -41,6 +41,7 @@ from tools.factories import (
     ErasureFactory,
     EvaluationSuiteFactory,
     ExperimentFactory,
+    ExperimentGroupFactory,
     ExportJobFactory,
     FeedbackFactory,
     InvitationFactory,
@@ -246,7 +247,8 @@ def make_ledger(workspace):
     champion, version, exported = ModelVersionFactory.create_batch(3, registered_model=agent.registered_model)
     AliasFactory(version=champion)
     other = AgentFactory(workspace=workspace).registered_model
-    experiment = ExperimentFactory(registered_model=other)
+    group = ExperimentGroupFactory(registered_model=other)
+    experiment = ExperimentFactory(registered_model=other, group=group)
     PhaseFactory(experiment=experiment)
     for arm in ("control", "treatment"):
         VariantFactory(experiment=experiment, arm=arm, version=ModelVersionFactory(registered_model=other))
@@ -282,6 +284,7 @@ def make_ledger(workspace):
         registry.CHAMPION: champion.id,
         registry.SPARE: ModelVersionFactory(registered_model=agent.registered_model).id,
         registry.EXPERIMENT: experiment.id,
+        registry.GROUP: group.id,
         registry.MODEL: version.registered_model_id,
         registry.BACKEND: backend.id,
         registry.DEPLOYMENT: deployment.id,

@@ -16,7 +16,8 @@ SHORT = ExperimentPlan(
 
 
 def matured(experiment, count, rate, seed=0, begin=0, measures=None):
-    """`count` fresh units, routed as the gateway does, with one 0/1 outcome each; rate[arm] = P(1), None: no reward.
+    """`count` fresh units, routed as the gateway does, with one 0/1 outcome each; rate[arm] = P(1), None: no reward. Of
+    a group, those of them that are in the experiment's lane.
 
     measures[name][arm] = P(1) of a guardrail measure.
     """
@@ -26,6 +27,8 @@ def matured(experiment, count, rate, seed=0, begin=0, measures=None):
     exposures = []
     for number in range(begin, begin + count):
         route = router.route(f"unit-{seed}-{number}")
+        if route.phase is None or route.phase.experiment_id != experiment.id:
+            continue
         exposures.append(
             Exposure(
                 workspace=experiment.workspace, experiment=experiment, phase=route.phase, unit=f"unit-{seed}-{number}",

@@ -145,7 +145,7 @@ class TestRouting:
         for unit, arm in zip(units, arms, strict=True):
             route = first.route(unit)
             assert route.assignment_probability == pytest.approx(0.3 if arm == "treatment" else 0.7)
-            assert {route.version, route.other} == set(first.versions.values())
+            assert {route.version, route.other} == set(first.running[0].versions.values())
         # Raising the share moves nobody out of the treatment.
         Phase.objects.filter(experiment=experiment).update(treatment_share=0.6)
         wider = Router(model)

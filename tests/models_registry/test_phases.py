@@ -35,7 +35,7 @@ class TestRamp:
         first, second, third = experiment.phases.order_by("number")
         assert (sum(first.settled.values()), sum(second.settled.values())) == (200, 200)
         assert (first.ended_at, second.ended_at) == (second.started_at, third.started_at) or first.ended_at is not None
-        assert third.ended_at is None and Router(experiment.registered_model).phase == third
+        assert third.ended_at is None and [one.phase for one in Router(experiment.registered_model).running] == [third]
         opened = experiment.looks.filter(action="open_phase")
         assert [(look.phase, look.treatment_share, look.by) for look in opened] == [(3, 0.5, ""), (2, 0.25, "")]
         assert opened[1].reasons == [

@@ -43,8 +43,8 @@ def test_routes_are_kept_until_something_changes(agent, by, serve):
     Deployment.objects.filter(version=first, backend__name="first").delete()
     assert servers(first) == ["second"]
     start_experiment(by=by, treatment=second, plan=ExperimentPlan(), reason="a better one")
-    assert set(find_routes(model).router.versions.values()) == {first, second}
+    assert set(find_routes(model).router.running[0].versions.values()) == {first, second}
     Experiment.objects.update(state="stopped", ended_at="2026-01-01T00:00:00Z")
-    assert find_routes(model).router.phase is None
+    assert find_routes(model).router.running == []
     move_alias(by=by, version=second, name=AliasName.CHAMPION)
     assert find_routes(model).router.champion == second

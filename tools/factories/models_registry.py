@@ -28,6 +28,7 @@ from models_registry.models import (
     CallKind,
     Deployment,
     Experiment,
+    ExperimentGroup,
     Exposure,
     FailedRequest,
     GateVerdict,
@@ -177,6 +178,18 @@ class GateVerdictFactory(DjangoModelFactory[GateVerdict]):
     estimate = 0.1
     low = 0.05
     high = 0.15
+
+
+class ExperimentGroupFactory(DjangoModelFactory[ExperimentGroup]):
+    """Two versions at the same time; its experiments are made with `group`, `lane_low` and `lane_high`."""
+
+    class Meta:
+        model = ExperimentGroup
+
+    registered_model = factory.SubFactory(RegisteredModelFactory)
+    workspace = factory.SelfAttribute("registered_model.workspace")
+    name = factory.Sequence(lambda n: f"group {n}")
+    salt = factory.LazyFunction(lambda: secrets.token_hex(16))
 
 
 class ExperimentFactory(DjangoModelFactory[Experiment]):

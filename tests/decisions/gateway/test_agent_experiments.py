@@ -141,6 +141,40 @@ class TestDeciding:
         assert offered == {"control": set(OPTIONS), "treatment": {"travel", "rest"}}
         assert len(server.asked) == len(UNITS)
 
+    def test_several_versions_are_tried_at_the_same_time(self, agent, remote, keep, client, ask):
+        """Each unit meets one of them; the winner is the agent's version, and the others end."""
+        _, server = remote("gpt")
+        numbers = [keep(prompt_template="A topic for: {{ text }}", epsilon=0.3), keep(epsilon=0.4)]
+        body = {"agent_versions": numbers, "reason": "two prompts"} | QUICK
+        refused = client.post("agents/filer/experiment-groups", body | {"agent_versions": [numbers[0], numbers[0]]})
+        assert refused.json()["error"]["fields"][0]["reason"] == "is named twice"
+        assert not Experiment.objects.exists()
+        started = client.post("agents/filer/experiment-groups", body)
+        assert started.status_code == 201, started.content
+        names = [one["name"] for one in started.json()["experiments"]]
+        assert names == ["filer v2 against filer v1", "filer v3 against filer v1"]
+        assert [one["units_share"] for one in started.json()["experiments"]] == [0.5, 0.5]
+        for unit in [f"unit-{number}" for number in range(40)]:
+            assert ask(unit=unit).status_code == 201
+        seen = {}
+        for row in Decision.objects.select_related("agent_version", "exposure__experiment"):
+            arm, experiment = row.exposure.arm, row.exposure.experiment
+            tried = {"filer v2 against filer v1": (2, 0.3), "filer v3 against filer v1": (3, 0.4)}[experiment.name]
+            versions = {"control": (1, 0.05), "treatment": tried}
+            assert (row.agent_version.number, row.epsilon) == versions[arm]
+            other = next(value for name, value in versions.items() if name != arm)
+            assert row.other_arm_propensity == pytest.approx(share(row.action, server.pick, other[1]))
+            seen[experiment.name, arm] = seen.get((experiment.name, arm), 0) + 1
+        assert len(seen) == 4
+        refused = client.request("PATCH", "agents/filer", {"expected_version": 1, "epsilon": 0.2})
+        assert refused.json()["error"]["code"] == "experiment_running"
+        won = Experiment.objects.get(name=names[1])
+        feed(won, BETTER, batches=20)
+        assert won.state == "promoted"
+        assert find_current_version(type(agent).objects.get(id=agent.id)).number == 3
+        assert Experiment.objects.get(name=names[0]).state == "superseded"
+        assert ask(unit="unit-1").json()["variant"] is None
+
     def test_other_agents_of_the_model_stay_outside(self, agent, remote, keep, start, api):
         remote("gpt")
         second = AgentFactory(workspace=agent.workspace, slug="second", registered_model=agent.registered_model)

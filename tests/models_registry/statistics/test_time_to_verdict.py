@@ -73,3 +73,10 @@ def test_units_come_as_they_came_and_then_as_of_late():
     assert (came.count_until(25), came.count_until(150)) == (25.0, 70.0)
     with pytest.raises(ValueError, match="later half"):
         Arrivals(100.0, (50.0, 50.0))
+
+
+def test_a_third_of_the_units_takes_three_times_as_long():
+    even = Hurdle("evidence", 0.1, 0.2, math.log(40))
+    alone, in_a_lane = (forecast_verdict(schedule(), [even], arrivals) for arrivals in (STEADY, STEADY.thin(1 / 3)))
+    assert in_a_lane.units == pytest.approx(alone.units, rel=0.01)
+    assert in_a_lane.seconds == pytest.approx(3 * alone.seconds, rel=0.01)

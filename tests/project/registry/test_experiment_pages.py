@@ -15,7 +15,7 @@ from decisions.agents.revising import revise_agent
 from models_registry.experiment_plan import ExperimentPlan
 from models_registry.experiments import start_experiment
 from models_registry.looks import MaturedUnit, RequestCounts, consume_observations
-from models_registry.models import Alias, Experiment, Observation
+from models_registry.models import Alias, Experiment, ExperimentGroup, Observation
 from models_registry.services import NewVersion, register_version
 from models_registry.statistics.promotion import write_e
 from project.registry.forms import PRESETS, DurationField, Preset, write_duration
@@ -24,6 +24,7 @@ from tools.factories import (
     ExposureFactory,
     GateVerdictFactory,
     LookFactory,
+    ModelVersionFactory,
 )
 from workspaces.models import AuditEntry
 from workspaces.templatetags.show import signed
@@ -354,7 +355,8 @@ class TestTry:
     def given(self, versions: list[Any], admin: Any, page_client: Any) -> dict[str, Any]:
         """What the form shows first."""
         form = page_client(admin).get(at("version-try", versions[1])).context["form"]
-        return {name: form[name].value() or "" for name in form.fields} | {"reason": "a better one"}
+        values = {name: form[name].value() or "" for name in form.fields if name not in ("also", "agent_version")}
+        return values | {"reason": "a better one"}
 
     def test_its_first_values_are_the_defaults_of_the_api(
         self, given: dict[str, Any], versions: list[Any], admin: Any, page_client: Any
@@ -394,6 +396,31 @@ class TestTry:
         assert (experiment.ramp, experiment.attribution_auto) == ([0.25, 0.5], True)
         assert experiment.phases.get().attribution_window_seconds == 86_400.0
 
+    def test_versions_at_the_same_time_have_a_page(
+        self, given: dict[str, Any], agent: Any, versions: list[Any], by: Any, admin: Any, page_client: Any
+    ) -> None:
+        """Two versions of the model and one of the agent: each of the model's is tried with the agent's."""
+        more = ModelVersionFactory(registered_model=versions[1].registered_model)
+        kept = revise_agent(by=by, agent=agent, expected=1, changes={"epsilon": 0.3}, acts=False).version
+        client, path = page_client(admin), at("version-try", versions[1])
+        form = client.get(path).context["form"]
+        assert [label for _, label in form["also"].field.choices] == [str(more)]
+        chosen = {**given, "name": "", "also": [str(more.pk)], "agent_version": [str(kept.pk)]}
+        assert client.post(path, {**chosen, "estimate": "1"}).context["outlook"] is not None
+        answer = client.post(path, chosen)
+        group = ExperimentGroup.objects.get()
+        assert answer["Location"] == at("experiment-group", group)
+        names = list(group.experiments.order_by("lane_low").values_list("name", flat=True))
+        assert names == [f"{one} with filer v2 against {versions[0]} with filer v1" for one in (versions[1], more)]
+        page = client.get(at("experiment-group", group)).content.decode()
+        assert all(name in page for name in names) and "50.0%" in page
+        assert "No version is shown to be better yet" in page
+        assert str(group) in client.get(at("experiment", group.experiments.first())).content.decode()
+        stopped = client.post(at("experiment-group-stop", group), {"reason": "enough"}, follow=True)
+        assert "All of them are over" in stopped.content.decode()
+        assert set(group.experiments.values_list("state", flat=True)) == {"stopped"}
+        assert client.get(at("experiment-group-status", group)).status_code == 286
+
     def test_a_version_of_an_agent_is_chosen_and_named(
         self, given: dict[str, Any], agent: Any, versions: list[Any], by: Any, admin: Any, page_client: Any
     ) -> None:
@@ -403,8 +430,8 @@ class TestTry:
         client, path = page_client(admin), at("version-try", versions[0])
         asked = client.get(f"{path}?agent_version={tried.pk}")
         field = asked.context["form"]["agent_version"]
-        assert [label for _, label in field.field.choices] == ["As it is", "filer v2 (differs in: options)"]
-        assert field.value() == str(tried.pk) and "is the champion" in asked.content.decode()
+        assert [label for _, label in field.field.choices] == ["filer v2 (differs in: options)"]
+        assert field.value() == [str(tried.pk)] and "is the champion" in asked.content.decode()
         alone = client.post(path, given)
         assert alone.status_code == 400 and not Experiment.objects.exists()
         chosen = {**given, "name": "", "agent_version": str(tried.pk)}
@@ -432,8 +459,8 @@ class TestTry:
         assert f'href="?preset={preset.key}" aria-current="true"' in answer.content.decode()
         for name, value in preset.values.items():
             assert form[name].value() == value
-        given = {name: form[name].value() or "" for name in form.fields} | {"reason": "a better one"}
-        assert client.post(path, given).status_code == 302
+        given = {name: form[name].value() or "" for name in form.fields if name not in ("also", "agent_version")}
+        assert client.post(path, given | {"reason": "a better one"}).status_code == 302
         experiment = Experiment.objects.get()
         said = {"careful": (0.1, 100.0, 604_800.0, 500), "quick": (0.5, 40.0, 86_400.0, 200)}
         bounds = (experiment.promote_e, experiment.min_seconds, experiment.min_units_per_arm)

@@ -1,0 +1,40 @@
+"""Versions that are tried at the same time, in a real browser: chosen in the form, seen beside each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from models_registry.models import ExperimentGroup
+from models_registry.promotion import stop_experiment
+from tests.browser.accessibility import look_at
+from tests.models_registry.experiment_units import feed
+from tools.factories import ModelVersionFactory
+
+
+@pytest.mark.usefixtures("store")
+def test_two_versions_are_chosen_and_stand_beside_each_other(
+    tab: Any, owner: Any, by: Any, scene: Any, log_in: Any
+) -> None:
+    slug, version = scene.agent.workspace.slug, scene.version
+    stop_experiment(by=by, experiment=scene.experiment, reason="enough")
+    more = ModelVersionFactory(registered_model=version.registered_model, workspace=version.workspace)
+    log_in(tab, owner).goto(reverse("pages:version-try", args=[slug, version.id]))
+    tab.get_by_label(str(more)).check()
+    tab.get_by_label("Reason").fill("two ways to train")
+    found = look_at(tab, "experiment-form")
+    tab.get_by_role("button", name="Start experiment").click()
+    expect(tab.get_by_text("The experiments have started.")).to_be_visible()
+    group = ExperimentGroup.objects.get()
+    rates = ({"control": 0.5, "treatment": 0.6}, {"control": 0.6, "treatment": 0.5})
+    for experiment, rate in zip(group.experiments.order_by("lane_low"), rates, strict=True):
+        feed(experiment, rate, batches=4)
+    tab.reload()
+    expect(tab.get_by_role("row")).to_have_count(1 + 2)
+    found += look_at(tab, "experiment-group")
+    tab.get_by_role("link", name=group.experiments.order_by("lane_low")[0].name).click()
+    expect(tab.get_by_text("50.0% of the units")).to_be_visible()
+    assert found == []
