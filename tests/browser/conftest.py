@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ PATIENCE = 60_000
 """Milliseconds that something may take on a machine with other work; what is there in time is not waited for."""
 
 
+HEARD = {
+    "Keyboard": ("press", "type"),
+    "Locator": ("click", "press", "fill", "check", "uncheck", "select_option", "set_input_files"),
+}
+"""What a person does, which the page's scripts must hear."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
@@ -30,14 +38,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
+def _once_loaded(act: Callable[..., Any], page_of: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The act, once the page's scripts have run: Playwright waits until an element is there, which is earlier, and on a
+    busy machine much. A key that nobody hears is lost, a form goes out as if there were no script."""
+
+    @wraps(act)
+    def wait_and_act(self: Any, *arguments: Any, **options: Any) -> Any:
+        page_of(self).wait_for_load_state()
+        return act(self, *arguments, **options)
+
+    return wait_and_act
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     found = find_chromium()
     if found is None:
         pytest.skip("no Chromium on this machine")
-    from playwright.sync_api import expect, sync_playwright
+    from playwright.sync_api import Locator, expect, sync_playwright
 
     expect.set_options(timeout=PATIENCE)
+    for name in HEARD["Locator"]:
+        setattr(Locator, name, _once_loaded(getattr(Locator, name), lambda locator: locator.page))
 
     # Playwright's synchronous interface runs a loop in this thread, which Django takes for asynchronous code.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
@@ -85,6 +107,9 @@ def open_tab(browser: Any, live_server: Any, complaints: list[str]) -> Iterator[
     contexts = []
 
     def watch(tab: Any) -> Any:
+        for name in HEARD["Keyboard"]:
+            act = _once_loaded(getattr(type(tab.keyboard), name), lambda _: tab)
+            setattr(tab.keyboard, name, act.__get__(tab.keyboard))
         tab.on("console", lambda message: _is_complaint(message) and complaints.append(message.text))
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.on("response", lambda got: got.status >= 400 and complaints.append(f"{got.status} {got.url}"))

@@ -108,7 +108,6 @@ def label_what_waits(tab: Any) -> int:
     """By keys alone; how many there were."""
     tab.get_by_role("link", name="Label", exact=True).click()
     expect(tab).to_have_url(re.compile("/decisions/label$"))
-    tab.wait_for_load_state()  # keys are heard once the page's scripts have run
     for number in range(DECISIONS):
         card = tab.get_by_role("article", name="Decision to label")
         expect(card.or_(tab.get_by_role("heading", name="No decisions left to label"))).to_be_visible()

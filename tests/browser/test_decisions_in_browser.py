@@ -72,7 +72,6 @@ def test_labelling_goes_from_one_decision_to_the_next_by_keys(
     log_in(tab, labeller).goto(page("decisions", workspace))
     tab.keyboard.press("l")
     expect(card(tab)).to_have_attribute("data-card", str(waiting[0].id))
-    tab.wait_for_load_state()  # keys are heard once the page's scripts have run
     tab.keyboard.press("c")
     expect(card(tab)).to_have_attribute("data-card", str(waiting[1].id))
     right = next(place for place, option in enumerate(waiting[1].options) if option != waiting[1].action)

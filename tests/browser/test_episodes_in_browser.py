@@ -109,7 +109,6 @@ def test_keys_walk_through_the_list_and_the_story_and_filters_narrow_it(
     tab.keyboard.press("p")
     expect(tab.get_by_role("heading", name="Episodes")).to_be_visible()
     expect(tab.locator("[data-row]")).to_have_count(9)
-    tab.wait_for_load_state()  # filters act once the page's scripts have run
     tab.get_by_label("State").select_option("failed")
     expect(tab.locator("[data-row]")).to_have_count(5)
     tab.get_by_label("ID, name, trace or unit").fill("ann")
@@ -122,7 +121,6 @@ def test_keys_walk_through_the_list_and_the_story_and_filters_narrow_it(
     expect(tab.locator(f"#e-{told.id}")).to_be_focused()
     tab.keyboard.press("Enter")
     expect(tab.get_by_role("heading", name="Steps and decisions")).to_be_visible()
-    tab.wait_for_load_state()
     tool = tab.locator(".line", has_text="search_notes")
     for _ in range(3):
         tab.keyboard.press("j")

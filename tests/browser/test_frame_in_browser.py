@@ -57,11 +57,9 @@ def test_the_frame_is_accessible_and_its_palette_goes_where_a_few_letters_say_an
     assert axe_findings(tab, part="dialog[open]") == []
     tab.keyboard.press("Enter")
     expect(tab.get_by_role("heading", name="Experiments", level=1)).to_be_visible()
-    tab.wait_for_load_state()  # keys are heard once the page's script has run
     tab.keyboard.press("g")
     tab.keyboard.press("d")
     expect(tab.get_by_role("heading", name="Decisions", level=1)).to_be_visible()
-    tab.wait_for_load_state()
     tab.keyboard.press("?")
     tab.get_by_label("Use single-key shortcuts").uncheck()
     tab.get_by_role("button", name="Close").click()

@@ -21,6 +21,7 @@ def test_a_file_is_checked_looked_at_and_imported_and_every_page_fits(
     tab.clock.install()
     log_in(tab, admin).goto(reverse("pages:imports", args=[workspace.slug]))
     tab.get_by_role("link", name="Import a file").first.click()
+    expect(tab.get_by_label("File", exact=True)).to_be_visible()
     found = look_at(tab, "import-new")
     content = json.dumps(ROW).encode()
     file = {"name": "rows.jsonl", "mimeType": "application/json", "buffer": content}

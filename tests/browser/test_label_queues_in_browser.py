@@ -48,7 +48,7 @@ def test_a_queue_is_labelled_by_keyboard_and_disputes_are_resolved(
     log_in(tab, admin).goto(at("label-queue"))
     assert look_at(tab, "label-queue") == []
     tab.get_by_role("link", name="Resolve disputes").click()
-    tab.wait_for_load_state()
+    expect(tab.get_by_role("heading", name="Resolve disputes")).to_be_visible()
     assert look_at(tab, "label-queue-disputes") == []
     tab.keyboard.press("c")
     expect(tab.get_by_role("heading", name="No disputes")).to_be_visible()

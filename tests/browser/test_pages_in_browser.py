@@ -102,7 +102,6 @@ class TestKeys:
         assert Feedback.objects.filter(decision=first).count() == 4  # one takes the first verdict back
         tab.keyboard.press("j")
         tab.wait_for_url(f"**{second.id}*")
-        tab.wait_for_load_state()  # keys are heard once the page's script has run
         tab.keyboard.press("?")
         expect(tab.get_by_role("dialog", name="Keyboard")).to_be_visible()
         tab.keyboard.press("c")  # not while the help is open

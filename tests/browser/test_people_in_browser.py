@@ -56,6 +56,7 @@ def test_a_person_is_invited_joins_protects_the_account_and_is_deactivated(
     away.get_by_label("Email").fill("ben@example.org")
     away.get_by_label("Password").fill(OWN_PASSWORD)
     away.get_by_role("button", name="Log in").click()
+    expect(away.get_by_role("heading", name="Two-factor authentication")).to_be_visible()
     found += look_at(away, "person-code")
     away.get_by_label("Code").fill(recovery)
     away.get_by_role("button", name="Log in").click()

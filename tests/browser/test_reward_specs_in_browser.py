@@ -26,7 +26,6 @@ def test_a_change_is_tried_and_published_and_every_page_fits(
     log_in(tab, admin).goto(reverse("pages:agent-rewards", args=[workspace.slug, agent.slug]))
     expect(tab.get_by_role("heading", name="Rewards", level=1)).to_be_visible()
     found = look_at(tab, "agent-rewards")
-    tab.wait_for_load_state()
     tab.keyboard.press("n")
     tab.get_by_label("calibration", exact=True).check()
     tab.get_by_label("Weight of calibration").fill("0.8")
