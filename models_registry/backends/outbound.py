@@ -10,8 +10,10 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+import ssl
 import threading
 from collections.abc import Sequence
+from functools import cache
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -98,6 +100,12 @@ def _checked_socket(info: aiohttp.AddrInfoType) -> socket.socket:
     return socket.socket(family, kind, protocol)
 
 
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Read once a process: it takes 30 ms, which every client would spend, that of a server without TLS too."""
+    return httpx.create_ssl_context()
+
+
 _clients: dict[tuple[str, bool], httpx.Client] = {}
 _making = threading.Lock()
 
@@ -107,7 +115,7 @@ def http_client(url: str, *, own: bool) -> httpx.Client:
     has set and nobody else can."""
     with _making:
         if (found := _clients.get((url, own))) is None:
-            transport = httpx.HTTPTransport() if own else PinnedTransport()
+            transport = (httpx.HTTPTransport if own else PinnedTransport)(verify=_certificates())
             found = httpx.Client(base_url=url, transport=transport, trust_env=False, follow_redirects=False)
             _clients[url, own] = found
     return found

@@ -12,6 +12,7 @@ from django.db.models import Q
 from decisions.rewards.queueing import CALCULATE_REWARDS
 from decisions.tasks import MATURE_OUTCOMES
 from jobs.models import Job, JobState, Outbox
+from models_registry.backends.outbound import http_client
 from models_registry.models import ExperimentState
 from project.home.counts import LedgerCounts
 from project.home.items import Item, page_url
@@ -150,7 +151,7 @@ def _model_server_answers() -> bool:
     answers: bool | None = cache.get(key)
     if answers is None:
         try:
-            httpx.get(f"{settings.MODEL_SERVER_URL}/livez", timeout=PROBE_TIMEOUT_SECONDS)
+            http_client(settings.MODEL_SERVER_URL, own=True).get("/livez", timeout=PROBE_TIMEOUT_SECONDS)
             answers = True
         except httpx.HTTPError:
             answers = False

@@ -21,6 +21,8 @@ from tests.openai_server import OpenAIServer
 
 ROOT = Path(__file__).resolve().parents[3]
 BACKEND_KEY = "only-for-this-test"
+PLAIN: dict[str, Any] = {"trust_env": False, "verify": False}
+"""Without TLS. A client that might need them reads all certificates first, which takes longer than any test's calls."""
 
 
 class Gateway:
@@ -50,7 +52,7 @@ class Gateway:
         for _ in range(3000):
             assert self.process.poll() is None, self.log.read_text()
             with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{self.url}/readyz", trust_env=False).status_code == 200:
+                if httpx.get(f"{self.url}/readyz", **PLAIN).status_code == 200:
                     return
             time.sleep(0.02)
         raise AssertionError(self.log.read_text())
@@ -67,15 +69,24 @@ class Gateway:
         return self.process.wait(30)
 
 
-@pytest.fixture(scope="module")
+_started: list[Gateway] = []
+
+
+@pytest.fixture(scope="session")
 def one_gateway(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     made = Gateway(tmp_path_factory.mktemp("gateway"))
+    _started.append(made)
     try:
         yield made
-        assert made.stop() == 0, made.log.read_text()
     finally:
         if made.process is not None and made.process.poll() is None:
             made.kill()
+
+
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """It serves every file of this folder, and no other test has it beside itself at its database."""
+    if _started and (nextitem is None or Path(__file__).parent not in nextitem.path.parents):
+        assert _started[0].stop() == 0, _started[0].log.read_text()
 
 
 @pytest.fixture
@@ -95,7 +106,7 @@ def key(by: Any) -> str:
 def ask(gateway: Gateway, key: str) -> Iterator[httpx.Client]:
     """A plain client, which shows bytes and leaves."""
     headers = {"Authorization": f"Bearer {key}"}
-    with httpx.Client(base_url=f"{gateway.url}/v1", headers=headers, trust_env=False, timeout=30) as client:
+    with httpx.Client(base_url=f"{gateway.url}/v1", headers=headers, timeout=30, **PLAIN) as client:
         yield client
 
 
@@ -105,7 +116,7 @@ def client(gateway: Gateway, key: str) -> Iterator[Any]:
     import openai
 
     with (
-        httpx.Client(trust_env=False) as http,
+        httpx.Client(**PLAIN) as http,
         openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key, http_client=http, max_retries=0) as made,
     ):
         yield made

@@ -131,7 +131,11 @@ class Process:
         )
         self.address = f"http://127.0.0.1:{port}"
         self.client = httpx.Client(
-            base_url=self.address, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60, trust_env=False
+            base_url=self.address,
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=60,
+            trust_env=False,
+            verify=False,
         )
         for _ in range(3000):
             try:

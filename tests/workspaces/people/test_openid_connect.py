@@ -30,6 +30,8 @@ from workspaces.people.invitations import invite_person, revoke_invitation
 
 pytestmark = pytest.mark.django_db
 OTHER_KEY = rsa.generate_private_key(65537, 2048)
+ASKED: dict[str, Any] = {"trust_env": False, "verify": False}
+"""The provider has no TLS: without this, every request would read all the certificates of this machine first."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,7 @@ def provider(tmp_path_factory: Any) -> Iterator[str]:
         give_up = time.monotonic() + 60
         while True:
             try:
-                httpx.get(f"{address}/.well-known/openid-configuration").raise_for_status()
+                httpx.get(f"{address}/.well-known/openid-configuration", **ASKED).raise_for_status()
                 break
             except httpx.HTTPError:
                 if time.monotonic() > give_up or process.poll() is not None:
@@ -73,10 +75,9 @@ def come_back(client: Client, sent: Any, sub: str, **claims: Any) -> Any:
     """Logs in at the provider as `sub` and follows it back; the answer of our side."""
     where = sent["Location"]
     base = where.partition("/oauth2/")[0]
-    httpx.put(
-        f"{base}/users/{sub}", json={"email": f"{sub}@example.org", "name": sub.title(), **claims}
-    ).raise_for_status()
-    answer = httpx.post(where, data={"sub": sub})
+    said = {"email": f"{sub}@example.org", "name": sub.title(), **claims}
+    httpx.put(f"{base}/users/{sub}", json=said, **ASKED).raise_for_status()
+    answer = httpx.post(where, data={"sub": sub}, **ASKED)
     assert answer.status_code == 302, answer.text
     return client.get(answer.headers["Location"].removeprefix("http://testserver"))
 
