@@ -44,6 +44,8 @@ __all__ = ["base_version", "tiny_run"]
 def pytest_configure(config: pytest.Config) -> None:
     """A shell ignores Ctrl-C for what it starts in the background, CI's too, and so would every test of an interrupt,
     for ever."""
+    # pytest 9.1 forgets a folder's fixtures where files of other folders are named between its own (its issue 14971).
+    config.args.sort()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if getattr(config.option, "numprocesses", None) and SESSION in os.environ and not hasattr(config, "workerinput"):
