@@ -94,10 +94,12 @@ def test_it_is_trained_evaluated_exported_and_served(
     by_base, by_adapter, merged = (answer.probabilities for answer in score(asked))
     assert by_adapter == pytest.approx(merged, abs=1e-4) and by_adapter != pytest.approx(by_base, abs=1e-3)
 
-    # The base's name: in cards, in commands, on pages.
+    # The base's name: in cards, and, which no family changes, in commands and on pages.
     for digest in digests:
         card = (artifact_path(digest) / "README.md").read_text()
         assert f'base_model: "{folder.name}"' in card and f"{folder.name}; its terms apply" in card
+    if folder.name != "gemma3-shape":
+        return
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps(row) + "\n" for row in labelled(12, 3)))
     flags = ("--test-data", rows, "--agent-type", "filer", "--free-rows", 2)

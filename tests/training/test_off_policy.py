@@ -336,13 +336,13 @@ def test_large_effective_sample_is_asked_of_a_large_log():
 @pytest.mark.parametrize("epsilon", [0.05, 0.1])
 def test_truly_worse_policies_are_seldom_passed_and_truly_better_ones_mostly(epsilon):
     passed: dict[bool, list[bool]] = {False: [], True: []}
-    for seed in range(600):
+    for seed in range(300):
         world = make_world(seed % 40, epsilon=epsilon)
         policy = make_policy(world, seed, skill=np.random.default_rng(seed).uniform(-0.7, 0.7))
         better = world.value(policy) > world.value(world.mu)
         gate = check_off_policy_gate(world.draw_cross_fitted(policy, 1_500, np.random.default_rng(10_000 + seed)))
         passed[better].append(gate.passed)
-    assert len(passed[False]) > 200 and len(passed[True]) > 200
+    assert len(passed[False]) > 100 and len(passed[True]) > 100
     assert np.mean(passed[False]) <= 0.025, passed[False]
     assert np.mean(passed[True]) >= 0.5
 

@@ -38,14 +38,13 @@ def auc(pairs: list[tuple[float, bool]]) -> float:
 
 
 class TestClassifier:
-    @pytest.mark.parametrize("seed", range(3))
-    def test_it_is_calibrated_where_one_label_in_five_is_noise(self, seed: int) -> None:
-        rng = random.Random(seed)
+    def test_it_is_calibrated_where_one_label_in_five_is_noise(self) -> None:
+        rng = random.Random(1)
         goods = [rng.random() < 0.5 for _ in range(400)]
         documents = [write_document(respond(rng, good)) for good in goods]
         rights = [good if rng.random() < 0.8 else not good for good in goods]
         known = [Judged(place, documents[place], rights[place]) for place in range(200)]
-        fitted = fit(known, seed=seed)
+        fitted = fit(known, seed=1)
         scores = [fitted.score(place, documents[place]) for place in range(400)]
         for first, end in ((0, 200), (200, 400)):  # those that it learnt from, cross-fitted; and new ones
             order = sorted(range(first, end), key=lambda place: scores[place])
@@ -55,18 +54,17 @@ class TestClassifier:
                 assert sum(scores[place] for place in half) / 100 == pytest.approx(shares[-1], abs=0.15)
             assert shares[1] - shares[0] > 0.3
 
-    @pytest.mark.parametrize("seed", range(3))
-    def test_no_trace_is_scored_by_what_saw_its_own_label(self, seed: int) -> None:
+    def test_no_trace_is_scored_by_what_saw_its_own_label(self) -> None:
         """Every text has words of its own and labels are coins: who saw a label can only have learnt it by heart."""
-        rng = random.Random(seed)
+        rng = random.Random(1)
         judged = [Judged(place, write_document(f"w{place} v{place}"), rng.random() < 0.5) for place in range(60)]
-        assert 0.25 < self.auc_of(judged, seed) < 0.75
+        assert 0.25 < self.auc_of(judged) < 0.75
         # Another trace of the same text and label, in another fold, is all that it takes.
         twins = [*judged, *(Judged(-1 - one.key, one.document, one.right) for one in judged)]
-        assert self.auc_of(twins, seed) > 0.8
+        assert self.auc_of(twins) > 0.8
 
-    def auc_of(self, judged: list[Judged[int]], seed: int) -> float:
-        fitted = fit(judged, seed=seed)
+    def auc_of(self, judged: list[Judged[int]]) -> float:
+        fitted = fit(judged, seed=1)
         return auc([(fitted.score(one.key, one.document), one.right) for one in judged])
 
     def test_an_action_is_right_or_wrong_for_its_state(self) -> None:

@@ -388,7 +388,7 @@ EVENTS = st.lists(st.tuples(EVENT_NAMES, st.dictionaries(PARTS, VALUES | JSON_TE
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(attributes=st.dictionaries(KNOWN, VALUES | WORDS | JSON_TEXT, max_size=12), events=EVENTS, failed=st.booleans())
 def test_no_attribute_breaks_the_reading(attributes: Any, events: Any, failed: bool) -> None:
     told = read_span(make_span(attributes=attributes, events=tuple(events), failed=failed))

@@ -17,7 +17,7 @@ from engine_world import World, engine, logged, read_events, read_result, write_
 from tests.once import made_once
 
 Launcher = Callable[..., subprocess.Popen[bytes]]
-LONG = {"learning_rate": 1e-3, "epochs": 4, "batch_size": 16}
+LONG = {"learning_rate": 1e-3, "epochs": 3, "batch_size": 16}
 
 
 def wait_for(run: Path, process: subprocess.Popen[bytes], seen: Callable[[dict[str, Any]], bool]) -> None:
@@ -41,7 +41,7 @@ def ppo_run(world: World) -> Path:
         "base": {"path": str(world.base)},
         "lora": {"r": 4, "dropout": 0.1},
         "optimiser": {"learning_rate": 1e-3, "batch_size": 16},
-        "online": {"steps": 40, "prompts_per_step": 32, "inner_epochs": 1, "curriculum": {"stages": 8}},
+        "online": {"steps": 24, "prompts_per_step": 32, "inner_epochs": 1, "curriculum": {"stages": 6}},
         "reward": [{"name": "matches_answer"}],
         "samples": 4,  # looking at the model between two updates must change nothing
     }
@@ -57,31 +57,41 @@ def interrupted_copy(run: Path, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("how", ["sigterm", "end of standard input"])
-def test_a_stopped_run_goes_on_bit_for_bit(ppo_run: Path, tmp_path: Path, launch: Launcher, how: str) -> None:
-    run = interrupted_copy(ppo_run, tmp_path / "run")
-    process = launch(str(run), *(["--supervised"] if how != "sigterm" else []))
-    wait_for(run, process, underway)
-    if how == "sigterm":
-        process.send_signal(signal.SIGTERM)
-    else:
-        assert process.stdin is not None
-        process.stdin.close()
+def stopped(run: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """The last event of a run that has left a checkpoint and no result."""
     assert process.wait(60) == 75
-    events = read_events(run)
-    assert [event["kind"] for event in events[-2:]] == ["checkpoint", "stopped"]
-    assert events[-1]["reason"] == ("SIGTERM" if how == "sigterm" else "end of standard input")
+    *_, left, last = read_events(run)
+    assert (left["kind"], last["kind"]) == ("checkpoint", "stopped")
     assert not (run / "attempts" / "1" / "result.json").exists()
+    return last
+
+
+def test_the_end_of_standard_input_stops_what_is_supervised(ppo_run: Path, tmp_path: Path, launch: Launcher) -> None:
+    run = interrupted_copy(ppo_run, tmp_path / "run")
+    process = launch(str(run), "--supervised")
+    wait_for(run, process, underway)
+    assert process.stdin is not None
+    process.stdin.close()
+    assert stopped(run, process)["reason"] == "end of standard input"
+
+
+def test_a_stopped_run_goes_on_bit_for_bit(ppo_run: Path, tmp_path: Path, launch: Launcher) -> None:
+    run = interrupted_copy(ppo_run, tmp_path / "run")
+    process = launch(str(run))
+    wait_for(run, process, underway)
+    process.send_signal(signal.SIGTERM)
+    last = stopped(run, process)
+    assert last["reason"] == "SIGTERM"
 
     assert engine(run, "--attempt", "7") == 0
     started = next(event for event in read_events(run, 7) if event["kind"] == "started")
-    assert started["resumed_from"] == f"1/checkpoints/step-{events[-1]['step']:08d}"
+    assert started["resumed_from"] == f"1/checkpoints/step-{last['step']:08d}"
     resumed, whole = read_result(run, 7), read_result(ppo_run)
     assert resumed["weights_sha256"] == whole["weights_sha256"]
     assert {resumed["metrics"][name] == whole["metrics"][name] for name in ("loss_at_start", "loss_at_end")} == {True}
     samples = [json.loads((run / f"attempts/{number}/samples.json").read_text()) for number in (1, 7)]
     assert samples[0]["first"] == samples[1]["first"]  # by the base, also where the weights are those of a checkpoint
-    assert samples[1]["newest"]["step"] == 40 and samples[1]["newest"] != samples[1]["first"]
+    assert samples[1]["newest"]["step"] == 24 and samples[1]["newest"] != samples[1]["first"]
 
 
 @pytest.mark.parametrize("method", ["posterior", "all_action", "dpo"])
@@ -90,9 +100,9 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: 
         "method": method,
         "base": {"path": str(world.base)},
         "optimiser": LONG | {"token_dropout": 0.1},
-        "checkpoint_every_seconds": 0.2,
+        "checkpoint_every_seconds": 0.1,
     }
-    log = logged(world.stream[:400], world.probabilities[:400], 1)
+    log = logged(world.stream[:320], world.probabilities[:320], 1)
     data = {"train": log, "replay": world.taught}
     if method == "dpo":
         pair = {"chosen": "travel", "rejected": "work"}
