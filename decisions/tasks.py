@@ -9,6 +9,7 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
+import decisions.rewards.holdouts  # noqa: F401 - it registers what counts holdouts
 from decisions.ingest.item_ends import apply_item_outcomes
 from decisions.labelling.bulk import LABEL_IN_BULK, UNDO_IN_BULK, run_bulk_job
 from decisions.labelling.suggesting import SUGGEST_LABELS, suggest_labels
@@ -24,6 +25,7 @@ from decisions.rewards.what_if import TRY_DRAFT, try_draft
 from jobs.context import JobContext
 from jobs.registry import job_kind
 from jobs.services import enqueue_daily, enqueue_job
+from models_registry.holdouts import follow_holdouts
 
 MATURE_OUTCOMES = "decisions.mature_outcomes"
 MAKE_PARTITIONS = "decisions.make_partitions"
@@ -115,7 +117,8 @@ def try_reward_draft(context: JobContext) -> dict[str, Any]:
 @job_kind(MATURE_OUTCOMES)
 def mature_all_outcomes(context: JobContext) -> dict[str, Any]:
     matured = mature_outcomes()
-    return {"experiments": len(matured), "units": sum(item.units for item in matured)}
+    told = {"experiments": len(matured), "units": sum(item.units for item in matured)}
+    return told | {"holdouts": follow_holdouts()}
 
 
 @job_kind(MAKE_PARTITIONS)

@@ -12,6 +12,14 @@ class ExperimentRunning(Conflict):
     code = "experiment_running"
 
 
+class HoldoutRunning(Conflict):
+    code = "holdout_running"
+
+
+class HoldoutOver(Conflict):
+    code = "holdout_over"
+
+
 class GateNotPassed(Conflict):
     """The version's gates could answer, and do not show that it is better."""
 

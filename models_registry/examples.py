@@ -13,6 +13,7 @@ SPARE = "01a1f8ed-9a1b-7c2d-8e3f-0a1b2c3d4e5f"
 CHAMPION = "01a1f8c5-cd56-78ca-babf-ccea4a14876a"
 LOOK = "01a1f8b4-0c11-7d52-9e0a-5b7f3f0c2d11"
 EXPERIMENT = "01a1f8b0-a205-746d-b1e7-d3ad2c33be0a"
+HOLDOUT = "01a1f8c9-7d10-7a52-b6c8-1f0e2d3c4b5a"
 GROUP = "01a1f8b0-a1f7-7b3e-9c44-52d0a7c1e90b"
 DIGEST = "9c1185a5c5e9fc54612808977ee8f548b2258d31a8c4d1d0f4b4a9f0d0b4a5e1"
 
@@ -140,6 +141,8 @@ AN_EXPERIMENT = {
     "verdict": "",
     "secondary": ["latency_ms"],
     "slices": ["language"],
+    "holdout_share": 0.0,
+    "holdout_seconds": 2419200.0,
     "smallest_effect": 0.05,
     "expected_seconds": 691200.0,
     "started_at": MOMENT,
@@ -160,6 +163,30 @@ A_GROUP: dict[str, Any] = {
     "started_at": MOMENT,
     "ended_at": None,
     "experiments": [AN_EXPERIMENT | {"group": GROUP, "units_share": 0.5}],
+}
+A_COMPARISON = {
+    "units_served": 4210,
+    "units_held": 219,
+    "mean_served": 0.58,
+    "mean_held": 0.51,
+    "estimate": 0.07,
+    "low": 0.01,
+    "high": 0.13,
+}
+A_HOLDOUT: dict[str, Any] = {
+    "id": HOLDOUT,
+    "model": "filer",
+    "version": "filer:2",
+    "share": 0.05,
+    "reason": "what the next month is worth",
+    "started_by": "key:5f2c91d07a3e",
+    "started_at": MOMENT,
+    "ends_at": MOMENT,
+    "ended_at": None,
+    "end_reason": "",
+    "counted_at": MOMENT,
+    **A_COMPARISON,
+    "weeks": [{"week": 0} | A_COMPARISON],
 }
 
 A_MEASURE = {
@@ -394,6 +421,22 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             | {"ended_at": MOMENT, "experiments": [AN_EXPERIMENT | {"group": GROUP, "units_share": 0.5} | STOPPED]},
             path={"id": GROUP},
             request={"reason": "a new prompt comes first"},
+        )
+    ],
+    "holdouts_list": [Example(page(A_HOLDOUT))],
+    "holdouts_retrieve": [Example(A_HOLDOUT, path={"id": HOLDOUT})],
+    "start_holdout": [
+        Example(
+            A_HOLDOUT | {"counted_at": None, "weeks": []},
+            201,
+            {"version": VERSION, "share": 0.05, "seconds": 2419200, "reason": "what the next month is worth"},
+        )
+    ],
+    "end_holdout": [
+        Example(
+            A_HOLDOUT | {"ended_at": MOMENT, "end_reason": "seen enough"},
+            path={"id": HOLDOUT},
+            request={"reason": "seen enough"},
         )
     ],
     "estimate_experiment": [

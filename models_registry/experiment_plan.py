@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from models_registry.exploring import MEASURES, find_exploring_faults
 from models_registry.guardrails import DEFAULT_GUARDRAILS, GuardrailPlan, find_guardrail_faults
+from models_registry.holdout_plan import HOLDOUT_SECONDS, find_holdout_faults
 from models_registry.statistics.ramp import RAMP_E, RAMP_UNITS
 from workspaces.errors import FieldFault, InvalidInput
 
@@ -25,6 +26,8 @@ class ExperimentPlan:
 
     ramp: the shares of later phases. attribution_window_seconds: None to find it at the start of each phase.
     smallest_effect: the difference of mean outcomes that is worth finding, which the estimate of the time stands on.
+    holdout_share, holdout_seconds: the part of the units that keeps today's champion after a promotion, 0 for none, and
+    for how long (`models_registry.holdouts`).
     secondary, slices: what is looked at beside and decides nothing: measures of `exploring.MEASURES` or names of reward
     components, and fields of the state.
     """
@@ -49,6 +52,8 @@ class ExperimentPlan:
     smallest_effect: float = 0.05
     secondary: tuple[str, ...] = tuple(MEASURES)
     slices: tuple[str, ...] = ()
+    holdout_share: float = 0.0
+    holdout_seconds: float = HOLDOUT_SECONDS
 
 
 def check_plan(plan: ExperimentPlan) -> None:
@@ -80,6 +85,8 @@ def check_plan(plan: ExperimentPlan) -> None:
         faults.append(FieldFault("min_seconds", "must be 0 to 366 days", "seconds"))
     if plan.missing not in {"exclude", "zero"}:
         faults.append(FieldFault("missing", f"{plan.missing!r} is unknown", "exclude or zero"))
+    if plan.holdout_share:
+        faults += find_holdout_faults(plan.holdout_share, plan.holdout_seconds, prefix="holdout_")
     faults += find_guardrail_faults(plan.guardrails)
     faults += find_exploring_faults(plan.secondary, plan.slices)
     if faults:

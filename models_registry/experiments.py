@@ -59,6 +59,8 @@ BOUNDS = (
     "ramp_units",
     "ramp_e",
     "smallest_effect",
+    "holdout_share",
+    "holdout_seconds",
 )
 """What an experiment takes from its plan under the same name."""
 
@@ -160,7 +162,13 @@ def add_experiment(
     name: str = "",
     lane: Lane | None = None,
 ) -> Experiment:
-    """The rows of one experiment: call inside the transaction of `find_control`. Without a lane it has all units."""
+    """The rows of one experiment: call inside the transaction of `find_control`. Without a lane it has all units.
+
+    Raises InvalidInput where a holdout is planned and both arms have one version.
+    """
+    if plan.holdout_share and tried.version.id == control.id:
+        fault = FieldFault("holdout_share", f"{control} answers in both arms", "0: there is no other version to keep")
+        raise InvalidInput("The experiment cannot start.", faults=[fault])
     model, setups = control.registered_model, tried.setups
     group, low_end, high_end = (lane.group, lane.low, lane.high) if lane is not None else (None, 0.0, 1.0)
     bounds = {bound: getattr(plan, bound) for bound in BOUNDS}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from models_registry.errors import ArtifactRemoved
-from models_registry.models import Alias, Artifact, Deployment, ModelVersion, Variant, VersionState
+from models_registry.models import Alias, Artifact, Deployment, Holdout, ModelVersion, Variant, VersionState
 
 Find = Callable[[Collection[uuid.UUID]], Iterable[uuid.UUID]]
 """Given ids of artifacts (or versions), those of them that are held."""
@@ -125,6 +125,12 @@ def _aliases(versions: Collection[uuid.UUID]) -> Iterable[uuid.UUID]:
 def _arms(versions: Collection[uuid.UUID]) -> Iterable[uuid.UUID]:
     arms = Variant.objects.filter(version__in=versions, experiment__ended_at=None)
     return arms.values_list("version", flat=True)
+
+
+@version_holder("a holdout under way", "models_registry.Holdout.version")
+def _holdouts(versions: Collection[uuid.UUID]) -> Iterable[uuid.UUID]:
+    held = Holdout.objects.filter(version__in=versions, ended_at=None)
+    return held.values_list("version", flat=True)
 
 
 @version_holder("a deployment", "models_registry.Deployment.version")

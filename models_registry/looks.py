@@ -29,6 +29,7 @@ from models_registry.evidence import (
 )
 from models_registry.experiment_log import is_look_due, record_look
 from models_registry.guardrails import as_evidence, summarise_guardrails
+from models_registry.holdouts import hold_out_control
 from models_registry.models import Arm, Experiment, Exposure, LookAction, Observation, Phase
 from models_registry.phases import follow_ramp
 from models_registry.promotion import end_experiment, promote_treatment
@@ -134,6 +135,7 @@ def _act(experiment: Experiment, verdict: Verdict) -> None:
     by, action = system(experiment.workspace), LookAction(verdict.action)
     if action == LookAction.PROMOTE:
         promote_treatment(by=by, experiment=experiment, reason="; ".join(verdict.reasons))
+        hold_out_control(by=by, experiment=experiment)
     if action != LookAction.CONTINUE:
         end_experiment(by=by, experiment=experiment, action=action, reasons=verdict.reasons)
     elif follow_ramp(by=by, experiment=experiment) is None and is_look_due(experiment):

@@ -7,15 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from models_registry import routing
-from models_registry.models import Arm, Experiment, ExperimentState, ModelVersion, Phase, RegisteredModel, Variant
+from models_registry.models import (
+    Arm,
+    Experiment,
+    ExperimentState,
+    Holdout,
+    ModelVersion,
+    Phase,
+    RegisteredModel,
+    Variant,
+)
 from models_registry.services import get_serving
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """Who answers one unit: the version, and why. `other`, the version of the arm that the unit was not assigned, and
-    `phase` are None outside experiments. `fallback` is asked where neither of them answers; None where the model has
-    none."""
+    `phase` are None outside experiments. `fallback` is asked where neither of them answers, of a unit that is held out
+    the champion; None where the model has none."""
 
     version: ModelVersion
     other: ModelVersion | None = None
@@ -45,8 +54,8 @@ class Running:
 
 
 class Router:
-    """Routes many units of one model by one reading of the registry: four queries, however many units. `running`: its
-    experiments, of which a unit meets one at most."""
+    """Routes many units of one model by one reading of the registry: five queries, however many units. `running`: its
+    experiments, of which a unit meets one at most; and none where `holdout` holds it."""
 
     def __init__(self, model: RegisteredModel) -> None:
         self.champion, self.fallback = get_serving(model)
@@ -62,31 +71,43 @@ class Router:
             "version__artifact", "version__base__artifact", "version__registered_model"
         ):
             variants[variant.experiment_id].append(variant)
+        holdouts = Holdout.objects.filter(registered_model=model, ended_at__isnull=True)
+        self.holdout = holdouts.select_related(
+            "version__artifact", "version__base__artifact", "version__registered_model"
+        ).first()
         self.running = [_read_running(phase, variants[phase.experiment_id]) for phase in phases]
 
     @property
     def versions(self) -> list[ModelVersion]:
         """Every version that a unit may meet."""
         known = [self.champion, *([self.fallback] if self.fallback else [])]
+        known += [self.holdout.version] if self.holdout is not None else []
         return [*known, *(version for one in self.running for version in one.versions.values())]
 
     def find_running(self, unit: str) -> Running | None:
         """The experiment that the unit is in."""
         return next((one for one in self.running if one.takes(unit)), None)
 
-    def route_outside(self) -> Route:
-        """Of a unit that no experiment asks about: the champion's."""
+    def route_outside(self, unit: str) -> Route:
+        """Of a unit that no experiment asks about: the champion's, unless it is held out."""
+        if (held := self._find_held(unit)) is not None:
+            return Route(version=held, fallback=self.champion)
         return Route(version=self.champion, fallback=self.fallback)
 
     def route(self, unit: str) -> Route:
         running = self.find_running(unit)
-        if running is None:
-            return self.route_outside()
+        if running is None or self._find_held(unit) is not None:
+            return self.route_outside(unit)
         experiment, share = running.experiment, running.phase.treatment_share
         given = routing.assign(experiment.salt, str(experiment.id), unit, share)
         other = Arm.CONTROL if given.arm == "treatment" else Arm.TREATMENT
         versions = running.versions
         return Route(versions[given.arm], versions[other], self.fallback, running.phase, given.arm, given.probability)
+
+    def _find_held(self, unit: str) -> ModelVersion | None:
+        one = self.holdout
+        held = one is not None and routing.is_in_lane(one.salt, str(one.id), unit, 0.0, one.share)
+        return one.version if one is not None and held else None
 
 
 def _read_running(phase: Phase, variants: Sequence[Variant]) -> Running:

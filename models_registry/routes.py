@@ -1,7 +1,7 @@
 """Who serves a model now: its router, and the places of every version that it may name.
 
-Both are read anew when a row behind them has changed, which one query tells (`workspaces.row_cache`). The gateway of
-chats calls it for every chat.
+Both are read anew when a row behind them has changed, which one query tells (`workspaces.row_cache`). `decide`
+and chats call it for every request.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ WITH stamped AS (
    UNION ALL
   SELECT {STAMP.format("r")} FROM models_registry_variant r JOIN models_registry_experiment e ON e.id = r.experiment_id
    WHERE e.registered_model_id = %(model)s AND e.state = 'running'
+   UNION ALL
+  SELECT {STAMP.format("h")} FROM models_registry_holdout h
+   WHERE h.registered_model_id = %(model)s AND h.ended_at IS NULL
    UNION ALL
   SELECT concat({STAMP.format("d")}, {STAMP.format("b")}) FROM models_registry_modelversion v
     JOIN models_registry_deployment d ON d.version_id = v.id JOIN models_registry_backend b ON b.id = d.backend_id

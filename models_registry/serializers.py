@@ -219,6 +219,8 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
             "verdict",
             "secondary",
             "slices",
+            "holdout_share",
+            "holdout_seconds",
             "smallest_effect",
             "expected_seconds",
             "started_at",
@@ -370,6 +372,11 @@ class BoundsSerializer(StrictBody):
     slices = serializers.ListField(
         child=serializers.CharField(), required=False, help_text="Fields of the state by which outcomes are sliced"
     )
+    holdout_share = serializers.FloatField(
+        required=False,
+        help_text="The part of the units that keeps today's champion after a promotion; 0 by default",
+    )
+    holdout_seconds = serializers.FloatField(required=False, help_text="For how long; 28 days by default")
     smallest_effect = serializers.FloatField(
         required=False, help_text="The difference of mean rewards that is worth finding; the estimate stands on it"
     )

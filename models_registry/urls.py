@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from models_registry import api, group_api, serving_api, version_api
+from models_registry import api, group_api, holdout_api, serving_api, version_api
 
 urlpatterns = [
     path("models", api.ModelList.as_view(), name="api-models"),
@@ -36,6 +36,9 @@ urlpatterns = [
     path("experiment-groups", group_api.GroupList.as_view(), name="api-experiment-groups"),
     path("experiment-groups/<uuid:pk>", group_api.GroupDetail.as_view(), name="api-experiment-group"),
     path("experiment-groups/<uuid:pk>/stop", group_api.GroupStop.as_view(), name="api-experiment-group-stop"),
+    path("holdouts", holdout_api.HoldoutList.as_view(), name="api-holdouts"),
+    path("holdouts/<uuid:pk>", holdout_api.HoldoutDetail.as_view(), name="api-holdout"),
+    path("holdouts/<uuid:pk>/end", holdout_api.HoldoutEnd.as_view(), name="api-holdout-end"),
     path("experiments/estimate", api.ExperimentEstimate.as_view(), name="api-experiment-estimate"),
     path("experiments/<uuid:pk>", api.ExperimentDetail.as_view(), name="api-experiment"),
     path("experiments/<uuid:pk>/looks", api.ExperimentLooks.as_view(), name="api-experiment-looks"),

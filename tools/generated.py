@@ -30,6 +30,7 @@ NAMES = {
     "replay": "datasets",
     "base_version": "versions",
     "treatment": "versions",
+    "version": "versions",
 }
 
 
@@ -80,6 +81,7 @@ def make_known(agent: Any) -> dict[str, str]:
         "versions": version,
         "experiments": experiment,
         "experiment-groups": group,
+        "holdouts": made.HoldoutFactory(version=made.ModelVersionFactory(registered_model=other)),
         "models": version.registered_model,
         "backends": (backend := made.BackendFactory(workspace=workspace)),
         "deployments": made.DeploymentFactory(version=version, backend=backend),

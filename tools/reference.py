@@ -60,7 +60,9 @@ PAGES: Mapping[str, Page] = {
     ),
     "suites": Page("Evaluation suites", ("suites",), "[learning.md](../learning.md#evaluation-suites)"),
     "shadows": Page("Shadows", ("shadows",), "[shadow.md](../shadow.md)"),
-    "experiments": Page("Experiments", ("experiments", "experiment-groups"), "[experiments.md](../experiments.md)"),
+    "experiments": Page(
+        "Experiments", ("experiments", "experiment-groups", "holdouts"), "[experiments.md](../experiments.md)"
+    ),
     "erasures": Page("Erasures", ("erasures",), "[erasure.md](../erasure.md)"),
     "notes-app": Page("The notes app's paths", ("notes app",), "[notes-app.md](../notes-app.md)"),
 }

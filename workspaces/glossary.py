@@ -207,6 +207,11 @@ ENTRIES = (
         "Experiments of several versions against one champion at the same time.",
     ),
     Entry("lane", ("Experiment.lane_low",), "The part of the units that one experiment of a group has to itself."),
+    Entry(
+        "holdout",
+        ("Holdout",),
+        "Units that keep one version while everybody else gets what is promoted, to see what all of it is worth.",
+    ),
     Entry("phase", ("Phase",), "A part of an experiment with one treatment share."),
     Entry(
         "ramp",

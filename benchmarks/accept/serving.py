@@ -66,6 +66,10 @@ SHOWN: Mapping[str, Sequence[str]] = {
         "tests/decisions/rewards/test_guardrail_measures.py",
     ],
     "experiments on versions of an agent": ["tests/decisions/gateway/test_agent_experiments.py"],
+    "holdouts: who keeps a version, and what the others' is worth": [
+        "tests/decisions/gateway/test_holdouts.py",
+        "tests/models_registry/statistics/test_holdout_intervals.py",
+    ],
     "several versions at the same time, each with a lane": [
         "tests/models_registry/test_experiment_groups.py",
         "tests/browser/test_groups_in_browser.py",

@@ -43,7 +43,7 @@ from models_registry.calls import Ending, Opening, close_calls, open_calls
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.key_limits import refuse_over_limits
 from models_registry.models import CallKind, CallState
-from models_registry.router import Router
+from models_registry.routes import find_routes
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7
@@ -68,7 +68,7 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
     ids = [uuid7() if item.id is UNSET else item.id for item in items]
     given = _by_id(items)
     answers = find_repeats(by, current, given)
-    routing = Routing(current, Router(current.agent.registered_model))
+    routing = Routing(current, find_routes(current.agent.registered_model).router)
     paths = [""] if len(items) == 1 else [f"items[{index}]." for index in range(len(items))]
     asked = {
         row_id: (path, item) for row_id, path, item in zip(ids, paths, items, strict=True) if row_id not in answers

@@ -55,7 +55,7 @@ class Routing:
         if wanted is None:
             return None
         unit = item.unit or str(decision_id)  # without a unit, the decision is its own unit
-        route = self._router.route_outside() if self._outside else self._router.route(unit)
+        route = self._router.route_outside(unit) if self._outside else self._router.route(unit)
         if route.phase is None or route.other is None or route.arm is None:
             side = Side(route.version, self._current, wanted)
             return Question(decision_id, path, item, unit, route, side, control=side)

@@ -14,6 +14,7 @@ from models_registry.models.experiment import (
     Phase,
     Variant,
 )
+from models_registry.models.holdout import Holdout
 from models_registry.models.look import BY_SOMEBODY, Look, LookAction
 from models_registry.models.serving import (
     Backend,
@@ -65,6 +66,7 @@ __all__ = [
     "GateKind",
     "GateVerdict",
     "GuardrailMeasure",
+    "Holdout",
     "KeySpend",
     "Look",
     "LookAction",

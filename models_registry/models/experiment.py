@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
+from models_registry.holdout_plan import HOLDOUT_SECONDS
 from models_registry.statistics.ramp import RAMP_E, RAMP_UNITS
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
@@ -124,6 +125,8 @@ class Experiment(WorkspaceOwned):
     ramp_e = models.FloatField(default=RAMP_E, help_text="The share stays at an E of harm of at least this")
     secondary = models.JSONField(default=list, blank=True)
     slices = models.JSONField(default=list, blank=True)
+    holdout_share = models.FloatField(default=0.0, db_default=0.0, help_text="Of the units, that keep the control")
+    holdout_seconds = models.FloatField(default=HOLDOUT_SECONDS, db_default=HOLDOUT_SECONDS)
     smallest_effect = models.FloatField(null=True, blank=True, help_text="The difference that is worth finding")
     expected_seconds = models.FloatField(null=True, blank=True, help_text="Time until a promotion, as expected first")
     missing = models.CharField(max_length=16, choices=MissingPolicy.choices, default=MissingPolicy.EXCLUDE)
@@ -194,6 +197,10 @@ class Experiment(WorkspaceOwned):
             models.CheckConstraint(
                 condition=Q(promote_e__gt=1, rollback_e__gt=1, min_seconds__gte=0, exposure_window_seconds__gte=0),
                 name="experiment_bounds_make_sense",
+            ),
+            models.CheckConstraint(
+                condition=Q(holdout_share__gte=0, holdout_share__lte=0.5, holdout_seconds__gt=0),
+                name="experiment_holdout_makes_sense",
             ),
             models.CheckConstraint(
                 condition=Q(ramp_units__gte=1, ramp_e__gt=1), name="experiment_ramp_bounds_make_sense"

@@ -22,6 +22,7 @@ TOLD: dict[str, tuple[str, str]] = {
     "demo.started": ("Demo started", ""),
     "experiment.started": ("Experiment started", ""),
     "experiment.stopped": ("Experiment stopped", ""),
+    "holdout.started": ("Holdout started", ""),
     "experiment_group.started": ("Group of experiments started", ""),
     "rehearsal.started": ("Rehearsal started", ""),
     "rewards.requested": ("Calculation of rewards started", ""),
@@ -33,6 +34,7 @@ PAGE_OF_TARGET = {
     "model_version": "version",
     "experiment": "experiment",
     "experiment_group": "experiment-group",
+    "holdout": "holdout",
     "run": "run",
     "training_run": "run",
 }

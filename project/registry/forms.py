@@ -280,6 +280,15 @@ class ExperimentForm(forms.Form):
         help_text="Failures trigger a rollback only after this many requests.",
     )
 
+    holdout_share = forms.FloatField(
+        label="Holdout share",
+        initial="0",
+        help_text="Share of units that keep today's champion after a promotion, such as 0.05. They show what the "
+        "change is worth later. 0 for none.",
+    )
+    holdout_seconds = DurationField(
+        label="Holdout for", initial=write_duration(_plan.holdout_seconds), help_text="Up to 366 d."
+    )
     secondary = NamesField(
         label="Secondary measures",
         required=False,
@@ -304,6 +313,7 @@ class ExperimentForm(forms.Form):
     )
     RAMP = ("ramp", "ramp_units", "ramp_e")
     EXPLORATORY = ("secondary", "slices")
+    HOLDOUT = ("holdout_share", "holdout_seconds")
     FAILURES = ("max_excess_failures", "min_requests_for_failures")
 
     def main_fields(self) -> list[Any]:
@@ -336,6 +346,7 @@ class ExperimentForm(forms.Form):
             ("Outcomes", [self[name] for name in (*self.WINDOWS, "contrast")]),
             ("Guardrails", [self[name] for name in self.GUARDRAILS]),
             ("Failures", [self[name] for name in self.FAILURES]),
+            ("Holdout", [self[name] for name in self.HOLDOUT]),
             ("Exploratory", [self[name] for name in self.EXPLORATORY]),
         ]
 
@@ -345,7 +356,7 @@ class ExperimentForm(forms.Form):
     def read_plan(self) -> ExperimentPlan:
         """Of a form that was checked; what is not valid has its default, so that the rest can be checked too."""
         given = self.cleaned_data
-        groups = (self.RULE, self.RAMP, self.WINDOWS, self.FAILURES, self.EXPLORATORY)
+        groups = (self.RULE, self.RAMP, self.WINDOWS, self.FAILURES, self.HOLDOUT, self.EXPLORATORY)
         names = [name for group in groups for name in group] + ["guardrail_e", "smallest_effect"]
         bounds = {name: given[name] for name in names if name in given}
         contrast = (given.get("contrast") or next(iter(CONTRASTS))).split()

@@ -9,6 +9,7 @@ from project.registry import (
     experiment_groups,
     experiment_start,
     experiments,
+    holdouts,
     version_changes,
     versions,
 )
@@ -46,6 +47,10 @@ urlpatterns = [
     path("experiments/groups/<uuid:pk>", experiment_groups.group_detail, name="experiment-group"),
     path("experiments/groups/<uuid:pk>/status", experiment_groups.group_status, name="experiment-group-status"),
     path("experiments/groups/<uuid:pk>/stop", experiment_groups.group_stop, name="experiment-group-stop"),
+    path("models/versions/<uuid:pk>/hold-out", holdouts.version_hold_out, name="version-hold-out"),
+    path("experiments/holdouts/", holdouts.holdout_list, name="holdouts"),
+    path("experiments/holdouts/<uuid:pk>", holdouts.holdout_detail, name="holdout"),
+    path("experiments/holdouts/<uuid:pk>/end", holdouts.holdout_end, name="holdout-end"),
     path("experiments/<uuid:pk>", experiments.experiment_detail, name="experiment"),
     path("experiments/<uuid:pk>/status", experiments.experiment_status, name="experiment-status"),
     path("experiments/<uuid:pk>/evidence", experiments.experiment_evidence, name="experiment-evidence"),

@@ -29,6 +29,7 @@ from tools.factories import (
     ExperimentFactory,
     ExperimentGroupFactory,
     ExportJobFactory,
+    HoldoutFactory,
     InvitationFactory,
     ItemFactory,
     JobFactory,
@@ -127,6 +128,7 @@ def build(workspace: Any, slug: str) -> World:
         key=ApiKeyFactory(workspace=workspace),
         extra={
             "group": group,
+            "holdout": HoldoutFactory(version=ModelVersionFactory(registered_model=other)),
             "backend": (backend := BackendFactory(workspace=workspace)),
             "deployment": DeploymentFactory(version=version, backend=backend),
             "model": model,
@@ -364,6 +366,19 @@ CALLS: dict[str, list[Call]] = {
     "api-experiment-group-stop": [
         Call("POST", "experiment-groups/{group}/stop", ADMIN, lambda w: {"reason": "enough"}, foreign=(404,))
     ],
+    "api-holdouts": [
+        Call("GET", "holdouts", READ),
+        Call(
+            "POST",
+            "holdouts",
+            ADMIN,
+            lambda w: {"version": str(w.champion.id), "share": 0.05, "reason": "a month"},
+            201,
+            foreign=(404,),
+        ),
+    ],
+    "api-holdout": [Call("GET", "holdouts/{holdout}", READ, foreign=(404,))],
+    "api-holdout-end": [Call("POST", "holdouts/{holdout}/end", ADMIN, lambda w: {"reason": "enough"}, foreign=(404,))],
     "api-agents": [Call("GET", "agents", READ), Call("POST", "agents", ADMIN, agent_body, 201)],
     "api-agent-reward-summary": [Call("GET", "agents/{slug}/rewards/summary", READ, foreign=(404,))],
     "api-agent": [

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 from django.test import Client, override_settings
+from django.utils import timezone
 
 from decisions.agents.services import AgentSetup, create_agent, create_agent_version, create_notes_agents
 from decisions.api import examples as ledger
@@ -44,6 +45,7 @@ from tools.factories import (
     ExperimentGroupFactory,
     ExportJobFactory,
     FeedbackFactory,
+    HoldoutFactory,
     InvitationFactory,
     ItemFactory,
     JobFactory,
@@ -285,6 +287,11 @@ def make_ledger(workspace):
         registry.SPARE: ModelVersionFactory(registered_model=agent.registered_model).id,
         registry.EXPERIMENT: experiment.id,
         registry.GROUP: group.id,
+        registry.HOLDOUT: HoldoutFactory(
+            version=ModelVersionFactory(registered_model=other),
+            counted_at=timezone.now(),
+            figures={name: {"served": [60, 30.0, 20.0], "held": [60, 30.0, 20.0]} for name in ("0", "whole")},
+        ).id,
         registry.MODEL: version.registered_model_id,
         registry.BACKEND: backend.id,
         registry.DEPLOYMENT: deployment.id,

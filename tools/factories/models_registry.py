@@ -32,6 +32,7 @@ from models_registry.models import (
     Exposure,
     FailedRequest,
     GateVerdict,
+    Holdout,
     KeySpend,
     Look,
     LookAction,
@@ -190,6 +191,23 @@ class ExperimentGroupFactory(DjangoModelFactory[ExperimentGroup]):
     workspace = factory.SelfAttribute("registered_model.workspace")
     name = factory.Sequence(lambda n: f"group {n}")
     salt = factory.LazyFunction(lambda: secrets.token_hex(16))
+
+
+class HoldoutFactory(DjangoModelFactory[Holdout]):
+    """A running one, of four weeks."""
+
+    class Meta:
+        model = Holdout
+
+    version = factory.SubFactory(ModelVersionFactory)
+    registered_model = factory.SelfAttribute("version.registered_model")
+    workspace = factory.SelfAttribute("version.workspace")
+    share = 0.2
+    salt = factory.LazyFunction(lambda: secrets.token_hex(16))
+    reason = "what a month is worth"
+    started_by = "owner@example.org"
+    started_at = factory.LazyFunction(timezone.now)
+    ends_at = factory.LazyAttribute(lambda one: one.started_at + dt.timedelta(days=28))
 
 
 class ExperimentFactory(DjangoModelFactory[Experiment]):
