@@ -21,12 +21,12 @@ from decisions.agents.choices import action_of, option_of
 from decisions.agents.current import CurrentAgent, space_of
 from decisions.agents.prompts import PromptError
 from decisions.gateway.arms import ask_sides
-from decisions.gateway.questions import Question, Reply, Side, Wanted, Writing
+from decisions.gateway.questions import Question, Reply, Wanted, Writing
+from decisions.gateway.routing import pin_question
 from decisions.gateway.ways import way_of
 from decisions.ingest.schemas import DecideItem
 from decisions.models import ActionSpaceKind, AgentVersion, Decision, Shadow, ShadowAnswer
 from decisions.models.tombstones import ERASED_HASH, NOT_ERASED
-from models_registry.router import Route
 from training.selection import loaded
 from training.shadows.agreement import is_same_action, kendall_tau
 from workspaces.errors import FieldFault
@@ -134,7 +134,7 @@ def _prepare(one: Logged) -> Logged:
 def ask_candidate(shadow: Shadow, batch: Sequence[Logged]) -> Answered:
     """Nothing is stored yet."""
     asked = [one for one in batch if not one.error]
-    replies = ask_sides([_ask_about(shadow, one) for one in asked])
+    replies = ask_sides([(question := _ask_about(shadow, one), question.side) for one in asked])
     now, cost = timezone.now(), Decimal(0)
     answers = [_failure(shadow, one, one.error, now) for one in batch if one.error]
     silent = 0
@@ -156,10 +156,9 @@ def ask_candidate(shadow: Shadow, batch: Sequence[Logged]) -> Answered:
     return Answered(answers, cost, nobody=bool(asked) and silent == len(asked))
 
 
-def _ask_about(shadow: Shadow, one: Logged) -> tuple[Question, Side]:
-    """As the gateway asks a champion for which nobody stands in."""
-    side = Side(shadow.version, one.current, one.wanted)
-    return Question(one.id, "", one.item, "", Route(shadow.version), side, control=side), side
+def _ask_about(shadow: Shadow, one: Logged) -> Question:
+    assert one.wanted is not None
+    return pin_question(one.id, one.item, "", one.current, shadow.version, one.wanted)
 
 
 def _read_reply(one: Logged, reply: Reply) -> dict[str, Any]:
