@@ -1,22 +1,23 @@
 """How the versions that decided for a kind of agent compare: the notes app's `ab-test`.
 
-Every policy that stands in the ledger is a version, of ours or an outside model, and so is every one that serves. The
-figures are of all their decisions, by who acted. Units are clusters: decisions of one are not independent.
+Every policy that stands in the ledger is a version, of ours or an outside model, and so is every one that serves. While
+an experiment compares versions of the agent, each of its arms is one: a version of the model asked as a version of the
+agent. The figures are of all their decisions, by who acted. Units are clusters: decisions of one are not independent.
 """
 
 from __future__ import annotations
 
 import math
 import uuid
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import connection
 
+from decisions.agents.arm_setups import find_arm_setups
 from decisions.errors import UnknownAgent
-from decisions.models import Agent, Verdict
+from decisions.models import Agent, AgentVersion, Verdict
 from decisions.models.verdicts import FIRST_COUNTS, STANDS, SUPERSEDING, VERDICT
 from decisions.notes_app.ledger import agent_of_kind
 from decisions.rewards.specs import find_specs
@@ -27,7 +28,6 @@ from models_registry.models import (
     ExperimentState,
     ModelVersion,
     Phase,
-    RegisteredModel,
     Variant,
 )
 from models_registry.statistics.best_of import Sums, find_best, mean_of, share_of
@@ -45,14 +45,17 @@ WITH judged AS MATERIALIZED (
      AND {STANDS.format("f", SUPERSEDING)}
    ORDER BY f.decision_id, {FIRST_COUNTS.format("f")}),
 units AS (
-  SELECT d.model_version_id AS version, d.policy_name AS policy, coalesce(d.unit, d.id::text) AS unit,
-         count(*) AS decisions, sum(d.confidence) AS confidence, count(d.confidence) AS sure,
+  SELECT d.model_version_id AS version, d.policy_name AS policy, arm.setup AS setup,
+         coalesce(d.unit, d.id::text) AS unit, count(*) AS decisions, sum(d.confidence) AS confidence,
+         count(d.confidence) AS sure,
          count(r.raw) AS rewarded, coalesce(sum(r.raw), 0) AS reward,
          count(*) FILTER (WHERE j.verdict = 'confirmed') AS confirmed,
          count(*) FILTER (WHERE j.verdict = 'corrected') AS corrected,
          count(*) FILTER (WHERE j.verdict = 'overridden') AS overridden,
          count(*) FILTER (WHERE j.verdict = 'ignored') AS ignored
     FROM decisions_decision d
+    LEFT JOIN unnest(%(versions)s::uuid[], %(setups)s::uuid[]) AS arm(version, setup)
+           ON arm.version = d.model_version_id AND arm.setup = d.agent_version_id
     LEFT JOIN judged j ON j.id = d.id
     LEFT JOIN (SELECT decision_id, raw FROM decisions_reward newest
                 WHERE spec_id = %(spec)s AND value IS NOT NULL
@@ -61,15 +64,42 @@ units AS (
                                      AND later.version > newest.version AND later.version > 1)) r
            ON r.decision_id = d.id
    WHERE d.agent_id = %(agent)s
-   GROUP BY 1, 2, 3)
-SELECT version, policy, sum(decisions), sum(confidence), sum(sure),
+   GROUP BY 1, 2, 3, 4)
+SELECT version, policy, setup, sum(decisions), sum(confidence), sum(sure),
        sum(confirmed), sum(corrected), sum(overridden), sum(ignored),
        sum(rewarded), count(*) FILTER (WHERE rewarded > 0), sum(reward), sum(reward * reward), sum(reward * rewarded),
        sum(rewarded * rewarded),
        sum(confirmed + corrected), count(*) FILTER (WHERE confirmed + corrected > 0), sum(confirmed * confirmed),
        sum(confirmed * (confirmed + corrected)), sum((confirmed + corrected) * (confirmed + corrected))
-  FROM units GROUP BY 1, 2 ORDER BY 3 DESC LIMIT {MOST}
+  FROM units GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT {MOST}
 """  # noqa: S608 - our own names
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Who acted: a version of the model, by its id, or an outside model by name. `setup`: the version of the agent that
+    it was asked as, where that makes it an arm."""
+
+    version: uuid.UUID | None
+    policy: str | None = None
+    setup: uuid.UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A version that serves now: its share of the units, and the version of the agent where it is an arm's."""
+
+    version: ModelVersion
+    weight: float
+    setup: AgentVersion | None = None
+
+    @property
+    def key(self) -> Key:
+        return Key(self.version.id, None, self.setup.id if self.setup is not None else None)
+
+    @property
+    def name(self) -> str:
+        return str(self.version) if self.setup is None else f"{self.version} with {self.setup}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +123,14 @@ def compare_versions(*, by: Actor, kind: str) -> dict[str, Any]:
         agent = agent_of_kind(by, kind)
     except UnknownAgent:
         return _single(kind, [])
-    found = _find_sums(agent)
-    weights, experiment = _find_weights(agent.registered_model)
-    versions = {version.id: version for version in weights}
-    missing = [key for key, _ in found if isinstance(key, uuid.UUID) and key not in versions]
-    versions |= ModelVersion.objects.select_related("registered_model").in_bulk(missing)
-    shown = {version: (str(version), version.description, weight) for version, weight in weights.items()}
-    rows: list[tuple[str, str, float, Found]] = []
-    told = {key: one for (key, _), one in found.items()}
-    for version, (name, description, weight) in shown.items():
-        rows.append((name, description, weight, told.pop(version.id, UNUSED)))
-    for key, one in told.items():
-        earlier = versions.get(key) if isinstance(key, uuid.UUID) else None
-        rows.append((str(earlier or key), earlier.description if earlier is not None else "", 0.0, one))
+    serving, experiment = _find_serving(agent)
+    told = _find_sums(agent, serving)
+    rows = [(one.name, one.version.description, one.weight, told.pop(one.key, UNUSED)) for one in serving]
+    ids = [key.version for key in told if key.version is not None]
+    versions = ModelVersion.objects.select_related("registered_model").in_bulk(ids)
+    for key, sums in told.items():
+        earlier = versions.get(key.version) if key.version is not None else None
+        rows.append((str(earlier or key.policy), earlier.description if earlier is not None else "", 0.0, sums))
     rows.sort(key=lambda row: (-row[2], -row[3].decisions, row[0]))
     listed = [{"version": name, "description": text, "weight": weight} for name, text, weight, _ in rows]
     if len(rows) < 2:
@@ -132,14 +157,20 @@ def _single(kind: str, versions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _find_sums(agent: Agent) -> dict[tuple[uuid.UUID | str, bool], Found]:
-    """By version's id, or by outside model's name."""
+def _find_sums(agent: Agent, serving: Sequence[Serving]) -> dict[Key, Found]:
     specs = [spec.id for spec in find_specs(agent.workspace) if spec.agent_id == agent.id]
-    parameters = {"agent": agent.id, "workspace": agent.workspace_id, "spec": specs[0] if specs else None}
+    arms = [(one.version.id, one.setup.id) for one in serving if one.setup is not None]
+    parameters: dict[str, Any] = {
+        "agent": agent.id,
+        "workspace": agent.workspace_id,
+        "spec": specs[0] if specs else None,
+        "versions": [version for version, _ in arms],
+        "setups": [setup for _, setup in arms],
+    }
     with connection.cursor() as cursor:
         cursor.execute(_SUMS, parameters)
         rows = cursor.fetchall()
-    return {(row[0] or row[1], row[0] is not None): _read(row[2:]) for row in rows}
+    return {Key(*row[:3]): _read(row[3:]) for row in rows}
 
 
 def _read(row: Sequence[Any]) -> Found:
@@ -162,26 +193,39 @@ def _read(row: Sequence[Any]) -> Found:
     )
 
 
-def _find_weights(model: RegisteredModel | None) -> tuple[dict[ModelVersion, float], uuid.UUID | None]:
-    """The versions that serve now with their share of the units, and the running experiment or group of them."""
-    weights: dict[ModelVersion, float] = defaultdict(float)  # an experiment on agent versions may have one version
+def _find_serving(agent: Agent) -> tuple[list[Serving], uuid.UUID | None]:
+    """Who serves the agent now, and the running experiment, or group of them, that its units take part in."""
+    model = agent.registered_model
     running = Phase.objects.filter(
         experiment__registered_model=model, experiment__state=ExperimentState.RUNNING, ended_at__isnull=True
     )
-    phases = {phase.experiment_id: phase for phase in running.select_related("experiment").order_by("id")}
+    phases, acts = {}, {}
+    for phase in running.select_related("experiment").order_by("id"):
+        setups = find_arm_setups(phase.experiment_id)
+        if setups is None or setups.agent_id == agent.id:  # else the model's other agents stay outside
+            phases[phase.experiment_id] = phase
+            acts[phase.experiment_id] = setups.versions if setups is not None else {}
+    found: dict[Key, Serving] = {}
     for one in Variant.objects.filter(experiment__in=phases).select_related("version__registered_model"):
         phase = phases[one.experiment_id]
         lane = phase.experiment.lane_high - phase.experiment.lane_low
-        treated = one.arm == Arm.TREATMENT
-        weights[one.version] += lane * (phase.treatment_share if treated else 1.0 - phase.treatment_share)
-    rest = 1.0 - sum(weights.values())
-    if rest > ROUNDING:  # in a group, the lanes of those that ended
+        share = phase.treatment_share if one.arm == Arm.TREATMENT else 1.0 - phase.treatment_share
+        _add(found, Serving(one.version, lane * share, acts[one.experiment_id].get(one.arm)))
+    rest = 1.0 - sum(one.weight for one in found.values())
+    if rest > ROUNDING:  # without an experiment all, and in a group the lanes of those that ended
+        own = next((versions[Arm.CONTROL] for versions in acts.values() if versions), None)
         for alias in Alias.objects.filter(registered_model=model, name=AliasName.CHAMPION).select_related(
             "version__registered_model"
         ):
-            weights[alias.version] += rest
+            _add(found, Serving(alias.version, rest, own))
     experiments = [phase.experiment for phase in phases.values()]
-    return dict(weights), (experiments[0].group_id or experiments[0].id) if experiments else None
+    return list(found.values()), (experiments[0].group_id or experiments[0].id) if experiments else None
+
+
+def _add(found: dict[Key, Serving], one: Serving) -> None:
+    """Experiments of a group may have the same control."""
+    before = found.get(one.key)
+    found[one.key] = one if before is None else replace(one, weight=before.weight + one.weight)
 
 
 def _describe(found: Found) -> dict[str, Any]:

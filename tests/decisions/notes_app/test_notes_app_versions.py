@@ -2,9 +2,13 @@
 
 import pytest
 
+from decisions.agents.revising import revise_agent
+from decisions.agents.trying import start_agent_experiment
+from decisions.models import Agent
 from decisions.notes_app import examples as example
 from models_registry.experiment_plan import ExperimentPlan
 from models_registry.experiments import start_experiment
+from models_registry.promotion import stop_experiment
 from models_registry.services import NewVersion, register_version
 from tests.decisions.notes_app.notes_requests import T, recorded, shape
 from tools.factories import BackendFactory, DecisionFactory, DeploymentFactory, FeedbackFactory
@@ -92,6 +96,29 @@ def test_an_experiment_s_arms_have_its_weights(app, compared, agents, by, serve)
         ("gpt-4.1-mini-20250101", 0.0),
     ]
     plan = ExperimentPlan(treatment_share=0.25)
+    filer = agents["FILER"]
+    own = filer.versions.first()
+    revise_agent(by=by, agent=filer, expected=own.number, changes={"system_prompt": "File notes."}, acts=False)
+    tried = filer.versions.first()
+    first = start_agent_experiment(by=by, agent_version=tried, plan=plan, reason="a clearer prompt")
+    acted = {"agent": filer, "policy_name": None, "state": example.STATE, "action": example.ACTION, "options": None}
+    for setup, count in ((own, 3), (tried, 2)):
+        for _ in range(count):
+            DecisionFactory(**acted, model_version=versions[0], agent_version=setup)
+    DecisionFactory(**acted, model_version=versions[1], agent_version=tried)
+    told = compared()
+    assert told["experimentId"] == str(first.id)
+    assert [(one["version"], one["weight"], one["stats"]["totalDecisions"]) for one in told["versions"]] == [
+        ("filer:1 with filer v1", 0.75, 3),
+        ("filer:1 with filer v2", 0.25, 2),
+        ("filer:2", 0.0, 1),
+        ("gpt-4.1-mini-20250101", 0.0, 1),
+    ]
+    # Another agent of the model stays outside.
+    Agent.objects.filter(id=agents["STORER"].id).update(registered_model=filer.registered_model)
+    [champion] = compared("STORER")["versions"]
+    assert (champion["version"], champion["weight"]) == ("filer:1", 1.0)
+    stop_experiment(by=by, experiment=first, reason="the next one")
     running = start_experiment(by=by, treatment=versions[1], plan=plan, reason="a better one")
     told = compared()
     assert told["experimentId"] == str(running.id)
