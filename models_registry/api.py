@@ -19,13 +19,13 @@ from models_registry.phases import change_share
 from models_registry.promotion import promote_version, stop_experiment
 from models_registry.references import find_version
 from models_registry.serializers import (
+    EstimateSerializer,
     ExperimentDetailSerializer,
     ExperimentSerializer,
     ExperimentStartSerializer,
     LookSerializer,
     ModelVersionSerializer,
     OutlookSerializer,
-    PlanSerializer,
     ReasonSerializer,
     RegisteredModelSerializer,
     ShareSerializer,
@@ -147,14 +147,15 @@ class ExperimentEstimate(generics.GenericAPIView[ModelVersion]):
 
     @extend_schema(
         operation_id="estimate_experiment",
-        request=PlanSerializer,
+        request=EstimateSerializer,
         responses={"200": OutlookSerializer, "404": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
-        given = PlanSerializer(data=request.data)
+        given = EstimateSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         treatment = find_version(acting(request).workspace, given.validated_data["treatment"], field="treatment")
-        outlook = estimate_verdict(model=treatment.registered_model, plan=given.read_plan())
+        agent = given.validated_data.get("agent")
+        outlook = estimate_verdict(model=treatment.registered_model, plan=given.read_plan(), agent=agent)
         return Response(OutlookSerializer(outlook).data)
 
 

@@ -197,7 +197,9 @@ def add_experiment(
         secondary=list(plan.secondary),
         slices=list(plan.slices),
         attribution_auto=plan.attribution_window_seconds is None,
-        expected_seconds=estimate_verdict(model=model, plan=plan, units_share=high_end - low_end).seconds,
+        expected_seconds=estimate_verdict(
+            model=model, plan=plan, units_share=high_end - low_end, agent=setups.agent if setups is not None else None
+        ).seconds,
         running=msgspec.to_builtins(Comparison()),
         **bounds,
     )

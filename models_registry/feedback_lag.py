@@ -18,21 +18,21 @@ SHORTEST_SECONDS = 86_400.0
 LONGEST_SECONDS = 30 * 86_400.0
 SHARE = 0.95
 
-LagFinder = Callable[[RegisteredModel], "SurvivalCurve | None"]
+LagFinder = Callable[[RegisteredModel, str | None], "SurvivalCurve | None"]
 
 _finders: list[LagFinder] = []
 
 
 def register_lag(find: LagFinder) -> LagFinder:
     """As a decorator. The finder gives the curve of the seconds from a decision to its first feedback, those without
-    any included; None for a model of which it knows no decision."""
+    any included, of the model's agents or of the one with this slug; None where it knows no decision."""
     _finders.append(find)
     return find
 
 
-def find_curve(model: RegisteredModel) -> SurvivalCurve | None:
-    """How long the first feedback takes; None where no decision is known."""
-    return next((curve for find in _finders if (curve := find(model)) is not None), None)
+def find_curve(model: RegisteredModel, agent: str | None = None) -> SurvivalCurve | None:
+    """How long the first feedback takes, on decisions of the model's agents or of one; None where none is known."""
+    return next((curve for find in _finders if (curve := find(model, agent)) is not None), None)
 
 
 def window_of(curve: SurvivalCurve | None) -> float:

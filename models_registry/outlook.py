@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from models_registry.experiment_plan import ExperimentPlan, check_plan
-from models_registry.feedback_lag import find_curve, window_of
+from models_registry.feedback_lag import find_curve, find_window
 from models_registry.models import GuardrailMeasure, RegisteredModel
 from models_registry.outcome_range import find_range
 from models_registry.statistics.e_process import CAP, SHARP_CAP
@@ -60,20 +60,24 @@ class Outlook:
     assumes: str
 
 
-def estimate_verdict(*, model: RegisteredModel, plan: ExperimentPlan, units_share: float = 1.0) -> Outlook:
-    """Changes nothing. units_share: the part of the units that the experiment has to itself. Raises InvalidInput for a
-    plan with faults."""
+def estimate_verdict(
+    *, model: RegisteredModel, plan: ExperimentPlan, units_share: float = 1.0, agent: str | None = None
+) -> Outlook:
+    """Changes nothing. units_share: the part of the units that the experiment has to itself. agent: the slug of the one
+    whose versions it compares; only its units will meet an arm. None: those of every agent of the model. Raises
+    InvalidInput for a plan with faults, and for an agent of another model."""
     check_plan(plan)
-    traffic = find_traffic(model, plan.guardrails)
+    traffic = find_traffic(model, plan.guardrails, agent)
     if traffic is None:
-        says = "The time to a verdict is not known: this model's versions have decided too little lately."
+        whom = "this model's versions have" if agent is None else f"the agent {agent} has"
+        says = f"The time to a verdict is not known: {whom} decided too little lately."
         return Outlook(
             None, None, "", (), None, None, None, says, "It is estimated from the last 14 days of decisions."
         )
     traffic = replace(traffic, arrivals=traffic.arrivals.thin(units_share))
-    curve = find_curve(model)
-    window = window_of(curve) if plan.attribution_window_seconds is None else plan.attribution_window_seconds
-    known_share = _find_rewarded(curve, window)
+    # A phase's window is the model's, whoever takes part.
+    window = find_window(model) if plan.attribution_window_seconds is None else plan.attribution_window_seconds
+    known_share = _find_rewarded(find_curve(model, agent), window)
     rewarded = 1.0 if known_share is None else known_share
     low, high = find_range(model) if plan.rescaled else (0.0, 1.0)
     variance = traffic.variance or (high - low) ** 2 / 4

@@ -415,6 +415,16 @@ class GroupStartSerializer(StartSerializer):
     )
 
 
+class EstimateSerializer(PlanSerializer):
+    """Bounds that are left out take their defaults (docs/experiments.md)."""
+
+    agent = serializers.SlugField(
+        required=False,
+        help_text="The agent whose versions the experiment compares: only its units take part. Left out: every agent of"
+        " the model",
+    )
+
+
 class ExpectedPhaseSerializer(serializers.Serializer[Any]):
     treatment_share = serializers.FloatField()
     opens_after_seconds = serializers.FloatField()

@@ -1,4 +1,4 @@
-"""What a model's agents met lately: how many new units, and what came of their decisions.
+"""What a model's agents met lately, or one of them: how many new units, and what came of their decisions.
 
 The ledger knows, and registers the function that finds it (`decisions.rewards.recent_traffic`); `outlook` asks.
 """
@@ -31,17 +31,20 @@ class Traffic:
     bad: Mapping[str, float] = field(default_factory=dict)
 
 
-TrafficFinder = Callable[[RegisteredModel, "Sequence[GuardrailPlan]"], "Traffic | None"]
+TrafficFinder = Callable[[RegisteredModel, "Sequence[GuardrailPlan]", str | None], "Traffic | None"]
 
 _finders: list[TrafficFinder] = []
 
 
 def register_traffic(find: TrafficFinder) -> TrafficFinder:
-    """As a decorator. The finder gives None for a model whose versions decided too little to tell."""
+    """As a decorator. The finder gives None for a model whose versions decided too little to tell; with an agent's slug
+    it counts that agent's decisions alone, and raises InvalidInput where the model has no such agent."""
     _finders.append(find)
     return find
 
 
-def find_traffic(model: RegisteredModel, guardrails: Sequence[GuardrailPlan]) -> Traffic | None:
-    """None where nobody knows."""
-    return next((found for find in _finders if (found := find(model, guardrails)) is not None), None)
+def find_traffic(
+    model: RegisteredModel, guardrails: Sequence[GuardrailPlan], agent: str | None = None
+) -> Traffic | None:
+    """None where nobody knows. Raises InvalidInput for an agent that is not the model's."""
+    return next((found for find in _finders if (found := find(model, guardrails, agent)) is not None), None)

@@ -20,10 +20,12 @@ _adopters: list[SetupAdopter] = []
 
 @dataclass(frozen=True, slots=True)
 class ArmSetupNames:
-    """What the arms' set-ups are called, such as “filer v3”. notes: what the experiment's log says of them."""
+    """What the arms' set-ups are called, such as “filer v3”, and the slug of the agent whose versions they are: only
+    its units take part. notes: what the experiment's log says of them."""
 
     control: str
     treatment: str
+    agent: str
     notes: tuple[str, ...] = ()
 
 

@@ -141,7 +141,7 @@ def _check_versions(
         raise InvalidInput("The experiment cannot start.", faults=faults)
     titles = ", ".join(TITLES[name].lower() for name in changed)
     notes = [f"{tried} differs from {current} in: {titles or 'nothing'}", *([NOT_CONDITIONED] if dropped else [])]
-    return ArmSetupNames(str(current), str(tried), tuple(notes))
+    return ArmSetupNames(str(current), str(tried), current.agent.slug, tuple(notes))
 
 
 def fit_plan(current: AgentVersion, tried: Sequence[AgentVersion], plan: ExperimentPlan) -> ExperimentPlan:

@@ -39,9 +39,12 @@ SELECT extract(epoch FROM coalesce(f.first, %(now)s) - d.recorded_at)::float8, f
 
 
 @register_lag
-def find_feedback_lag(model: RegisteredModel, now: dt.datetime | None = None) -> SurvivalCurve | None:
-    """Over every agent that the model serves; None without a decision in these days."""
-    agents = list(Agent.objects.filter(registered_model=model).values_list("id", flat=True))
+def find_feedback_lag(
+    model: RegisteredModel, agent: str | None = None, now: dt.datetime | None = None
+) -> SurvivalCurve | None:
+    """Over every agent that the model serves, or the one with this slug; None without a decision in these days."""
+    found = Agent.objects.filter(registered_model=model)
+    agents = list((found if agent is None else found.filter(slug=agent)).values_list("id", flat=True))
     moment = now or timezone.now()
     bounds = [uuid7_bound(moment - dt.timedelta(days=day)) for day in range(DAYS, 0, -1)]
     known: dict[str, Any] = {

@@ -16,6 +16,7 @@ from django.utils import timezone
 from decisions.models import Agent
 from models_registry.models import GuardrailMeasure, RegisteredModel
 from models_registry.traffic import Traffic, register_traffic
+from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7_bound
 
 if TYPE_CHECKING:
@@ -61,13 +62,21 @@ SELECT r.value, d.latency_ms, d.cost, c.assigned_id IS DISTINCT FROM c.served_id
 
 @register_traffic
 def find_recent_traffic(
-    model: RegisteredModel, guardrails: Sequence[GuardrailPlan], now: dt.datetime | None = None
+    model: RegisteredModel,
+    guardrails: Sequence[GuardrailPlan],
+    agent: str | None = None,
+    now: dt.datetime | None = None,
 ) -> Traffic | None:
-    """Over every agent that the model serves, in the last 14 days; None below 20 units or an hour."""
+    """Over every agent that the model serves, or the one with this slug, in the last 14 days; None below 20 units or an
+    hour. Raises InvalidInput."""
     moment = now or timezone.now()
+    agents = dict(Agent.objects.filter(registered_model=model).values_list("slug", "id"))
+    if agent is not None and agent not in agents:
+        fault = FieldFault("agent", f"{agent!r} does not use {model.name}", "the slug of an agent that uses the model")
+        raise InvalidInput("The experiment cannot be estimated.", faults=[fault])
     bounds = [uuid7_bound(moment - dt.timedelta(days=day)) for day in range(DAYS, 0, -1)]
     known: dict[str, Any] = {
-        "agents": list(Agent.objects.filter(registered_model=model).values_list("id", flat=True)),
+        "agents": list(agents.values()) if agent is None else [agents[agent]],
         "start": bounds[0],
         "starts": bounds,
         # Ids of clients may lie an hour ahead.

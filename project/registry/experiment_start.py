@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 
 from django.contrib import messages
@@ -12,8 +13,9 @@ from django.views.decorators.http import require_http_methods
 
 from decisions.agents.current import find_current_version
 from decisions.agents.trying import fit_plan, list_triable, start_agent_experiment, start_agent_group
+from decisions.models import AgentVersion
 from models_registry.experiment_groups import start_group
-from models_registry.experiment_plan import check_plan
+from models_registry.experiment_plan import ExperimentPlan, check_plan
 from models_registry.experiments import start_experiment
 from models_registry.gates import read_gate
 from models_registry.models import Alias, AliasName, Experiment, ExperimentGroup, ExperimentState, ModelVersion
@@ -39,15 +41,18 @@ def version_try(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     chosen = {"agent_version": request.GET.getlist("agent_version")}
     form = ExperimentForm(initial={**preset.values, **chosen}) if preset is not None else ExperimentForm(request.POST)
     champion = Alias.objects.filter(registered_model=version.registered_model_id, name=AliasName.CHAMPION).first()
-    form.offer(_list_beside(version, champion), list_triable(version.registered_model))
+    triable = list_triable(version.registered_model)
+    form.offer(_list_beside(version, champion), triable)
     outlook = None
     if preset is not None:
-        outlook = estimate_verdict(model=version.registered_model, plan=preset.read_plan())
+        tried = [one for one in triable if str(one.id) in chosen["agent_version"]]
+        outlook = _estimate(version, preset.read_plan(), tried)
     elif "estimate" in request.POST:
         form.fields["reason"].required = False
         try:
             if form.is_valid():
-                outlook = _estimate(version, form)
+                beside = len(form.read_beside())
+                outlook = _estimate(version, form.read_plan(), form.read_agent_versions(), beside=beside)
         except InvalidInput as error:
             form.add_faults(error.faults)
         status = 200 if outlook is not None else 400
@@ -105,11 +110,15 @@ def _start(request: PageRequest, version: ModelVersion, form: ExperimentForm) ->
     return start_agent_experiment(by=by, agent_version=agent_versions[0], treatment=version, plan=plan, **named)
 
 
-def _estimate(version: ModelVersion, form: ExperimentForm) -> Outlook:
-    """Of the plan as the experiments would have it, each in its part of the units."""
-    plan, agent_versions = form.read_plan(), form.read_agent_versions()
-    count = (1 + len(form.read_beside())) * max(1, len(agent_versions))
-    current = find_current_version(agent_versions[0].agent) if agent_versions else None
+def _estimate(
+    version: ModelVersion, plan: ExperimentPlan, agent_versions: Sequence[AgentVersion], *, beside: int = 0
+) -> Outlook:
+    """Of the plan as the experiments would have it, each in its part of the units that may meet them. beside: how many
+    other versions of the model are tried at the same time. Raises InvalidInput."""
+    count = (1 + beside) * max(1, len(agent_versions))
+    agent = agent_versions[0].agent if agent_versions else None
+    current = find_current_version(agent) if agent is not None else None
     fit = fit_plan(current, agent_versions, plan) if current is not None else plan
     strict = replace(fit, promote_e=fit.promote_e * count)
-    return estimate_verdict(model=version.registered_model, plan=strict, units_share=1 / count)
+    slug = agent.slug if agent is not None else None
+    return estimate_verdict(model=version.registered_model, plan=strict, units_share=1 / count, agent=slug)

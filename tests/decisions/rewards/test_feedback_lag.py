@@ -27,7 +27,7 @@ def test_the_curve_counts_those_without_feedback_for_as_long_as_they_were_watche
         decided(agent, days, lag)
     decided(AgentFactory(workspace=agent.workspace), 3, 500.0)  # of another model
     decided(agent, 70, 900.0)  # too long ago
-    found = find_feedback_lag(agent.registered_model, NOW)
+    found = find_feedback_lag(agent.registered_model, now=NOW)
     hours = [lag if lag is not None else days * 24 for days, lag in lags]
     expected = kaplan_meier([3600 * one for one in hours], [lag is not None for _, lag in lags])
     assert (found.n, found.events) == (5, 3)

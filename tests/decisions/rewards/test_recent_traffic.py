@@ -6,11 +6,21 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from decisions.models import Decision, Reward
+from decisions.agents.trying import start_agent_experiment
+from decisions.models import Agent, Decision, Reward
 from models_registry.experiment_plan import ExperimentPlan
 from models_registry.experiments import start_experiment
 from models_registry.models import Experiment
-from tools.factories import AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory, RewardFactory
+from tools.factories import (
+    AgentFactory,
+    AgentVersionFactory,
+    AliasFactory,
+    DecisionFactory,
+    FeedbackFactory,
+    ModelVersionFactory,
+    RewardFactory,
+    RewardSpecFactory,
+)
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
@@ -61,6 +71,26 @@ def test_the_estimate_counts_each_unit_once_and_says_what_it_assumes(lived, vers
     assert not Experiment.objects.exists()
 
 
+def test_of_an_experiment_on_versions_of_an_agent_only_that_agent_s_units_count(lived, versions, agent, by, api):
+    other = AgentFactory(workspace=agent.workspace, slug="triage", registered_model=agent.registered_model)
+    RewardSpecFactory(agent=other)
+    for number in range(60):
+        moment = NOW - dt.timedelta(days=9 - number / 8)
+        DecisionFactory(agent=other, policy_name=None, model_version=versions[0], unit=f"t{number}", observed_at=moment)
+    client, body = api("export:read"), {"treatment": str(versions[1].id)}
+    everybody, own = (client.post("experiments/estimate", body | more).json() for more in ({}, {"agent": "filer"}))
+    assert everybody["new_units_a_day"] == pytest.approx(A_DAY + 6, rel=0.05)
+    assert own["new_units_a_day"] == pytest.approx(A_DAY, rel=0.05) and own["seconds"] > everybody["seconds"]
+    assert own["rewarded_share"] == pytest.approx(1 / 3, abs=0.05)
+    assert everybody["rewarded_share"] < 0.3
+    stranger = client.post("experiments/estimate", body | {"agent": "nobody"})
+    assert stranger.status_code == 400 and stranger.json()["error"]["fields"][0]["field"] == "agent"
+    tried = AgentVersionFactory(agent=agent, prompt_template="File {{ text }}")
+    Agent.objects.filter(id=agent.id).update(current_version=agent.versions.get(number=1))
+    experiment = start_agent_experiment(by=by, agent_version=tried, plan=ExperimentPlan(), reason="clearer")
+    assert experiment.expected_seconds == pytest.approx(own["seconds"], rel=0.01)
+
+
 def test_what_slow_answers_make_of_it(lived, versions, api):
     body = {"treatment": str(versions[1].id), "guardrails": [{"measure": "latency", "margin": 0.01, "budget_ms": 1000}]}
     client = api("export:read")
@@ -88,7 +118,7 @@ def test_the_form_estimates_without_starting_and_a_start_keeps_the_estimate(live
     shown = client.get(path)
     assert shown.context["outlook"].says in shown.content.decode()
     form = shown.context["form"]
-    given = {name: form[name].value() or "" for name in form.fields}
+    given = {name: form[name].value() or "" for name in form.fields if name not in ("also", "agent_version")}
     unguarded = given | {"estimate": "1", "error_rate": "", "latency": "", "missing_feedback": "", "min_seconds": "0"}
     asked = [client.post(path, unguarded | {"smallest_effect": effect}) for effect in ("0.2", "0.01")]
     assert [one.status_code for one in asked] == [200, 200]
