@@ -228,9 +228,11 @@ def _tell_actions(found: Sequence[tuple[str, int]]) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A row as it would be: its prompt, what was done, the decision that it comes from; of labels, what is right."""
+    """A row as it would be: its prompt after the system prompt, what was done, the decision that it comes from; of
+    labels, what is right."""
 
     decision: Decision
+    system: str
     prompt: str
     verdict: str
     reward: float | None
@@ -257,7 +259,15 @@ def show_examples(ids: Sequence[uuid.UUID], answers: Mapping[uuid.UUID, str]) ->
         told = {row: (verdict or "", value) for row, verdict, value in cursor.fetchall()}
     decisions = Decision.objects.select_related("agent_version").in_bulk(list(ids))
     return [
-        Example(decisions[pk], _prompt(decisions[pk]), *told[pk], answers.get(pk, "")) for pk in ids if pk in decisions
+        Example(
+            decisions[pk],
+            decisions[pk].agent_version.system_prompt,
+            _prompt(decisions[pk]),
+            *told[pk],
+            answers.get(pk, ""),
+        )
+        for pk in ids
+        if pk in decisions
     ]
 
 

@@ -114,6 +114,7 @@ SAMPLES = {
     "rows": [
         {
             "id": "17",
+            "system": None,
             "prompt": "Flights to Oslo on 3 May",
             "answer": "travel",
             "action": None,

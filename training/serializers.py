@@ -231,6 +231,9 @@ class SampleReplySerializer(serializers.Serializer[Reply]):
 
 class SampleRowSerializer(serializers.Serializer[SampleLine]):
     id = serializers.CharField(source="asked.id")
+    system = serializers.CharField(
+        source="asked.system", allow_null=True, help_text="The system prompt before the prompt; null without one"
+    )
     prompt = serializers.CharField(source="asked.prompt", help_text="Texts are cut to 600 characters")
     answer = serializers.CharField(source="asked.answer", allow_null=True, help_text="The right one, where it is known")
     action = serializers.CharField(source="asked.action", allow_null=True, help_text="What was logged")

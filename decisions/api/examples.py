@@ -272,6 +272,7 @@ def chat_line(system: str, state: Any, answer: Any, metadata: Mapping[str, Any])
         {"role": "user", "content": json.dumps(state)},
         {"role": "assistant", "content": json.dumps(answer)},
     ]
+    metadata = {**metadata, "systemPrompt": False}
     return json.dumps({"messages": messages, "reward": 1.0, "metadata": metadata}) + "\n"
 
 

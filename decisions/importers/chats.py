@@ -1,7 +1,8 @@
 """The chats that `export_training_data` and the notes app's `/training/export` write: one decision a line.
 
 The user's message is the state, the assistant's {action, reasoning, confidence}; `metadata` says when, of which kind of
-agent, and what was observed. Rewards are not taken over: the ledger calculates its own from the feedback.
+agent, and what was observed. Rewards are not taken over: the ledger calculates its own from the feedback. The system
+prompt is that of the agent's version, which an agent that has to be made gets from here.
 """
 
 from __future__ import annotations
@@ -81,4 +82,7 @@ def read_line(record: Record, reading: Reading) -> list[Found]:
         )
         for metric, value in observed.items()
     )
-    return [Imported(record.place, decision, (), feedback, record.size)]
+    system = said.get("system") if about.get("systemPrompt") is True else None
+    return [
+        Imported(record.place, decision, (), feedback, record.size, system=system if isinstance(system, str) else "")
+    ]

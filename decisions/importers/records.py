@@ -85,7 +85,8 @@ class ImportedFeedback:
 class Imported:
     """One decision with what belongs to it; `size` is about what it takes in memory, in bytes.
 
-    Its steps have no ids yet: those follow from the decision and their order.
+    Its steps have no ids yet: those follow from the decision and their order. `system`: the system prompt under which
+    it was made, "" where the file tells none.
     """
 
     place: Place
@@ -94,6 +95,7 @@ class Imported:
     feedback: tuple[ImportedFeedback, ...] = ()
     size: int = 0
     episode: EpisodeIn | None = None
+    system: str = ""
 
 
 Found = Imported | ImportedFeedback | Refusal | Repeat

@@ -66,11 +66,12 @@ class Unusable(ValueError):
 
 @dataclass(slots=True)
 class SeenDecisions:
-    """What the survey saw of one agent: kinds of actions, and the fields that every state had."""
+    """What the survey saw of one agent: kinds of actions, the fields that every state had, and system prompts."""
 
     decisions: int = 0
     actions: set[str] = field(default_factory=set)
     keys: list[str] | None = None
+    systems: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -153,6 +154,7 @@ def survey(found: Iterable[Found]) -> tuple[dict[str, SeenDecisions], list[Refus
             kinds = seen.setdefault(item.decision.agent, SeenDecisions())
             kinds.decisions += 1
             kinds.actions.add(action_kind(item.decision))
+            kinds.systems.add(item.system)
             keys = [key for key in item.decision.state if TEMPLATE_KEY.match(key)][:MOST_KEYS]
             kinds.keys = keys if kinds.keys is None else [key for key in kinds.keys if key in item.decision.state]
         elif isinstance(item, ImportedFeedback):
@@ -177,7 +179,8 @@ def action_kind(decision: DecisionIn) -> str:
 
 
 def make_setup(slug: str, kinds: SeenDecisions, *, fitted: bool) -> AgentSetup:
-    """A first version for an agent that only files know. Raises Unusable where its actions are of several kinds."""
+    """A first version for an agent that only files know, with the system prompt on which they agree. Raises Unusable
+    where its actions are of several kinds."""
     actions = set(kinds.actions)
     if fitted and len(actions) > 1:
         actions = {ActionSpaceKind.TOOL_CALLS} if ActionSpaceKind.TOOL_CALLS in actions else {ActionSpaceKind.TEXT}
@@ -194,6 +197,7 @@ def make_setup(slug: str, kinds: SeenDecisions, *, fitted: bool) -> AgentSetup:
         action_schema={} if space == ActionSpaceKind.STRUCTURED else None,
         max_prompt_tokens=LONG_PROMPT if long else SHORT_PROMPT,
         max_completion_tokens=LONG_COMPLETION if long else SHORT_COMPLETION,
+        system_prompt=next(iter(kinds.systems)) if len(kinds.systems) == 1 else "",
     )
 
 

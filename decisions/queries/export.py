@@ -284,7 +284,8 @@ def system_message(row: Exported) -> str:
 
 
 def as_chat(row: Exported) -> dict[str, Any]:
-    """{messages, reward, metadata}: the state as the user's message, action, reasoning and confidence as the answer."""
+    """{messages, reward, metadata}: the state as the user's message, action, reasoning and confidence as the answer.
+    `metadata.systemPrompt` says whether the system message is the agent's own system prompt."""
     answer = {"action": _raw(row.action), "reasoning": row.reasoning, "confidence": row.confidence}
     return {
         "messages": [
@@ -293,7 +294,7 @@ def as_chat(row: Exported) -> dict[str, Any]:
             {"role": "assistant", "content": msgspec.json.encode(answer).decode()},
         ],
         "reward": row.reward,
-        "metadata": _metadata(row),
+        "metadata": _metadata(row) | {"systemPrompt": bool(row.version.system_prompt)},
     }
 
 

@@ -129,13 +129,15 @@ def test_a_decision_without_a_prompt_is_left_out_and_what_is_too_long_is_counted
     agent: Any, workspace: Any, admin: Any, page_client: Any, store: Any
 ) -> None:
     """Recorded elsewhere, its state lacks the field that the template names: it must not stop the others."""
+    AgentVersionFactory(agent=agent, system_prompt="File notes.")
     bare = DecisionFactory(agent=agent, state={"subject": "x"})
     whole = DecisionFactory(agent=agent, state={"text": "word " * 70})
     for decision in (bare, whole):
         FeedbackFactory(decision=decision)
     calculate_rewards(current_reward_spec(agent))
     client = page_client(admin)
-    assert "subject" in client.get(at("dataset-make", workspace)).content.decode()
+    shown = client.get(at("dataset-make", workspace)).content.decode()
+    assert "subject" in shown and "System prompt:</span> File notes." in shown
     client.post(at("dataset-make", workspace), {"agent": agent.slug, "name": "n"})
     run_job(Job.objects.get(kind="training.freeze_dataset").id)
     dataset = DatasetSnapshot.objects.get()

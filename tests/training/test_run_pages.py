@@ -296,7 +296,7 @@ class TestRun:
         assert api("export:read").get(path).json() == none
         client, folder = page_client(viewer), store.parent / "runs" / str(run.id) / "attempts"
         assert "Sample answers" not in client.get(at("run", run)).content.decode()
-        row = Asked("1", "Where does <this> go?", "travel")
+        row = Asked("1", "Where does <this> go?", "travel", system="File <notes>.")
         before, now = Reply("finance", 0.41, False, "fin"), Reply("travel", 0.87, True, "travel", True)
         for attempt, replies in ((1, [before]), (2, [now])):
             (folder / str(attempt)).mkdir(parents=True)
@@ -304,6 +304,7 @@ class TestRun:
             (folder / str(attempt) / "samples.json").write_bytes(msgspec.json.encode(samples))
         text = client.get(at("run-status", run)).content.decode()
         assert "Where does &lt;this&gt; go?" in text and "41.0%" in text and "87.0%" in text
+        assert "File &lt;notes&gt;." in text
         assert "writes freely" in text and text.count("writes freely") == 1
         shown = client.get(at("run", run)).context["samples"]
         assert (shown.step, shown.right, shown.lines) == (40, (0, 1), [(row, before, now)])

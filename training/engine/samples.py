@@ -11,14 +11,15 @@ SAMPLES_FILE = "samples.json"
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A row that is shown, its texts cut. `answer`: what is right, null where nobody knows; `action` and `reward`: what
-    was logged."""
+    """A row that is shown, its texts cut. `system`: the system prompt before the prompt, null without one. `answer`:
+    what is right, null where nobody knows; `action` and `reward`: what was logged."""
 
     id: str
     prompt: str
     answer: str | None = None
     action: str | None = None
     reward: float | None = None
+    system: str | None = None
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -193,13 +193,14 @@ def _sample(rows: Sequence[Any], count: int) -> list[Any]:
 
 
 def _asked(row: Labelled | Logged | Text) -> Asked:
+    prompt, system = _cut(row.prompt), _cut(row.system) if row.system else None
     if isinstance(row, Labelled):
-        return Asked(row.id, _cut(row.prompt), answer=_cut(row.answer))
+        return Asked(row.id, prompt, answer=_cut(row.answer), system=system)
     if isinstance(row, Logged):
-        return Asked(row.id, _cut(row.prompt), action=_cut(row.action), reward=row.reward)
+        return Asked(row.id, prompt, action=_cut(row.action), reward=row.reward, system=system)
     if row.reward is None:
-        return Asked(row.id, _cut(row.prompt), answer=_cut(row.completion))
-    return Asked(row.id, _cut(row.prompt), action=_cut(row.completion), reward=row.reward)
+        return Asked(row.id, prompt, answer=_cut(row.completion), system=system)
+    return Asked(row.id, prompt, action=_cut(row.completion), reward=row.reward, system=system)
 
 
 def _is_right(row: Labelled | Logged, said: str) -> bool | None:

@@ -55,6 +55,7 @@ LABELLED_COLUMNS = (
     ("answer", "The right option"),
     ("group", "Rows that belong together"),
 )
+SYSTEM_COLUMN = ("system", "The system prompt")
 DECISION_COLUMNS = (
     ("agent", "Who decided"),
     ("state", "What was asked"),
@@ -86,10 +87,16 @@ def _check_labelled(path: Path) -> Preview:
     rows, faults = read_rows(path, path.name)
     if faults:
         raise _unusable(faults)
-    shown = tuple(
+    shown = [
         (row.id, _cell(row.prompt), _cell(", ".join(row.options)), row.answer, row.group or "") for row in rows[:FIRST]
+    ]
+    if not any(row.system for row in rows[:FIRST]):
+        return Preview(len(rows), LABELLED_COLUMNS, tuple(shown))
+    cells = tuple(
+        (first, _cell("" if row.system is UNSET else row.system), *more)
+        for row, (first, *more) in zip(rows, shown, strict=False)
     )
-    return Preview(len(rows), LABELLED_COLUMNS, shown)
+    return Preview(len(rows), (LABELLED_COLUMNS[0], SYSTEM_COLUMN, *LABELLED_COLUMNS[1:]), cells)
 
 
 def _check_decisions(by: Actor, plan: ImportPlan, path: Path) -> Preview:

@@ -1,4 +1,4 @@
-"""Files of labelled rows: JSON lines {id, prompt, options, answer, group?}, with every fault and its line."""
+"""Files of labelled rows: JSON lines {id, prompt, options, answer, system?, group?}, with every fault and its line."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ Filled = Annotated[str, Meta(min_length=1)]
 
 
 class LabelledRow(msgspec.Struct, forbid_unknown_fields=True):
-    """One line of the file. `group` names the cluster that a row belongs to (user, document, module), `slate` the
-    ranking that it is an item of."""
+    """One line of the file. `system` is the system prompt before the prompt. `group` names the cluster that a row
+    belongs to (user, document, module), `slate` the ranking that it is an item of."""
 
     id: Filled
     prompt: Filled
     options: Annotated[list[Filled], Meta(min_length=2)]
     answer: Filled
+    system: Filled | UnsetType = UNSET
     group: str | None = None
     slate: Slate | UnsetType = UNSET
 

@@ -21,15 +21,17 @@ class Message(msgspec.Struct):
 
 
 class About(msgspec.Struct):
-    """`metadata`, as far as it is read."""
+    """`metadata`, as far as it is read. systemPrompt: whether a chat's system message is what the model was asked
+    under; our exports say a word of their own where there was no system prompt."""
 
     decisionId: str | None = None  # noqa: N815 - the app's own names
     userFeedback: str | None = None  # noqa: N815
+    systemPrompt: bool = True  # noqa: N815
 
 
 class ExportedLine(msgspec.Struct):
-    """A chat, or a prompt with its completion, and `system` where it was decided under a system prompt. `reward` is
-    raw."""
+    """A chat, or a prompt with its completion, and `system` where it was decided under a system prompt, which of a chat
+    is its system message. `reward` is raw."""
 
     messages: list[Message] = []
     system: str | None = None
@@ -47,7 +49,8 @@ class ExportedLine(msgspec.Struct):
         if prompt is None or not completion:
             raise ValueError("has no prompt with a completion, and no messages of user and assistant")
         row: dict[str, Any] = {"id": self.metadata.decisionId or str(number), "prompt": prompt}
-        row |= {"system": self.system} if self.system else {}
+        told = said.get("system") if self.metadata.systemPrompt else None
+        row |= {"system": system} if (system := self.system or told) else {}
         row |= {"completion": completion}
         if self.reward is not None:
             row |= {"reward": normalise(self.reward, low=LOW, high=HIGH), "raw": self.reward}

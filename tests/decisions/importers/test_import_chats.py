@@ -11,7 +11,7 @@ from django.core.management import call_command
 from decisions.models import Decision
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
-from tools.factories import DecisionFactory, FeedbackFactory
+from tools.factories import AgentVersionFactory, DecisionFactory, FeedbackFactory
 
 pytestmark = pytest.mark.django_db
 FLAGS = ("--format", "chats")
@@ -20,8 +20,10 @@ FLAGS = ("--format", "chats")
 def test_an_export_of_the_default_flags_is_read_back(
     agent: Any, other_workspace: Any, importing: Any, tmp_path: Path
 ) -> None:
+    version = AgentVersionFactory(agent=agent, system_prompt="File notes.")
     for action, verdict in (("travel", "confirmed"), ("finance", "corrected")):
-        decision = DecisionFactory(agent=agent, action=action, reasoning="since", item_ref="item-1")
+        made = {"agent": agent, "agent_version": version, "reasoning": "since", "item_ref": "item-1"}
+        decision = DecisionFactory(action=action, **made)
         FeedbackFactory(decision=decision, value=verdict)
     FeedbackFactory(decision=decision, metric="minutes", value=12.5)
     calculate_rewards(current_reward_spec(agent))
@@ -35,6 +37,7 @@ def test_an_export_of_the_default_flags_is_read_back(
     assert [(one.agent.slug, one.action, one.external_id) for one in found] == [
         ("filer", one.action, str(one.id)) for one in Decision.objects.filter(agent=agent).order_by("id")
     ]
+    assert {one.agent_version.system_prompt for one in found} == {"File notes."}
     told = found.get(action="finance")
     assert (told.state, told.reasoning, told.confidence) == (decision.state, "since", decision.confidence)
     assert (told.item_ref, told.policy_name, told.propensity) == ("item-1", "gpt-of-yesterday", None)

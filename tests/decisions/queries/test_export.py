@@ -96,6 +96,7 @@ class TestLines:
             "userFeedback": "CORRECTED",
             "userCorrection": "finance",
             "outcomeMetrics": {"minutes": 12.5},
+            "systemPrompt": False,
         }
 
     def test_a_completion_is_what_the_agent_s_prompt_asks_for(self, workspace, told):
@@ -116,6 +117,11 @@ class TestLines:
         file.write_bytes(b"".join(export_lines(workspace=workspace, chosen=ExportChoice(), format="completion")))
         rows, faults = read_texts(file)
         assert [row.get("system") for row in rows] == ["File notes.", None, None, None] and not faults
+        file.write_bytes(b"".join(export_lines(workspace=workspace, chosen=ExportChoice(), format="chat")))
+        rows, faults = read_texts(file)
+        assert [row.get("system") for row in rows] == ["File notes.", None, None, None] and not faults
+        file.write_text(json.dumps({"messages": read(workspace)[1]["messages"]}))  # a chat of another hand
+        assert read_texts(file)[0][0]["system"] == KINDS["FILER"].system
 
     def test_an_action_of_fields_is_completed_by_confidence_and_reasoning(self, workspace):
         agent = AgentFactory(workspace=workspace)

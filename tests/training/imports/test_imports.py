@@ -84,7 +84,8 @@ def own_store(store: Path) -> Path:
 class TestOverTheApi:
     def test_labelled_rows_become_a_dataset(self, api: Any, agent: Any, store: Path) -> None:
         client = api()
-        asked = client.post("imports", rows_body(ROW, ROW | {"id": "2"}))
+        under = ROW | {"id": "2", "system": "Sort."}
+        asked = client.post("imports", rows_body(ROW, under))
         assert asked.status_code == 202, asked.content
         path = f"imports/{asked.json()['id']}"
         assert client.get(path).json()["state"] == "queued" and len(kept(store)) == 1
@@ -93,7 +94,7 @@ class TestOverTheApi:
         dataset = DatasetSnapshot.objects.get(id=told["dataset"])
         assert (dataset.kind, dataset.name, dataset.rows, told["counts"]) == ("labelled", "gold", 2, {"rows": 2})
         stored = (artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
-        assert json.loads(stored[0]) == ROW
+        assert [json.loads(line) for line in stored] == [ROW, under]
         assert not [name for name in kept(store) if name.startswith("upload-")]
         assert AuditEntry.objects.filter(action="import.started").count() == 1
 
@@ -226,9 +227,11 @@ class TestPages:
     ) -> None:
         client = page_client(owner)
         new = self.at("import-new", workspace)
-        sent = client.post(f"{new}?what=labelled", {"file": upload(ROW), "agent": "filer", "name": "gold"})
+        under = ROW | {"system": "Sort into topics."}
+        sent = client.post(f"{new}?what=labelled", {"file": upload(under), "agent": "filer", "name": "gold"})
         assert sent.status_code == 302, sent.context["form"].errors
         page = client.get(sent["Location"]).content.decode()
+        assert "The system prompt" in page and "Sort into topics." in page
         assert "1 labelled row" in page and "The right option" in page and "a graph" in page
         assert not Job.objects.exists()
         started = [client.post(sent["Location"])["Location"] for _ in range(2)]
