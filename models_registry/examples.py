@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workspaces.examples import MOMENT, Example, page
+from workspaces.examples import KEY, MOMENT, Example, page
 
 MODEL = "01a1f97f-f364-70f1-8e34-89638534f457"
 VERSION = "01a1f8ed-5f8c-727a-85c4-051211072231"
@@ -379,6 +379,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "restore_version": [Example(A_VERSION, path={"id": VERSION})],
     "models_alias_moves_list": [Example(page(A_MOVE), path={"id": MODEL})],
     "calls_list": [Example(page(A_CALL))],
+    "read_key_use": [Example({"calls": 212, "spent": "0.75000000", "unpriced": 0, "requests": 4}, path={"id": KEY})],
     "versions_list": [Example(page(A_VERSION))],
     "versions_retrieve": [Example(A_VERSION, path={"id": VERSION})],
     "promote_version": [

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from models_registry import serving
 from models_registry.api import VersionQuery
 from models_registry.backends.checking import find_error, note_state
 from models_registry.backends.endpoint import endpoint_of
 from models_registry.call_list import FILTERS, find_calls, read_filters
+from models_registry.key_limits import measure_key_use
 from models_registry.models import AliasMove, Backend, Call, CallState, Deployment, RegisteredModel
 from models_registry.references import find_version
 from models_registry.serializers import ModelVersionSerializer
@@ -28,12 +32,15 @@ from models_registry.serving_serializers import (
     DeploymentChangeSerializer,
     DeploymentCreateSerializer,
     DeploymentSerializer,
+    KeyUseSerializer,
     RemoteVersionSerializer,
 )
-from workspaces.models import Scope
+from workspaces.actors import program
+from workspaces.models import ApiKey, Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.parsing import text_parameter
 from workspaces.permissions import acting
+from workspaces.throttling import count_this_minute
 
 
 def _given(serializer: Any) -> dict[str, Any]:
@@ -238,3 +245,15 @@ class CallList(generics.ListAPIView[Call]):
     def get_queryset(self) -> Any:
         given = {name: text_parameter(self.request, name) or "" for name in FILTERS}
         return find_calls(acting(self.request).workspace, read_filters(given))
+
+
+class KeyUseDetail(APIView):
+    """Reads what a key used since 00:00 UTC, and in this minute."""
+
+    scopes = {"GET": Scope.ADMIN}
+
+    @extend_schema(operation_id="read_key_use", responses={"200": KeyUseSerializer, "404": ErrorSerializer})
+    def get(self, request: Request, pk: UUID) -> Response:
+        key = generics.get_object_or_404(ApiKey.objects.for_workspace(acting(request).workspace), pk=pk)
+        use = measure_key_use(key, now=timezone.now())
+        return Response(KeyUseSerializer({**asdict(use), "requests": count_this_minute(program(key))}).data)

@@ -124,7 +124,9 @@ class CallSerializer(serializers.ModelSerializer[Call]):
     model = serializers.CharField(source="registered_model.name")
     assigned = serializers.CharField(source="assigned.__str__")
     served = serializers.SerializerMethodField()
-    backend = serializers.SerializerMethodField(help_text="Null: the instance's own model server, or nobody")
+    backend = serializers.SerializerMethodField(
+        help_text="Who answered, or else was asked last; null: the instance's own model server, or nobody"
+    )
 
     class Meta:
         model = Call
@@ -138,3 +140,14 @@ class CallSerializer(serializers.ModelSerializer[Call]):
 
     def get_backend(self, call: Any) -> str | None:
         return call.backend.name if call.backend is not None else None
+
+
+class KeyUseSerializer(serializers.Serializer[Any]):
+    """Of a `models_registry.key_limits.KeyUse`, and the requests of this minute."""
+
+    calls = serializers.IntegerField(help_text="Since 00:00 UTC")
+    spent = serializers.DecimalField(
+        max_digits=20, decimal_places=8, help_text="By calls since 00:00 UTC, in the unit of the backends' prices"
+    )
+    unpriced = serializers.IntegerField(help_text="Answered calls whose cost is not known, which count as 0")
+    requests = serializers.IntegerField(allow_null=True, help_text="In this minute; null where that is not known")

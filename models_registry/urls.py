@@ -12,6 +12,7 @@ urlpatterns = [
     path("backends/<uuid:pk>", serving_api.BackendDetail.as_view(), name="api-backend"),
     path("backends/<uuid:pk>/check", serving_api.BackendCheck.as_view(), name="api-backend-check"),
     path("calls", serving_api.CallList.as_view(), name="api-calls"),
+    path("keys/<uuid:pk>/use", serving_api.KeyUseDetail.as_view(), name="api-key-use"),
     path("deployments/<uuid:pk>", serving_api.DeploymentDetail.as_view(), name="api-deployment"),
     path("remote-versions", serving_api.RemoteVersionList.as_view(), name="api-remote-versions"),
     path("versions", api.VersionList.as_view(), name="api-versions"),

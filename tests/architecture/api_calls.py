@@ -252,6 +252,7 @@ CALLS: dict[str, list[Call]] = {
         Call("POST", "keys", ADMIN, lambda w: {"name": "n", "scopes": ["export:read"]}, 201),
     ],
     "api-key": [Call("PATCH", "keys/{key}", ADMIN, lambda w: {"requests_a_minute": 60}, foreign=(404,))],
+    "api-key-use": [Call("GET", "keys/{key}/use", ADMIN, foreign=(404,))],
     "api-key-rotate": [Call("POST", "keys/{key}/rotate", ADMIN, foreign=(404,))],
     "api-key-revoke": [Call("POST", "keys/{key}/revoke", ADMIN, foreign=(404,))],
     "api-workspace": [

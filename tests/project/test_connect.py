@@ -133,7 +133,7 @@ class TestTheForm:
 
 class TestLimits:
     def test_are_set_with_the_key_and_changed_on_its_page_beside_what_it_used(
-        self, admin: Any, make: str, page_client: Any, agent: Any
+        self, admin: Any, make: str, page_client: Any, agent: Any, api: Any
     ) -> None:
         client = page_client(admin)
         client.post(make, {**FORM, "agent": agent.slug, "spend_a_day": "2.5", "agents": [agent.slug]})
@@ -147,6 +147,8 @@ class TestLimits:
         text = " ".join(re.sub("<[^>]+>", " ", client.get(page).content.decode()).split())
         assert "Spent today 0.75 of 2.50" in text
         assert "Calls today 3 1 without a known cost count as 0" in text
+        use = api("admin").get(f"keys/{key.pk}/use").json()
+        assert use | {"requests": 0} == {"calls": 3, "spent": "0.75000000", "unpriced": 1, "requests": 0}
         assert client.post(page, {"requests_a_minute": "60"}).status_code == 302
         key.refresh_from_db()
         assert (key.spend_a_day, key.agents, key.requests_a_minute) == (None, [], 60)

@@ -4,6 +4,7 @@ import datetime as dt
 import io
 import json
 import uuid
+from decimal import Decimal
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -219,6 +220,23 @@ class TestCommands:
         assert dt.timedelta(days=1.9) < left < dt.timedelta(days=2.1)
         with pytest.raises(SystemExit):
             call_command("create_key", "x", "--scope", "export:read", "--expires-days", "0", stderr=io.StringIO())
+        assert ApiKey.objects.count() == 1
+
+    def test_create_key_takes_limits(self, workspace):
+        make = ("create_key", "ci", "--scope", "route:read")
+        limits = ("--requests-a-minute", "60", "--spend-a-day", "2.50", "--agent", "storer", "--agent", "filer")
+        call_command(*make, *limits, stdout=io.StringIO())
+        key = ApiKey.objects.get()
+        assert (key.requests_a_minute, key.spend_a_day, key.agents) == (60, Decimal("2.5"), ["filer", "storer"])
+        for flags, reason in (
+            (("--requests-a-minute", "0", "--agent", "No slug"), "--requests-a-minute: 0 is out of range"),
+            (("--spend-a-day", "0"), "--spend-a-day: 0 is out of range"),
+            (("--spend-a-day", "free"), "is no amount"),
+        ):
+            said = io.StringIO()
+            with pytest.raises((SystemExit, CommandError)) as refused:
+                call_command(*make, *flags, stderr=said)
+            assert reason in said.getvalue() + str(refused.value)
         assert ApiKey.objects.count() == 1
 
 

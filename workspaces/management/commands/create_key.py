@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import json
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -13,12 +15,30 @@ from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 from workspaces.models import Scope
-from workspaces.services import MAX_LIFE, create_api_key
+from workspaces.services import MAX_LIFE, KeyLimits, create_api_key
+
+FLAGS = {
+    "scopes": "--scope",
+    "requests_a_minute": "--requests-a-minute",
+    "spend_a_day": "--spend-a-day",
+    "agents": "--agent",
+}
+
+
+def _amount(text: str) -> Decimal:
+    try:
+        found = Decimal(text)
+    except InvalidOperation:
+        found = Decimal("NaN")
+    if not found.is_finite() or found != round(found, 6):
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount; give a number with at most 6 decimals, such as 2.50")
+    return found
 
 
 class Command(UncheckedCommand):
     help = (
-        "Creates an API key and prints it once. Exit codes: 0 created, 2 the workspace, a scope or the time is invalid."
+        "Creates an API key and prints it once. Exit codes: 0 created, 2 the workspace, a scope, the time or a limit is"
+        " invalid."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -32,6 +52,23 @@ class Command(UncheckedCommand):
             default=None,
         )
         parser.add_argument("--expires-days", type=float, help="days until the key expires (default: never)")
+        parser.add_argument(
+            "--requests-a-minute",
+            type=int,
+            help="requests that it may make in a minute (default: the instance's limit)",
+        )
+        parser.add_argument(
+            "--spend-a-day",
+            type=_amount,
+            help="what its calls may cost in a day (UTC), in the unit of the backends' prices (default: no budget)",
+        )
+        parser.add_argument(
+            "--agent",
+            action="append",
+            dest="agents",
+            default=None,
+            help="slug of an agent that it may ask; repeatable (default: all agents)",
+        )
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -42,10 +79,15 @@ class Command(UncheckedCommand):
         expires_at = None if days is None else timezone.now() + dt.timedelta(days=days)
         try:
             made = create_api_key(
-                by=system(workspace), name=options["name"], scopes=options["scopes"] or [], expires_at=expires_at
+                by=system(workspace),
+                name=options["name"],
+                scopes=options["scopes"] or [],
+                expires_at=expires_at,
+                limits=KeyLimits(options["requests_a_minute"], options["spend_a_day"], options["agents"] or ()),
             )
         except ReckonerError as error:
-            self.refuse("; ".join(f"--scope: {fault.reason}, give {fault.expected}" for fault in error.faults))
+            told = (f"{FLAGS[fault.field]}: {fault.reason}, give {fault.expected}" for fault in error.faults)
+            self.refuse("; ".join(told))
         if options["json"]:
             self.stdout.write(json.dumps({"key": made.token, "prefix": made.key.prefix, "scopes": made.key.scopes}))
         else:
