@@ -18,7 +18,7 @@ from workspaces.models import Workspace
 @dataclass(frozen=True, slots=True)
 class CallFilters:
     """What a list is narrowed to; empty is all. `agent` is a slug, `version` a reference to one that was assigned or
-    served, `backend` the name of the one that answered."""
+    served, `backend` the name of the one that answered, or else was asked last."""
 
     state: str = ""
     agent: str = ""

@@ -1,5 +1,9 @@
 """Errors of requests to the registry."""
 
+import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from jobs.errors import Permanent
 from workspaces.errors import Conflict, NotAllowed, NotFound, ReckonerError, TooManyRequests, Unavailable
 
@@ -67,7 +71,10 @@ class NoExperiment(Conflict):
 
 
 class BackendUnavailable(Unavailable):
+    """`backend`: of a chat, the one that was asked last; None for the instance's own model server, or nobody."""
+
     code = "backend_unavailable"
+    backend: uuid.UUID | None = None
 
 
 class BackendTooSlow(BackendUnavailable):
@@ -75,10 +82,13 @@ class BackendTooSlow(BackendUnavailable):
 
 
 class BackendRefused(ReckonerError):
-    """The model server said that what was asked of it is wrong."""
+    """The model server said that what was asked of it is wrong. `backend` as of BackendUnavailable; `backends`: of
+    several questions, by their ids."""
 
     status = 422
     code = "backend_refused"
+    backend: uuid.UUID | None = None
+    backends: Mapping[uuid.UUID, uuid.UUID | None] = MappingProxyType({})
 
 
 class ChatRefused(BackendRefused):

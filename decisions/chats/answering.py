@@ -205,14 +205,17 @@ def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
         close_calls(by=begun.by, endings=[Ending(begun.id, CallState.LEFT)], now=timezone.now())
 
 
-def fail_chat(*, begun: Begun, reason: str, unanswered: bool = True) -> None:
-    """`unanswered`: no server could, which counts against the arm assigned; else the request itself was wrong."""
+def fail_chat(*, begun: Begun, reason: str, unanswered: bool = True, backend: uuid.UUID | None = None) -> None:
+    """`unanswered`: no server could, which counts against the arm assigned; else the request itself was wrong.
+    `backend`: the one that was asked last."""
     now = timezone.now()
     if unanswered:
-        reply = Reply(begun.question, (time.perf_counter() - begun.started) * 1000, error=reason)
+        waited_ms = (time.perf_counter() - begun.started) * 1000
+        reply = Reply(begun.question, waited_ms, error=reason, backend=backend)
         record_failures(begun.by, [reply], [], now)
     else:
-        close_calls(by=begun.by, endings=[Ending(begun.id, CallState.FAILED, error=reason)], now=now)
+        ending = Ending(begun.id, CallState.FAILED, backend=backend, error=reason)
+        close_calls(by=begun.by, endings=[ending], now=now)
 
 
 def list_models(*, by: Actor) -> list[dict[str, Any]]:

@@ -74,7 +74,8 @@ def _ask_again(
         question = replace(before.question, side=side, fallback=True)
         if answer.refused and before.question.is_tried:  # only now it is asked as the agent itself would ask
             _refuse_what_no_model_answers([replace(answer, question=question)])
-        found = replace(answer, question=question) if answer.answered else before
+        last = answer.backend if answer.asked else before.backend
+        found = replace(answer, question=question) if answer.answered else replace(before, backend=last)
         after[index] = replace(found, latency_ms=waited_ms, failures=failures, unusable=before.unusable)
     return after
 
@@ -124,13 +125,15 @@ def _asks_of(side: Side) -> Scoring | Writing:
 def _scored(question: Question, asks: Scoring, told: Sequence[Told]) -> Reply:
     """Of all its prompts together: one that nobody could score leaves the question without an answer."""
     scores = [one.score for one in told]
-    missing = next((score for score in scores if score.probabilities is None), None)
+    failed = next((one for one in told if one.score.probabilities is None), None)
+    missing = failed.score if failed is not None else None
     rows = [score.probabilities for score in scores if score.probabilities is not None]
     probabilities = None
     if missing is None:
         probabilities = first_places([row[0] for row in rows]) if asks.each_item else rows[0]
     failures = " ".join(dict.fromkeys(failure for one in told for failure in one.failures))
     endpoint = next((one.endpoint for one in told if one.endpoint is not None), None)
+    last = endpoint if failed is None else failed.endpoint or failed.last
     costs = [one.endpoint.price(one.score.tokens_in, one.score.tokens_out) for one in told if one.endpoint is not None]
     return Reply(
         question,
@@ -139,7 +142,8 @@ def _scored(question: Question, asks: Scoring, told: Sequence[Told]) -> Reply:
         error=missing.error if missing is not None else None,
         refused=missing is not None and missing.refused,
         picked=any(score.picked for score in scores),
-        backend=endpoint.backend if endpoint is not None else None,
+        backend=last.backend if last is not None else None,
+        asked=last is not None,
         failures=failures if missing is None else missing.error or "",
         tokens_in=_add([score.tokens_in for score in scores]),
         tokens_out=_add([score.tokens_out for score in scores]),
@@ -150,7 +154,15 @@ def _scored(question: Question, asks: Scoring, told: Sequence[Told]) -> Reply:
 def _delivered(question: Question, told: Delivered) -> Reply:
     written, endpoint = told.written, told.endpoint
     if written.text is None:
-        return Reply(question, 0.0, error=written.error, failures=written.error or "", unusable=told.unusable)
+        return Reply(
+            question,
+            0.0,
+            error=written.error,
+            backend=told.last.backend if told.last is not None else None,
+            asked=told.last is not None,
+            failures=written.error or "",
+            unusable=told.unusable,
+        )
     return Reply(
         question,
         0.0,
@@ -178,4 +190,6 @@ def _refuse_what_no_model_answers(replies: Sequence[Reply]) -> None:
         if one.refused and not one.question.is_tried
     ]
     if refused:
-        raise BackendRefused("The model server cannot score this request.", faults=refused)
+        error = BackendRefused("The model server cannot score this request.", faults=refused)
+        error.backends = {one.question.id: one.backend for one in replies}
+        raise error

@@ -81,7 +81,10 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
         replies = ask_questions(questions)
     except BackendRefused as error:
         reason = "; ".join(fault.reason for fault in error.faults) or error.message
-        close_calls(by=by, endings=[Ending(one.id, CallState.FAILED, error=reason) for one in questions], now=now)
+        endings = [
+            Ending(one.id, CallState.FAILED, backend=error.backends.get(one.id), error=reason) for one in questions
+        ]
+        close_calls(by=by, endings=endings, now=now)
         raise
     if unanswered := [one for one in replies if not one.answered]:
         record_failures(by, unanswered, [one for one in replies if one.answered], timezone.now())

@@ -34,11 +34,17 @@ def record_failures(by: Actor, unanswered: Sequence[Reply], answered: Sequence[R
     the arm assigned: there is no decision that could tell of it."""
     questions = [one.question for one in unanswered]
     endings = [
-        Ending(one.question.id, CallState.FAILED, error=one.failures or one.error or "", unusable=one.unusable)
+        Ending(
+            one.question.id,
+            CallState.FAILED,
+            backend=one.backend,
+            error=one.failures or one.error or "",
+            unusable=one.unusable,
+        )
         for one in unanswered
     ]
     beside = "Another item of the same request had no answer."
-    endings += [Ending(one.question.id, CallState.FAILED, error=beside) for one in answered]
+    endings += [Ending(one.question.id, CallState.FAILED, backend=one.backend, error=beside) for one in answered]
     close_calls(by=by, endings=endings, now=now)
     exposures = record_exposures(by, questions, now)
     FailedRequest.objects.bulk_create(

@@ -123,8 +123,9 @@ class Reply:
 
     other: the probabilities of the other arm; None where it was not asked or could not answer. latency_ms: what this
     question waited for, without the wait for `other`: the arms are compared by it. picked: the server named one option,
-    and gave no probabilities. backend: whose answer it is, None for the instance's own model server. failures: why
-    others that stood before could not answer. unusable: how many answers of the version assigned could not be used.
+    and gave no probabilities. backend: whose answer it is, or where there is none, who was asked last; None for the
+    instance's own model server. asked: whether any server was. failures: why others that stood before could not answer.
+    unusable: how many answers of the version assigned could not be used.
     """
 
     question: Question
@@ -137,6 +138,7 @@ class Reply:
     refused: bool = False
     picked: bool = False
     backend: uuid.UUID | None = None
+    asked: bool = True
     failures: str = ""
     unusable: int = 0
     tokens_in: int | None = None

@@ -59,11 +59,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The score, and who gave it; `failures` says of each server that was asked before, or left out, why."""
+    """The score, and who gave it; `failures` says of each server that was asked before, or left out, why. `last`: the
+    server that was asked last; None where none was."""
 
     score: Score
     endpoint: Endpoint | None = None
     failures: tuple[str, ...] = ()
+    last: Endpoint | None = None
 
 
 class UnusableAnswer(Exception):
@@ -83,14 +85,15 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What was written, the action that it is, and who wrote it; `failures` as of Told, of which so many were answers
-    that are `unusable`."""
+    """What was written, the action that it is, and who wrote it; `failures` and `last` as of Told; so many failures
+    were answers that are `unusable`."""
 
     written: Written
     action: Any = None
     endpoint: Endpoint | None = None
     failures: tuple[str, ...] = ()
     unusable: int = 0
+    last: Endpoint | None = None
 
 
 Q = TypeVar("Q", bound=Asked | Ordered)
@@ -106,6 +109,7 @@ class _Open(Generic[Q, A]):
     has_stand_in: bool
     failures: list[str] = field(default_factory=list)
     unusable: int = 0
+    last: Endpoint | None = None
     told: A | None = None
 
     def say(self) -> str:
@@ -120,14 +124,15 @@ answers and failures in them. Raises BackendUnavailable or BackendRefused where 
 def score_versions(questions: Sequence[Asked]) -> list[Told]:
     """One answer per question, in order; one that nobody could give has the reasons in its score's error."""
     todo: list[_Open[Asked, Told]] = _ask_in_turn(questions, _score)
-    return [one.told or Told(Score(None, one.say()), None, tuple(one.failures)) for one in todo]
+    return [one.told or Told(Score(None, one.say()), None, tuple(one.failures), one.last) for one in todo]
 
 
 def write_versions(orders: Sequence[Ordered]) -> list[Delivered]:
     """As `score_versions`: an answer that cannot be used counts as a failure of the server that wrote it."""
     todo: list[_Open[Ordered, Delivered]] = _ask_in_turn(orders, _write)
     return [
-        one.told or Delivered(Written(None, one.say()), failures=tuple(one.failures), unusable=one.unusable)
+        one.told
+        or Delivered(Written(None, one.say()), failures=tuple(one.failures), unusable=one.unusable, last=one.last)
         for one in todo
     ]
 
@@ -171,6 +176,8 @@ def _ask(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Q, A], str]]
     if not last and not breaker.allows(time.monotonic()):
         failure = f"{endpoint.name} is not asked: it failed a moment ago."
     else:
+        for one, _ in todo:
+            one.last = endpoint
         try:
             send(endpoint, last, todo)
         except BackendUnavailable as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -164,6 +165,7 @@ async def _first_that_answers(
 ) -> tuple[T, tuple[str, ...]]:
     """What the first attempt gives that succeeds, and why those before did not. The last one gets all its time."""
     failures: list[str] = []
+    asked: uuid.UUID | None = None
     for index, attempt in enumerate(attempts):
         endpoint = attempt.place.endpoint
         rest = {later.place.endpoint for later in attempts[index + 1 :]}
@@ -172,19 +174,23 @@ async def _first_that_answers(
         if not last and not breaker.allows(time.monotonic()):
             failures.append(f"{endpoint.name} is not asked: it failed a moment ago.")
             continue
+        asked = endpoint.backend
         try:
             asking = ask(attempt)
             answered = await (asking if last else _unless_silent(clients, endpoint, asking))
         except BackendUnavailable as error:
             breaker.failed(time.monotonic(), at_once=isinstance(error, BackendTooSlow))
             failures.append(error.message)
-        except ChatRefused:
+        except ChatRefused as refused:
             breaker.succeeded()
+            refused.backend = asked
             raise
         else:
             breaker.succeeded()
             return answered, tuple(failures)
-    raise BackendUnavailable(" ".join(failures) or "This model is deployed nowhere.")
+    nobody = BackendUnavailable(" ".join(failures) or "This model is deployed nowhere.")
+    nobody.backend = asked
+    raise nobody
 
 
 async def _unless_silent(clients: ChatClients, endpoint: Endpoint, asking: Coroutine[Any, Any, T]) -> T:

@@ -137,8 +137,9 @@ class Call(WorkspaceOwned):
 
     Written before the first byte of the answer, closed in the decision's transaction. One that stays open belonged to a
     process that was killed, and is found as abandoned. `assigned` is the version that should have answered, `served`
-    the one that did, on `backend` (null: the instance's own model server); they differ after a fallback, and
-    `fallback` says why: which server failed, and how. `unusable_answers` counts those of `assigned` that did not fit
+    the one that did, on `backend` (null: the instance's own model server). They differ after a fallback, and `fallback`
+    says why: which server failed, and how. Where nobody answered, `backend` is the one that was asked last (null: the
+    instance's own model server, or none). `unusable_answers` counts those of `assigned` that did not fit
     what was asked for. It holds nothing of what was asked or answered.
     """
 

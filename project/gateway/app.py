@@ -203,7 +203,9 @@ class Gateway:
             raise
         except (ChatRefused, BackendUnavailable) as error:
             unanswered = isinstance(error, BackendUnavailable)
-            await self.database.run(fail_chat, begun=begun, reason=error.message, unanswered=unanswered)
+            await self.database.run(
+                fail_chat, begun=begun, reason=error.message, unanswered=unanswered, backend=error.backend
+            )
             raise
         except Exception as error:
             reason = f"The gateway failed: {type(error).__name__}."

@@ -96,7 +96,10 @@ class EventStream:
         log.warning("chat_broken_off", call=str(self._begun.id), error=str(error)[:300])
         try:
             unanswered = isinstance(error, BackendUnavailable)
-            await self._database.run(fail_chat, begun=self._begun, reason=told.message, unanswered=unanswered)
+            backend = self._ended.attempt.place.endpoint.backend
+            await self._database.run(
+                fail_chat, begun=self._begun, reason=told.message, unanswered=unanswered, backend=backend
+            )
         except (DatabaseError, InterfaceError):
             log.exception("call_left_open", call=str(self._begun.id))  # the sweeper finds it
         await self._send(send, self._shape.break_off(as_openai(told)[1]))

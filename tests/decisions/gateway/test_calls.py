@@ -107,6 +107,7 @@ class TestTheFallback:
         call = Call.objects.get()
         assert (call.id, call.state, call.served, call.assigned) == (one, "failed", None, champion)
         assert "gpt does not answer" in call.error and "llama does not answer" in call.error
+        assert call.backend.name == "llama"
         assert not Decision.objects.exists()
 
 
@@ -116,7 +117,7 @@ def test_a_question_that_failed_may_be_asked_again(by, remote):
     one = uuid7()
     with pytest.raises(BackendUnavailable, match="none of the options"):
         ask(by, id=one)
-    assert Call.objects.get().state == "failed"
+    assert Call.objects.values_list("state", "backend__name").get() == ("failed", "gpt")
     server.pick = right
     assert ask(by, id=one).decision_id == one
     call = Call.objects.get()
