@@ -10,7 +10,7 @@ from decisions.notes_app import examples as example
 from models_registry.models import Call
 from models_registry.services import NewVersion, register_version
 from tests.decisions.notes_app.notes_requests import KEY
-from tools.factories import AgentFactory, BackendFactory, DeploymentFactory
+from tools.factories import BackendFactory, DeploymentFactory
 
 pytestmark = pytest.mark.django_db
 ASKED = {
@@ -144,11 +144,3 @@ def test_the_internal_key_asks_too_and_a_repeat_is_answered_once(agents, model, 
     assert (first.status_code, again.status_code) == (200, 200), first.content
     assert first.json() == again.json()
     assert Decision.objects.count() == len(model.asked) == 1
-
-
-def test_an_agent_with_another_action_does_not_answer_for_the_app(api, workspace):
-    AgentFactory(workspace=workspace, slug="filer", kind="FILER").versions.create(
-        workspace=workspace, number=1, prompt_template="{{ text }}", options=["a", "b"]
-    )
-    refused = api("route:read").post("/api/ai/file", ASKED["file"])
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "conflict")

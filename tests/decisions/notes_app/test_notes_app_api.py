@@ -87,11 +87,6 @@ class TestRecord:
         refused = app.post(f"{T}/decisions/record", {name: FILER[name] for name in FILER if name != "modelVersion"})
         assert refused.json()["error"]["fields"][0]["field"] == "modelVersion"
 
-    def test_without_the_agent_it_says_how_to_make_it(self, api):
-        refused = api().post(f"{T}/decisions/record", FILER)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unknown_agent")
-        assert "create_notes_agents" in refused.json()["error"]["message"]
-
 
 class TestList:
     def test_newest_first_with_item_and_opus_as_they_were_reported_since(self, app, workspace):
@@ -315,10 +310,6 @@ class TestStats:
         with pytest.raises(SystemExit, match="1"):
             call_command("training_stats", "RETRIEVER")
         assert "Not ready" in capsys.readouterr().out
-
-    def test_the_command_needs_one_workspace_with_the_agent(self, workspace):
-        with pytest.raises(SystemExit, match="2"):
-            call_command("training_stats", "FILER")
 
 
 class TestTheInternalKey:
