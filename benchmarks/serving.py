@@ -5,20 +5,23 @@
 A real instance, whose backend is a stub in a process of its own: it answers at once, and streams 32 pieces. Each is
 asked over one kept connection. `added` is the difference of the medians; CPU is the gateway's own process, and of a
 chat everything: key, route, open call, the stub's answer, the decision with its commit. `recording` is one decision by
-POST /api/v1/decisions. Then `decide`, which asks the same stub, with and without 64 streams that another process holds
-open, each of which grows by five pieces a second. `--litellm`: the program `litellm` of an installation of
-`litellm[proxy]`, asked beside them; without it that row is left out, and the report says so. Prints rows and one JSON
-object as the last line; exits 1 when a bound is missed.
+POST /api/v1/decisions. `least` is a gateway that only commits two rows and gives the answer on, on the same server,
+client and driver (`benchmarks.least_gateway`): what it takes, no gateway in Python saves. Then `decide`, which asks the
+same stub, with and without 64 streams that another process holds open, each of which grows by five pieces a second.
+`--litellm`: the program `litellm` of an installation of `litellm[proxy]`, asked beside them; without it that row is
+left out, and the report says so. Prints rows and one JSON object as the last line; exits 1 when a bound is missed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import http.server
 import json
 import os
 import secrets
+import socket
 import statistics
 import subprocess
 import sys
@@ -33,6 +36,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import psutil
 
 from benchmarks.ingest import free_port
 from tools.instance import Instance
@@ -239,30 +244,54 @@ def litellm(program: Path, stub: str, folder: Path) -> Iterator[tuple[str, str, 
         process.wait(30)
 
 
-def measure(instance: Instance, token: str, urls: Mapping[str, tuple[str, str, str]], count: int) -> dict[str, Any]:
+@contextmanager
+def least(instance: Instance, stub: str) -> Iterator[tuple[str, psutil.Process]]:
+    """The least gateway's URL, and its process."""
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.least_gateway", "--port", str(port), "--backend", stub]
+    process = subprocess.Popen([*command, "--database", instance.services()["DATABASE_URL"]])
+    try:
+        for _ in range(300):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            assert process.poll() is None, "the least gateway did not start"
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}", psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def measure(
+    instance: Instance,
+    token: str,
+    urls: Mapping[str, tuple[str, str, str]],
+    processes: Mapping[str, psutil.Process],
+    count: int,
+) -> dict[str, Any]:
     """Every one of `urls` (name to URL, model and key) in turn, and recording beside it, whole answers and streams in
     blocks, so that all meet the same machine. The first block of each only warms up: workers still load then."""
     lines = {name: Line(*place) for name, place in urls.items()}
     service = Service(instance.url, token)
-    [process] = instance.find("-m project.gateway")
     times: dict[tuple[bool, str], list[tuple[float, float]]] = {
         (stream, name): [] for stream in (False, True) for name in lines
     }
-    spent = {False: 0.0, True: 0.0}
+    spent = {(stream, name): 0.0 for stream in (False, True) for name in processes}
     recorded: list[float] = []
     for block in range(BLOCKS + 1):
         for stream in (False, True):
-            before = sum(process.cpu_times()[:2])
+            before = {name: sum(process.cpu_times()[:2]) for name, process in processes.items()}
             told = [(name, line.ask(stream=stream)) for _ in range(count // BLOCKS) for name, line in lines.items()]
             if block:
-                spent[stream] += sum(process.cpu_times()[:2]) - before
+                for name, process in processes.items():
+                    spent[stream, name] += sum(process.cpu_times()[:2]) - before[name]
                 for name, one in told:
                     times[stream, name].append(one)
         recording = [service.time("decisions", a_decision()) for _ in range(count // BLOCKS)]
         recorded += recording if block else []
     found: dict[str, Any] = {"recording_ms": median(recorded), "recording_p99_ms": p99(recorded)}
     for stream, kind in ((False, "whole"), (True, "stream")):
-        found[kind] = {"gateway_cpu_ms": round(spent[stream] / count * 1000, 2)}
+        found[kind] = {f"{name}_cpu_ms": round(spent[stream, name] / count * 1000, 2) for name in processes}
         for place, what in enumerate(("first_ms", "ms")):
             for name in lines:
                 found[kind][f"{name}_{what}"] = median([one[place] for one in times[stream, name]])
@@ -341,12 +370,14 @@ def main() -> int:
             "bare": (stub, "stub", "none"),
             "gateway": (instance.services()["GATEWAY_URL"], "helper", token),
         }
+        [gateway] = instance.find("-m project.gateway")
         try:
-            if options.litellm:
-                with litellm(options.litellm.resolve(), stub, Path(folder)) as place:
-                    found = measure(instance, token, urls | {"litellm": place}, count)
-            else:
-                found = measure(instance, token, urls, count)
+            with contextlib.ExitStack() as beside:
+                url, process = beside.enter_context(least(instance, stub))
+                urls["least"] = (url, "stub", "none")
+                if options.litellm:
+                    urls["litellm"] = beside.enter_context(litellm(options.litellm.resolve(), stub, Path(folder)))
+                found = measure(instance, token, urls, {"gateway": gateway, "least": process}, count)
             found |= measure_beside_streams(instance, token, count)
         finally:
             instance.stop()
@@ -362,6 +393,7 @@ def report_of(found: Mapping[str, Any]) -> Report:
         name = f"{kind}: added to the bare backend, p50 of {'the first piece' if 'first' in what else 'the answer'}"
         figure = found[kind][f"gateway_{what}"]
         report.add(name, bound=f"≤ {ADDED_MS:g} ms", figure=f"{figure} ms", passed=figure <= ADDED_MS)
+        report.add(f"{name}, by the least gateway", bound="", figure=f"{found[kind][f'least_{what}']} ms", passed=True)
         beside = found[kind].get(f"litellm_{what}")
         said = "left out: --litellm" if beside is None else f"{beside} ms"
         report.add(f"{name}, by LiteLLM", bound="", figure=said, passed=True)
@@ -369,6 +401,7 @@ def report_of(found: Mapping[str, Any]) -> Report:
     report.add(
         "whole: CPU of the gateway's process", bound=f"≤ {CPU_MS:g} ms", figure=f"{cpu} ms", passed=cpu <= CPU_MS
     )
+    report.add("whole: CPU of the least gateway", bound="", figure=f"{found['whole']['least_cpu_ms']} ms", passed=True)
     times = found["whole"]["gateway_p99_ms"] / found["recording_p99_ms"]
     report.add(
         "whole: p99 to that of recording a decision",
