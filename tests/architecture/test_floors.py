@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -64,6 +65,12 @@ def test_tests_benchmarks_and_docs_share_tools_and_import_none_of_each_other(roo
     others = set(PROGRAMS) - {room, "tools"}
     across = {str(path.relative_to(ROOT)): imported(path) & others for path in (ROOT / room).rglob("*.py")}
     assert {path: names for path, names in across.items() if names} == {}
+
+
+def test_files_of_tests_have_names_of_their_own():
+    """Folders of tests are no packages: pytest would take a second file for the first."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_every_job_kind_and_module_that_is_named_in_quotes_is_there():
