@@ -91,7 +91,8 @@ class TestGroup:
         assert states(experiments) == ["superseded", "promoted", "superseded"]
         assert experiments[0].units_control > 0 and "was promoted" in experiments[0].verdict
         assert ExperimentGroup.objects.get().ended_at is not None
-        assert {Router(model).route(unit).phase for unit in UNITS[:50]} == {None}
+        router = Router(model)
+        assert {router.route(unit).phase for unit in UNITS[:50]} == {None}
         assert set(Look.objects.filter(action="supersede").values_list("experiment", flat=True)) == {
             experiments[0].id, experiments[2].id,
         }  # fmt: skip
@@ -100,7 +101,8 @@ class TestGroup:
         assert feed(experiments[2], WORSE, batches=40).action == "roll_back"
         assert states(experiments) == ["running", "running", "rolled_back"]
         assert ExperimentGroup.objects.get().ended_at is None
-        routes = [Router(model).route(unit) for unit in UNITS[:300]]
+        router = Router(model)
+        routes = [router.route(unit) for unit in UNITS[:300]]
         outside = [route for route in routes if route.phase is None]
         assert 60 < len(outside) < 140 and {route.version for route in outside} == {get_champion(model)}
         assert {route.phase.experiment_id for route in routes if route.phase} == {one.id for one in experiments[:2]}

@@ -52,14 +52,16 @@ def test_held_units_keep_their_version_and_are_in_no_experiment(agent, by, versi
     promote_version(by=by, version=versions[1], reason="better")
     third = ModelVersionFactory(registered_model=model)
     assert client.post("experiments", {"treatment": str(third), "reason": "more"} | QUICK).status_code == 201
-    routes = [Router(model).route(unit) for unit in UNITS]
+    router = Router(model)
+    routes = [router.route(unit) for unit in UNITS]
     held = [route for route in routes if route.phase is None]
     assert 0.18 < len(held) / len(routes) < 0.32
     assert {(route.version, route.fallback) for route in held} == {(versions[0], versions[1])}
     assert {route.version for route in routes if route.phase is not None} == {versions[1], third}
     ended = client.post(f"holdouts/{Holdout.objects.get().id}/end", {"reason": "seen enough"})
     assert (ended.status_code, ended.json()["end_reason"]) == (200, "seen enough")
-    assert all(Router(model).route(unit).phase is not None for unit in UNITS)
+    router = Router(model)
+    assert all(router.route(unit).phase is not None for unit in UNITS)
     again = client.post(f"holdouts/{Holdout.objects.get().id}/end", {"reason": "seen enough"})
     assert (again.status_code, again.json()["error"]["code"]) == (409, "holdout_over")
 
@@ -130,8 +132,8 @@ class TestFigures:
     def rewarded(self, agent, holdout):
         """Two decisions a unit, in the first and in the second week: held units get .2 and .4, the others .6 and .8."""
         router, spec = Router(agent.registered_model), current_reward_spec(agent)
-        held = {unit for unit in UNITS[:200] if router.route(unit).version == holdout.version}
-        for unit in UNITS[:200]:
+        held = {unit for unit in UNITS[:60] if router.route(unit).version == holdout.version}
+        for unit in UNITS[:60]:
             for week, more in enumerate((0.0, 0.2)):
                 moment = holdout.started_at + dt.timedelta(days=8 * week, hours=1)
                 row = DecisionFactory(
@@ -146,7 +148,7 @@ class TestFigures:
         found = {one.week: one for one in count_units(holdout, timezone.now())}
         assert set(found) == {None, 0, 1}
         for week, mean in ((0, 0.2), (1, 0.4), (None, 0.3)):
-            assert (found[week].held.units, found[week].served.units) == (len(rewarded), 200 - len(rewarded))
+            assert (found[week].held.units, found[week].served.units) == (len(rewarded), 60 - len(rewarded))
             assert found[week].held.mean == pytest.approx(mean)
             assert found[week].served.mean == pytest.approx(mean + 0.4)
         assert follow_holdouts() == 1 and follow_holdouts() == 0
