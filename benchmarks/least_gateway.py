@@ -1,4 +1,4 @@
-"""The least that a recording gateway does in Python, for benchmarks.serving to measure beside ours.
+"""The least that a recording gateway on our libraries does, for benchmarks.serving to measure beside ours.
 
     python -m benchmarks.least_gateway --port N --backend URL --database URL
 

@@ -6,7 +6,7 @@ A real instance, whose backend is a stub in a process of its own: it answers at 
 asked over one kept connection. `added` is the difference of the medians; CPU is the gateway's own process, and of a
 chat everything: key, route, open call, the stub's answer, the decision with its commit. `recording` is one decision by
 POST /api/v1/decisions. `least` is a gateway that only commits two rows and gives the answer on, on the same server,
-client and driver (`benchmarks.least_gateway`): what it takes, no gateway in Python saves. Then `decide`, which asks the
+client and driver (`benchmarks.least_gateway`): what it takes, ours cannot save. Then `decide`, which asks the
 same stub, with and without 64 streams that another process holds open, each of which grows by five pieces a second.
 `--litellm`: the program `litellm` of an installation of `litellm[proxy]`, asked beside them; without it that row is
 left out, and the report says so. Prints rows and one JSON object as the last line; exits 1 when a bound is missed.

@@ -42,21 +42,22 @@ def start_group(
     return open_group(by=by, tried=tried, plan=plan, reason=reason, name=name)
 
 
-def check_tried(tried: Sequence[Tried], plan: ExperimentPlan) -> None:
-    """Raises InvalidInput unless there are 2 to 8 of them, all different and of one model."""
+def check_tried(tried: Sequence[Tried], plan: ExperimentPlan, *, field: str = "treatments") -> None:
+    """Raises InvalidInput, about `field` of the caller, unless there are 2 to 8 of them, all different and of one
+    model."""
     faults = []
     if not FEWEST <= len(tried) <= MOST:
         expected = f"{FEWEST} to {MOST} versions; one alone is an experiment"
-        faults.append(FieldFault("treatments", f"has {len(tried)}", expected))
+        faults.append(FieldFault(field, f"has {len(tried)}", expected))
     seen: list[tuple[object, str]] = []
     for index, one in enumerate(tried):
         key = (one.version.id, one.setups.treatment if one.setups is not None else "")
         if key in seen:
-            faults.append(FieldFault(f"treatments[{index}]", "is named twice", "each once"))
+            faults.append(FieldFault(f"{field}[{index}]", "is named twice", "each once"))
         seen.append(key)
         if one.version.registered_model_id != tried[0].version.registered_model_id:
             reason = f"{one.version} is of another model than {tried[0].version}"
-            faults.append(FieldFault(f"treatments[{index}]", reason, "versions of one model"))
+            faults.append(FieldFault(f"{field}[{index}]", reason, "versions of one model"))
     if plan.promote_e * len(tried) > MAX_E:
         faults.append(FieldFault("promote_e", f"times {len(tried)} is above {MAX_E:g}", "less, usually 20 to 100"))
     if faults:

@@ -89,7 +89,7 @@ def start_agent_group(
             Tried(treatment, _check_versions(current, version, treatment, dropped=fit != plan))
             for version, treatment in asked
         ]
-        check_tried(candidates, fit)
+        check_tried(candidates, fit, field="agent_versions")
         group = open_group(by=by, tried=candidates, plan=fit, reason=reason, name=name)
         for experiment, (version, _) in zip(group.experiments.order_by("lane_low"), asked, strict=True):
             _keep_setups(by, experiment, current, version)

@@ -21,6 +21,7 @@ from decisions.models import Agent, AgentVersion, Verdict
 from decisions.models.verdicts import FIRST_COUNTS, STANDS, SUPERSEDING, VERDICT
 from decisions.notes_app.ledger import agent_of_kind
 from decisions.rewards.specs import find_specs
+from models_registry.holdouts import find_running_holdout
 from models_registry.models import (
     Alias,
     AliasName,
@@ -212,12 +213,15 @@ def _find_serving(agent: Agent) -> tuple[list[Serving], uuid.UUID | None]:
         share = phase.treatment_share if one.arm == Arm.TREATMENT else 1.0 - phase.treatment_share
         _add(found, Serving(one.version, lane * share, acts[one.experiment_id].get(one.arm)))
     rest = 1.0 - sum(one.weight for one in found.values())
+    own = next((versions[Arm.CONTROL] for versions in acts.values() if versions), None)
     if rest > ROUNDING:  # without an experiment all, and in a group the lanes of those that ended
-        own = next((versions[Arm.CONTROL] for versions in acts.values() if versions), None)
         for alias in Alias.objects.filter(registered_model=model, name=AliasName.CHAMPION).select_related(
             "version__registered_model"
         ):
             _add(found, Serving(alias.version, rest, own))
+    if model is not None and (holdout := find_running_holdout(model)) is not None:
+        found = {key: replace(one, weight=one.weight * (1.0 - holdout.share)) for key, one in found.items()}
+        _add(found, Serving(holdout.version, holdout.share, own))
     experiments = [phase.experiment for phase in phases.values()]
     return list(found.values()), (experiments[0].group_id or experiments[0].id) if experiments else None
 

@@ -379,7 +379,7 @@ class ExperimentForm(forms.Form):
         watched = [one.measure for one in self._guardrails()]
         for fault in faults:
             name = fault.field
-            if name == "treatment" or name.startswith("treatments"):
+            if name == "treatment" or name.startswith(("treatments", "agent_versions")):
                 name = "also" if self._beside else "agent_version" if self._offered else name
             if found := re.fullmatch(r"guardrails\[(\d+)\]\.(\w+)", name):
                 name = found[2] if found[2].startswith("budget") else watched[int(found[1])]

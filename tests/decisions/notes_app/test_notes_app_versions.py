@@ -11,7 +11,7 @@ from models_registry.experiments import start_experiment
 from models_registry.promotion import stop_experiment
 from models_registry.services import NewVersion, register_version
 from tests.decisions.notes_app.notes_requests import T, recorded, shape
-from tools.factories import BackendFactory, DecisionFactory, DeploymentFactory, FeedbackFactory
+from tools.factories import BackendFactory, DecisionFactory, DeploymentFactory, FeedbackFactory, HoldoutFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -127,3 +127,6 @@ def test_an_experiment_s_arms_have_its_weights(app, compared, agents, by, serve)
         ("filer:2", "the tuned one", 0.25),
         ("gpt-4.1-mini-20250101", "", 0.0),
     ]
+    HoldoutFactory(version=versions[0], share=0.2)  # a fifth keeps it, and takes part in no experiment
+    held = {one["version"]: one["weight"] for one in compared()["versions"]}
+    assert held == pytest.approx({"filer:1": 0.8, "filer:2": 0.2, "gpt-4.1-mini-20250101": 0.0})
