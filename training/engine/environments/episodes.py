@@ -1,0 +1,73 @@
+"""What an agent did in an environment, step by step, and as a line of JSON. No torch."""
+
+from __future__ import annotations
+
+import msgspec
+
+from training.engine.environments.tasks import Task
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One decision of an episode. `state` and `next_state` are what the agent read before and after it. `options` were
+    on offer; `log_p` is the action's log-probability among them, null where the agent did not tell it. `error`: why
+    the action was not taken."""
+
+    state: str
+    action: str
+    reward: float
+    next_state: str
+    options: tuple[str, ...] = ()
+    log_p: float | None = None
+    error: str | None = None
+
+
+class Episode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole episode. `total_reward` is in the environment's unit, `score` in [0, 1]; `success`: the task is solved.
+
+    `weights_hash` is that of the weights which acted, null where no model did. `fault`: the environment or its grader
+    failed, so that the episode says nothing about the agent; its reward, score and success count nowhere.
+    """
+
+    task: str
+    problem: str
+    environment: str
+    seed: int
+    trajectory: tuple[Step, ...]
+    total_reward: float
+    success: bool
+    score: float
+    domain: str = ""
+    group: str = ""
+    weights_hash: str | None = None
+    fault: str | None = None
+
+    @property
+    def steps(self) -> int:
+        return len(self.trajectory)
+
+
+def episode_of(
+    task: Task,
+    seed: int,
+    trajectory: tuple[Step, ...],
+    *,
+    success: bool,
+    score: float,
+    weights_hash: str | None = None,
+    fault: str | None = None,
+) -> Episode:
+    """The episode of a task as its steps tell it."""
+    return Episode(
+        task=task.id,
+        problem=task.text,
+        environment=task.environment,
+        seed=seed,
+        trajectory=trajectory,
+        total_reward=sum(step.reward for step in trajectory),
+        success=success and fault is None,
+        score=score,
+        domain=task.domain,
+        group=task.group,
+        weights_hash=weights_hash,
+        fault=fault,
+    )

@@ -1,0 +1,69 @@
+"""Environments by name: the built-in ones, and those of packages that the operator installed. No torch.
+
+A package names its environment as an entry point of the group `reckoner.environments`:
+
+    [project.entry-points."reckoner.environments"]
+    warehouse = "warehouse_tasks.environment:Warehouse"
+
+Whoever starts a run picks a name; no code is ever sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from training.engine.environments.protocol import BaseEnvironment
+
+GROUP = "reckoner.environments"
+BUILT_IN: Mapping[str, str] = {}
+"""Name → "module:class"."""
+
+
+class UnknownEnvironment(KeyError):
+    """Nothing is installed under this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"unknown environment {self.name!r}; known: {', '.join(known_environments())}"
+
+
+class BadEnvironment(RuntimeError):
+    """A package's entry point cannot be used as an environment."""
+
+
+def known_environments() -> list[str]:
+    """All names, sorted. Reads what packages say, and imports none."""
+    return sorted({*BUILT_IN, *_installed()})
+
+
+def find_environment(name: str) -> type[BaseEnvironment]:
+    """The class of this name; a built-in one before an installed one. Raises UnknownEnvironment, BadEnvironment."""
+    if name in BUILT_IN:
+        module, attribute = BUILT_IN[name].split(":")
+        found: type[BaseEnvironment] = getattr(import_module(module), attribute)
+    elif (point := _installed().get(name)) is not None:
+        found = _load(point)
+    else:
+        raise UnknownEnvironment(name)
+    return found
+
+
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _load(point: EntryPoint) -> type[BaseEnvironment]:
+    try:
+        found = point.load()
+    except Exception as error:  # a package's own code, which may raise whatever it likes
+        raise BadEnvironment(f"environment {point.name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, BaseEnvironment)):
+        raise BadEnvironment(f"environment {point.name!r}: {point.value} is no subclass of BaseEnvironment")
+    if getattr(found, "name", None) != point.name:
+        raise BadEnvironment(f"environment {point.name!r}: its class calls itself {getattr(found, 'name', None)!r}")
+    return found
