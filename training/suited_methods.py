@@ -12,6 +12,7 @@ ROWS_IN_WORDS = {
     RowKind.LOGGED: "decisions with rewards",
     RowKind.TEXT: "written texts",
     RowKind.PREFERENCES: "pairs of a better and a worse answer",
+    RowKind.TASKS: "tasks of an environment",
 }
 
 

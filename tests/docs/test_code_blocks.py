@@ -33,6 +33,7 @@ from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tests.warm import MANAGE, stand_in
 from tools.model_server import running_model_server
 from training import launcher
+from training.engine.environments.tasks import Task
 from training.engine.rows import Labelled, Logged, Preference, Text
 from training.engine.spec import RunSpec
 
@@ -118,6 +119,7 @@ JSON_CHECKS: dict[str, Callable[[Any], Any]] = {
     "the logged row": is_row(Logged),
     "the preference row": is_row(Preference),
     "the text row": is_row(Text),
+    "the task row": is_row(Task),
     "the run spec": RunSpec.model_validate,
 }
 CHECKS: dict[str, Callable[[Block], None]] = {

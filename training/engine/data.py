@@ -13,6 +13,9 @@ from typing import TypeVar
 
 import msgspec
 
+from training.engine.environments.protocol import EnvironmentFault
+from training.engine.environments.registry import BadEnvironment, UnknownEnvironment, find_environment
+from training.engine.environments.tasks import Task
 from training.engine.methods import WHAT_LACKS, Need, RowKind
 from training.engine.right_from import RIGHT_FROM
 from training.engine.rows import Labelled, Logged, Preference, Text, find_answers, groups_of_prompts, right_or_wrong
@@ -24,7 +27,7 @@ from training.engine.texts import find_right_texts, find_text_answers, is_right
 FAULTS_SHOWN = 20
 
 
-R = TypeVar("R", Labelled, Logged, Text, Preference)
+R = TypeVar("R", Labelled, Logged, Text, Preference, Task)
 
 
 class DataError(ValueError):
@@ -52,6 +55,8 @@ class RunData(msgspec.Struct, frozen=True):
     """Those of their texts that are right."""
     heldout_texts: list[Text] = []
     heldout_pairs: list[Preference] = []
+    tasks: list[Task] = []
+    heldout_tasks: list[Task] = []
     unanswered: int = 0
     """Held-out decisions that were wrong and do not name the right action."""
     without_feedback: int = 0
@@ -151,6 +156,9 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
                 f"{spec.kto.right_from:g}"
             )
     pairs = read(spec.data.heldout, Preference) if spec.heldout_rows is RowKind.PREFERENCES else []
+    tasks = read(spec.data.train, Task) if spec.train_rows is RowKind.TASKS else []
+    heldout_tasks = read(spec.data.heldout, Task) if spec.heldout_rows is RowKind.TASKS else []
+    faults.extend(find_task_faults(spec.data.train, tasks) + find_task_faults(spec.data.heldout, heldout_tasks))
     if spec.trains_by.makes_reward_model:
         others = spec.reward_model.others
         preferences = preferences or pair_with_others(labelled, others, seed=f"{spec.seed}/train")
@@ -167,6 +175,8 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
         without_feedback=without_feedback,
         heldout_texts=heldout_texts,
         heldout_pairs=pairs,
+        tasks=tasks,
+        heldout_tasks=heldout_tasks,
         log=read(spec.data.log, Logged, may_be_empty=True),
         # Those whose rows were erased before a second attempt are left out.
         suites={
@@ -187,6 +197,22 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
     if faults:
         raise DataError(faults)
     return data
+
+
+def find_task_faults(path: str | None, tasks: Sequence[Task]) -> list[str]:
+    """What keeps the tasks from being acted on here: environments that are not installed, facts of no use to them."""
+    faults: list[str] = []
+    for number, task in enumerate(tasks, start=1):
+        try:
+            find_environment(task.environment)().reset(task)
+        except (UnknownEnvironment, BadEnvironment) as error:
+            faults.append(f"{path}:{number}: environment: {error}")
+        except ValueError as error:
+            faults.append(f"{path}:{number}: {error}")
+        except EnvironmentFault:
+            continue  # it may work the next time; the run counts what does not
+    left = len(faults) - FAULTS_SHOWN
+    return faults[:FAULTS_SHOWN] + ([f"{path}: and {left} more"] if left > 0 else [])
 
 
 def pair_with_others(rows: Sequence[Labelled], others: int | None, *, seed: str) -> list[Preference]:

@@ -21,14 +21,15 @@ from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
 from training.engine.checkpoints import write_synced
 from training.engine.data import RunData
+from training.engine.episodes.evaluate import act_on, predict_episodes, score_episodes, write_episodes
 from training.engine.evaluate_texts import predict_texts, score_texts
 from training.engine.generation import write_answers
 from training.engine.models import Loaded
 from training.engine.prompts import NO_SYSTEM_ROLE, PromptEncoder, find_room
 from training.engine.rows import YES, Labelled, Logged, Prompt, Row, Text, prompts_of
-from training.engine.scoring import score_rows
+from training.engine.scoring import score_rows, serving_probabilities
 from training.engine.slates import log_odds
-from training.engine.spec import Evaluate, ModelScore, Serving, SuiteAnswers
+from training.engine.spec import Evaluate, ModelScore, SuiteAnswers
 
 Which = Literal["base", "trained"]
 PROBABILITY_DIGITS = 7
@@ -44,6 +45,7 @@ class Evaluated:
     predictions: str | None = None
     rankings: str | None = None
     log: str | None = None
+    episodes: str | None = None
     suites: dict[str, SuiteAnswers] = field(default_factory=dict)
 
 
@@ -52,10 +54,11 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
     found = Evaluated()
     lines: list[str] = []
     ranked: list[str] = []
+    acted: list[str] = []
     batch_size = settings.batch_size
     newest = list(models)[-1]
     for number, which in enumerate(models):
-        if not (data.heldout or data.heldout_texts) and which != newest:
+        if not (data.heldout or data.heldout_texts or data.heldout_tasks) and which != newest:
             continue
         attempt.events.progress(number, len(models), f"evaluating the {which} model")
         loaded = models[which]
@@ -70,6 +73,11 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
             predictions = list(predict_texts(attempt, which, loaded, data.heldout_texts, batch_size))
             lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
             found.scores[which] = score_texts(predictions)
+        if data.heldout_tasks:
+            episodes = act_on(attempt, loaded, data.heldout_tasks, batch_size)
+            lines += [json.dumps(prediction) for prediction in predict_episodes(which, episodes)]
+            acted += list(write_episodes(which, episodes))
+            found.scores[which] = score_episodes(episodes)
         if which == newest:
             if data.log:
                 found.log = write_lines(attempt, "log.jsonl", list(_thoughts(attempt, loaded, data.log, settings)))
@@ -87,6 +95,8 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
                 found.suites[name] = _keep_suite(attempt, name, predictions, valid, judged)
     if lines:
         found.predictions = write_lines(attempt, "predictions.jsonl", lines)
+    if acted:
+        found.episodes = write_lines(attempt, "heldout_episodes.jsonl", acted)
     if ranked:
         found.rankings = write_lines(attempt, "rankings.jsonl", ranked)
     return found
@@ -134,16 +144,6 @@ def warn_of_cuts(attempt: Attempt, loaded: Loaded, prompts: Sequence[Prompt], wh
     cut = encoder.count_cut(prompts)
     if cut:
         attempt.events.warn(f"{cut} of {len(prompts)} {what} are longer than {most} tokens: their middle is cut")
-
-
-def serving_probabilities(log_p: Tensor, offered: Tensor, serving: Serving) -> Tensor:
-    """(n, K) log-probabilities, (n,) numbers of options → the acting policy: (1 − ε) · p^(1/τ) / Σ p^(1/τ) + ε / K.
-
-    Columns beyond a row's own options are 0.
-    """
-    inside = torch.arange(log_p.shape[1])[None] < offered[:, None]
-    sharpened = (log_p / serving.temperature).masked_fill(~inside, float("-inf")).softmax(-1)
-    return (1 - serving.epsilon) * sharpened + serving.epsilon * inside / offered[:, None]
 
 
 def _log_probabilities(attempt: Attempt, loaded: Loaded, rows: Sequence[Row], settings: Evaluate) -> Tensor:

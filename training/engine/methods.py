@@ -23,6 +23,7 @@ class RowKind(StrEnum):
     LOGGED = "logged"
     TEXT = "text"
     PREFERENCES = "preferences"
+    TASKS = "tasks"
 
 
 class Need(StrEnum):
@@ -196,9 +197,13 @@ _TABLE = (
             RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION}),
             RowKind.LOGGED: frozenset({Need.REWARDS, Need.GROUPS}),
             RowKind.TEXT: frozenset({Need.REWARDED_GROUPS}),
+            RowKind.TASKS: frozenset(),
         },
         "online",
-        entries={RowKind.TEXT: "training.engine.text.grpo:train"},
+        entries={
+            RowKind.TEXT: "training.engine.text.grpo:train",
+            RowKind.TASKS: "training.engine.episodes.grpo:train",
+        },
         loss_falls=False,
         weak="on small logs, whose groups mostly agree",
     ),

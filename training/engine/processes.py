@@ -9,7 +9,7 @@ is made by all of them at the same place of the work.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,14 @@ class Processes:
         told = [value]
         distributed.broadcast_object_list(told)
         return told[0]
+
+    def gather(self, values: Sequence[Any]) -> list[Any]:
+        """The values of all processes, by rank."""
+        if self.count == 1:
+            return list(values)
+        told: list[Sequence[Any]] = [()] * self.count
+        distributed.all_gather_object(told, values)
+        return [value for of_one in told for value in of_one]
 
     def wait(self) -> None:
         """Until all are here."""

@@ -24,6 +24,7 @@ from training.engine.evaluate import Evaluated, Which, evaluate, warn_of_cuts, w
 from training.engine.hardware import make_deterministic
 from training.engine.memory import BeginAgain, free_memory, recompute_activations
 from training.engine.merge import merged
+from training.engine.methods import RowKind
 from training.engine.models import (
     ADAPTER,
     Loaded,
@@ -91,7 +92,9 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         method=spec.method,
         attempt=attempt.number,
         steps=outcome.steps,
-        rows=outcome.rows or len(data.heldout) + len(data.heldout_texts) or _count_suites(data),
+        rows=outcome.rows
+        or len(data.heldout) + len(data.heldout_texts) + len(data.heldout_tasks)
+        or _count_suites(data),
         seconds=round(time.monotonic() - began, 3),
         metrics=outcome.metrics,
         rewards=_spread_of([row.reward for rows in (data.logged, data.texts) for row in rows]),
@@ -99,6 +102,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         predictions=found.predictions,
         rankings=found.rankings,
         log=found.log,
+        episodes=found.episodes,
         suites=found.suites,
         warnings=attempt.events.warnings,
         unanswered=data.unanswered if found.scores else 0,
@@ -123,6 +127,10 @@ def _refuse_long_system_prompts(spec: RunSpec, data: RunData) -> None:
     faults = PromptEncoder(load_tokenizer(spec.base.path), spec.max_prompt_tokens).find_faults(prompts)
     if faults:
         raise SystemPromptTooLong("; ".join(faults))
+
+
+def _count_heldout(data: RunData) -> int:
+    return len(data.heldout) + len(data.heldout_texts) + len(data.heldout_tasks)
 
 
 def _count_suites(data: RunData) -> int:
@@ -202,7 +210,8 @@ def _train(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     assert spec.train_rows is not None
     module, function = spec.trains_by.entry_for(spec.train_rows).split(":")
     train: Train = getattr(import_module(module), function)
-    if spec.samples and attempt.processes.is_main and not spec.trains_by.makes_reward_model:
+    shown = not spec.trains_by.makes_reward_model and spec.train_rows is not RowKind.TASKS
+    if spec.samples and attempt.processes.is_main and shown:
         attempt.watch = watch = Watch(attempt, loaded, data)
         outcome = train(attempt, loaded, data)
         watch.close()
@@ -274,8 +283,9 @@ def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
     and base.adapter over it."""
     spec = attempt.spec
     if spec.evaluate is None and spec.method != "evaluate":
-        data = msgspec.structs.replace(data, heldout=[], heldout_texts=[], rankings=[])
-    if not (data.heldout or data.heldout_texts or data.log or data.suites or data.text_suites):
+        data = msgspec.structs.replace(data, heldout=[], heldout_texts=[], heldout_tasks=[], rankings=[])
+    asked = data.heldout or data.heldout_texts or data.heldout_tasks
+    if not (asked or data.log or data.suites or data.text_suites):
         return Evaluated()
     measured = len(data.heldout) + len(data.heldout_texts)
     if measured and data.unanswered:

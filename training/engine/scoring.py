@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from training.engine.actions import NO_OPTION, ActionScorer
 from training.engine.attempt import Attempt
 from training.engine.memory import score_in_batches
+from training.engine.spec import Serving
 
 BATCH = 256
 
@@ -48,3 +49,13 @@ def divergence(log_p: Tensor, start: Tensor) -> Tensor:
     """
     known = log_p > NO_OPTION
     return (log_p.exp() * (log_p - start[:, : log_p.shape[1]]) * known).sum(1)
+
+
+def serving_probabilities(log_p: Tensor, offered: Tensor, serving: Serving) -> Tensor:
+    """(n, K) log-probabilities, (n,) numbers of options → the acting policy: (1 − ε) · p^(1/τ) / Σ p^(1/τ) + ε / K.
+
+    Columns beyond a row's own options are 0.
+    """
+    inside = torch.arange(log_p.shape[1])[None] < offered[:, None]
+    sharpened = (log_p / serving.temperature).masked_fill(~inside, float("-inf")).softmax(-1)
+    return (1 - serving.epsilon) * sharpened + serving.epsilon * inside / offered[:, None]

@@ -143,7 +143,7 @@ class Curriculum(Strict):
 
 class Online(Strict):
     """GRPO (Shao et al. 2024) and PPO (Schulman et al. 2017). On logged rows `clip` and `kl` count alone: a run passes
-    over them as its optimiser says."""
+    over them as its optimiser says. Of tasks `prompts_per_step` are acted on, each in `group` episodes."""
 
     steps: int = Field(default=60, ge=1, le=100_000)
     prompts_per_step: int = Field(default=32, ge=1, le=4096)
@@ -153,4 +153,10 @@ class Online(Strict):
     inner_epochs: int = Field(default=2, ge=1, le=20, description="PPO: passes over one batch of decisions")
     gamma: float = Field(default=1.0, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    curriculum: Curriculum | None = Field(default=None, description="of labelled rows; without one, in random order")
+    curriculum: Curriculum | None = Field(
+        default=None, description="of labelled rows and tasks; without one, in random order"
+    )
+    credit: Literal["return_to_go", "episode"] = Field(
+        default="return_to_go",
+        description="of tasks: each step against the group's visits of the same state, or one advantage an episode",
+    )

@@ -34,7 +34,7 @@ from training.engine.settings import (
 )
 
 SCHEMA_VERSION = 1
-HELD_OUT = (RowKind.LABELLED, RowKind.LOGGED, RowKind.TEXT)
+HELD_OUT = (RowKind.LABELLED, RowKind.LOGGED, RowKind.TEXT, RowKind.TASKS)
 """Kinds of rows that a policy is measured on; of logged ones, on those that tell the right option."""
 ORDERED = (RowKind.PREFERENCES, RowKind.LABELLED)
 """Kinds of rows that a reward model is measured on: pairs, or rows with the right option, which make pairs."""
@@ -260,13 +260,15 @@ class RunSpec(Strict):
             return self.data.heldout_rows
         if self.trains_by.makes_reward_model:
             return self.train_rows or RowKind.PREFERENCES
-        return RowKind.TEXT if self.train_rows is RowKind.TEXT else RowKind.LABELLED
+        return self.train_rows if self.train_rows in {RowKind.TEXT, RowKind.TASKS} else RowKind.LABELLED
 
     @property
     def weight_of_text(self) -> float:
         """`text_weight`, or what holds for this method without one."""
         if self.text_weight is not None:
             return self.text_weight
+        if self.train_rows is RowKind.TASKS:
+            return 0.0  # the next action is scored among those on offer, and never written
         teaches = Need.ANSWERS in self.trains_by.needs(self.train_rows) and not self.rewards_fresh_decisions
         return 1.0 if teaches else 0.3
 
@@ -313,8 +315,10 @@ class RunSpec(Strict):
         if self.rewards_fresh_decisions and not self.reward:
             faults.append(f"reward: method {self.method} scores fresh decisions; name at least one component")
         afresh = self.rewards_fresh_decisions and self.train_rows is RowKind.LABELLED
-        if self.online.curriculum is not None and not afresh:
-            faults.append("online.curriculum: only labelled rows have one, on which grpo and ppo decide afresh")
+        if self.online.curriculum is not None and not (afresh or self.train_rows is RowKind.TASKS):
+            faults.append("online.curriculum: only labelled rows and tasks have one, on which a run decides afresh")
+        if self.train_rows is RowKind.TASKS and self.reward:
+            faults.append("reward: of tasks the environment gives the reward; leave it out")
         if self.method == "merge" and self.base.adapter is None:
             faults.append("base.adapter: merge needs the adapter to merge")
         if self.freeze_embeddings and tiny is not None:
@@ -325,8 +329,10 @@ class RunSpec(Strict):
             faults.append(f"lora: method {self.method} trains no adapter")
         if self.quantisation is not None and self.lora is None:
             faults.append("quantisation: only weights under an adapter can be in 4 bits; give lora as well")
-        if self.epoch_checkpoints and self.rewards_fresh_decisions:
-            fresh = "texts" if self.train_rows is RowKind.TEXT else "decisions"
+        if self.epoch_checkpoints and (self.rewards_fresh_decisions or self.train_rows is RowKind.TASKS):
+            fresh = {RowKind.TEXT: "texts", RowKind.TASKS: "episodes"}.get(
+                self.train_rows or RowKind.LABELLED, "decisions"
+            )
             faults.append(f"epoch_checkpoints: method {self.method} on fresh {fresh} has steps and no epochs")
         if len({component.name for component in self.reward}) < len(self.reward):
             faults.append("reward: the same component twice")
@@ -364,12 +370,30 @@ def find_reward_faults(spec: RunSpec) -> list[str]:
     return faults
 
 
+class EpisodeScore(Strict):
+    """Means over the held-out episodes without a fault; `left_out` are those with one.
+
+    `score` in [0, 1] is the share of a task that is done, `reward` what the environment paid, as a share of the most
+    that it pays. `steps`: actions an episode. `progress`: share of the steps that earned something. `finished`: share
+    of the episodes that ended before the limit of steps. `solved_by_domain`: share of solved episodes.
+    """
+
+    score: float
+    reward: float
+    steps: float
+    progress: float
+    finished: float
+    left_out: int
+    solved_by_domain: dict[str, float]
+
+
 class ModelScore(Strict):
     """Means over the held-out rows. Intervals are calculated where the rows' clusters are known.
 
     `accuracy` is that of the likeliest option; `probability_of_right` is the chance of the right action under
     the spec's serving policy. Of held-out texts that are right (`training.engine.evaluate_texts`) they are the share of
-    greedy answers that equal the completion, and the chance that the model writes exactly the completion.
+    greedy answers that equal the completion, and the chance that the model writes exactly the completion. Of tasks both
+    are the share of episodes that the serving policy solved, and `episodes` says more.
     """
 
     rows: int
@@ -383,6 +407,7 @@ class ModelScore(Strict):
     log_p: float | None = Field(
         default=None, description="of texts: log-probability of a whole completion in nats, mean over the rows"
     )
+    episodes: EpisodeScore | None = Field(default=None, description="of tasks")
 
 
 class SuiteAnswers(Strict):
@@ -433,6 +458,7 @@ class RunResult(Strict):
         description="JSON lines, {id, group, model, items, scores, relevant} of each held-out ranking and model",
     )
     log: str | None = Field(default=None, description="JSON lines, {id, p} of each row of `data.log`")
+    episodes: str | None = Field(default=None, description="JSON lines, one per held-out episode and model")
     suites: dict[str, SuiteAnswers] = {}
     warnings: list[str] = []
     unanswered: int = Field(

@@ -27,7 +27,6 @@ from training.engine.direct_method import (
     take_logged_probabilities,
 )
 from training.engine.dpo import Pairs, dpo_loss
-from training.engine.evaluate import serving_probabilities
 from training.engine.events import Events
 from training.engine.fit import Diverged, Updates, fit, pause_for
 from training.engine.grpo import group_advantages
@@ -39,7 +38,7 @@ from training.engine.posterior import posterior_targets
 from training.engine.ppo import generalised_advantages, normalise
 from training.engine.reward_weighted_texts import train as train_on_rewarded_texts
 from training.engine.rows import Labelled, Logged, Preference, Prompt, Text, groups_of_prompts
-from training.engine.scoring import divergence, score_rows
+from training.engine.scoring import divergence, score_rows, serving_probabilities
 from training.engine.settings import Optimiser
 from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, Serving, TinyShape
 from training.engine.states import read_states

@@ -72,6 +72,7 @@ class BaseEnvironment(ABC):
     steps: int
     """Actions taken in this episode, those that were not valid among them."""
     done: bool
+    _offered: tuple[str, ...] | None
 
     # What agents and training call.
 
@@ -84,20 +85,26 @@ class BaseEnvironment(ABC):
         self.random = random.Random(f"{task.id}/{seed}")  # noqa: S311 - no secret
         self.steps, self.done = 0, False
         self.begin()
+        self._offered = None
         return self.observe()
 
     def get_valid_actions(self) -> tuple[str, ...]:
-        """What may be done now, each once; nothing after the end."""
-        return () if self.done else self.list_actions()
+        """What is offered now, each once; nothing after the end. It stays the same until the next step."""
+        if self.done:
+            return ()
+        if self._offered is None:
+            self._offered = self.list_actions()
+        return self._offered
 
     def step(self, action: str) -> ActionResult:
         """Takes the action. One that is not valid changes nothing but the count, earns 0, and is told why in
         `info["error"]`. Raises RuntimeError after the end, EnvironmentFault where the world or its grader failed."""
         if self.done:
             raise RuntimeError("the episode is over: reset the environment first")
-        valid = action in self.list_actions()
+        valid = self.is_valid(action)
         self.steps += 1
         reward = self.act(action) if valid else 0.0
+        self._offered = None
         self.done = self.done or self.steps >= self.max_steps
         info = {} if valid else {"error": f"{action!r} is no valid action here"}
         return ActionResult(self.observe(), reward, self.done, info)
@@ -158,6 +165,11 @@ class BaseEnvironment(ABC):
     def checkpoints(self) -> list[Checkpoint]:
         """What the task asks for, at least one, read off the world as it is now. Raises EnvironmentFault where a grader
         fails."""
+
+    def is_valid(self, action: str) -> bool:
+        """Whether it may be taken now. Without an override: whether it is offered. A world may take calls that it does
+        not offer, from models that write theirs freely."""
+        return action in self.get_valid_actions()
 
     def find_expert_action(self) -> str | None:
         """What a worker who knows the solution does now; None where nobody has written one down."""

@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from training.engine.environments.protocol import BaseEnvironment
 
 GROUP = "reckoner.environments"
-BUILT_IN: Mapping[str, str] = {}
+BUILT_IN: Mapping[str, str] = {"equations": "training.engine.environments.equations:Equations"}
 """Name → "module:class"."""
 
 

@@ -1,0 +1,126 @@
+"""The protocol, kept by every environment that is known by name, and by the template that operators copy."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from training.engine.environments.agents import ExpertAgent, RandomAgent
+from training.engine.environments.demonstrations import demonstrate
+from training.engine.environments.episodes import Episode
+from training.engine.environments.protocol import BaseEnvironment, draw_tasks
+from training.engine.environments.registry import (
+    BUILT_IN,
+    BadEnvironment,
+    UnknownEnvironment,
+    find_environment,
+    known_environments,
+)
+
+pytestmark = pytest.mark.usefixtures("installed")
+KNOWN = [*BUILT_IN, "lamps"]
+COUNT = 24
+
+
+def run(agent: ExpertAgent | RandomAgent, environment: type[BaseEnvironment], split: str = "train") -> list[Episode]:
+    tasks = draw_tasks(environment, COUNT, split)  # type: ignore[arg-type]
+    return [asyncio.run(agent.run_episode(environment(), task, seed)) for seed, task in enumerate(tasks)]
+
+
+@pytest.fixture(params=KNOWN)
+def environment(request: pytest.FixtureRequest) -> type[BaseEnvironment]:
+    return find_environment(request.param)
+
+
+def test_the_expert_solves_every_task_and_earns_no_more_than_the_most(environment: type[BaseEnvironment]) -> None:
+    for episode in run(ExpertAgent(), environment):
+        assert (episode.success, episode.score, episode.fault) == (True, 1.0, None)
+        assert 0 < episode.total_reward <= environment.most_reward + 1e-9
+        assert all(step.error is None for step in episode.trajectory)
+
+
+def test_solved_is_a_score_of_one_and_nothing_is_paid_for_what_is_refused(environment: type[BaseEnvironment]) -> None:
+    for episode in run(RandomAgent(3), environment):
+        assert episode.success == (episode.score == 1.0)
+        assert 0.0 <= episode.score <= 1.0
+        assert episode.steps <= environment.max_steps
+    world = environment()
+    world.reset(environment.draw_task(0, "train"))
+    before = world.get_state()
+    refused = world.step("no such action")
+    assert (refused.reward, world.steps) == (0.0, 1)
+    assert "no such action" in refused.info["error"]
+    assert {**world.get_state(), "steps": 0} == before
+
+
+def test_the_same_task_seed_and_actions_give_the_same_episode(environment: type[BaseEnvironment]) -> None:
+    assert run(RandomAgent(1), environment) == run(RandomAgent(1), environment)
+    task = environment.draw_task(1, "train")
+    assert task == environment.draw_task(1, "train")
+    assert msgspec.json.decode(msgspec.json.encode(task), type=type(task)) == task
+
+
+def test_no_task_is_in_both_splits(environment: type[BaseEnvironment]) -> None:
+    names = [{task.id for task in draw_tasks(environment, COUNT, split)} for split in ("train", "heldout")]  # type: ignore[arg-type]
+    assert not names[0] & names[1]
+    assert len(names[0]) == COUNT
+
+
+def test_an_episode_goes_on_from_a_snapshot_as_it_did(environment: type[BaseEnvironment]) -> None:
+    world = environment()
+    world.reset(environment.draw_task(2, "train"), seed=5)
+    kept, offered = world.snapshot(), world.get_valid_actions()
+    went = [world.step(offered[0]), world.get_state()]
+    for _ in range(2):  # as often as one likes
+        world.restore(kept)
+        assert world.get_valid_actions() == offered
+        assert [world.step(offered[0]), world.get_state()] == went
+
+
+def test_a_task_of_another_environment_is_refused(environment: type[BaseEnvironment]) -> None:
+    task = msgspec.structs.replace(environment.draw_task(0, "train"), environment="another")
+    with pytest.raises(ValueError, match="of environment 'another', not of"):
+        environment().reset(task)
+
+
+def test_nothing_is_offered_or_done_after_the_end(environment: type[BaseEnvironment]) -> None:
+    world = environment()
+    world.reset(environment.draw_task(0, "train"))
+    while not world.done:
+        world.step(world.get_valid_actions()[0])
+    assert world.get_valid_actions() == ()
+    with pytest.raises(RuntimeError, match="reset the environment"):
+        world.step("finish")
+
+
+def test_a_call_of_a_tool_means_an_action(environment: type[BaseEnvironment]) -> None:
+    world = environment()
+    world.reset(environment.draw_task(0, "train"))
+    names = [tool.as_openai()["function"]["name"] for tool in world.tools()]
+    with pytest.raises(ValueError, match=names[0]):
+        world.read_call("no_such_tool", {})
+
+
+def test_demonstrations_are_rows_of_what_the_worker_did() -> None:
+    tasks = list(draw_tasks(find_environment("lamps"), 40, "train"))
+    right, wrong = list(demonstrate(tasks)), list(demonstrate(tasks, wrong=0.5, seed=1))
+    assert not [fault for row in [*right, *wrong] for fault in row.faults()]
+    assert {row.group for row in right} == {"lamps-1", "lamps-2"}
+    assert len(wrong) > len(right)  # a worker who errs needs more steps
+
+
+class TestNames:
+    def test_installed_packages_add_environments_by_name(self, installed: Path) -> None:
+        assert {*BUILT_IN, "lamps", "flickering"} <= set(known_environments())
+        assert find_environment("lamps").does.startswith("A panel")
+
+    def test_an_unknown_name_is_answered_with_those_that_are_known(self) -> None:
+        with pytest.raises(UnknownEnvironment, match=r"'lampz'; known: .*equations"):
+            find_environment("lampz")
+
+    def test_a_package_that_cannot_be_loaded_says_why(self) -> None:
+        with pytest.raises(BadEnvironment, match="'broken' cannot be loaded: ModuleNotFoundError"):
+            find_environment("broken")

@@ -1,0 +1,175 @@
+"""Linear equations, solved step by step: name the kind, take away the number, divide, state the answer. No torch.
+
+Each kind of step pays once, and only for progress: 1.5 for the right kind of equation and 0.5 for an unclear one, 1 for
+setting up the equation of a word problem, 2 for the step that takes the number from x's side and 2 for the division
+that leaves x alone (1 of each for a step that only comes nearer), and 3 for the right answer. So 3x + 7 = 16 pays 8.5.
+Nothing is paid for a step back, or for doing again what was undone. An answer ends the episode. All numbers are whole:
+a division that would leave a fraction changes nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar, NamedTuple
+
+from training.engine.environments.protocol import BaseEnvironment, Checkpoint
+from training.engine.environments.tasks import Split, Task
+
+IDENTIFIED, UNCLEAR, SET_UP, MOVED, DIVIDED, ANSWERED, NEARER = 1.5, 0.5, 1.0, 2.0, 2.0, 3.0, 1.0
+TEMPLATES = ("shift", "multiple", "both", "words")
+"""x + b = c; ax = c; ax + b = c; and the last one told in words."""
+LEVELS = {"shift": 1, "multiple": 1, "both": 2, "words": 3}
+LARGEST_FACTOR, LARGEST_SHIFT, LARGEST_ANSWER = 9, 20, 12
+
+
+class Equation(NamedTuple):
+    """`factor` · x + `shift` = `right`."""
+
+    factor: int
+    shift: int
+    right: int
+
+    def __str__(self) -> str:
+        x = "x" if self.factor == 1 else f"{self.factor}x"
+        shift = f" {'+' if self.shift > 0 else '-'} {abs(self.shift)}" if self.shift else ""
+        return f"{x}{shift} = {self.right}"
+
+    def is_solved_by(self, number: int) -> bool:
+        return self.factor * number + self.shift == self.right
+
+    def add(self, number: int) -> Equation:
+        return self._replace(shift=self.shift + number, right=self.right + number)
+
+    def divide(self, number: int) -> Equation:
+        """Both sides divided; the same where that would leave a fraction."""
+        if any(term % number for term in self):
+            return self
+        return Equation(self.factor // number, self.shift // number, self.right // number)
+
+
+class Equations(BaseEnvironment):
+    """One equation. The numbers on offer are those in it and some others, in an order dealt anew at every step."""
+
+    name: ClassVar[str] = "equations"
+    does: ClassVar[str] = "Linear equations, solved by steps that are each checked."
+    max_steps: ClassVar[int] = 8
+    most_reward: ClassVar[float] = IDENTIFIED + SET_UP + MOVED + DIVIDED + ANSWERED
+
+    equation: Equation
+    is_set_up: bool
+    said: list[str]
+    paid: dict[str, float]
+    answer: int | None
+
+    @classmethod
+    def draw_task(cls, number: int, split: Split) -> Task:
+        """A fifth of all equations is held out, so that none is in both splits."""
+        rng = random.Random(f"equations/{split}/{number}")  # noqa: S311 - no secret
+        template = TEMPLATES[number % len(TEMPLATES)]
+        while True:
+            factor = 1 if template == "shift" else rng.randint(2, LARGEST_FACTOR)
+            shift = 0 if template == "multiple" else rng.choice([-1, 1]) * rng.randint(1, LARGEST_SHIFT)
+            answer = rng.randint(2, LARGEST_ANSWER)
+            right = factor * answer + shift
+            if right > 0 and (_is_held_out(factor, shift, answer) == (split == "heldout")):
+                break
+        equation = Equation(factor, shift, right)
+        told = _in_words(equation) if template == "words" else f"Solve {equation}"
+        facts = {"factor": factor, "shift": shift, "right": right, "words": template == "words"}
+        return Task(
+            id=f"equations-{split}-{number}",
+            environment=cls.name,
+            text=told,
+            facts=facts,
+            domain="math",
+            template=template,
+            level=LEVELS[template],
+        )
+
+    def begin(self) -> None:
+        facts = self.task.facts
+        try:
+            factor, shift, right = (int(facts[name]) for name in ("factor", "shift", "right"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"task {self.task.id}: facts: factor, shift and right must be whole numbers") from error
+        if factor == 0:
+            raise ValueError(f"task {self.task.id}: facts.factor: must not be 0")
+        self.equation = Equation(factor, shift, right)
+        self.is_set_up = not facts.get("words", False)
+        self.said, self.paid, self.answer = [], {}, None
+
+    def observe(self) -> str:
+        now = str(self.equation) if self.is_set_up else "not set up"
+        return f"{self.task.text}. Now: {now}. Done: {', '.join(self.said[-3:]) or 'nothing'}"
+
+    def list_actions(self) -> tuple[str, ...]:
+        draw = self.random
+        offered = ["identify linear", "identify quadratic"]
+        if not self.is_set_up:
+            facts = self.equation
+            wrong = [facts._replace(shift=-facts.shift), facts._replace(factor=facts.factor + 1)]
+            offered += [f"set up {one}" for one in (facts, *wrong)]
+            draw.shuffle(offered)
+            return tuple(offered)
+        factor, shift, right = self.equation
+        numbers = sorted({draw.randint(1, LARGEST_SHIFT), factor, abs(shift)} - {0})
+        offered += [f"{word} {n}" for word in ("subtract", "add") for n in numbers]
+        offered += [f"divide {n}" for n in numbers if n > 1]
+        offered += [f"answer {n}" for n in sorted({factor, right, draw.randint(1, LARGEST_ANSWER)})]
+        draw.shuffle(offered)
+        return tuple(offered)
+
+    def act(self, action: str) -> float:
+        self.said.append(action)
+        word, _, rest = action.partition(" ")
+        if word == "identify":
+            return self._pay(word, IDENTIFIED if rest == "linear" else UNCLEAR)
+        if word == "set":
+            self.is_set_up = rest == f"up {self.equation}"
+            return self._pay(word, SET_UP if self.is_set_up else 0.0)
+        if word == "answer":
+            self.answer, self.done = int(rest), True
+            return self._pay(word, ANSWERED if self.equation.is_solved_by(self.answer) else 0.0)
+        return self._divide(int(rest)) if word == "divide" else self._move(int(rest) if word == "add" else -int(rest))
+
+    def _move(self, number: int) -> float:
+        before = abs(self.equation.shift)
+        self.equation = self.equation.add(number)
+        after = abs(self.equation.shift)
+        return self._pay("move", MOVED if after == 0 < before else NEARER if after < before else 0.0)
+
+    def _divide(self, number: int) -> float:
+        before, self.equation = self.equation, self.equation.divide(number)
+        if self.equation == before or before.shift:
+            return 0.0
+        return self._pay("divide", DIVIDED if self.equation.factor == 1 else NEARER)
+
+    def _pay(self, kind: str, worth: float) -> float:
+        """What the step earns beyond what its kind was paid already."""
+        already = self.paid.get(kind, 0.0)
+        self.paid[kind] = max(already, worth)
+        return self.paid[kind] - already
+
+    def checkpoints(self) -> list[Checkpoint]:
+        right = self.answer is not None and self.equation.is_solved_by(self.answer)
+        return [Checkpoint("the answer is right", 1, right)]
+
+    def find_expert_action(self) -> str | None:
+        shift, factor = self.equation.shift, self.equation.factor
+        if "identify" not in self.paid:
+            return "identify linear"
+        if not self.is_set_up:
+            return f"set up {self.equation}"
+        if shift:
+            return f"subtract {shift}" if shift > 0 else f"add {-shift}"
+        return f"divide {factor}" if factor != 1 else f"answer {self.equation.right}"
+
+
+def _is_held_out(factor: int, shift: int, answer: int) -> bool:
+    """A fifth of all equations, whatever draws them."""
+    return (factor * 31 + shift * 17 + answer * 7) % 5 == 0
+
+
+def _in_words(equation: Equation) -> str:
+    more = f"plus {equation.shift}" if equation.shift > 0 else f"minus {-equation.shift}"
+    return f"{equation.factor} times a number {more} is {equation.right}"

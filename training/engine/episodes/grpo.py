@@ -1,0 +1,209 @@
+"""GRPO over episodes: the weights in training act in environments, and learn from what their own steps earned.
+
+Every update, `prompts_per_step` tasks are each acted on `group` times by the weights as they are; then
+
+    loss = − 1/N Σ min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) + β KL(π ‖ π_start),      ρ = π(a | s) / π_old(a | s)
+
+over all steps of the N episodes, with the advantage A of training.engine.episodes.credit. One update a batch: ρ is 1
+and the update on-policy. Each trajectory carries the hash of the weights that acted, and others are refused. An episode
+whose environment or grader failed is left out and counted. Every episode is a line of `training_episodes.jsonl`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from training.engine.accumulate import Accumulation
+from training.engine.actions import ActionScorer
+from training.engine.answers import text_share
+from training.engine.attempt import Attempt, Outcome
+from training.engine.data import RunData
+from training.engine.environments.episodes import Episode, Step
+from training.engine.environments.registry import find_environment
+from training.engine.environments.tasks import Task
+from training.engine.episodes.credit import advantages
+from training.engine.episodes.order import TaskOrder
+from training.engine.episodes.rollouts import roll_out, score_by
+from training.engine.fit import Metrics, Updates, fit
+from training.engine.models import Loaded, fingerprint, trainable_parameters
+from training.engine.online import ForeignTrajectories, clipped_surrogate
+from training.engine.scoring import divergence
+
+EPISODES_FILE = "training_episodes.jsonl"
+PROBED = 8
+"""Episodes of each template by the starting policy, where a curriculum wants to know its success."""
+
+
+class NothingToLearn(RuntimeError):
+    """Every episode of an update ended in a fault of its environment."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A step to learn from. `place`: of its action among the options."""
+
+    step: Step
+    place: int
+    advantage: float
+
+
+def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """Trains `loaded` in place, without dropout: what acts is what is trained."""
+    return Learner(attempt, loaded, data.tasks).learn()
+
+
+class Learner:
+    """One run's tasks, policy and updates."""
+
+    def __init__(self, attempt: Attempt, loaded: Loaded, tasks: Sequence[Task]) -> None:
+        """Call before the weights change or are restored."""
+        spec = attempt.spec
+        self.attempt, self.tasks, self.settings = attempt, tasks, spec.online
+        self.model: nn.Module = loaded.model
+        self.scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
+        self.score = score_by(attempt, self.model, self.scorer)
+        self.start = _Start(loaded, fresh=spec.base.adapter is None) if self.settings.kl else None
+        self.order = TaskOrder(attempt, tasks, self._probe() if self.settings.curriculum is not None else {})
+        self.updates = Updates(trainable_parameters(self.model), spec.optimiser, self.settings.steps)
+        self.accumulation = Accumulation(attempt, self.updates)
+
+    def learn(self) -> Outcome:
+        self.model.eval()
+        message = "learning from episodes (GRPO)"
+        metrics = fit(self.attempt, self.updates, self.settings.steps, self._take_step, message, self.order.kept)
+        return Outcome(self.settings.steps, len(self.tasks), metrics)
+
+    def _probe(self) -> dict[str, float]:
+        """By template, the share of episodes that the weights as they are solve."""
+        firsts: dict[str, Task] = {}
+        for task in self.tasks:
+            firsts.setdefault(task.group, task)
+        asked = [(task, seed) for task in firsts.values() for seed in range(PROBED)]
+        return _solved_by_group(roll_out(self.score, asked))
+
+    def _take_step(self, step: int) -> Metrics:
+        tasks = [self.tasks[place] for place in self.order.at(step)]
+        acted = fingerprint(self.updates.parameters)
+        rolled: dict[int, list[Episode]] = {}
+
+        def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
+            first, count = self.attempt.spec.seed * 1_000_003 + step * self.settings.group, self.settings.group
+            asked = [(tasks[place], first + number) for place in part for number in range(count)]
+            episodes = roll_out(self.score, asked, acted)
+            groups = [episodes[at : at + count] for at in range(0, len(episodes), count)]
+            rolled.update(zip(part, groups, strict=True))
+            return self._share(groups, len(tasks) * count)
+
+        metrics = self.accumulation.update(len(tasks), share_of)
+        found = self.attempt.processes.gather([one for place in sorted(rolled) for one in rolled[place]])
+        if all(one.fault is not None for one in found):
+            raise NothingToLearn(f"every episode of step {step + 1} failed; the first: {found[0].fault}")
+        self._keep(step, found)
+        return {**metrics, **_measure(found), **self.order.note(_solved_by_group(found))}
+
+    def _share(self, groups: Sequence[Sequence[Episode]], count: int) -> tuple[Tensor, Metrics]:
+        """The groups' share of a loss over `count` episodes."""
+        self.refuse_foreign(one for group in groups for one in group)
+        taken = [one for group in groups for one in self.credit(group)]
+        if not taken:
+            # Nothing to tell apart: no gradient, but every weight keeps its place in the sum of all processes.
+            nothing = sum((p.sum() for p in self.updates.parameters.values()), torch.zeros(())) * 0.0
+            return nothing, {"loss": nothing.detach()}
+        weights = torch.tensor([one.advantage for one in taken], device=self.attempt.device)
+        places = torch.tensor([one.place for one in taken], device=self.attempt.device)
+        old = torch.tensor([one.step.log_p for one in taken], device=self.attempt.device)
+        prompts = self.scorer.encode([one.step.state for one in taken])
+        options = [one.step.options for one in taken]
+        with self.attempt.autocast(self.model):
+            log_p = self.scorer.log_probabilities(self.model, prompts, options)
+            text = torch.zeros((), device=log_p.device)
+            if (weight := self.attempt.spec.weight_of_text) > 0:
+                everyone = range(len(taken))
+                text = text_share(self.model, self.scorer, prompts, options, places.tolist(), everyone, len(taken))
+        share = len(taken) / count
+        surrogate = clipped_surrogate(log_p.gather(1, places[:, None])[:, 0], old, weights, self.settings.clip)
+        kl = self._kl(log_p, prompts, options)
+        loss = share * (surrogate + self.settings.kl * kl + weight * text)
+        told = {"loss": loss.detach(), "kl": share * kl.detach()}
+        return loss, told if weight == 0 else told | {"text_loss": share * text.detach()}
+
+    def refuse_foreign(self, episodes: Iterator[Episode]) -> None:
+        """Raises ForeignTrajectories unless the weights as they are now made them all."""
+        now = fingerprint(self.updates.parameters)
+        for episode in episodes:
+            if episode.weights_hash != now:
+                raise ForeignTrajectories(f"task {episode.task}: made by weights {episode.weights_hash}, not by {now}")
+
+    def credit(self, group: Sequence[Episode]) -> Iterator[Taken]:
+        """The group's steps that teach something."""
+        sound = [one for one in group if one.fault is None]
+        if not sound:
+            return
+        most = find_environment(sound[0].environment).most_reward
+        worth = advantages(sound, self.settings.credit, gamma=self.settings.gamma, most_reward=most)
+        for episode, values in zip(sound, worth, strict=True):
+            for step, advantage in zip(episode.trajectory, values, strict=True):
+                if advantage != 0.0 and len(step.options) > 1:
+                    yield Taken(step, step.options.index(step.action), advantage)
+
+    def _kl(self, log_p: Tensor, prompts: Sequence[Sequence[int]], options: Sequence[Sequence[str]]) -> Tensor:
+        if self.start is None:
+            return torch.zeros((), device=log_p.device)
+        with torch.no_grad(), self.start as model, self.attempt.autocast(model):
+            began = self.scorer.log_probabilities(model, prompts, options)
+        return divergence(log_p, began).mean()
+
+    def _keep(self, step: int, episodes: Sequence[Episode]) -> None:
+        if not self.attempt.processes.is_main:
+            return
+        with (self.attempt.folder / EPISODES_FILE).open("ab") as file:
+            for episode in episodes:
+                file.write(msgspec.json.encode({"step": step + 1, **msgspec.to_builtins(episode)}) + b"\n")
+
+
+class _Start:
+    """The starting policy: the base under a fresh adapter, or a frozen copy. A context that gives the model."""
+
+    def __init__(self, loaded: Loaded, *, fresh: bool) -> None:
+        self._peft: Any = loaded.model if loaded.adapts and fresh else None
+        self._copy = None if self._peft is not None else copy.deepcopy(loaded.model).requires_grad_(False).eval()
+        self._off: AbstractContextManager[Any] = nullcontext()
+
+    def __enter__(self) -> nn.Module:
+        if self._copy is not None:
+            return self._copy
+        self._off = self._peft.disable_adapter()
+        self._off.__enter__()
+        return cast(nn.Module, self._peft)
+
+    def __exit__(self, *error: Any) -> None:
+        if self._copy is None:
+            self._off.__exit__(*error)
+
+
+def _solved_by_group(episodes: Sequence[Episode]) -> dict[str, float]:
+    told: defaultdict[str, list[bool]] = defaultdict(list)
+    for one in episodes:
+        if one.fault is None:
+            told[one.group].append(one.success)
+    return {group: sum(values) / len(values) for group, values in told.items()}
+
+
+def _measure(episodes: Sequence[Episode]) -> Metrics:
+    """Means over the episodes without a fault, and the share of those with one."""
+    sound = [one for one in episodes if one.fault is None]
+    told = {
+        "reward": sum(one.total_reward / find_environment(one.environment).most_reward for one in sound),
+        "solved": sum(one.success for one in sound),
+        "score": sum(one.score for one in sound),
+        "steps_taken": sum(one.steps for one in sound),
+    }
+    means = {name: torch.tensor(value / len(sound)) for name, value in told.items()}
+    return means | {"faults": torch.tensor(1 - len(sound) / len(episodes))}
