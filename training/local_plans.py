@@ -37,6 +37,7 @@ FITTING: Mapping[RowKind, Sequence[str]] = {
     RowKind.LOGGED: (PREFERRED, "posterior"),
     RowKind.TEXT: ("reward_weighted", "sft"),
     RowKind.PREFERENCES: ("dpo",),
+    RowKind.TASKS: ("grpo",),
 }
 """Methods for rows of each kind, the first that they suffice for is taken (docs/commands.md)."""
 PROMPT_TOKENS: Mapping[str, tuple[int, int]] = {"PRIORITIZER": (1024, 256)}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from training.engine.environments.tasks import Task
 from training.engine.methods import RowKind
 
 RIGHT_ABOVE = 0.5
@@ -201,11 +202,12 @@ def prompts_of(rows: Iterable[Asking]) -> list[Prompt]:
     return [Prompt(row.prompt, row.system or "") for row in rows]
 
 
-ROW_TYPES: Mapping[RowKind, type[Labelled] | type[Logged] | type[Text] | type[Preference]] = {
+ROW_TYPES: Mapping[RowKind, type[Labelled] | type[Logged] | type[Text] | type[Preference] | type[Task]] = {
     RowKind.LABELLED: Labelled,
     RowKind.LOGGED: Logged,
     RowKind.TEXT: Text,
     RowKind.PREFERENCES: Preference,
+    RowKind.TASKS: Task,
 }
 
 

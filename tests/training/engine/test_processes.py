@@ -13,12 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from engine_world import World, engine, read_events, read_result, write_run
 from safetensors.torch import load_file
 
 from tests.warm import stand_in
 from training import launcher
+from training.engine.environments.equations import Equations
+from training.engine.environments.protocol import draw_tasks
 from training.engine.spec import EXIT_STOPPED
 
 Launcher = Callable[..., subprocess.Popen[bytes]]
@@ -36,10 +39,20 @@ TEXTS = {
     "data": {"rows": "text"},
 }
 
+EPISODES = {
+    "method": "grpo",
+    "optimiser": {"learning_rate": 1e-3, "batch_size": 4},
+    "online": {"steps": 2, "prompts_per_step": 4, "group": 2, "kl": 0.1},
+    "max_prompt_tokens": 64,
+    "data": {"rows": "tasks"},
+}
+
 
 def rows_of(spec: dict[str, Any], world: World) -> list[dict[str, Any]]:
     if "data" not in spec:
         return world.taught
+    if spec["data"]["rows"] == "tasks":
+        return [msgspec.to_builtins(task) for task in draw_tasks(Equations, 12, "train")]
     return [
         {"id": row["id"], "prompt": row["prompt"], "completion": json.dumps({"folder": row["answer"]})}
         for row in world.taught[:48]
@@ -82,7 +95,7 @@ def wait_for(run: Path, seen: Callable[[dict[str, Any]], bool]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spec", [GRPO, TEXTS], ids=["ours", "texts through TRL"])
+@pytest.mark.parametrize("spec", [GRPO, EPISODES, TEXTS], ids=["ours", "episodes", "texts through TRL"])
 def test_two_processes_learn_what_one_learns(
     spec: dict[str, Any], world: World, tmp_path: Path, launch: Launcher
 ) -> None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
 
 import msgspec
 import torch
@@ -69,7 +70,7 @@ class Learner:
         self.model: nn.Module = loaded.model
         self.scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
         self.score = score_by(attempt, self.model, self.scorer)
-        self.start = _Start(loaded, fresh=spec.base.adapter is None) if self.settings.kl else None
+        self.start = starting_policy(loaded, fresh=spec.base.adapter is None) if self.settings.kl else None
         self.order = TaskOrder(attempt, tasks, self._probe() if self.settings.curriculum is not None else {})
         self.updates = Updates(trainable_parameters(self.model), spec.optimiser, self.settings.steps)
         self.accumulation = Accumulation(attempt, self.updates)
@@ -156,7 +157,7 @@ class Learner:
     def _kl(self, log_p: Tensor, prompts: Sequence[Sequence[int]], options: Sequence[Sequence[str]]) -> Tensor:
         if self.start is None:
             return torch.zeros((), device=log_p.device)
-        with torch.no_grad(), self.start as model, self.attempt.autocast(model):
+        with torch.no_grad(), self.start() as model, self.attempt.autocast(model):
             began = self.scorer.log_probabilities(model, prompts, options)
         return divergence(log_p, began).mean()
 
@@ -168,24 +169,18 @@ class Learner:
                 file.write(msgspec.json.encode({"step": step + 1, **msgspec.to_builtins(episode)}) + b"\n")
 
 
-class _Start:
-    """The starting policy: the base under a fresh adapter, or a frozen copy. A context that gives the model."""
+def starting_policy(loaded: Loaded, *, fresh: bool) -> Callable[[], AbstractContextManager[nn.Module]]:
+    """What gives the policy that the run began with: the base under a `fresh` adapter, else a frozen copy."""
+    if loaded.adapts and fresh:
+        return partial(_without_adapter, loaded.model)
+    frozen: nn.Module = copy.deepcopy(loaded.model).requires_grad_(False).eval()
+    return lambda: nullcontext(frozen)
 
-    def __init__(self, loaded: Loaded, *, fresh: bool) -> None:
-        self._peft: Any = loaded.model if loaded.adapts and fresh else None
-        self._copy = None if self._peft is not None else copy.deepcopy(loaded.model).requires_grad_(False).eval()
-        self._off: AbstractContextManager[Any] = nullcontext()
 
-    def __enter__(self) -> nn.Module:
-        if self._copy is not None:
-            return self._copy
-        self._off = self._peft.disable_adapter()
-        self._off.__enter__()
-        return cast(nn.Module, self._peft)
-
-    def __exit__(self, *error: Any) -> None:
-        if self._copy is None:
-            self._off.__exit__(*error)
+@contextmanager
+def _without_adapter(model: Any) -> Iterator[nn.Module]:
+    with model.disable_adapter():
+        yield model
 
 
 def _solved_by_group(episodes: Sequence[Episode]) -> dict[str, float]:

@@ -1,0 +1,266 @@
+"""Learning by acting: a base that has seen demonstrations, and GRPO over its own episodes, on tasks it has not seen.
+
+    python -m benchmarks.episodes [--environment equations] [--seeds 0 1 2] [--credit return_to_go episode] [--quick]
+
+For each seed a tiny model is made from demonstrations of a worker who takes 15 % of its steps at random. From this base
+the engine's `grpo` acts on tasks with the weights in training. Base and trained model then act once on each of the
+held-out tasks, by sampling. Prints how many they solved, the paired difference with its interval (95 %, clustered by
+template), the same by domain, the steps an episode, and the seconds of both trainings; checks that the hash of every
+trajectory is that of the weights that acted. `--quick`: one seed, few updates. The last line is a JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from models_registry.statistics.intervals import paired_difference
+from tools.report import Report, log
+from training.engine.environments.demonstrations import demonstrate
+from training.engine.environments.protocol import draw_tasks
+from training.engine.environments.registry import find_environment
+from training.engine.environments.tasks import Task
+
+ROOT = Path(__file__).resolve().parents[1]
+APART = 1_000_000
+"""Between the numbers of one seed's tasks and another's."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """How one environment is learnt. `base` is the range in which the base's share of solved tasks is to lie, `gain`
+    what training is to add at least; `others`: environments of templates that no training task has, only told."""
+
+    demonstrations: int
+    pretrain: Mapping[str, Any]
+    vocabulary: int
+    prompt_tokens: int
+    learning_rate: float
+    online: Mapping[str, Any]
+    gain: float
+    base: tuple[float, float] = (0.0, 1.0)
+    minutes: float | None = None
+    held_out: int = 400
+    others: tuple[str, ...] = ()
+
+
+WORLDS: Mapping[str, World] = {
+    "equations": World(
+        demonstrations=400,
+        pretrain={"learning_rate": 3e-3, "epochs": 6},
+        vocabulary=600,
+        prompt_tokens=96,
+        learning_rate=2e-3,
+        online={"steps": 120, "prompts_per_step": 8, "group": 8, "gamma": 0.95, "kl": 0.0},
+        gain=0.30,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run of the engine."""
+
+    attempt: Path
+    result: Mapping[str, Any]
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def model(self) -> Path:
+        return self.attempt / "model"
+
+
+def run_engine(folder: Path, spec: Mapping[str, Any], **data: Sequence[Any]) -> Run:
+    """The engine as a process of its own, with one thread. Raises CalledProcessError where it failed."""
+    folder.mkdir(parents=True)
+    for name, rows in data.items():
+        (folder / f"{name}.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    full = {"run_id": folder.name, "threads": 1, "samples": 0, "checkpoint_every_seconds": 300, **spec}
+    full["data"] = {name: f"{name}.jsonl" for name in data} | spec.get("data", {})
+    (folder / "spec.json").write_text(json.dumps(full))
+    began, before = time.monotonic(), os.times()
+    subprocess.run([sys.executable, "-m", "training.engine", str(folder)], check=True, cwd=ROOT)
+    after = os.times()
+    attempt = folder / "attempts" / "1"
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return Run(attempt, json.loads((attempt / "result.json").read_text()), time.monotonic() - began, cpu)
+
+
+def make_base(place: Path, environment: str, world: World, seed: int) -> Run:
+    tasks = list(draw_tasks(find_environment(environment), world.demonstrations, "train", first=seed * APART))
+    spec = {
+        "method": "pretrain",
+        "seed": seed,
+        "base": {"tiny": {"vocabulary": world.vocabulary}},
+        "max_prompt_tokens": world.prompt_tokens,
+        "optimiser": {"batch_size": 64, **world.pretrain},
+        "pretrain": {"calibration_share": 0.1},
+        "text_weight": 0.0,
+    }
+    return run_engine(place / f"base-{seed}", spec, train=list(demonstrate(tasks, wrong=0.15, seed=seed)))
+
+
+def learn(place: Path, environment: str, world: World, seed: int, base: Run, credit: str, steps: int) -> Run:
+    first = seed * APART + world.demonstrations
+    count = steps * int(world.online["prompts_per_step"])
+    tasks = list(draw_tasks(find_environment(environment), count, "train", first=first))
+    spec = {
+        "method": "grpo",
+        "seed": seed,
+        "base": {"path": str(base.model)},
+        "max_prompt_tokens": world.prompt_tokens,
+        "optimiser": {"learning_rate": world.learning_rate, "batch_size": 64},
+        "online": {**world.online, "steps": steps, "credit": credit},
+        "evaluate": {"free_rows": 0},
+        "data": {"rows": "tasks"},
+    }
+    return run_engine(place / f"{credit}-{seed}", spec, train=tasks, heldout=held_out_tasks(environment, world))
+
+
+def held_out_tasks(environment: str, world: World) -> list[Task]:
+    return list(draw_tasks(find_environment(environment), world.held_out, "heldout"))
+
+
+def measure_others(place: Path, world: World, models: Mapping[str, Path]) -> dict[str, Any]:
+    """The share of solved tasks of other environments, by model."""
+    told: dict[str, Any] = {}
+    for name in world.others:
+        tasks = held_out_tasks(name, world)
+        told[name] = {}
+        for which, model in models.items():
+            spec = {
+                "method": "evaluate",
+                "base": {"path": str(model)},
+                "max_prompt_tokens": world.prompt_tokens,
+                "data": {"heldout_rows": "tasks"},
+            }
+            run = run_engine(place / f"{name}-{which}", spec, heldout=tasks)
+            told[name][which] = run.result["scores"]["base"]["accuracy"]
+    return told
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def compare(run: Run) -> dict[str, Any]:
+    """Base against trained on the held-out tasks that both could act on."""
+    solved: dict[str, dict[str, dict[str, Any]]] = {"base": {}, "trained": {}}
+    for line in read_lines(run.attempt / run.result["predictions"]):
+        solved[line["model"]][line["id"]] = line
+    both = [task for task in solved["base"] if task in solved["trained"]]
+    domains: defaultdict[str, list[str]] = defaultdict(list)
+    for task in both:
+        domains[solved["base"][task]["domain"]].append(task)
+
+    def difference(tasks: Sequence[str]) -> list[float]:
+        after, before = ([float(solved[which][task]["correct"]) for task in tasks] for which in ("trained", "base"))
+        clusters = [solved["base"][task]["group"] for task in tasks]
+        gain = paired_difference(after, before, clusters)
+        return [round(value, 4) for value in (gain.mean, gain.low, gain.high)]
+
+    scores = run.result["scores"]
+    return {
+        "base": scores["base"]["accuracy"],
+        "trained": scores["trained"]["accuracy"],
+        "gain": difference(both),
+        "tasks": len(both),
+        "domains": {name: difference(tasks) for name, tasks in sorted(domains.items())},
+        "episodes": {which: scores[which]["episodes"] for which in ("base", "trained")},
+    }
+
+
+def check_hashes(base: Run, run: Run, steps: int) -> list[str]:
+    """What is wrong with the hashes of the trajectories: each update acts with weights of its own, the first with the
+    base's, and what is measured acts with those of the base and of the saved model."""
+    import torch
+
+    from training.engine.models import fingerprint, load_model
+
+    def hash_of(folder: Path) -> str:
+        return fingerprint(dict(load_model(folder, torch.device("cpu")).named_parameters()))
+
+    by_step: defaultdict[int, set[str]] = defaultdict(set)
+    for line in read_lines(run.attempt / "training_episodes.jsonl"):
+        by_step[line["step"]].add(line["weights_hash"])
+    measured: defaultdict[str, set[str]] = defaultdict(set)
+    for line in read_lines(run.attempt / run.result["episodes"]):
+        measured[line["model"]].add(line["weights_hash"])
+    before, after = hash_of(base.model), hash_of(run.model)
+    faults = [f"update {step} acted with {len(found)} weights" for step, found in by_step.items() if len(found) != 1]
+    if len(set.union(*by_step.values())) != steps:
+        faults.append("two updates acted with the same weights")
+    if by_step[1] != {before}:
+        faults.append("the first update did not act with the base's weights")
+    if dict(measured) != {"base": {before}, "trained": {after}}:
+        faults.append("the held-out episodes are not those of the base and the saved model")
+    return faults
+
+
+def show(report: Report, environment: str, world: World, seed: int, credit: str, told: Mapping[str, Any]) -> None:
+    """Credit by return-to-go is held to the bounds; the other is told."""
+    name = f"{environment}, seed {seed}, {credit}"
+    mean, low, high = told["gain"]
+    bounded = credit == "return_to_go"
+    report.add(
+        f"{name}: {told['base']:.3f} → {told['trained']:.3f} of {told['tasks']} unseen solved",
+        bound=f"gain ≥ {world.gain:.2f}, interval above 0" if bounded else "",
+        figure=f"{mean:+.3f} ({low:+.3f} to {high:+.3f})",
+        passed=not bounded or (mean >= world.gain and low > 0),
+    )
+    if not bounded:
+        return
+    least, most = world.base
+    worse = [domain for domain, gain in told["domains"].items() if gain[2] < 0]
+    report.add(f"{name}: base", bound=f"{least} to {most}", figure=told["base"], passed=least <= told["base"] <= most)
+    report.add(f"{name}: domains shown worse", bound="none", figure=", ".join(worse) or "none", passed=not worse)
+    hashes = told["hashes"]
+    report.add(f"{name}: every trajectory's hash", bound="the actor's", figure=hashes or "is", passed=not hashes)
+    if world.minutes is not None:
+        in_time = told["minutes"] <= world.minutes
+        report.add(f"{name}: minutes", bound=f"≤ {world.minutes:g}", figure=f"{told['minutes']:.1f}", passed=in_time)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--environment", choices=WORLDS, default="equations")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--credit", nargs="+", choices=("return_to_go", "episode"), default=["return_to_go"])
+    parser.add_argument("--quick", action="store_true", help="one seed and few updates: no bound holds")
+    options = parser.parse_args()
+    world, environment = WORLDS[options.environment], options.environment
+    steps = 6 if options.quick else int(world.online["steps"])
+    report = Report(f"episodes {environment}")
+    for seed in options.seeds[:1] if options.quick else options.seeds:
+        with tempfile.TemporaryDirectory() as place:
+            base = make_base(Path(place), environment, world, seed)
+            log(f"seed {seed}: base {base.cpu_seconds:.0f} CPU s")
+            for credit in options.credit:
+                run = learn(Path(place), environment, world, seed, base, credit, steps)
+                told = compare(run) | {
+                    "cpu_seconds": [round(base.cpu_seconds), round(run.cpu_seconds)],
+                    "minutes": (base.seconds + run.seconds) / 60,
+                    "hashes": "; ".join(check_hashes(base, run, steps)),
+                }
+                told["others"] = measure_others(Path(place), world, {"base": base.model, "trained": run.model})
+                log(json.dumps({"seed": seed, "credit": credit, **told}))
+                show(report, environment, world, seed, credit, told)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
