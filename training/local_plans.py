@@ -21,7 +21,7 @@ from training.capacity import Load, count_completion_tokens, count_prompt_tokens
 from training.dataset_parts import Tally
 from training.default_runs import merge_settings
 from training.engine.methods import TRAINING, WHAT_LACKS, Need, RowKind
-from training.engine.rows import ROW_TYPES
+from training.engine.row_types import ROW_TYPES
 from training.engine.settings import Online
 from training.engine.spec import RunSpec
 from training.estimates import Estimate

@@ -7,13 +7,10 @@ pairs have no options: a language model writes what they hold.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
-
-from training.engine.environments.tasks import Task
-from training.engine.methods import RowKind
 
 RIGHT_ABOVE = 0.5
 """A judged decision counts as right above this."""
@@ -200,15 +197,6 @@ class Asking(Protocol):
 def prompts_of(rows: Iterable[Asking]) -> list[Prompt]:
     """What a model is asked by each row."""
     return [Prompt(row.prompt, row.system or "") for row in rows]
-
-
-ROW_TYPES: Mapping[RowKind, type[Labelled] | type[Logged] | type[Text] | type[Preference] | type[Task]] = {
-    RowKind.LABELLED: Labelled,
-    RowKind.LOGGED: Logged,
-    RowKind.TEXT: Text,
-    RowKind.PREFERENCES: Preference,
-    RowKind.TASKS: Task,
-}
 
 
 def as_decision(row: Labelled) -> Logged:

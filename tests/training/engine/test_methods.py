@@ -10,7 +10,7 @@ import pytest
 from django.core.management import load_command_class
 
 from training.engine.methods import METHODS, TEXT_ROOM, TRAINING, WHAT_LACKS, Method, Need, RowKind
-from training.engine.rows import ROW_TYPES
+from training.engine.row_types import ROW_TYPES
 from training.engine.spec import RunSpec
 
 ENGINE_DOCS = Path(__file__).parents[3] / "docs" / "engine.md"
