@@ -16,7 +16,7 @@ from training.engine.checkpoints import Checkpoint
 from training.engine.events import Events
 from training.engine.hardware import autocast, choose_precision
 from training.engine.processes import Processes
-from training.engine.spec import RunSpec
+from training.engine.spec import AlarmRaised, RunSpec
 from training.engine.stop import StopFlag
 
 
@@ -63,12 +63,13 @@ class Attempt:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a training method did: optimiser steps, rows it learned from, and its last metrics. `save_beside(folder)`
-    writes what it made beside the weights, if anything."""
+    writes what it made beside the weights, if anything. `alarm`: what stopped it before its time."""
 
     steps: int
     rows: int
     metrics: dict[str, float] = field(default_factory=dict)
     save_beside: Callable[[Path], None] | None = None
+    alarm: AlarmRaised | None = None
 
     def also(self, **metrics: float) -> Outcome:
         """The same, with what the method has measured besides."""

@@ -105,6 +105,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         episodes=found.episodes,
         suites=found.suites,
         warnings=attempt.events.warnings,
+        alarm=outcome.alarm,
         unanswered=data.unanswered if found.scores else 0,
         without_feedback=data.without_feedback if found.scores else 0,
         **facts,

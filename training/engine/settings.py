@@ -141,6 +141,14 @@ class Curriculum(Strict):
     pass_at: float = Field(default=0.7, gt=0, le=1, description="mean success that passes a stage")
 
 
+class Alarms(Strict):
+    """What stops a run that learns by acting (training.engine.episodes.alarms)."""
+
+    every: int = Field(default=5, ge=1, le=1000, description="updates from one look to the next")
+    tasks: int = Field(default=64, ge=8, le=4096, description="held-out tasks that are acted on at each look")
+    margin: float = Field(default=0.05, ge=0, le=1, description="what a suite may lose of its right answers")
+
+
 class Online(Strict):
     """GRPO (Shao et al. 2024) and PPO (Schulman et al. 2017). On logged rows `clip` and `kl` count alone: a run passes
     over them as its optimiser says. Of tasks `prompts_per_step` are acted on, each in `group` episodes."""
@@ -159,4 +167,7 @@ class Online(Strict):
     credit: Literal["return_to_go", "episode"] = Field(
         default="return_to_go",
         description="of tasks: each step against the group's visits of the same state, or one advantage an episode",
+    )
+    alarms: Alarms | None = Field(
+        default=Alarms(), description="of tasks with held-out ones or suites: looks that may stop the run; null: none"
     )

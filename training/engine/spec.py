@@ -434,6 +434,15 @@ class RewardSpread(Strict):
     counts: list[int]
 
 
+class AlarmRaised(Strict):
+    """Why the training stopped before its time, after how many updates, and after how many the weights are from that it
+    kept."""
+
+    reason: str
+    step: int
+    kept_step: int
+
+
 class RunResult(Strict):
     """`result.json`, written last and by rename: its presence means the attempt is complete."""
 
@@ -461,6 +470,7 @@ class RunResult(Strict):
     episodes: str | None = Field(default=None, description="JSON lines, one per held-out episode and model")
     suites: dict[str, SuiteAnswers] = {}
     warnings: list[str] = []
+    alarm: AlarmRaised | None = Field(default=None, description="what stopped the training before its time")
     unanswered: int = Field(
         default=0, description="held-out decisions that were wrong and do not name the right action: left out"
     )

@@ -113,10 +113,36 @@ def test_what_failed_is_left_out_and_never_a_zero(world: World, tmp_path: Path) 
     assert "every episode of step 1 failed; the first: the panel" in read_events(run)[-1]["error"]
 
 
+def test_an_alarm_stops_a_run_that_is_paid_for_the_wrong_thing_and_keeps_the_best_weights(
+    world: World, tmp_path: Path
+) -> None:
+    online = {"steps": 24, "prompts_per_step": 6, "group": 5, "alarms": {"every": 2, "tasks": 80}}
+    spec = few(world, **online) | {"optimiser": {"learning_rate": 1e-2, "batch_size": 16}}
+    run = write_run(tmp_path / "run", spec, train=tasks("idle", 64), heldout=tasks("lamps", 80, "heldout"))
+    assert engine(run) == 0
+    result = read_result(run)
+    alarm = result["alarm"]
+    assert alarm["step"] < 24 and alarm["kept_step"] < alarm["step"] == result["steps"]
+    assert "the reward in training rose" in alarm["reason"]
+    assert [alarm["reason"] in warning for warning in result["warnings"]] == [True]
+    acted = {one["step"]: one["weights_hash"] for one in read_episodes(run / "attempts/1/training_episodes.jsonl")}
+    assert hash_of(run / "attempts/1/model") == acted[alarm["kept_step"] + 1]
+
+
+def hash_of(model: Path) -> str:
+    """As the trajectories of its weights carry it."""
+    import torch
+
+    from training.engine.models import fingerprint, load_model
+
+    return fingerprint(dict(load_model(model, torch.device("cpu")).named_parameters()))
+
+
 def test_trajectories_of_other_weights_are_refused(world: World, tmp_path: Path) -> None:
     import torch
 
     from training.engine.attempt import Attempt
+    from training.engine.data import RunData
     from training.engine.environments.tasks import Task
     from training.engine.episodes.grpo import Learner
     from training.engine.episodes.rollouts import roll_out
@@ -132,7 +158,7 @@ def test_trajectories_of_other_weights_are_refused(world: World, tmp_path: Path)
     attempt = Attempt(spec, 1, tmp_path, device, events, StopFlag())
     loaded = Loaded(load_model(world.base, device), load_tokenizer(world.base))
     asked = [(msgspec.convert(task, Task), 0) for task in tasks("lamps", 2)]
-    learner = Learner(attempt, loaded, [task for task, _ in asked])
+    learner = Learner(attempt, loaded, RunData(tasks=[task for task, _ in asked]))
     acted = roll_out(learner.score, asked, fingerprint(learner.updates.parameters))
     learner.refuse_foreign(iter(acted))
     with torch.no_grad():

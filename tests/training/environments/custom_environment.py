@@ -10,7 +10,7 @@ import pytest
 
 TEMPLATE = Path(__file__).resolve().parents[3] / "examples" / "custom_domain_template.py"
 PLUGIN = '''
-"""The template, and one whose grader fails now and then."""
+"""The template, one whose grader fails now and then, and one that pays for waiting."""
 from training.engine.environments.protocol import EnvironmentFault
 from custom_domain_template import Lamps
 
@@ -22,10 +22,18 @@ class Flickering(Lamps):
         if self.task.facts["wanted"] == ["green"]:
             raise EnvironmentFault("the panel's sensor does not answer")
         return super().checkpoints()
+
+
+class Idle(Lamps):
+    name = "idle"
+
+    def act(self, action):
+        return super().act(action) + (1.0 if action == "wait" else 0.0)
 '''
 ENTRY_POINTS = """[reckoner.environments]
 lamps = custom_domain_template:Lamps
 flickering = flickering_lamps:Flickering
+idle = flickering_lamps:Idle
 broken = no_such_module:Nothing
 """
 

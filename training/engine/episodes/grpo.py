@@ -12,7 +12,7 @@ whose environment or grader failed is left out and counted. Every episode is a l
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -30,13 +30,16 @@ from training.engine.data import RunData
 from training.engine.environments.episodes import Episode, Step
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
+from training.engine.episodes.alarms import Alarm
 from training.engine.episodes.credit import advantages
+from training.engine.episodes.guard import Guard
 from training.engine.episodes.order import TaskOrder
 from training.engine.episodes.rollouts import roll_out, score_by
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.models import Loaded, fingerprint, trainable_parameters
 from training.engine.online import ForeignTrajectories, clipped_surrogate
 from training.engine.scoring import divergence
+from training.engine.spec import AlarmRaised
 
 EPISODES_FILE = "training_episodes.jsonl"
 PROBED = 8
@@ -57,15 +60,15 @@ class Taken(msgspec.Struct, frozen=True):
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """Trains `loaded` in place, without dropout: what acts is what is trained."""
-    return Learner(attempt, loaded, data.tasks).learn()
+    return Learner(attempt, loaded, data).learn()
 
 
 class Learner:
     """One run's tasks, policy and updates."""
 
-    def __init__(self, attempt: Attempt, loaded: Loaded, tasks: Sequence[Task]) -> None:
+    def __init__(self, attempt: Attempt, loaded: Loaded, data: RunData) -> None:
         """Call before the weights change or are restored."""
-        spec = attempt.spec
+        spec, tasks = attempt.spec, data.tasks
         self.attempt, self.tasks, self.settings = attempt, tasks, spec.online
         self.model: nn.Module = loaded.model
         self.scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
@@ -74,11 +77,25 @@ class Learner:
         self.order = TaskOrder(attempt, tasks, self._probe() if self.settings.curriculum is not None else {})
         self.updates = Updates(trainable_parameters(self.model), spec.optimiser, self.settings.steps)
         self.accumulation = Accumulation(attempt, self.updates)
+        self.model.eval()
+        self.guard: Guard | None = None
+        if self.settings.alarms is not None and (data.heldout_tasks or data.suites):
+            self.guard = Guard(attempt, loaded, data, self.settings.alarms, self.updates)
 
     def learn(self) -> Outcome:
-        self.model.eval()
         message = "learning from episodes (GRPO)"
-        metrics = fit(self.attempt, self.updates, self.settings.steps, self._take_step, message, self.order.kept)
+        kept = ChainMap(self.guard.kept if self.guard is not None else {}, dict(self.order.kept))
+        try:
+            metrics = fit(self.attempt, self.updates, self.settings.steps, self._take_step, message, kept)
+        except Alarm as alarm:
+            assert self.guard is not None
+            kept_step = self.guard.go_back()
+            self.attempt.events.warn(
+                f"alarm after {alarm.step} updates: {alarm.reason}. The run stopped, and keeps the weights after "
+                f"{kept_step}"
+            )
+            told = AlarmRaised(reason=alarm.reason, step=alarm.step, kept_step=kept_step)
+            return Outcome(alarm.step, len(self.tasks), alarm=told)
         return Outcome(self.settings.steps, len(self.tasks), metrics)
 
     def _probe(self) -> dict[str, float]:
@@ -107,7 +124,12 @@ class Learner:
         if all(one.fault is not None for one in found):
             raise NothingToLearn(f"every episode of step {step + 1} failed; the first: {found[0].fault}")
         self._keep(step, found)
-        return {**metrics, **_measure(found), **self.order.note(_solved_by_group(found))}
+        told = {**metrics, **_measure(found), **self.order.note(_solved_by_group(found))}
+        if self.guard is not None:
+            size = self.settings.group
+            groups = [found[at : at + size] for at in range(0, len(found), size)]
+            told |= self.guard.note(step + 1, groups)
+        return told
 
     def _share(self, groups: Sequence[Sequence[Episode]], count: int) -> tuple[Tensor, Metrics]:
         """The groups' share of a loss over `count` episodes."""
