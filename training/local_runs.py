@@ -82,15 +82,7 @@ def train_here(asked: Training, plan: LocalPlan, rows: Rows, output: Path, say: 
     A folder in which the same run was stopped goes on from its checkpoint. `say` gets progress and warnings. Raises
     UnusableRun before anything is written, Interrupted, or EngineFailed.
     """
-    is_new = not output.exists()
-    _lay_out(output, plan.spec, {ROWS: rows.lines})
-    try:
-        folder = _run_engine(output.resolve() / RUN, say)
-    except UnusableRun:
-        if is_new:
-            output.rmdir()
-        raise
-    result = RunResult.model_validate_json((folder / "result.json").read_text())
+    folder, result = run_here(plan.spec, {ROWS: rows.lines}, output, say)
     assert result.output is not None
     attempts = sorted(folder.parent.iterdir(), key=lambda attempt: int(attempt.name))  # some may have been stopped
     epochs = {epoch.name: epoch for attempt in attempts for epoch in attempt.glob("checkpoint-epoch-*")}
@@ -100,6 +92,22 @@ def train_here(asked: Training, plan: LocalPlan, rows: Rows, output: Path, say: 
         shutil.copytree(place, target)
         _name_base(target, asked, result)
     return result
+
+
+def run_here(
+    spec: Mapping[str, Any], files: Mapping[str, Sequence[Mapping[str, Any]]], output: Path, say: Callable[[str], None]
+) -> tuple[Path, RunResult]:
+    """Runs the spec, with its files of rows by name, in `output`/run; the attempt's folder and what it found. As
+    `train_here` it goes on where it was stopped, says what happens, and raises."""
+    is_new = not output.exists()
+    _lay_out(output, spec, files)
+    try:
+        folder = _run_engine(output.resolve() / RUN, say)
+    except UnusableRun:
+        if is_new:
+            output.rmdir()
+        raise
+    return folder, RunResult.model_validate_json((folder / "result.json").read_text())
 
 
 def _lay_out(output: Path, spec: Mapping[str, Any], files: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:

@@ -1,0 +1,154 @@
+"""The demo of learning by acting (`manage.py demo math`): a tiny model that learns to solve equations step by step.
+
+It needs no database and no network. A base is made from demonstrations of a worker who takes some steps at random; from
+it `grpo` acts with the weights in training; both then act on the same unseen tasks.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from models_registry.statistics.intervals import paired_difference
+from training.engine.environments.demonstrations import demonstrate
+from training.engine.environments.protocol import draw_tasks
+from training.engine.environments.registry import find_environment
+from training.engine.environments.tasks import Task
+from training.engine.spec import ModelScore
+from training.local_runs import run_here
+
+ENVIRONMENT = "equations"
+WRONG = 0.15
+PROMPT_TOKENS = 96
+APART = 1_000_000
+"""Between the numbers of one seed's tasks and another's."""
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`demonstrations` make the base; then `updates` of `tasks_each` tasks, in `group` episodes each."""
+
+    demonstrations: int = 300
+    updates: int = 60
+    tasks_each: int = 8
+    group: int = 8
+    held_out: int = 200
+    seed: int = 0
+
+
+def run_demo(plan: Plan, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """Trains in `folder` and returns what it showed, as plain values. Goes on where it was stopped. Raises UnusableRun,
+    Interrupted, EngineFailed."""
+    began = time.monotonic()
+    environment, first = find_environment(ENVIRONMENT), plan.seed * APART
+    shown = list(draw_tasks(environment, plan.demonstrations, "train", first=first))
+    say(f"a base from {plan.demonstrations} demonstrations, {WRONG:.0%} of their steps wrong")
+    rows = _plain(demonstrate(shown, WRONG, plan.seed))
+    base, _ = run_here(_base_spec(plan), {"train.jsonl": rows}, folder / "base", say)
+    acted = list(draw_tasks(environment, plan.updates * plan.tasks_each, "train", first=first + plan.demonstrations))
+    held_out = list(draw_tasks(environment, plan.held_out, "heldout"))
+    say(f"{plan.updates} updates, each by {plan.tasks_each * plan.group} episodes of its own weights")
+    spec = _training_spec(plan, base / "model")
+    files = {"train.jsonl": _plain(acted), "heldout.jsonl": _plain(held_out)}
+    attempt, result = run_here(spec, files, folder / "trained", say)
+    assert result.predictions is not None and result.episodes is not None
+    episodes = list(_read(attempt / result.episodes))
+    return {
+        "environment": ENVIRONMENT,
+        "tasks": plan.held_out,
+        **_compare(list(_read(attempt / result.predictions))),
+        "scores": {which: _measures(score) for which, score in result.scores.items()},
+        "example": _find_example(held_out, episodes),
+        "alarm": result.alarm.reason if result.alarm is not None else None,
+        "model": str(attempt / "model"),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def _base_spec(plan: Plan) -> dict[str, Any]:
+    return {
+        "run_id": "demo-base",
+        "method": "pretrain",
+        "seed": plan.seed,
+        "base": {"tiny": {"vocabulary": 600}},
+        "max_prompt_tokens": PROMPT_TOKENS,
+        "optimiser": {"learning_rate": 3e-3, "epochs": 6, "batch_size": 64},
+        "pretrain": {"calibration_share": 0.1},
+        "text_weight": 0.0,
+        "data": {"train": "train.jsonl"},
+    }
+
+
+def _training_spec(plan: Plan, base: Path) -> dict[str, Any]:
+    online = {"steps": plan.updates, "prompts_per_step": plan.tasks_each, "group": plan.group, "gamma": 0.95, "kl": 0.0}
+    return {
+        "run_id": "demo-episodes",
+        "method": "grpo",
+        "seed": plan.seed,
+        "base": {"path": str(base)},
+        "max_prompt_tokens": PROMPT_TOKENS,
+        "optimiser": {"learning_rate": 2e-3, "batch_size": 64},
+        "online": online,
+        "evaluate": {"free_rows": 0},
+        "data": {"train": "train.jsonl", "rows": "tasks", "heldout": "heldout.jsonl"},
+    }
+
+
+def _plain(rows: Any) -> list[Line]:
+    return [msgspec.to_builtins(row) for row in rows]
+
+
+def _read(path: Path) -> Iterator[Line]:
+    with path.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def _compare(predictions: Sequence[Line]) -> dict[str, Any]:
+    """Solved tasks before and after, and the paired difference with its interval, of all and by template."""
+    found: dict[str, dict[str, Line]] = {"base": {}, "trained": {}}
+    for line in predictions:
+        found[line["model"]][line["id"]] = line
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for task, line in found["base"].items():
+        if task in found["trained"]:
+            groups[line["group"]].append(task)
+
+    def told(tasks: Sequence[str]) -> dict[str, Any]:
+        before, after = ([float(found[which][task]["correct"]) for task in tasks] for which in ("base", "trained"))
+        gain = paired_difference(after, before, list(tasks))
+        return {
+            "base": sum(before) / len(tasks),
+            "trained": sum(after) / len(tasks),
+            "gain": [round(value, 4) for value in (gain.mean, gain.low, gain.high)],
+        }
+
+    everything = [task for tasks in groups.values() for task in tasks]
+    return {"solved": told(everything), "by_template": {name: told(tasks) for name, tasks in sorted(groups.items())}}
+
+
+def _measures(score: ModelScore) -> dict[str, float]:
+    assert score.episodes is not None
+    wanted = ("score", "reward", "steps", "progress", "finished")
+    return {name: round(getattr(score.episodes, name), 4) for name in wanted}
+
+
+def _find_example(tasks: Sequence[Task], episodes: Sequence[Line]) -> dict[str, Any] | None:
+    """The first held-out task that the trained model solved and the base did not, with what each did."""
+    did: Mapping[tuple[str, str], Line] = {(one["task"], one["model"]): one for one in episodes}
+    for task in tasks:
+        before, after = did[task.id, "base"], did[task.id, "trained"]
+        if after["success"] and not before["success"]:
+            taken = {
+                which: [(step["action"], step["reward"]) for step in one["trajectory"]]
+                for which, one in (("base", before), ("trained", after))
+            }
+            return {"task": task.text, **taken}
+    return None
