@@ -163,6 +163,30 @@ def _as_recommended(profile: Profile, tier: _Tier, *, bf16: bool) -> Recommended
     )
 
 
+@dataclass(frozen=True, slots=True)
+class GpuTier:
+    """What an NVIDIA GPU of at least `least_gb` GB holds of a model of 7 billion parameters in training, as
+    training.estimates adds it up; `config`: the settings for it, in examples/configs."""
+
+    least_gb: int
+    holds: str
+    config: str
+
+
+SEVEN_BILLION = (
+    GpuTier(80, "7B in bfloat16 under LoRA r 32, groups of 8, prompts of 4,096 tokens", "qwen_2_5_7b.yaml"),
+    GpuTier(48, "7B in bfloat16 under LoRA r 16, groups of 4, prompts of 2,048 tokens", "qwen_2_5_7b.yaml"),
+    GpuTier(24, "7B in 4 bits under LoRA r 16, groups of 4, prompts of 1,024 tokens", "qwen_2_5_7b_local.yaml"),
+)
+
+
+def find_gpu_tier(machine: Machine) -> GpuTier | None:
+    """The largest tier that the largest CUDA GPU reaches; None below 24 GB. A card that is sold as 80 GB may report a
+    little less: a twentieth is let pass."""
+    memory = max((gpu.memory_bytes for gpu in machine.gpus if gpu.kind == "cuda"), default=0)
+    return next((tier for tier in SEVEN_BILLION if memory >= 0.95 * tier.least_gb * GB), None)
+
+
 def fit_settings(
     settings: Mapping[str, object], told: Recommended, *, tokens: int, parameters: int | None
 ) -> dict[str, object]:

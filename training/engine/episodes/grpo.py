@@ -134,28 +134,40 @@ class Learner:
     def _share(self, groups: Sequence[Sequence[Episode]], count: int) -> tuple[Tensor, Metrics]:
         """The groups' share of a loss over `count` episodes."""
         self.refuse_foreign(one for group in groups for one in group)
-        taken = [one for group in groups for one in self.credit(group)]
+        taken = sorted((one for group in groups for one in self.credit(group)), key=lambda one: len(one.step.state))
         if not taken:
             # Nothing to tell apart: no gradient, but every weight keeps its place in the sum of all processes.
             nothing = sum((p.sum() for p in self.updates.parameters.values()), torch.zeros(())) * 0.0
             return nothing, {"loss": nothing.detach()}
+        told: dict[str, Tensor] = {}
+        size = self.accumulation.part  # fewer where the memory ran out
+        for start in range(0, len(taken), size):
+            some = range(start, min(start + size, len(taken)))
+            loss, metrics = self._loss_of([taken[place] for place in some], some, len(taken), count)
+            for name, value in metrics.items():
+                told[name] = told[name] + value if name in told else value
+            if some.stop < len(taken):
+                loss.backward()  # type: ignore[no-untyped-call]
+        return loss, told
+
+    def _loss_of(self, taken: Sequence[Taken], part: range, whole: int, count: int) -> tuple[Tensor, Metrics]:
+        """The share of these steps, the `part` of `whole`, in a loss over `count` episodes."""
         weights = torch.tensor([one.advantage for one in taken], device=self.attempt.device)
         places = torch.tensor([one.place for one in taken], device=self.attempt.device)
         old = torch.tensor([one.step.log_p for one in taken], device=self.attempt.device)
         prompts = self.scorer.encode([one.step.state for one in taken])
         options = [one.step.options for one in taken]
+        share = len(taken) / count
         with self.attempt.autocast(self.model):
             log_p = self.scorer.log_probabilities(self.model, prompts, options)
             text = torch.zeros((), device=log_p.device)
             if (weight := self.attempt.spec.weight_of_text) > 0:
-                everyone = range(len(taken))
-                text = text_share(self.model, self.scorer, prompts, options, places.tolist(), everyone, len(taken))
-        share = len(taken) / count
+                text = text_share(self.model, self.scorer, prompts, options, places.tolist(), part, whole)
         surrogate = clipped_surrogate(log_p.gather(1, places[:, None])[:, 0], old, weights, self.settings.clip)
         kl = self._kl(log_p, prompts, options)
-        loss = share * (surrogate + self.settings.kl * kl + weight * text)
+        loss = share * (surrogate + self.settings.kl * kl) + weight * text
         told = {"loss": loss.detach(), "kl": share * kl.detach()}
-        return loss, told if weight == 0 else told | {"text_loss": share * text.detach()}
+        return loss, told if weight == 0 else told | {"text_loss": text.detach()}
 
     def refuse_foreign(self, episodes: Iterator[Episode]) -> None:
         """Raises ForeignTrajectories unless the weights as they are now made them all."""

@@ -9,7 +9,17 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from training.hardware import GB, Machine, NoSuchHardware, Profile, Recommended, recommend, this_machine
+from training.hardware import (
+    GB,
+    SEVEN_BILLION,
+    Machine,
+    NoSuchHardware,
+    Profile,
+    Recommended,
+    find_gpu_tier,
+    recommend,
+    this_machine,
+)
 from training.launcher import ask_engine_for_device
 from workspaces.commands import UncheckedCommand
 
@@ -36,7 +46,12 @@ class Command(UncheckedCommand):
             self.refuse(f"--profile: {error}")
         device = ask_engine_for_device() if options["verify"] else None
         if options["json"]:
-            found: dict[str, Any] = {"machine": asdict(machine), "recommended": asdict(suits)}
+            tier = find_gpu_tier(machine)
+            found: dict[str, Any] = {
+                "machine": asdict(machine),
+                "recommended": asdict(suits),
+                "gpu_tier": asdict(tier) if tier is not None else None,
+            }
             self.stdout.write(json.dumps(found | ({"engine": device} if device is not None else {})))
         else:
             self._show(machine, suits, device)
@@ -53,6 +68,10 @@ class Command(UncheckedCommand):
             f"profile  {suits.profile}: {suits.model}, batches of {suits.batch_size}, LoRA r {suits.lora_r} "
             f"α {suits.lora_alpha}, {suits.generations} generations, {suits.precision}",
         ]
+        reached = find_gpu_tier(machine)
+        for tier in SEVEN_BILLION:
+            here = ", this machine" if tier is reached else ""
+            lines.append(f"{tier.least_gb} GB    {tier.holds} ({tier.config}){here}")
         if device is not None:
             lines.append(
                 f"engine   torch {device['torch']} on {device['device']}: {device['error'] or 'it calculates'}"

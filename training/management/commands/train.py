@@ -17,15 +17,16 @@ from training.local_plans import (
     BATCH_SIZE,
     EPOCHS,
     LEARNING_RATE,
-    Training,
     UnusableRun,
     check_training,
     make_plan,
 )
 from training.local_runs import Interrupted, read_rows, rows_of_agent, train_here
 from training.management.agents import NoSingleAgent, find_agent
+from training.monitoring import price_of
 from training.presets import HELP as PRESET_HELP
 from training.presets import PRESETS
+from training.train_options import MODEL, as_training, complete_options
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.templatetags.show import duration, size
@@ -43,18 +44,21 @@ class Command(UncheckedCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        rows = parser.add_mutually_exclusive_group(required=True)
+        parser.add_argument(
+            "--config",
+            type=Path,
+            metavar="FILE",
+            help="these options from a YAML file, with `settings` for --set; what the command line says comes first",
+        )
+        rows = parser.add_mutually_exclusive_group()
         rows.add_argument("--agent-type", help="a kind (FILER, LIBRARIAN, …) or the slug of one agent")
         rows.add_argument(
             "--data", type=Path, help="JSON lines: labelled, logged or exported rows, or preference pairs"
         )
-        parser.add_argument("--output", required=True, type=Path, help="folder for the weights; empty or new")
-        parser.add_argument(
-            "--model", default="meta-llama/Llama-3.1-8B-Instruct", help="hub id, folder, or tiny (default: %(default)s)"
-        )
+        parser.add_argument("--output", type=Path, help="folder for the weights; empty or new")
+        parser.add_argument("--model", help=f"hub id, folder, or tiny (default: {MODEL})")
         parser.add_argument(
             "--method",
-            default="",
             choices=list(TRAINING),
             help=f"default: ppo where the rows suffice for it, else what fits them. {HELP}",
         )
@@ -65,25 +69,25 @@ class Command(UncheckedCommand):
             " rankings, and a LIBRARIAN's findings as scored pairs; text: what was written; labelled and preferences:"
             " what people said",
         )
-        parser.add_argument("--preset", default="", choices=list(PRESETS), help=f"named settings. {PRESET_HELP}")
+        parser.add_argument("--preset", choices=list(PRESETS), help=f"named settings. {PRESET_HELP}")
         parser.add_argument("--epochs", type=int, help=f"passes over the rows (default: {EPOCHS})")
         parser.add_argument("--batch-size", type=int, help=f"rows of an update (default: {BATCH_SIZE})")
         parser.add_argument("--learning-rate", type=float, help=f"default: {LEARNING_RATE}")
         parser.add_argument(
             "--no-quantization",
-            action="store_true",
+            action="store_const",
+            const=True,
             help="hold the base in full; by default in 4 bits under an adapter, where there are CUDA and bitsandbytes",
         )
-        parser.add_argument(
-            "--set", dest="changes", default="{}", metavar="JSON", help="fields of the spec as JSON, over all others"
-        )
+        parser.add_argument("--set", dest="changes", metavar="JSON", help="fields of the spec as JSON, over all others")
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
         try:
+            options = complete_options(options)
             agent = self._find_agent(options) if options["data"] is None else None
-            asked = _read_training(options, agent.kind if agent is not None else "")
+            asked = as_training(options, agent.kind if agent is not None else "")
             check_training(asked)
             if agent is not None:
                 kind = RowKind(options["rows"]) if options["rows"] else None
@@ -113,11 +117,12 @@ class Command(UncheckedCommand):
             "rows": result.rows,
             "steps": result.steps,
             "seconds": result.seconds,
+            "cost": price_of(result.seconds),
             "weights_sha256": result.weights_sha256,
             "metrics": result.metrics,
             "warnings": result.warnings,
         }
-        says = f"{made}: {result.method} on {result.rows} rows in {result.seconds:.0f} s"
+        says = f"{made}: {result.method} on {result.rows} rows in {result.seconds:.0f} s{_cost(result.seconds)}"
         self.stdout.write(json.dumps(plain) if options["json"] else says)
 
     def _say(self, text: str) -> None:
@@ -133,32 +138,11 @@ class Command(UncheckedCommand):
             raise UnusableRun([str(error)]) from error
 
 
-def _read_training(options: dict[str, Any], agent_kind: str) -> Training:
-    """Raises UnusableRun."""
-    faults, changes = [], {}
-    try:
-        changes = json.loads(options["changes"])
-    except ValueError as error:
-        faults.append(f"--set: {error}")
-    if not isinstance(changes, dict):
-        faults.append("--set: give a JSON object")
-    if options["rows"] and options["data"] is not None:
-        faults.append("--rows: only with --agent-type; a file says itself which rows it holds")
-    if faults:
-        raise UnusableRun(faults)
-    return Training(
-        method=options["method"],
-        base=options["model"],
-        agent_kind=agent_kind,
-        epochs=options["epochs"],
-        batch_size=options["batch_size"],
-        learning_rate=options["learning_rate"],
-        quantised=not options["no_quantization"],
-        preset=options["preset"],
-        settings=changes,
-    )
-
-
 def _tell_estimate(estimate: Estimate) -> str:
     needs = f"{size(estimate.memory_bytes)} memory, {size(estimate.disk_bytes)} disk"
-    return f"needs: about {duration(estimate.seconds)} (rough, {estimate.device}), {needs}"
+    return f"needs: about {duration(estimate.seconds)} (rough, {estimate.device}){_cost(estimate.seconds)}, {needs}"
+
+
+def _cost(seconds: float) -> str:
+    price = price_of(seconds)
+    return f", cost about {price:.2f}" if price is not None else ""

@@ -1,0 +1,77 @@
+"""Options of `manage.py train` from a file: merged with the command line, and refused with every fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from training.engine.spec import RunSpec
+from training.hardware import GB, SEVEN_BILLION, Gpu, Machine, find_gpu_tier
+from training.local_plans import UnusableRun
+from training.train_options import as_training, complete_options, read_config
+
+CONFIGS = Path(__file__).resolve().parents[2] / "examples" / "configs"
+OPTIONS = (
+    "config agent_type data output model method rows preset epochs batch_size changes learning_rate no_quantization "
+    "workspace"
+)
+NOTHING: dict[str, Any] = dict.fromkeys(OPTIONS.split())
+
+
+def complete(**given: Any) -> dict[str, Any]:
+    return complete_options(NOTHING | given)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_the_files_that_come_along_make_a_run(path: Path) -> None:
+    """Each is named by a tier of GPUs, and its settings are ones that the engine knows."""
+    options = complete(config=path, data=Path("tasks.jsonl"), output=Path("out"))
+    asked = as_training(options, "")
+    assert path.name in {tier.config for tier in SEVEN_BILLION}
+    assert asked.base == "Qwen/Qwen2.5-7B-Instruct" and asked.quantised == ("local" in path.name)
+    whole = {"run_id": "x", "method": asked.method, "base": {"path": asked.base}, **asked.settings}
+    RunSpec.model_validate(whole | {"data": {"train": "tasks.jsonl", "rows": "tasks"}})
+
+
+def test_the_command_line_comes_first_field_by_field(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    settings = {"seed": 3, "online": {"steps": 9, "group": 4}}
+    file.write_text(yaml.safe_dump({"data": "a.jsonl", "output": "o", "epochs": 2, "settings": settings}))
+    options = complete(config=file, epochs=5, changes='{"online": {"group": 8}}')
+    assert (options["data"], options["output"], options["epochs"]) == (Path("a.jsonl"), Path("o"), 5)
+    assert options["settings"] == {"seed": 3, "online": {"steps": 9, "group": 8}}
+    assert complete(config=file, agent_type="FILER")["data"] is None
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("epochs: 0\nlerning_rate: 1.0\n", ["epochs: 0 must be a whole number", "lerning_rate: is unknown; known: "]),
+        ("learning_rate: 1e-5", ["write 1.0e-5"]),
+        ("- a list", ["must be a mapping of options"]),
+        ("a: [", ["expected the node content"]),
+        ("method: gpro", ["method: 'gpro' must be one of pretrain, sft"]),
+    ],
+)
+def test_every_fault_of_a_file_is_told(content: str, says: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(content)
+    with pytest.raises(UnusableRun) as refused:
+        read_config(file)
+    assert [any(one in fault for fault in refused.value.faults) for one in says] == [True] * len(says)
+
+
+def test_rows_and_a_folder_have_to_be_named_somewhere() -> None:
+    with pytest.raises(UnusableRun) as refused:
+        complete(changes="[]")
+    assert [fault.split(":")[0] for fault in refused.value.faults] == ["--set", "--data or --agent-type", "--output"]
+
+
+@pytest.mark.parametrize(("gigabytes", "tier"), [(16, None), (24, 24), (47.4, 48), (79, 80), (141, 80)])
+def test_a_gpu_reaches_the_tier_that_it_nearly_has(gigabytes: float, tier: int | None) -> None:
+    card = Gpu("cuda", "NVIDIA card", int(gigabytes * GB), bf16=True)
+    found = find_gpu_tier(Machine("cpu", 8, 16, 64 * GB, (), (card,)))
+    assert (found.least_gb if found is not None else None) == tier
