@@ -31,8 +31,8 @@ FIGURES = 12
 class Command(UncheckedCommand):
     help = (
         "Shows what a run is doing: progress, newest figures, time and cost so far and as estimated. Exit codes: 0"
-        " shown, or with --watch the run succeeded; 1 with --watch it ended otherwise; 2 there is no such run; 130"
-        " interrupted: the run goes on."
+        " shown, or with --watch the run succeeded; 1 with --watch it ended otherwise; 2 the run is unknown; 130"
+        " interrupted: the run continues."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -54,7 +54,7 @@ class Command(UncheckedCommand):
         try:
             seen = self._watch(run, options)
         except KeyboardInterrupt:
-            self.stderr.write("Stopped watching. The run goes on.")
+            self.stderr.write("Stopped watching. The run continues.")
             sys.exit(EXIT_INTERRUPTED)
         if seen["state"] != RunState.SUCCEEDED:
             sys.exit(EXIT_NOT_DONE)
