@@ -1,12 +1,13 @@
-"""Krippendorff's α for nominal data. PURE; `decisions.labelling.agreement` applies it to a queue's labels.
+"""Krippendorff's α for nominal data and for numbers. PURE; `decisions.labelling.agreement` applies it to a queue's
+labels, `decisions.judges` to a judge's scores beside people's.
 
-Source: Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", section C: any number of observers, nominal
-values, missing data.
+Source: Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", sections C and D: any number of observers,
+any metric, missing data.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import permutations
 
@@ -40,3 +41,22 @@ def nominal_alpha(units: Iterable[Sequence[Hashable]]) -> float | None:
     if len(totals) < 2:
         return None
     return 1 - (n - 1) * observed / expected
+
+
+def interval_alpha(units: Iterable[Sequence[float]]) -> float | None:
+    """α of numbers, where values further apart disagree more: 1 − (n − 1) · Σ o_ck (c − k)² / Σ n_c·n_k (c − k)².
+
+    Of the values 0 and 1 it equals `nominal_alpha`. None as there.
+    """
+    matrix: Counter[tuple[float, float]] = count_coincidences(units)  # type: ignore[assignment]
+    totals: dict[float, float] = defaultdict(float)
+    for (value, _), weight in matrix.items():
+        totals[value] += weight
+    if len(totals) < 2:
+        return None
+    n = sum(totals.values())
+    observed = sum(weight * (one - other) ** 2 for (one, other), weight in matrix.items())
+    squares = sum(weight * value * value for value, weight in totals.items())
+    total = sum(weight * value for value, weight in totals.items())
+    # Σ_c Σ_k n_c n_k (c − k)² = 2 n Σ n_c c² − 2 (Σ n_c c)²
+    return 1 - (n - 1) * observed / (2 * n * squares - 2 * total**2)

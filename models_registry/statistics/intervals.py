@@ -4,11 +4,12 @@ Evaluations of trained models, the pages and the demo's result call these. None 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri, stdtr, stdtrit
 
 DISPLAY_MIN_UNITS_PER_ARM = 50
 DISPLAY_PLAN = 5000
@@ -65,6 +66,65 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, confidenc
     if first.shape != second.shape:
         raise ValueError(f"a {first.shape} and b {second.shape} must be paired")
     return clustered_mean(first - second, clusters, confidence)
+
+
+def clustered_slope(values: ArrayLike, at: ArrayLike, clusters: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Least-squares slope of the values over `at`, with a cluster-robust (CR1) interval.
+
+    values, at: (n,) finite. Where `at` is 0 or 1 the slope is the difference of the means at 1 and at 0. clusters: (n,)
+    labels, as of `clustered_mean`.
+
+        slope = sum_i x_i v_i / sum_i x_i^2,   x = at - avg(at),   e = v - avg(v) - slope x
+        se^2 = G / (G - 1) * (n - 1) / (n - 2) * sum_g (sum_{i in g} x_i e_i)^2 / (sum_i x_i^2)^2
+
+    with t_{G-1}; sources as there. Its `mean` is the slope. Raises ValueError as `clustered_mean` does, below three
+    values, and where `at` is the same for all.
+    """
+    value, place = np.asarray(values, dtype=np.float64), np.asarray(at, dtype=np.float64)
+    label = np.asarray(clusters)
+    if value.ndim != 1 or not value.shape == place.shape == label.shape:
+        raise ValueError(f"values {value.shape}, at {place.shape} and clusters {label.shape} must have one shape (n,)")
+    if value.size < 3 or not (np.isfinite(value).all() and np.isfinite(place).all()):
+        raise ValueError("values and places must be finite and at least three")
+    _check_confidence(confidence)
+    x = place - place.mean()
+    square = float(x @ x)
+    if square == 0.0:
+        raise ValueError("a slope needs two different places")
+    slope = float(x @ value) / square
+    rest = x * (value - value.mean() - slope * x)
+    _, group = np.unique(label, return_inverse=True)
+    count = int(group.max()) + 1
+    if count < 2:
+        return Interval(slope, -math.inf, math.inf, value.size, count)
+    sums = np.bincount(group, weights=rest, minlength=count)
+    scale = count / (count - 1) * (value.size - 1) / (value.size - 2)
+    error = math.sqrt(scale * float((sums**2).sum())) / square
+    reach = float(stdtrit(count - 1, 0.5 + confidence / 2.0)) * error
+    return Interval(slope, slope - reach, slope + reach, value.size, count)
+
+
+def p_value(found: Interval, confidence: float = 0.95) -> float:
+    """Two-sided p-value of "the mean is 0", from an interval of `clustered_mean`, `paired_difference` or
+    `clustered_slope` that was made with this confidence. 1 where the interval is infinite."""
+    _check_confidence(confidence)
+    if found.clusters < 2:
+        return 1.0
+    reach = found.high - found.mean
+    if reach == 0.0:
+        return 1.0 if found.mean == 0.0 else 0.0
+    t = abs(found.mean) / reach * float(stdtrit(found.clusters - 1, 0.5 + confidence / 2.0))
+    return 2.0 * float(stdtr(found.clusters - 1, -t))
+
+
+def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
+    """p-values that hold for all of them together, in the given order: of the sorted ones max_{j <= i} (m - j + 1) p_j,
+    at most 1. Holm, "A simple sequentially rejective multiple test procedure", 1979."""
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = highest
+    return adjusted
 
 
 def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:

@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 
 from models_registry.statistics.e_process import run_e_process
 from models_registry.statistics.intervals import (
+    adjust_by_holm,
     clustered_mean,
+    clustered_slope,
     display_interval,
+    p_value,
     paired_difference,
     share_interval,
     wilson_interval,
@@ -53,6 +56,33 @@ def test_pairing_removes_what_both_models_share():
 def test_one_cluster_knows_nothing_of_spread():
     found = clustered_mean([1.0, 2.0], ["a", "a"])
     assert (found.low, found.high, found.mean) == (-math.inf, math.inf, 1.5)
+
+
+def test_a_slope_is_that_of_statsmodels():
+    """OLS of statsmodels 0.15.0, cov_type="cluster", use_correction and use_t."""
+    values = [-0.1, 0.2, -0.3, -0.6, 0.3, 0.6, -0.2, 0.1, -0.1, -0.5]
+    found = clustered_slope(values, range(1, 11), [0, 0, 1, 1, 1, 2, 2, 3, 3, 4])
+    assert (found.mean, found.low, found.high) == pytest.approx((-0.0133333, -0.1035113, 0.0768446), abs=1e-7)
+    assert p_value(found) == pytest.approx(0.7024667, abs=1e-7)
+    assert clustered_slope(values, range(10), ["one"] * 10).high == math.inf
+    for places in ([3] * 10, [1, math.nan] * 5, [1, 2]):
+        with pytest.raises(ValueError):
+            clustered_slope(values, places, range(10))
+
+
+def test_a_slope_over_two_places_is_a_difference():
+    found = clustered_slope([1.0, 2.0, 6.0, 8.0], [0, 0, 1, 1], range(4))
+    assert found.mean == pytest.approx(5.5)
+    assert clustered_slope([1.0, 1.0, 2.0], [0, 0, 1], range(3)).low == pytest.approx(1.0)
+
+
+def test_holms_p_values():
+    """statsmodels 0.15.0, multipletests(method="holm")."""
+    assert adjust_by_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert adjust_by_holm([]) == []
+    assert p_value(clustered_mean([0.0, 0.0], [1, 2])) == 1.0
+    assert p_value(clustered_mean([1.0, 1.0], [1, 2])) == 0.0
+    assert p_value(clustered_mean([1.0, 1.0], [1, 1])) == 1.0
 
 
 @given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.integers(0, 5)), min_size=1, max_size=40))
