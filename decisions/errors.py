@@ -22,6 +22,12 @@ class NotLabelledByChoice(Conflict):
     code = "not_labelled_by_choice"
 
 
+class JudgeNotCalibrated(Conflict):
+    """Something would rest on a judge alone that was not shown to agree with people."""
+
+    code = "judge_not_calibrated"
+
+
 class CountChanged(Conflict):
     """More decisions would be labelled than the person or program has seen and agreed to."""
 

@@ -1,7 +1,9 @@
-"""Registers the ledger's jobs (rewards, outcomes, partitions, old months), with the tasks by which beat queues them."""
+"""Registers the ledger's jobs (rewards, judges, outcomes, partitions, old months), and the tasks by which beat queues
+them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,6 +13,8 @@ from django.utils import timezone
 
 import decisions.rewards.holdouts  # noqa: F401 - it registers what counts holdouts
 from decisions.ingest.item_ends import apply_item_outcomes
+from decisions.judges.calibrating import CALIBRATE_JUDGES, calibrate_judge, calibrate_judges
+from decisions.judges.ledger import JudgeName
 from decisions.labelling.bulk import LABEL_IN_BULK, UNDO_IN_BULK, run_bulk_job
 from decisions.labelling.suggesting import SUGGEST_LABELS, suggest_labels
 from decisions.models import Agent, RewardDraft, RewardSpec
@@ -26,6 +30,7 @@ from jobs.context import JobContext
 from jobs.registry import job_kind
 from jobs.services import enqueue_daily, enqueue_job
 from models_registry.holdouts import follow_holdouts
+from workspaces.actors import system
 
 MATURE_OUTCOMES = "decisions.mature_outcomes"
 MAKE_PARTITIONS = "decisions.make_partitions"
@@ -75,6 +80,25 @@ def suggest_labels_of_agent(context: JobContext) -> dict[str, Any]:
         return {"labels": 0, "suggested": 0}
     made = suggest_labels(agent, step=context.fenced)
     return {"labels": made.labels, "suggested": made.suggested, "reason": made.reason}
+
+
+@job_kind(CALIBRATE_JUDGES)
+def calibrate_all_judges(context: JobContext) -> dict[str, Any]:
+    """The judge that the payload names, or all of every agent."""
+    if "agent_id" in context.payload:
+        agent = Agent.objects.select_related("workspace").filter(id=context.payload["agent_id"]).first()
+        if agent is None:  # it was deleted meanwhile
+            return {"judges": 0}
+        judge = JudgeName(context.payload["metric"], context.payload["source"])
+        by = replace(system(agent.workspace), name=context.payload["by"])
+        made = calibrate_judge(by=by, agent=agent, judge=judge, step=context.fenced)
+        return {"judges": 1, "verdict": made.verdict}
+    judges = 0
+    agents = list(Agent.objects.select_related("workspace").order_by("id"))
+    for number, agent in enumerate(agents, start=1):
+        judges += len(calibrate_judges(by=system(agent.workspace), agent=agent, step=context.fenced))
+        context.progress(number / len(agents), f"{judges} judges calibrated")
+    return {"judges": judges}
 
 
 @job_kind(LABEL_IN_BULK)
@@ -140,6 +164,11 @@ def drop_old(context: JobContext) -> dict[str, Any]:
 @shared_task(name="decisions.queue_nightly_rewards")
 def queue_nightly_rewards() -> None:
     enqueue_daily(kind=CALCULATE_REWARDS, hour=settings.REWARDS_HOUR_UTC)
+
+
+@shared_task(name="decisions.queue_judges")
+def queue_judges() -> None:
+    enqueue_daily(kind=CALIBRATE_JUDGES, hour=4)
 
 
 @shared_task(name="decisions.queue_outcomes")

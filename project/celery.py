@@ -28,6 +28,7 @@ def schedule(sender: Celery, **_: object) -> None:
         "backends": {"task": "registry.watch", "schedule": settings.BACKEND_CHECK_SECONDS},
         "shadows": {"task": "training.queue_shadows", "schedule": settings.SHADOW_SECONDS},
         "nightly-rewards": {"task": "decisions.queue_nightly_rewards", "schedule": crontab(minute=0)},
+        "judges": {"task": "decisions.queue_judges", "schedule": crontab(minute=5)},
         "tidy": {"task": "workspaces.tidy", "schedule": crontab(minute=20)},
         "partitions": {"task": "decisions.queue_partitions", "schedule": crontab(minute=10)},
         "removal": {"task": "project.queue_removal", "schedule": crontab(minute=40)},

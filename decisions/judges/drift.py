@@ -1,4 +1,4 @@
-"""Whether a judge errs otherwise now than when it was calibrated. PURE."""
+"""Whether a judge errs otherwise lately than before. PURE."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from decisions.judges.scored import Labelled
 from models_registry.statistics.intervals import Interval, adjust_by_holm, clustered_slope, p_value
 
 LEAST_NEW = 50
-"""Labels since the calibration before drift is looked for. Simulated: where a judge was wrong in 20 % of 100 old
-labels, 50 new ones show in 4 of 5 cases that it is wrong in 50 % now, and in 3 of 5 that it is in 45 %."""
+"""Labels that are called recent, at least, and as many before them. Simulated: where a judge was wrong in 20 % of 100
+old labels, 50 new ones show in 4 of 5 cases that it is wrong in 50 % now, and in 3 of 5 that it is in 45 %."""
+RECENT_SHARE = 0.25
+"""Of all labels, those that are called recent."""
 DRIFT_LEVEL = 0.01
 """It is asked again with every calibration, daily at most: at 0.05 a sound judge would soon be switched off."""
+
+
+def count_recent(labels: int) -> int:
+    """How many of so many labels are called recent."""
+    return max(LEAST_NEW, int(RECENT_SHARE * labels))
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -31,8 +38,8 @@ class Drift(msgspec.Struct, frozen=True):
 
 
 def find_drift(old: Labelled, new: Labelled) -> Drift | None:
-    """Compares errors, and their sizes: a judge that errs more often in both directions has the same mean. None with
-    fewer than LEAST_NEW labels on either side."""
+    """Compares the labels of recent scores with those of earlier ones: errors, and their sizes, since a judge that errs
+    more often in both directions has the same mean. None with fewer than LEAST_NEW labels on either side."""
     if min(old.people.size, new.people.size) < LEAST_NEW:
         return None
     errors = np.concatenate([old.errors, new.errors])

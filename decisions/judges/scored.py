@@ -16,9 +16,9 @@ Names = NDArray[np.str_]
 class Labelled:
     """Rows that both scored, all of shape (n,).
 
-    `clusters`: the unit of each, or a name of its own. `lengths`: characters of what was judged. `places`: where it
-    stood among what the judge saw, from 0; NaN where there was no order. `slices`: for each way to cut, such as "model
-    version", the part that each row is in.
+    `clusters`: the unit of each, or a name of its own. `lengths`: characters of what was judged; NaN where it is no
+    text. `places`: where it stood among what the judge saw, from 0; NaN where there was no order. `slices`: for each
+    way to cut, such as "version", the part that each row is in.
     """
 
     people: Vector

@@ -7,6 +7,7 @@ from decisions.models.episode import Episode
 from decisions.models.erased_name import ErasedName
 from decisions.models.feedback import Feedback, FeedbackSource, Label, Skip, Verdict
 from decisions.models.item import Item, ItemOutcome, Project, StatusChange
+from decisions.models.judge import JudgeCalibration, JudgeSource, JudgeVerdict
 from decisions.models.labelling import (
     ItemState,
     LabelQueue,
@@ -50,6 +51,9 @@ __all__ = [
     "Item",
     "ItemOutcome",
     "ItemState",
+    "JudgeCalibration",
+    "JudgeSource",
+    "JudgeVerdict",
     "Label",
     "LabelQueue",
     "LabelSuggestion",

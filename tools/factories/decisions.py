@@ -22,6 +22,7 @@ from decisions.models import (
     ErasedName,
     Feedback,
     Item,
+    JudgeCalibration,
     Label,
     LabelQueue,
     LabelSuggestion,
@@ -364,6 +365,24 @@ class AutoLabelerFactory(DjangoModelFactory[AutoLabeler]):
     agent = factory.SubFactory(AgentFactory)
     workspace = factory.SelfAttribute("agent.workspace")
     trained_at = factory.LazyFunction(timezone.now)
+
+
+class JudgeCalibrationFactory(DjangoModelFactory[JudgeCalibration]):
+    class Meta:
+        model = JudgeCalibration
+
+    agent = factory.SubFactory(AgentFactory)
+    workspace = factory.SelfAttribute("agent.workspace")
+    metric = "helpful"
+    source = "llm"
+    people_metric = "verdict"
+    verdict = "refused"
+    since = factory.LazyAttribute(lambda row: row.until - dt.timedelta(days=90))
+    until = factory.LazyFunction(timezone.now)
+    scores = 40
+    labels = 4
+    reasons = factory.LazyFunction(lambda: ["4 scored decisions have a label, 100 are needed."])
+    made_by = "system"
 
 
 class TraceClassifierFactory(DjangoModelFactory[TraceClassifier]):
