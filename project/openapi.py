@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decisions.api import examples as decisions_examples
-from decisions.api import queue_examples, reward_examples
+from decisions.api import judge_examples, queue_examples, reward_examples
 from decisions.notes_app import examples as notes_app_examples
 from models_registry import examples as models_registry_examples
 from training import examples as training_examples
@@ -22,6 +22,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     **decisions_examples.EXAMPLES,
     **reward_examples.EXAMPLES,
     **queue_examples.EXAMPLES,
+    **judge_examples.EXAMPLES,
     **notes_app_examples.EXAMPLES,
     **training_examples.EXAMPLES,
 }

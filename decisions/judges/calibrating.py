@@ -129,6 +129,13 @@ def list_newest(agent: Agent) -> list[JudgeCalibration]:
     return list(rows.order_by("metric", "source", "-id").distinct("metric", "source"))
 
 
+def list_judges(agent: Agent) -> tuple[list[JudgeCalibration], list[JudgeName]]:
+    """The newest calibration of each judge, and the judge models that scored lately and have none. Two statements."""
+    rows = list_newest(agent)
+    known = {JudgeName(row.metric, row.source) for row in rows}
+    return rows, [judge for judge in find_judges(agent) if judge not in known]
+
+
 def require_calibrated(agent: Agent, judge: JudgeName) -> JudgeCalibration:
     """For what rests on a judge alone. Raises JudgeNotCalibrated with the reasons."""
     found = find_newest(agent, judge)

@@ -519,6 +519,10 @@ CALLS: dict[str, list[Call]] = {
         Call("GET", "agents/{slug}/suggestions", READ, foreign=(404,)),
         Call("POST", "agents/{slug}/suggestions", ADMIN, status=202, foreign=(404,)),
     ],
+    "api-judges": [
+        Call("GET", "agents/{slug}/judges", READ, foreign=(404,)),
+        Call("POST", "agents/{slug}/judges", ADMIN, lambda w: {"metric": "helpful"}, 202, foreign=(404,)),
+    ],
     "api-reward-components": [Call("GET", "reward-components", READ)],
     "api-reward-specs": [
         Call("GET", "agents/{slug}/reward-specs", READ, foreign=(404,)),
