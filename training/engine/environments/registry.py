@@ -17,7 +17,11 @@ from importlib.metadata import EntryPoint, entry_points
 from training.engine.environments.protocol import BaseEnvironment
 
 GROUP = "reckoner.environments"
-BUILT_IN: Mapping[str, str] = {"equations": "training.engine.environments.equations:Equations"}
+BUILT_IN: Mapping[str, str] = {
+    "equations": "training.engine.environments.equations:Equations",
+    "office": "training.engine.environments.office.environment:Office",
+    "office-unseen": "training.engine.environments.office.environment:OfficeUnseen",
+}
 """Name → "module:class"."""
 
 

@@ -1,0 +1,99 @@
+"""Office administration: quotes, orders, rooms."""
+
+from __future__ import annotations
+
+from training.engine.environments.office.templates.drawing import (
+    Draw,
+    Job,
+    Rows,
+    Template,
+    desk,
+    recorded,
+    saved,
+    shared,
+    told,
+)
+
+
+def quote(draw: Draw) -> Job:
+    boss = draw.person("boss")
+
+    def make() -> Rows:
+        prices = draw.numbers(5)
+        return [[vendor, price] for vendor, price in zip(draw.random.sample(VENDORS, 5), prices, strict=True)]
+
+    rows = draw.sheet("file", ("vendor", "price"), make)
+    best = min(rows, key=lambda row: row[1])
+    return Job(
+        ("Which vendor in {file} has the lowest price? Tell {boss}.", "Tell {boss} the cheapest quote of {file}."),
+        ("open {file}", "min price", "send {boss}"),
+        (
+            desk("quotes", rows),
+            desk("cheapest", [best]),
+            told(boss, *best, lacks=[vendor for vendor, _ in rows]),
+        ),
+    )
+
+
+def drinks(draw: Draw) -> Job:
+    boss, out = draw.person("boss"), draw.output("out")
+
+    def make() -> Rows:
+        kinds = draw.values(DRINKS, 8, draw.pick(DRINKS))
+        return [[who, drink] for who, drink in zip(draw.crowd(8), kinds, strict=True)]
+
+    rows = draw.sheet("file", ("guest", "drink"), make)
+    ordered = [drink for _, drink in rows]
+    counts = [[drink, ordered.count(drink)] for drink in dict.fromkeys(ordered)]
+    return Job(
+        (
+            "Count the orders in {file} by drink, save the counts as {out} and share that with {boss}.",
+            "{boss} needs to read {out}: how many of each drink were ordered in {file}.",
+        ),
+        ("open {file}", "count drink", "save {out}", "share {boss}"),
+        (desk("orders", rows), desk("counts", counts), saved(out, counts), shared(out, boss)),
+    )
+
+
+def room(draw: Draw) -> Job:
+    guest, host = draw.person("guest"), draw.person("host")
+
+    def make() -> Rows:
+        states = draw.values(("free", "taken", "closed"), 6, "free")
+        names = draw.random.sample(ROOMS, 6)
+        rows = [list(row) for row in zip(names, states, draw.numbers(6, 10, 69), strict=True)]
+        draw.random.choice([row for row in rows if row[1] != "free"])[2] = draw.random.randint(70, 99)
+        return rows
+
+    columns = ("room", "status", "seats")
+    rooms = draw.table("rooms", columns, make)
+    draw.table("bookings", columns, list)
+    free = [row for row in rooms if row[1] == "free"]
+    best = max(free, key=lambda row: row[2])
+    others = [name for name, *_ in rooms]
+    return Job(
+        (
+            "Book the free room with most seats in {rooms}: enter it in {bookings}, tell {guest} and {host}.",
+            "{guest} and {host} need the largest free room of {rooms}. Enter it in {bookings} and tell both.",
+        ),
+        ("query {rooms}", "keep free", "max seats", "insert {bookings}", "send {guest}", "send {host}"),
+        (
+            desk("rooms", rooms),
+            desk("free rooms", free),
+            desk("largest", [best]),
+            recorded(draw.roles["bookings"], best),
+            told(guest, best[0], lacks=others),
+            told(host, best[0], lacks=others),
+        ),
+    )
+
+
+VENDORS = ("Acme", "Bolt", "Corex", "Dunmor", "Eltek", "Fabrik", "Gantry", "Hexa")
+DRINKS = ("tea", "coffee", "juice", "water")
+ROOMS = ("Ash", "Beech", "Cypress", "Dogwood", "Elder", "Fir", "Gorse", "Hazel")
+
+TEMPLATES = (
+    Template("quote", "admin", 1, quote),
+    Template("drinks", "admin", 2, drinks),
+    Template("room", "admin", 3, room),
+)

@@ -1,0 +1,98 @@
+"""Data science: averages, joins, the best of a table."""
+
+from __future__ import annotations
+
+from training.engine.environments.office.templates.drawing import (
+    Draw,
+    Job,
+    Rows,
+    Template,
+    desk,
+    saved,
+    shared,
+    told,
+)
+
+
+def mean(draw: Draw) -> Job:
+    boss = draw.person("boss")
+    wanted = draw.pick(("clicks", "visits"))
+
+    def make() -> Rows:
+        return [list(row) for row in zip(DAYS, draw.numbers(5), draw.numbers(5), strict=True)]
+
+    rows = draw.table("data", ("day", "clicks", "visits"), make)
+    place = 1 if wanted == "clicks" else 2
+    total = sum(row[place] for row in rows)
+    average = total // 5 if total % 5 == 0 else total / 5
+    return Job(
+        (f"Tell {{boss}} the mean {wanted} in {{data}}.", f"{{boss}} wants the average of {wanted} in {{data}}."),
+        ("query {data}", f"mean {wanted}", "send {boss}"),
+        (
+            desk("data", rows),
+            desk("mean", [[average]]),
+            told(boss, average, lacks=[day for day, *_ in rows]),
+        ),
+    )
+
+
+def merge(draw: Draw) -> Job:
+    boss, out = draw.person("boss"), draw.output("out")
+    keys = draw.random.sample(DAYS, 4)
+
+    def make(columns: int) -> Rows:
+        drawn = [draw.numbers(4) for _ in range(columns)]
+        return [list(row) for row in zip(keys, *drawn, strict=True)]
+
+    left = draw.sheet("left", ("day", "visits"), lambda: make(1))
+    right = draw.sheet("right", ("day", "sales"), lambda: make(1))
+    both = [[day, visits, sales] for (day, visits), (_, sales) in zip(left, right, strict=True)]
+    return Job(
+        (
+            "Join {left} with {right}, save it as {out} and share that with {boss}.",
+            "Make {out} for {boss} to read: {left}, with the columns of {right} beside it.",
+        ),
+        ("open {left}", "join {right}", "save {out}", "share {boss}"),
+        (desk("left", left), desk("joined", both), saved(out, both), shared(out, boss)),
+    )
+
+
+def top(draw: Draw) -> Job:
+    room, out = draw.channel("room"), draw.output("out")
+    wanted = draw.pick(REGIONS)
+
+    def make() -> Rows:
+        regions = draw.values(REGIONS, 5, wanted) + [wanted] * 2
+        rows = [list(row) for row in zip(draw.random.sample(SHOPS, 7), regions, draw.numbers(7, 10, 69), strict=True)]
+        draw.random.choice([row for row in rows if row[1] != wanted])[2] = draw.random.randint(70, 99)
+        return rows
+
+    rows = draw.table("data", ("shop", "region", "sales"), make)
+    kept = [row for row in rows if row[1] == wanted]
+    best = sorted(kept, key=lambda row: -row[2])[:3]
+    return Job(
+        (
+            f"Save the 3 shops with most sales in the {wanted} region of {{data}} as {{out}}, post them in {{room}}.",
+            f"Save the first 3 of {{data}} by sales, {wanted} only, as {{out}}, and post them in {{room}}.",
+        ),
+        ("query {data}", f"keep {wanted}", "sort sales", "first 3", "save {out}", "post {room}"),
+        (
+            desk("data", rows),
+            desk(wanted, kept),
+            desk("sorted", sorted(kept, key=lambda row: -row[2])),
+            desk("first 3", best),
+            saved(out, best),
+            told(room, *[name for name, *_ in best], lacks=[name for name, *_ in rows]),
+        ),
+    )
+
+
+DAYS = ("mon", "tue", "wed", "thu", "fri")
+REGIONS = ("north", "south", "coast")
+SHOPS = ("Abbey", "Bridge", "Castle", "Dock", "Exchange", "Forge", "Gate", "Hill", "Island")
+
+TEMPLATES = (
+    Template("mean", "data science", 1, mean),
+    Template("merge", "data science", 2, merge),
+    Template("top", "data science", 3, top),
+)

@@ -1,0 +1,98 @@
+"""Finance: unpaid invoices, spending, budgets."""
+
+from __future__ import annotations
+
+from training.engine.environments.office.templates.drawing import (
+    Draw,
+    Job,
+    Rows,
+    Template,
+    desk,
+    saved,
+    told,
+)
+
+
+def unpaid(draw: Draw) -> Job:
+    boss = draw.person("boss")
+    wanted = draw.pick(("unpaid", "disputed"))
+
+    def make() -> Rows:
+        states = draw.values(("unpaid", "disputed", "paid"), 6, wanted)
+        return [[f"inv-{number}", state] for number, state in zip(draw.numbers(6, 100, 999), states, strict=True)]
+
+    rows = draw.sheet("file", ("invoice", "status"), make)
+    kept = [row for row in rows if row[1] == wanted]
+    return Job(
+        (
+            f"Tell {{boss}} which invoices in {{file}} are {wanted}.",
+            f"Which invoices of {{file}} are {wanted}? {{boss}} has to know.",
+        ),
+        ("open {file}", f"keep {wanted}", "send {boss}"),
+        (
+            desk("invoices", rows),
+            desk(wanted, kept),
+            told(boss, *[name for name, _ in kept], lacks=[name for name, _ in rows]),
+        ),
+    )
+
+
+def spending(draw: Draw) -> Job:
+    boss = draw.person("boss")
+    wanted = draw.pick(TEAMS)
+
+    def make() -> Rows:
+        return [list(row) for row in zip(draw.values(TEAMS, 7, wanted), draw.numbers(7), strict=True)]
+
+    rows = draw.table("data", ("team", "amount"), make)
+    kept = [row for row in rows if row[1] and row[0] == wanted]
+    total = sum(amount for _, amount in kept)
+    return Job(
+        (
+            f"What did the {wanted} team spend according to {{data}}? Tell {{boss}} the sum.",
+            f"Tell {{boss}} the sum of the amounts of {wanted} in {{data}}.",
+        ),
+        ("query {data}", f"keep {wanted}", "sum amount", "send {boss}"),
+        (
+            desk("spending", rows),
+            desk(wanted, kept),
+            desk("sum", [[total]]),
+            told(boss, total, lacks=TEAMS),
+        ),
+    )
+
+
+def variance(draw: Draw) -> Job:
+    boss, out = draw.person("boss"), draw.output("out")
+
+    def make() -> Rows:
+        budgets = draw.numbers(4, 50, 99)
+        spare = draw.numbers(4, 1, 40)
+        spent = [budget - left for budget, left in zip(budgets, spare, strict=True)]
+        return [list(row) for row in zip(draw.random.sample(TEAMS, 4), budgets, spent, strict=True)]
+
+    rows = draw.sheet("file", ("team", "budget", "actual"), make)
+    with_left = [[*row, row[1] - row[2]] for row in rows]
+    best = max(with_left, key=lambda row: row[3])
+    return Job(
+        (
+            "Save budget less actual of {file} as {out}, and tell {boss} which team has the largest difference.",
+            "Work out the differences between budget and actual in {file}: all into {out}, the largest to {boss}.",
+        ),
+        ("open {file}", "less budget actual", "save {out}", "max difference", "send {boss}"),
+        (
+            desk("budget", rows),
+            saved(out, with_left),
+            desk("largest", [best]),
+            told(boss, best[0], best[3], lacks=[team for team, *_ in rows]),
+        ),
+    )
+
+
+TEAMS = ("sales", "legal", "design", "support")
+
+TEMPLATES = (
+    Template("unpaid", "finance", 1, unpaid),
+    Template("spending", "finance", 2, spending),
+    Template("variance", "finance", 3, variance),
+)

@@ -1,0 +1,98 @@
+"""Quality assurance: what failed, where, and who looks at it."""
+
+from __future__ import annotations
+
+from training.engine.environments.office.templates.drawing import (
+    Draw,
+    Job,
+    Rows,
+    Template,
+    commented,
+    desk,
+    issue,
+    saved,
+    told,
+)
+
+
+def reopen(draw: Draw) -> Job:
+    fixer, project = draw.person("fixer"), draw.project("project")
+    topic = draw.issue("topic", project=project, state="closed")
+    return Job(
+        (
+            "{topic} is not fixed: reopen it and assign it to {fixer}.",
+            "Reopen {topic}; {fixer} has to look at it again.",
+        ),
+        ("find {topic}", "reopen", "assign {fixer}"),
+        (
+            desk("issue", [[topic, "closed", ""]]),
+            issue(topic, state="open"),
+            issue(topic, assignee=fixer),
+        ),
+    )
+
+
+def failures(draw: Draw) -> Job:
+    boss, out = draw.person("boss"), draw.output("out")
+    rows, kept, counts = _runs(draw)
+    return Job(
+        (
+            "Count the failed tests in {file} by module; save the counts as {out} and send them to {boss}.",
+            "{boss} needs the number of failed tests in {file} for each module, also as {out}.",
+        ),
+        ("open {file}", "keep failed", "count module", "save {out}", "send {boss}"),
+        (
+            desk("tests", rows),
+            desk("failed", kept),
+            saved(out, counts),
+            told(boss, *[cell for row in counts for cell in row], lacks=["failed"]),
+        ),
+    )
+
+
+def worst(draw: Draw) -> Job:
+    fixer, project = draw.person("fixer"), draw.project("project")
+    topic = draw.issue("topic", project=project)
+    rows, kept, counts = _runs(draw)
+    most = max(counts, key=lambda row: row[1])
+    return Job(
+        (
+            "Which module of {file} has most failed tests? Say so in a comment on {topic} and assign it to {fixer}.",
+            "{fixer} gets {topic}, with a comment: the module with most failed tests in {file}.",
+        ),
+        ("find {topic}", "assign {fixer}", "open {file}", "keep failed", "count module", "max count", "comment"),
+        (
+            desk("issue", [[topic, "open", ""]]),
+            issue(topic, assignee=fixer),
+            desk("tests", rows),
+            desk("failed", kept),
+            desk("most", [most]),
+            commented(topic, most[0], lacks=[module for module, _ in counts] + ["failed"]),
+        ),
+    )
+
+
+def _runs(draw: Draw) -> tuple[Rows, Rows, Rows]:
+    """All tests, the failed ones, and how many failed in each module: one has more failed ones than any other."""
+
+    def make() -> Rows:
+        first, second, third = draw.random.sample(MODULES, 3)
+        # With those that passed another module has most.
+        drawn = [(first, "failed")] * 3 + [(second, "failed")] + [(second, "passed")] * 3 + [(third, "passed")]
+        draw.random.shuffle(drawn)
+        return [[f"t{number}", *row] for number, row in zip(draw.numbers(8), drawn, strict=True)]
+
+    draw.words += ["failed", "passed"]
+    rows = draw.sheet("file", ("test", "module", "result"), make)
+    kept = [row for row in rows if row[2] == "failed"]
+    modules = [row[1] for row in kept]
+    return rows, kept, [[module, modules.count(module)] for module in dict.fromkeys(modules)]
+
+
+MODULES = ("parser", "cache", "router", "mailer")
+
+TEMPLATES = (
+    Template("reopen", "qa", 1, reopen),
+    Template("failures", "qa", 2, failures),
+    Template("worst", "qa", 3, worst),
+)
