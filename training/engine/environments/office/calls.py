@@ -1,7 +1,7 @@
-"""The short calls that a model chooses among: a verb, then letters or words. `send C` is post_message to whom C names.
+"""The short calls that a model chooses among: a verb, then letters or words. `tell C` is post_message to whom C names.
 
 A letter names a person, file, table, channel, issue or project; letters are dealt anew for each task and seed of a
-task, so that none means anything by itself. In facts a call names things in braces: `send {Ann Alder}`.
+task, so that none means anything by itself. In facts a call names things in braces: `tell {Ann Alder}`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ VERBS: Mapping[str, Meaning] = {
     "less": _simple("subtract_columns", "column", "minus"),
     "query": _simple("open_table", "table"),
     "insert": _simple("add_rows", "table"),
-    "send": _simple("post_message", "to"),
+    "tell": _simple("post_message", "to"),
     "post": _simple("post_message", "to"),
     "ask": _simple("ask_person", "person"),
     "add": _simple("add_member", "person", "channel"),
@@ -91,12 +91,13 @@ class Deal:
         self._names = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, longest_first))})(?![\w-])")
 
     def shorten(self, call: str) -> str:
-        """`send {Ann Alder}` → `send C`."""
+        """`tell {Ann Alder}` → `tell C`."""
         return NAMED.sub(lambda found: self.letters[found[1]], call)
 
     def explain(self, text: str) -> str:
-        """Each name with its letter before it: `Ann Alder: ready` → `C Ann Alder: ready`."""
-        return self._names.sub(lambda found: f"{self.letters[found[0]]} {found[0]}", text)
+        """Each name with its letter after it, so that what reads from left to right knows what the letter stands for:
+        `Ann Alder: ready` → `Ann Alder C: ready`."""
+        return self._names.sub(lambda found: f"{found[0]} {self.letters[found[0]]}", text)
 
 
 def plain(text: str) -> str:

@@ -13,10 +13,12 @@ from contextlib import closing, contextmanager
 from training.engine.environments.office.tables import Cell, Table, ToolError, table
 
 MOST_ROWS = 200
-MOST_STEPS = 1_000_000
-"""Instructions of SQLite's machine that a statement may take: well below a second."""
+MOST_STEPS = 200_000
+"""Instructions of SQLite's machine that a statement may take: a fraction of a second."""
 MOST_BYTES = 1_000_000
-"""Of the whole database, and of one value."""
+"""Of the whole database."""
+LONGEST_ROW = 100_000
+"""Bytes of a row, and of a value."""
 
 ALLOWED = {
     sqlite3.SQLITE_SELECT,
@@ -87,7 +89,7 @@ def _opened(database: bytes) -> Iterator[sqlite3.Connection]:
         if database:
             connection.deserialize(database)
         connection.execute(f"PRAGMA max_page_count = {MOST_BYTES // 4096}")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW)
         connection.set_authorizer(lambda what, *_: sqlite3.SQLITE_OK if what in ALLOWED else sqlite3.SQLITE_DENY)
         connection.set_progress_handler(lambda: 1, MOST_STEPS)  # asked once so many are done, and stops it
         try:

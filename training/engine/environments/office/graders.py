@@ -90,13 +90,18 @@ GRADERS: Mapping[str, Callable[..., bool]] = {
 
 def grade_world(world: World, goals: Sequence[Goal]) -> list[Checkpoint]:
     """A checkpoint for each goal, in order. Raises EnvironmentFault where a grader fails."""
-    reached = [_is_reached(world, goal) for goal in goals]
+    reached = find_reached(world, goals)
     delivered = [is_reached for goal, is_reached in zip(goals, reached, strict=True) if goal["kind"] != "desk"]
     all_delivered = bool(delivered) and all(delivered)
     return [
         Checkpoint(goal["name"], goal["points"], is_reached or (goal["kind"] == "desk" and all_delivered))
         for goal, is_reached in zip(goals, reached, strict=True)
     ]
+
+
+def find_reached(world: World, goals: Sequence[Goal]) -> list[bool]:
+    """What each goal's grader says, in order: help on the way only where it was taken. Raises EnvironmentFault."""
+    return [_is_reached(world, goal) for goal in goals]
 
 
 def _is_reached(world: World, goal: Goal) -> bool:

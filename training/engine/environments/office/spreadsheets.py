@@ -28,12 +28,12 @@ class _Archive(zipfile.ZipFile):
         part.compress_type = zipfile.ZIP_DEFLATED
         return part
 
-    def writestr(self, name: Any, data: Any, *args: Any, **named: Any) -> None:
-        super().writestr(self._part(name), data)
+    def writestr(self, zinfo_or_arcname: Any, data: Any, *more: Any, **named: Any) -> None:
+        super().writestr(self._part(zinfo_or_arcname), data)
 
-    def write(self, path: Any, name: Any = None, *args: Any, **named: Any) -> None:
-        with open(path, "rb") as file:  # noqa: PTH123 - openpyxl names its own temporary file
-            super().writestr(self._part(name or path), file.read())
+    def write(self, filename: Any, arcname: Any = None, *more: Any, **named: Any) -> None:
+        with open(filename, "rb") as file:  # noqa: PTH123 - openpyxl names its own temporary file
+            super().writestr(self._part(arcname or filename), file.read())
 
 
 @lru_cache(KEPT)

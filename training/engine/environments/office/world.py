@@ -6,6 +6,7 @@ Nothing outlives an episode: every one sets up its own from the facts of its tas
 from __future__ import annotations
 
 import base64
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -77,7 +78,7 @@ class World:
 
     def as_json(self) -> dict[str, Any]:
         """For people and logs. Workbooks as their cells, other bytes as text or base64."""
-        return {
+        state = {
             "people": self.people,
             "files": {name: _readable(name, content) for name, content in self.files.items()},
             "tables": {name: _rows(database.read_table(self.database, name)) for name in self.tables()},
@@ -91,6 +92,7 @@ class World:
             "folders": self.folders,
             "desk": [_rows(found) for found in self.desk],
         }
+        return copy.deepcopy(state)
 
     def tables(self) -> list[str]:
         return list(database.tables_of(self.database)) if self.database else []

@@ -25,8 +25,11 @@ def quote(draw: Draw) -> Job:
     rows = draw.sheet("file", ("vendor", "price"), make)
     best = min(rows, key=lambda row: row[1])
     return Job(
-        ("Which vendor in {file} has the lowest price? Tell {boss}.", "Tell {boss} the cheapest quote of {file}."),
-        ("open {file}", "min price", "send {boss}"),
+        (
+            "Tell {boss} the min price in {file}, with its vendor.",
+            "Which vendor in {file} has the min price? Tell {boss}.",
+        ),
+        ("open {file}", "min price", "tell {boss}"),
         (
             desk("quotes", rows),
             desk("cheapest", [best]),
@@ -47,8 +50,8 @@ def drinks(draw: Draw) -> Job:
     counts = [[drink, ordered.count(drink)] for drink in dict.fromkeys(ordered)]
     return Job(
         (
-            "Count the orders in {file} by drink, save the counts as {out} and share that with {boss}.",
-            "{boss} needs to read {out}: how many of each drink were ordered in {file}.",
+            "Count {file} by drink, save that as {out} and share it with {boss}.",
+            "Save the count of each drink in {file} as {out} and share it with {boss}.",
         ),
         ("open {file}", "count drink", "save {out}", "share {boss}"),
         (desk("orders", rows), desk("counts", counts), saved(out, counts), shared(out, boss)),
@@ -73,10 +76,10 @@ def room(draw: Draw) -> Job:
     others = [name for name, *_ in rooms]
     return Job(
         (
-            "Book the free room with most seats in {rooms}: enter it in {bookings}, tell {guest} and {host}.",
-            "{guest} and {host} need the largest free room of {rooms}. Enter it in {bookings} and tell both.",
+            "Which free room in {rooms} has max seats? Insert it into {bookings}, tell {guest} and {host}.",
+            "Insert the free room of {rooms} with max seats into {bookings}, then tell {guest} and {host}.",
         ),
-        ("query {rooms}", "keep free", "max seats", "insert {bookings}", "send {guest}", "send {host}"),
+        ("query {rooms}", "keep free", "max seats", "insert {bookings}", "tell {guest}", "tell {host}"),
         (
             desk("rooms", rooms),
             desk("free rooms", free),

@@ -26,8 +26,11 @@ def mean(draw: Draw) -> Job:
     total = sum(row[place] for row in rows)
     average = total // 5 if total % 5 == 0 else total / 5
     return Job(
-        (f"Tell {{boss}} the mean {wanted} in {{data}}.", f"{{boss}} wants the average of {wanted} in {{data}}."),
-        ("query {data}", f"mean {wanted}", "send {boss}"),
+        (
+            f"Tell {{boss}} the mean {wanted} in {{data}}.",
+            f"What is the mean of {wanted} in {{data}}? Tell {{boss}}.",
+        ),
+        ("query {data}", f"mean {wanted}", "tell {boss}"),
         (
             desk("data", rows),
             desk("mean", [[average]]),
@@ -49,8 +52,8 @@ def merge(draw: Draw) -> Job:
     both = [[day, visits, sales] for (day, visits), (_, sales) in zip(left, right, strict=True)]
     return Job(
         (
-            "Join {left} with {right}, save it as {out} and share that with {boss}.",
-            "Make {out} for {boss} to read: {left}, with the columns of {right} beside it.",
+            "Open {left}, join {right}, save it as {out} and share it with {boss}.",
+            "Join {left} with {right}, save both as {out} and share it with {boss}.",
         ),
         ("open {left}", "join {right}", "save {out}", "share {boss}"),
         (desk("left", left), desk("joined", both), saved(out, both), shared(out, boss)),
@@ -72,8 +75,8 @@ def top(draw: Draw) -> Job:
     best = sorted(kept, key=lambda row: -row[2])[:3]
     return Job(
         (
-            f"Save the 3 shops with most sales in the {wanted} region of {{data}} as {{out}}, post them in {{room}}.",
-            f"Save the first 3 of {{data}} by sales, {wanted} only, as {{out}}, and post them in {{room}}.",
+            f"Sort the {wanted} shops of {{data}} by sales, save the first 3 as {{out}} and post them in {{room}}.",
+            f"Save the first 3 {wanted} shops of {{data}}, sorted by sales, as {{out}} and post them in {{room}}.",
         ),
         ("query {data}", f"keep {wanted}", "sort sales", "first 3", "save {out}", "post {room}"),
         (

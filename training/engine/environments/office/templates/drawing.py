@@ -1,7 +1,7 @@
 """What templates draw their tasks with: people, files, tables, channels, issues, and what else lies in the office.
 
 A template is a function of a `Draw` that returns a `Job`: the request, the plan that an expert follows, and the goals
-that graders check. Requests and plans name things by their roles in braces: `Send {file} to {boss}.`, `send {boss}`.
+that graders check. Requests and plans name things by their roles in braces: `Send {file} to {boss}.`, `tell {boss}`.
 What a template asks for has namesakes in the office that it does not mean, which are on offer as well.
 """
 
@@ -17,7 +17,7 @@ from training.engine.environments.office.templates.names import FIRST, LAST, MON
 
 OFFERED = 12
 """Calls on offer at least; there are more where a plan has many steps."""
-WRONG_THINGS = 5
+WRONG_THINGS = 3
 """Calls on offer that are right but for the thing that they name."""
 
 Rows = list[list[Any]]
@@ -79,9 +79,7 @@ class Draw:
 
     def sheet(self, role: str, columns: Sequence[str], make: Callable[[], Rows]) -> Rows:
         """A spreadsheet; returns its rows. `make` draws them, once more for the namesake."""
-        return self._content(
-            self.files, role, "sheet", lambda: f"{self.word()}-{self.pick(MONTHS)}.xlsx", columns, make
-        )
+        return self._content(self.files, role, "sheet", lambda: f"{self.word()}.xlsx", columns, make)
 
     def table(self, role: str, columns: Sequence[str], make: Callable[[], Rows]) -> Rows:
         """A table of the database; returns its rows."""
@@ -89,7 +87,7 @@ class Draw:
 
     def output(self, role: str) -> str:
         """A spreadsheet that is still to be written."""
-        return self._pair(role, "output", lambda: f"{self.word()}-{self.pick(('report', 'summary', 'list'))}.xlsx")[0]
+        return self._pair(role, "output", lambda: f"{self.word()}-list.xlsx")[0]
 
     def text_file(self, role: str, make: Callable[[], str]) -> str:
         """A text file; returns what stands in it."""
@@ -174,7 +172,7 @@ class Draw:
     def _possible(self) -> Iterable[str]:
         """Calls of all kinds on the things that the task names."""
         verbs = {
-            "person": ("send", "ask", "share", "assign"),
+            "person": ("tell", "ask", "share", "assign"),
             "sheet": ("open", "join"),
             "output": ("save",),
             "text": ("read",),

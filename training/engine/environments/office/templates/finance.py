@@ -26,9 +26,9 @@ def unpaid(draw: Draw) -> Job:
     return Job(
         (
             f"Tell {{boss}} which invoices in {{file}} are {wanted}.",
-            f"Which invoices of {{file}} are {wanted}? {{boss}} has to know.",
+            f"Which invoices in {{file}} are {wanted}? Tell {{boss}}.",
         ),
-        ("open {file}", f"keep {wanted}", "send {boss}"),
+        ("open {file}", f"keep {wanted}", "tell {boss}"),
         (
             desk("invoices", rows),
             desk(wanted, kept),
@@ -49,10 +49,10 @@ def spending(draw: Draw) -> Job:
     total = sum(amount for _, amount in kept)
     return Job(
         (
-            f"What did the {wanted} team spend according to {{data}}? Tell {{boss}} the sum.",
             f"Tell {{boss}} the sum of the amounts of {wanted} in {{data}}.",
+            f"What did {wanted} spend in {{data}}? Tell {{boss}} the sum.",
         ),
-        ("query {data}", f"keep {wanted}", "sum amount", "send {boss}"),
+        ("query {data}", f"keep {wanted}", "sum amount", "tell {boss}"),
         (
             desk("spending", rows),
             desk(wanted, kept),
@@ -76,10 +76,10 @@ def variance(draw: Draw) -> Job:
     best = max(with_left, key=lambda row: row[3])
     return Job(
         (
-            "Save budget less actual of {file} as {out}, and tell {boss} which team has the largest difference.",
-            "Work out the differences between budget and actual in {file}: all into {out}, the largest to {boss}.",
+            "Save {file} with budget less actual as {out}, and tell {boss} the max difference.",
+            "Budget less actual in {file}: save it as {out}, and tell {boss} the max difference.",
         ),
-        ("open {file}", "less budget actual", "save {out}", "max difference", "send {boss}"),
+        ("open {file}", "less budget actual", "save {out}", "max difference", "tell {boss}"),
         (
             desk("budget", rows),
             saved(out, with_left),

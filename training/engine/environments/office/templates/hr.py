@@ -22,7 +22,7 @@ def newcomer(draw: Draw) -> Job:
     return Job(
         (
             "Ask {new} for an introduction, post it in {room} and add them there.",
-            "{new} is new: get an introduction from them, post it in {room} and make them a member.",
+            "New colleague: ask {new} who they are, post it in {room} and add them.",
         ),
         ("ask {new}", "post {room}", "add {new} {room}"),
         (asked(new), told(room, intro), member(room, new)),
@@ -41,10 +41,10 @@ def late(draw: Draw) -> Job:
     names = [[name] for name, _ in found]
     return Job(
         (
-            f"Who was {wanted} in {{file}}? Save the names as {{out}} and tell {{boss}}.",
-            f"Names of all who were {wanted} according to {{file}}: into {{out}}, and to {{boss}}.",
+            f"Who was {wanted} in {{file}}? List the names, save them as {{out}} and tell {{boss}}.",
+            f"List the names of all who were {wanted} in {{file}}; save that as {{out}} and tell {{boss}}.",
         ),
-        ("open {file}", f"keep {wanted}", "list name", "save {out}", "send {boss}"),
+        ("open {file}", f"keep {wanted}", "list name", "save {out}", "tell {boss}"),
         (
             desk("attendance", rows),
             desk(wanted, found),
@@ -69,10 +69,10 @@ def leave(draw: Draw) -> Job:
     best = max(rows, key=lambda row: row[1])
     return Job(
         (
-            "Who has most days of leave in {file}? Tell that person the number, and share {file} with {boss}.",
-            "Share {file} with {boss}, and tell whoever has most days left in it how many.",
+            "Who has max days in {file}? Tell that person, and share the file with {boss}.",
+            "Tell whoever has max days in {file} their number, and share the file with {boss}.",
         ),
-        ("open {file}", "max days", "send {most}", "share {boss}"),
+        ("open {file}", "max days", "tell {most}", "share {boss}"),
         (
             desk("leave", rows),
             desk("most", [best]),

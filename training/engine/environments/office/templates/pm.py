@@ -18,8 +18,11 @@ def assign(draw: Draw) -> Job:
     worker, project = draw.person("worker"), draw.project("project")
     topic = draw.issue("topic", project=project)
     return Job(
-        ("{worker} takes over {topic}: assign it and tell them.", "Give {topic} to {worker} and let them know."),
-        ("find {topic}", "assign {worker}", "send {worker}"),
+        (
+            "Assign {topic} to {worker} and tell them.",
+            "Find {topic}, assign it to {worker} and tell them.",
+        ),
+        ("find {topic}", "assign {worker}", "tell {worker}"),
         (
             desk("issue", [[topic, "open", ""]]),
             issue(topic, assignee=worker),
@@ -34,8 +37,8 @@ def close(draw: Draw) -> Job:
     topic = draw.issue("topic", project=project, assignee=worker)
     return Job(
         (
-            "Ask {worker} about {topic}, put the answer there as a comment and close it.",
-            "Close {topic} with a comment: what {worker} answers when asked.",
+            "Ask {worker} about {topic}, comment with the answer and close it.",
+            "Close {topic} with a comment: what {worker} says when you ask.",
         ),
         ("find {topic}", "ask {worker}", "comment", "close"),
         (
@@ -65,10 +68,10 @@ def workload(draw: Draw) -> Job:
     still = [[topic, *row] for topic, row in zip(topics, drawn, strict=True) if row[0] == "open"]
     return Job(
         (
-            "Who has most open issues in {project}? Tell them how many, and post it in {room}.",
-            "Count the open issues of {project} by assignee; tell whoever has most, and post it in {room}.",
+            "Who has the max count of open issues in {project}? Tell that assignee, and post it in {room}.",
+            "Count the open issues of {project} by assignee; tell whoever has the max, and post it in {room}.",
         ),
-        ("issues {project}", "keep open", "count assignee", "max count", "send {busy}", "post {room}"),
+        ("issues {project}", "keep open", "count assignee", "max count", "tell {busy}", "post {room}"),
         (
             desk("issues", [[topic, *row] for topic, row in zip(topics, drawn, strict=True)]),
             desk("open ones", [list(row) for row in still]),

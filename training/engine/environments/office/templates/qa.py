@@ -20,8 +20,8 @@ def reopen(draw: Draw) -> Job:
     topic = draw.issue("topic", project=project, state="closed")
     return Job(
         (
-            "{topic} is not fixed: reopen it and assign it to {fixer}.",
-            "Reopen {topic}; {fixer} has to look at it again.",
+            "Reopen {topic} and assign it to {fixer}.",
+            "Find {topic}, reopen it and assign it to {fixer}.",
         ),
         ("find {topic}", "reopen", "assign {fixer}"),
         (
@@ -37,10 +37,10 @@ def failures(draw: Draw) -> Job:
     rows, kept, counts = _runs(draw)
     return Job(
         (
-            "Count the failed tests in {file} by module; save the counts as {out} and send them to {boss}.",
-            "{boss} needs the number of failed tests in {file} for each module, also as {out}.",
+            "Count the failed tests in {file} by module, save that as {out} and tell {boss}.",
+            "Save the count of failed tests in {file} by module as {out} and tell {boss}.",
         ),
-        ("open {file}", "keep failed", "count module", "save {out}", "send {boss}"),
+        ("open {file}", "keep failed", "count module", "save {out}", "tell {boss}"),
         (
             desk("tests", rows),
             desk("failed", kept),
@@ -57,8 +57,8 @@ def worst(draw: Draw) -> Job:
     most = max(counts, key=lambda row: row[1])
     return Job(
         (
-            "Which module of {file} has most failed tests? Say so in a comment on {topic} and assign it to {fixer}.",
-            "{fixer} gets {topic}, with a comment: the module with most failed tests in {file}.",
+            "Assign {topic} to {fixer}, with a comment: the module of {file} with the max count of failed tests.",
+            "Which module in {file} has the max count of failed tests? Comment on {topic}, and assign it to {fixer}.",
         ),
         ("find {topic}", "assign {fixer}", "open {file}", "keep failed", "count module", "max count", "comment"),
         (

@@ -19,8 +19,8 @@ def summary(draw: Draw) -> Job:
     text = draw.text_file("notes", draw.promise)
     return Job(
         (
+            "Read the summary {notes}, post it in {room} and share it with {reader}.",
             "Post the summary {notes} in {room} and share it with {reader}.",
-            "{reader} may read {notes}, and {room} gets its text.",
         ),
         ("read {notes}", "post {room}", "share {reader}"),
         (desk("summary", [[text]]), told(room, text), shared(draw.roles["notes"], reader)),
@@ -39,10 +39,10 @@ def papers(draw: Draw) -> Job:
     kept = [row for row in rows if row[1] == wanted]
     return Job(
         (
-            f"Send {{reader}} a list of the titles on {wanted} in {{data}}.",
-            f"{{reader}} wants to read about {wanted}: list the titles of {{data}} for them.",
+            f"List the titles on {wanted} in {{data}} and tell {{reader}}.",
+            f"Tell {{reader}} which titles in {{data}} are on {wanted}: a list of titles only.",
         ),
-        ("query {data}", f"keep {wanted}", "list title", "send {reader}"),
+        ("query {data}", f"keep {wanted}", "list title", "tell {reader}"),
         (
             desk("papers", rows),
             desk(wanted, kept),
@@ -67,8 +67,8 @@ def author(draw: Draw) -> Job:
     rows = draw.table("data", ("author", "cited"), make)
     return Job(
         (
-            "Ask the author in {data} who is cited most for their data, and post the answer in {room}.",
-            "Post in {room} when the most cited author of {data} has data for us: ask them.",
+            "Ask the author with max cited in {data} for their data, and post the answer in {room}.",
+            "Which author in {data} is cited most? Ask them for data, and post the answer in {room}.",
         ),
         ("query {data}", "max cited", "ask {most}", "post {room}"),
         (

@@ -21,8 +21,8 @@ def bug(draw: Draw) -> Job:
     topic = draw.issue("topic", new=True)
     return Job(
         (
-            "Report the bug {topic} in {project}: label it bug and assign it to {fixer}.",
-            "File {topic} as a bug of {project}; {fixer} should fix it.",
+            "New bug {topic} in {project}: label it and assign it to {fixer}.",
+            "Label {topic}, a new issue of {project}, as a bug and assign it to {fixer}.",
         ),
         ("new {topic} {project}", "label bug", "assign {fixer}"),
         (issue(topic, project=project), labelled(topic, "bug"), issue(topic, assignee=fixer)),
@@ -35,8 +35,8 @@ def release(draw: Draw) -> Job:
     text = draw.text_file("notes", draw.promise)
     return Job(
         (
+            "Read {notes}, post it in {room}, share it with {tester} and close {topic}.",
             "Post the release notes {notes} in {room}, share them with {tester} and close {topic}.",
-            "Release: {notes} goes to {room}, {tester} may read it, and {topic} is closed.",
         ),
         ("read {notes}", "post {room}", "share {tester}", "find {topic}", "close"),
         (
@@ -54,8 +54,8 @@ def handover(draw: Draw) -> Job:
     topic = draw.issue("topic", project=project, assignee=old)
     return Job(
         (
-            "{topic} goes to {new}: ask who has it now, comment with the answer, and assign it.",
-            "Hand {topic} over to {new}, with a comment: what the present assignee answers when asked.",
+            "Find who has {topic}, ask them how it stands, comment with the answer and assign it to {new}.",
+            "Assign {topic} to {new}, with a comment: what the present assignee says when you ask.",
         ),
         ("find {topic}", "ask {old}", "comment", "assign {new}"),
         (

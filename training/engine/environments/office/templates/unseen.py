@@ -27,8 +27,8 @@ def supplies(draw: Draw) -> Job:
     total = sum(price for _, price in rows)
     return Job(
         (
+            "What is the sum of the prices in {file}? Post it in {room}.",
             "Post the sum of the prices in {file} in {room}.",
-            "What do the items of {file} cost together? Post it in {room}.",
         ),
         ("open {file}", "sum price", "post {room}"),
         (desk("supplies", rows), desk("sum", [[total]]), told(room, total, lacks=GOODS)),
@@ -47,8 +47,8 @@ def birthdays(draw: Draw) -> Job:
     names = [[name] for name, _ in kept]
     return Job(
         (
-            f"Who of {{data}} has a birthday in {wanted}? Save the names as {{out}} and post them in {{room}}.",
-            f"Post the names of all in {{data}} with a birthday in {wanted} in {{room}}, and save them as {{out}}.",
+            f"List the names of all in {{data}} born in {wanted}; save that as {{out}} and post it in {{room}}.",
+            f"Who was born in {wanted}, of {{data}}? List the names, save them as {{out}} and post them in {{room}}.",
         ),
         ("query {data}", f"keep {wanted}", "list name", "save {out}", "post {room}"),
         (
@@ -65,10 +65,10 @@ def triage(draw: Draw) -> Job:
     topic = draw.issue("topic", project=project)
     return Job(
         (
-            "{topic} is a bug: label it, assign it to {fixer} and tell them.",
-            "Tell {fixer} that {topic} is theirs: it is assigned to them, and labelled bug.",
+            "Label {topic} as a bug, assign it to {fixer} and tell them.",
+            "Find {topic}, label it as a bug, assign it to {fixer} and tell them.",
         ),
-        ("find {topic}", "label bug", "assign {fixer}", "send {fixer}"),
+        ("find {topic}", "label bug", "assign {fixer}", "tell {fixer}"),
         (
             desk("issue", [[topic, "open", ""]]),
             labelled(topic, "bug"),
@@ -94,8 +94,8 @@ def contract(draw: Draw) -> Job:
     least = min(kept, key=lambda row: row[2])
     return Job(
         (
-            f"Save the {wanted} contract with the lowest fee in {{data}} as {{out}} and share it with {{boss}}.",
-            f"{{boss}} may read {{out}}, which has the cheapest {wanted} contract of {{data}}.",
+            f"Save the {wanted} contract of {{data}} with the min fee as {{out}} and share it with {{boss}}.",
+            f"Which {wanted} contract in {{data}} has the min fee? Save it as {{out}} and share it with {{boss}}.",
         ),
         ("query {data}", f"keep {wanted}", "min fee", "save {out}", "share {boss}"),
         (
@@ -113,10 +113,10 @@ def status(draw: Draw) -> Job:
     worker, boss, room = draw.person("worker", answer), draw.person("boss"), draw.channel("room")
     return Job(
         (
-            "Ask {worker} how far they are; tell {boss}, and post it in {room}.",
-            "{boss} and {room} want to know what {worker} answers when asked.",
+            "Ask {worker} how far they are, tell {boss}, and post it in {room}.",
+            "Tell {boss} what {worker} says when you ask, and post it in {room}.",
         ),
-        ("ask {worker}", "send {boss}", "post {room}"),
+        ("ask {worker}", "tell {boss}", "post {room}"),
         (asked(worker), told(boss, answer), told(room, answer)),
     )
 
