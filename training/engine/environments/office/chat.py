@@ -16,7 +16,11 @@ def list_people(world: World) -> str:
 
 def post_message(world: World, to: str, text: str | None = None) -> str:
     """To a person or a channel; without a text it says what lies on the desk."""
-    if to not in world.people and to not in world.channels:
+    if to in world.channels:
+        world.open_to_me(to)
+    elif to in world.people:
+        world.person(to)
+    else:
         raise ToolError(f"no person or channel {to}")
     _post(world, Message(ME, to, world.on_desk.as_text()[:LONGEST] if text is None else text))
     return "sent"
@@ -46,7 +50,7 @@ def add_member(world: World, channel: str, person: str) -> str:
 
 
 def _members(world: World, channel: str) -> list[str]:
-    if channel not in world.channels:
+    if world.open_to_me(channel) not in world.channels:
         raise ToolError(f"no channel {channel}")
     return world.channels[channel]
 

@@ -7,7 +7,7 @@ files nor other databases are in their reach.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 
 from training.engine.environments.office.tables import Cell, Table, ToolError, table
@@ -44,9 +44,10 @@ def make_database(tables: Mapping[str, Table]) -> bytes:
         return connection.serialize()
 
 
-def query(database: bytes, statement: str) -> tuple[Table, bytes]:
-    """What one statement finds, at most MOST_ROWS rows, and the database after it. Raises ToolError."""
-    with _opened(database) as connection:
+def query(database: bytes, statement: str, locked: Collection[str] = ()) -> tuple[Table, bytes]:
+    """What one statement finds, at most MOST_ROWS rows, and the database after it. Raises ToolError, also for a
+    statement that needs a locked table."""
+    with _opened(database, locked) as connection:
         cursor = connection.execute(statement)
         rows = cursor.fetchmany(MOST_ROWS)
         columns = [name for name, *_ in cursor.description or [("changed rows",)]]
@@ -84,13 +85,16 @@ def quoted(name: str) -> str:
 
 
 @contextmanager
-def _opened(database: bytes) -> Iterator[sqlite3.Connection]:
+def _opened(database: bytes, locked: Collection[str] = ()) -> Iterator[sqlite3.Connection]:
+    def may(what: int, name: str | None, *_: str | None) -> int:
+        return sqlite3.SQLITE_OK if what in ALLOWED and name not in locked else sqlite3.SQLITE_DENY
+
     with closing(sqlite3.connect(":memory:")) as connection:
         if database:
             connection.deserialize(database)
         connection.execute(f"PRAGMA max_page_count = {MOST_BYTES // 4096}")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW)
-        connection.set_authorizer(lambda what, *_: sqlite3.SQLITE_OK if what in ALLOWED else sqlite3.SQLITE_DENY)
+        connection.set_authorizer(may)
         connection.set_progress_handler(lambda: 1, MOST_STEPS)  # asked once so many are done, and stops it
         try:
             yield connection

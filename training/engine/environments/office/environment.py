@@ -63,11 +63,14 @@ class Office(BaseEnvironment):
             raise ValueError(f"task {self.task.id}: facts: {type(error).__name__}: {error}") from error
         self.paid: set[int] = set()
         self.taken: list[str] = []
+        self.failed: list[str] = []
         self.last, self.heard = Answer(True, ""), ""
 
     def observe(self) -> str:
-        """The request with letters, the calls taken, what lies on the desk, and the answer to the last call."""
+        """The request with letters, what was done and what failed, what lies on the desk, the last answer."""
         lines = [self.deal.explain(plain(self.request)), f"Done: {', '.join(self.taken) or 'nothing'}."]
+        if self.failed:
+            lines.append(f"Failed: {', '.join(self.failed)}.")
         if self.world.desk:
             lines.append(f"Desk: {self._short(describe(self.world.on_desk))}")
         if self.heard:
@@ -89,12 +92,12 @@ class Office(BaseEnvironment):
             return 1.0 - PAID_ON_THE_WAY if self.solved else 0.0
         wanted = as_tool_call(self.world, self.offers[action]) if offered else _read_written(action)
         assert wanted is not None, "step asks is_valid first"
-        self.taken.append(action if offered else wanted.tool)
         before = len(self.world.desk)
         try:
             self.last = call(self.world, *wanted)
         except Exception as error:  # a tool answers what a caller got wrong: this is the office's own fault
             raise EnvironmentFault(f"{wanted.tool}: {type(error).__name__}: {error}") from error
+        (self.taken if self.last.ok else self.failed).append(action if offered else wanted.tool)
         if not self.last.ok:
             self.heard = f"No: {self.last.text}"
         else:  # what came onto the desk is read there

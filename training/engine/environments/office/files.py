@@ -37,14 +37,14 @@ def write_file(world: World, file: str, text: str) -> str:
 
 
 def find_file(world: World, file: str) -> bytes:
-    if file not in world.files:
+    if world.open_to_me(file) not in world.files:
         raise ToolError(f"no file {file}")
     return world.files[file]
 
 
 def store_file(world: World, file: str, content: bytes) -> None:
-    """Also makes it the file at hand. Raises ToolError for a bad name, or when there are too many files."""
-    if not NAME.fullmatch(file):
+    """Also makes it the file at hand. Raises ToolError for a bad or locked name, or when there are too many files."""
+    if not NAME.fullmatch(world.open_to_me(file)):
         raise ToolError("a bad name of a file")
     if file not in world.files and len(world.files) >= MOST_FILES:
         raise ToolError("too many files")

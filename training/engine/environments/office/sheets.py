@@ -44,7 +44,7 @@ def _read(world: World, file: str) -> Table:
 
 def save_sheet(world: World, file: str) -> str:
     """What lies on the desk, as a workbook."""
-    if not file.endswith(".xlsx"):
+    if not world.open_to_me(file).endswith(".xlsx"):
         raise ToolError("a sheet's name ends with .xlsx")
     store_file(world, file, write_workbook(world.on_desk))
     return "saved"

@@ -30,7 +30,7 @@ def find_issue(world: World, issue: str) -> str:
 def create_issue(world: World, issue: str, project: str) -> str:
     """It becomes the issue at hand."""
     _project(world, project)
-    if issue in world.issues:
+    if world.open_to_me(issue) in world.issues:
         raise ToolError(f"{issue} is there already")
     if not issue or len(issue) > LONGEST or len(world.issues) >= MOST:
         raise ToolError("no more issues, or a title that is empty or too long")
@@ -73,11 +73,11 @@ def _append(texts: list[str], text: str) -> None:
 def _issue(world: World, issue: str) -> Issue:
     if not issue:
         raise ToolError("no issue at hand")
-    if issue not in world.issues:
+    if world.open_to_me(issue) not in world.issues:
         raise ToolError(f"no issue {issue}")
     return world.issues[issue]
 
 
 def _project(world: World, project: str) -> None:
-    if project not in world.projects:
+    if world.open_to_me(project) not in world.projects:
         raise ToolError(f"no project {project}")

@@ -42,11 +42,12 @@ class Issue:
 
 @dataclass(slots=True)
 class World:
-    """`files`: name → bytes. `channels`: name → members. `replies`: what a person says when asked. `shares`: (file,
-    person). `folders`: file → folder. `desk`: what tools found, the latest last. `issue`, `file`: what the worker
-    looked at last."""
+    """`locked`: what the worker has no access to, and people who are away. `files`: name → bytes. `channels`: name →
+    members. `replies`: what a person says when asked. `shares`: (file, person). `folders`: file → folder. `desk`: what
+    tools found, the latest last. `issue`, `file`: what the worker looked at last."""
 
     people: list[str] = field(default_factory=list)
+    locked: list[str] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     database: bytes = b""
     channels: dict[str, list[str]] = field(default_factory=dict)
@@ -72,14 +73,24 @@ class World:
         return found
 
     def person(self, name: str) -> str:
+        """The name, of a colleague who is there. Raises ToolError for others."""
         if name not in self.people:
             raise ToolError(f"no person {name}")
+        if name in self.locked:
+            raise ToolError(f"{name} is away")
+        return name
+
+    def open_to_me(self, name: str) -> str:
+        """The name, of something that the worker may use. Raises ToolError where it is locked."""
+        if name in self.locked:
+            raise ToolError(f"no access to {name}")
         return name
 
     def as_json(self) -> dict[str, Any]:
         """For people and logs. Workbooks as their cells, other bytes as text or base64."""
         state = {
             "people": self.people,
+            "locked": self.locked,
             "files": {name: _readable(name, content) for name, content in self.files.items()},
             "tables": {name: _rows(database.read_table(self.database, name)) for name in self.tables()},
             "channels": self.channels,
@@ -106,6 +117,7 @@ def set_up_world(facts: Mapping[str, Any]) -> World:
         files[name] = content.encode() if isinstance(content, str) else write_workbook(_as_table(content))
     return World(
         people=list(facts["people"]),
+        locked=list(facts["locked"]),
         files=files,
         database=database.make_database({name: _as_table(one) for name, one in facts["tables"].items()}),
         channels={name: list(members) for name, members in facts["channels"].items()},

@@ -17,12 +17,9 @@ from training.engine.environments.office.templates.drawing import (
 
 def quote(draw: Draw) -> Job:
     boss = draw.person("boss")
-
-    def make() -> Rows:
-        prices = draw.numbers(5)
-        return [[vendor, price] for vendor, price in zip(draw.random.sample(VENDORS, 5), prices, strict=True)]
-
-    rows = draw.sheet("file", ("vendor", "price"), make)
+    prices = draw.numbers(5)
+    rows: Rows = [[vendor, price] for vendor, price in zip(draw.random.sample(VENDORS, 5), prices, strict=True)]
+    draw.sheet("file", ("vendor", "price"), rows)
     best = min(rows, key=lambda row: row[1])
     return Job(
         (
@@ -40,12 +37,9 @@ def quote(draw: Draw) -> Job:
 
 def drinks(draw: Draw) -> Job:
     boss, out = draw.person("boss"), draw.output("out")
-
-    def make() -> Rows:
-        kinds = draw.values(DRINKS, 8, draw.pick(DRINKS))
-        return [[who, drink] for who, drink in zip(draw.crowd(8), kinds, strict=True)]
-
-    rows = draw.sheet("file", ("guest", "drink"), make)
+    kinds = draw.values(DRINKS, 8, draw.pick(DRINKS))
+    rows: Rows = [[who, drink] for who, drink in zip(draw.crowd(8), kinds, strict=True)]
+    draw.sheet("file", ("guest", "drink"), rows)
     ordered = [drink for _, drink in rows]
     counts = [[drink, ordered.count(drink)] for drink in dict.fromkeys(ordered)]
     return Job(
@@ -60,20 +54,16 @@ def drinks(draw: Draw) -> Job:
 
 def room(draw: Draw) -> Job:
     guest, host = draw.person("guest"), draw.person("host")
-
-    def make() -> Rows:
-        states = draw.values(("free", "taken", "closed"), 6, "free")
-        names = draw.random.sample(ROOMS, 6)
-        rows = [list(row) for row in zip(names, states, draw.numbers(6, 10, 69), strict=True)]
-        draw.random.choice([row for row in rows if row[1] != "free"])[2] = draw.random.randint(70, 99)
-        return rows
-
+    states = draw.values(("free", "taken", "closed"), 6, "free")
+    names = draw.random.sample(ROOMS, 6)
+    rows: Rows = [list(row) for row in zip(names, states, draw.numbers(6, 10, 69), strict=True)]
+    draw.random.choice([row for row in rows if row[1] != "free"])[2] = draw.random.randint(70, 99)
     columns = ("room", "status", "seats")
-    rooms = draw.table("rooms", columns, make)
-    draw.table("bookings", columns, list)
-    free = [row for row in rooms if row[1] == "free"]
+    draw.table("rooms", columns, rows)
+    bookings = draw.table("bookings", columns, [])
+    free = [row for row in rows if row[1] == "free"]
     best = max(free, key=lambda row: row[2])
-    others = [name for name, *_ in rooms]
+    others = [name for name, *_ in rows]
     return Job(
         (
             "Which free room in {rooms} has max seats? Insert it into {bookings}, tell {guest} and {host}.",
@@ -81,10 +71,10 @@ def room(draw: Draw) -> Job:
         ),
         ("query {rooms}", "keep free", "max seats", "insert {bookings}", "tell {guest}", "tell {host}"),
         (
-            desk("rooms", rooms),
+            desk("rooms", rows),
             desk("free rooms", free),
             desk("largest", [best]),
-            recorded(draw.roles["bookings"], best),
+            recorded(bookings, best),
             told(guest, best[0], lacks=others),
             told(host, best[0], lacks=others),
         ),

@@ -17,11 +17,8 @@ from training.engine.environments.office.templates.drawing import (
 def mean(draw: Draw) -> Job:
     boss = draw.person("boss")
     wanted = draw.pick(("clicks", "visits"))
-
-    def make() -> Rows:
-        return [list(row) for row in zip(DAYS, draw.numbers(5), draw.numbers(5), strict=True)]
-
-    rows = draw.table("data", ("day", "clicks", "visits"), make)
+    rows: Rows = [list(row) for row in zip(DAYS, draw.numbers(5), draw.numbers(5), strict=True)]
+    draw.table("data", ("day", "clicks", "visits"), rows)
     place = 1 if wanted == "clicks" else 2
     total = sum(row[place] for row in rows)
     average = total // 5 if total % 5 == 0 else total / 5
@@ -43,12 +40,10 @@ def merge(draw: Draw) -> Job:
     boss, out = draw.person("boss"), draw.output("out")
     keys = draw.random.sample(DAYS, 4)
 
-    def make(columns: int) -> Rows:
-        drawn = [draw.numbers(4) for _ in range(columns)]
-        return [list(row) for row in zip(keys, *drawn, strict=True)]
-
-    left = draw.sheet("left", ("day", "visits"), lambda: make(1))
-    right = draw.sheet("right", ("day", "sales"), lambda: make(1))
+    left: Rows = [[day, visits] for day, visits in zip(keys, draw.numbers(4), strict=True)]
+    right: Rows = [[day, sales] for day, sales in zip(keys, draw.numbers(4), strict=True)]
+    draw.sheet("left", ("day", "visits"), left)
+    draw.sheet("right", ("day", "sales"), right)
     both = [[day, visits, sales] for (day, visits), (_, sales) in zip(left, right, strict=True)]
     return Job(
         (
@@ -63,14 +58,10 @@ def merge(draw: Draw) -> Job:
 def top(draw: Draw) -> Job:
     room, out = draw.channel("room"), draw.output("out")
     wanted = draw.pick(REGIONS)
-
-    def make() -> Rows:
-        regions = draw.values(REGIONS, 5, wanted) + [wanted] * 2
-        rows = [list(row) for row in zip(draw.random.sample(SHOPS, 7), regions, draw.numbers(7, 10, 69), strict=True)]
-        draw.random.choice([row for row in rows if row[1] != wanted])[2] = draw.random.randint(70, 99)
-        return rows
-
-    rows = draw.table("data", ("shop", "region", "sales"), make)
+    regions = draw.values(REGIONS, 5, wanted) + [wanted] * 2
+    rows: Rows = [list(row) for row in zip(draw.random.sample(SHOPS, 7), regions, draw.numbers(7, 10, 69), strict=True)]
+    draw.random.choice([row for row in rows if row[1] != wanted])[2] = draw.random.randint(70, 99)
+    draw.table("data", ("shop", "region", "sales"), rows)
     kept = [row for row in rows if row[1] == wanted]
     best = sorted(kept, key=lambda row: -row[2])[:3]
     return Job(

@@ -2,7 +2,7 @@
 
 A template is a function of a `Draw` that returns a `Job`: the request, the plan that an expert follows, and the goals
 that graders check. Requests and plans name things by their roles in braces: `Send {file} to {boss}.`, `tell {boss}`.
-What a template asks for has namesakes in the office that it does not mean, which are on offer as well.
+Of each kind of thing there is another one that the request does not mean; it is on offer as well.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ class Draw:
         self.tables: dict[str, Any] = {}
         self.channels: dict[str, list[str]] = {}
         self.issues: list[dict[str, Any]] = []
+        self.locked: list[str] = []
         self._taken: set[str] = set()
 
-    # Things with roles, each with a namesake that is not meant. Each returns the thing's name.
+    # Things with roles. Of each kind there is another one, to which the worker has no access.
 
     def person(self, role: str, reply: str = "") -> str:
         """A colleague; `reply` is what they answer when asked."""
@@ -77,38 +78,41 @@ class Draw:
         self.people.append(name)
         self.kinds.setdefault("person", []).append(name)
 
-    def sheet(self, role: str, columns: Sequence[str], make: Callable[[], Rows]) -> Rows:
-        """A spreadsheet; returns its rows. `make` draws them, once more for the namesake."""
-        return self._content(self.files, role, "sheet", lambda: f"{self.word()}.xlsx", columns, make)
+    def sheet(self, role: str, columns: Sequence[str], rows: Rows) -> str:
+        """A spreadsheet."""
+        name = self._pair(role, "sheet", lambda: f"{self.word()}.xlsx")
+        self.files[name] = self._content(columns, rows)
+        return name
 
-    def table(self, role: str, columns: Sequence[str], make: Callable[[], Rows]) -> Rows:
-        """A table of the database; returns its rows."""
-        return self._content(self.tables, role, "table", lambda: f"{self.word()}_table", columns, make)
+    def table(self, role: str, columns: Sequence[str], rows: Rows) -> str:
+        """A table of the database."""
+        name = self._pair(role, "table", lambda: f"{self.word()}_table")
+        self.tables[name] = self._content(columns, rows)
+        return name
 
     def output(self, role: str) -> str:
         """A spreadsheet that is still to be written."""
-        return self._pair(role, "output", lambda: f"{self.word()}-list.xlsx")[0]
+        return self._pair(role, "output", lambda: f"{self.word()}-list.xlsx")
 
-    def text_file(self, role: str, make: Callable[[], str]) -> str:
-        """A text file; returns what stands in it."""
-        names = self._pair(role, "text", lambda: f"{self.word()}-notes.txt")
-        self.files.update({name: make() for name in names})
-        return str(self.files[names[0]])
+    def text_file(self, role: str, text: str) -> str:
+        name = self._pair(role, "text", lambda: f"{self.word()}-notes.txt")
+        self.files[name] = text
+        return name
 
     def channel(self, role: str) -> str:
-        names = self._pair(role, "channel", lambda: f"{self.word()}-room")
-        self.channels.update({name: [] for name in names})
-        return names[0]
+        name = self._pair(role, "channel", lambda: f"{self.word()}-room")
+        self.channels[name] = []
+        return name
 
     def project(self, role: str) -> str:
-        return self._pair(role, "project", lambda: f"{self.word()}-api")[0]
+        return self._pair(role, "project", lambda: f"{self.word()}-api")
 
     def issue(self, role: str, *, new: bool = False, **fields: Any) -> str:
         """An issue with these fields, `project` among them; a new one is still to be created."""
-        names = self._pair(role, "issue", lambda: f"{self.word()}-{self.pick(('crash', 'login', 'search', 'export'))}")
+        name = self._pair(role, "issue", lambda: f"{self.word()}-{self.pick(('crash', 'login', 'search', 'export'))}")
         if not new:
-            self.issues += [{"title": name, **fields} for name in names]
-        return names[0]
+            self.issues.append({"title": name, **fields})
+        return name
 
     # Words and numbers.
 
@@ -139,16 +143,18 @@ class Draw:
 
     def finish(self, job: Job) -> tuple[str, dict[str, Any]]:
         """The request with names in braces, and the facts that an office is set up from."""
-        self.bystander(self.crowd(1)[0])
+        self.locked.append(self.crowd(1)[0])
+        self.bystander(self.locked[-1])
         plan = [self._fill(step) for step in job.plan]
         facts = {
             "people": sorted(self.people),
+            "locked": sorted(self.locked),
             "files": self.files,
             "tables": self.tables,
             "channels": self.channels,
             "replies": self.replies,
             "issues": self.issues,
-            "projects": self.kinds.get("project", []),
+            "projects": self.kinds.get("project", [])[:1],
             "plan": plan,
             "offers": self._offers(plan),
             "goals": list(job.goals),
@@ -191,28 +197,17 @@ class Draw:
     def _fill(self, text: str) -> str:
         return re.sub(r"\{(\w+)\}", lambda found: f"{{{self.roles[found[1]]}}}", text)
 
-    def _content(
-        self,
-        place: dict[str, Any],
-        role: str,
-        kind: str,
-        make_name: Callable[[], str],
-        columns: Sequence[str],
-        make: Callable[[], Rows],
-    ) -> Rows:
-        names = self._pair(role, kind, make_name)
+    def _content(self, columns: Sequence[str], rows: Rows) -> dict[str, Any]:
         self.columns += [column for column in columns if column not in self.columns]
-        for name in names:
-            place[name] = {"columns": list(columns), "rows": make()}
-        rows: Rows = place[names[0]]["rows"]
-        return rows
+        return {"columns": list(columns), "rows": rows}
 
-    def _pair(self, role: str, kind: str, make: Callable[[], str]) -> list[str]:
-        """A name for the role, and one for its namesake."""
+    def _pair(self, role: str, kind: str, make: Callable[[], str]) -> str:
+        """A name for the role; another one of the same kind is locked."""
         name = self._name(role, kind, self._fresh(make))
         other = self._fresh(make)
         self.kinds[kind].append(other)
-        return [name, other]
+        self.locked.append(other)
+        return name
 
     def _name(self, role: str, kind: str, name: str) -> str:
         self.roles[role] = name

@@ -16,12 +16,9 @@ from training.engine.environments.office.templates.drawing import (
 def unpaid(draw: Draw) -> Job:
     boss = draw.person("boss")
     wanted = draw.pick(("unpaid", "disputed"))
-
-    def make() -> Rows:
-        states = draw.values(("unpaid", "disputed", "paid"), 6, wanted)
-        return [[f"inv-{number}", state] for number, state in zip(draw.numbers(6, 100, 999), states, strict=True)]
-
-    rows = draw.sheet("file", ("invoice", "status"), make)
+    states = draw.values(("unpaid", "disputed", "paid"), 6, wanted)
+    rows: Rows = [[f"inv-{number}", state] for number, state in zip(draw.numbers(6, 100, 999), states, strict=True)]
+    draw.sheet("file", ("invoice", "status"), rows)
     kept = [row for row in rows if row[1] == wanted]
     return Job(
         (
@@ -40,11 +37,8 @@ def unpaid(draw: Draw) -> Job:
 def spending(draw: Draw) -> Job:
     boss = draw.person("boss")
     wanted = draw.pick(TEAMS)
-
-    def make() -> Rows:
-        return [list(row) for row in zip(draw.values(TEAMS, 7, wanted), draw.numbers(7), strict=True)]
-
-    rows = draw.table("data", ("team", "amount"), make)
+    rows: Rows = [list(row) for row in zip(draw.values(TEAMS, 7, wanted), draw.numbers(7), strict=True)]
+    draw.table("data", ("team", "amount"), rows)
     kept = [row for row in rows if row[1] and row[0] == wanted]
     total = sum(amount for _, amount in kept)
     return Job(
@@ -64,14 +58,11 @@ def spending(draw: Draw) -> Job:
 
 def variance(draw: Draw) -> Job:
     boss, out = draw.person("boss"), draw.output("out")
-
-    def make() -> Rows:
-        budgets = draw.numbers(4, 50, 99)
-        spare = draw.numbers(4, 1, 40)
-        spent = [budget - left for budget, left in zip(budgets, spare, strict=True)]
-        return [list(row) for row in zip(draw.random.sample(TEAMS, 4), budgets, spent, strict=True)]
-
-    rows = draw.sheet("file", ("team", "budget", "actual"), make)
+    budgets = draw.numbers(4, 50, 99)
+    spare = draw.numbers(4, 1, 40)
+    spent = [budget - left for budget, left in zip(budgets, spare, strict=True)]
+    rows: Rows = [list(row) for row in zip(draw.random.sample(TEAMS, 4), budgets, spent, strict=True)]
+    draw.sheet("file", ("team", "budget", "actual"), rows)
     with_left = [[*row, row[1] - row[2]] for row in rows]
     best = max(with_left, key=lambda row: row[3])
     return Job(

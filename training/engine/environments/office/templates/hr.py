@@ -32,11 +32,8 @@ def newcomer(draw: Draw) -> Job:
 def late(draw: Draw) -> Job:
     boss, out = draw.person("boss"), draw.output("out")
     wanted = draw.pick(STATES[:3])
-
-    def make() -> Rows:
-        return [list(row) for row in zip(draw.crowd(7), draw.values(STATES, 7, wanted), strict=True)]
-
-    rows = draw.sheet("file", ("name", "status"), make)
+    rows: Rows = [list(row) for row in zip(draw.crowd(7), draw.values(STATES, 7, wanted), strict=True)]
+    draw.sheet("file", ("name", "status"), rows)
     found = [row for row in rows if row[1] == wanted]
     names = [[name] for name, _ in found]
     return Job(
@@ -58,14 +55,10 @@ def leave(draw: Draw) -> Job:
     boss, most = draw.person("boss"), draw.person("most")
     some = draw.crowd(4)
     draw.bystander(some[0])
-
-    def make() -> Rows:
-        days = draw.numbers(5)
-        rows = [[most, max(days)], *([who, few] for who, few in zip(some, sorted(days)[:-1], strict=True))]
-        draw.random.shuffle(rows)
-        return rows
-
-    rows = draw.sheet("file", ("name", "days"), make)
+    days = draw.numbers(5)
+    rows: Rows = [[most, max(days)], *([who, few] for who, few in zip(some, sorted(days)[:-1], strict=True))]
+    draw.random.shuffle(rows)
+    file = draw.sheet("file", ("name", "days"), rows)
     best = max(rows, key=lambda row: row[1])
     return Job(
         (
@@ -77,7 +70,7 @@ def leave(draw: Draw) -> Job:
             desk("leave", rows),
             desk("most", [best]),
             told(most, best[1], lacks=[days for _, days in rows]),
-            shared(draw.roles["file"], boss),
+            shared(file, boss),
         ),
     )
 

@@ -61,8 +61,6 @@ def workload(draw: Draw) -> Job:
         draw.issue(f"topic {number}", project=project, state=state, assignee=who)
         for number, (state, who) in enumerate(drawn)
     ]
-    # Issues come in pairs of namesakes; those of the project are the first ones.
-    draw.issues = [one for one in draw.issues if one["title"] in topics]
     draw.words += ["open", "closed"]
     draw.columns += ["issue", "state", "assignee"]
     still = [[topic, *row] for topic, row in zip(topics, drawn, strict=True) if row[0] == "open"]

@@ -74,16 +74,13 @@ def worst(draw: Draw) -> Job:
 
 def _runs(draw: Draw) -> tuple[Rows, Rows, Rows]:
     """All tests, the failed ones, and how many failed in each module: one has more failed ones than any other."""
-
-    def make() -> Rows:
-        first, second, third = draw.random.sample(MODULES, 3)
-        # With those that passed another module has most.
-        drawn = [(first, "failed")] * 3 + [(second, "failed")] + [(second, "passed")] * 3 + [(third, "passed")]
-        draw.random.shuffle(drawn)
-        return [[f"t{number}", *row] for number, row in zip(draw.numbers(8), drawn, strict=True)]
-
+    first, second, third = draw.random.sample(MODULES, 3)
+    # With those that passed another module has most.
+    drawn = [(first, "failed")] * 3 + [(second, "failed")] + [(second, "passed")] * 3 + [(third, "passed")]
+    draw.random.shuffle(drawn)
+    rows: Rows = [[f"t{number}", *row] for number, row in zip(draw.numbers(8), drawn, strict=True)]
     draw.words += ["failed", "passed"]
-    rows = draw.sheet("file", ("test", "module", "result"), make)
+    draw.sheet("file", ("test", "module", "result"), rows)
     kept = [row for row in rows if row[2] == "failed"]
     modules = [row[1] for row in kept]
     return rows, kept, [[module, modules.count(module)] for module in dict.fromkeys(modules)]

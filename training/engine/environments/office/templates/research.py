@@ -16,26 +16,24 @@ from training.engine.environments.office.templates.drawing import (
 
 def summary(draw: Draw) -> Job:
     reader, room = draw.person("reader"), draw.channel("room")
-    text = draw.text_file("notes", draw.promise)
+    text = draw.promise()
+    notes = draw.text_file("notes", text)
     return Job(
         (
             "Read the summary {notes}, post it in {room} and share it with {reader}.",
             "Post the summary {notes} in {room} and share it with {reader}.",
         ),
         ("read {notes}", "post {room}", "share {reader}"),
-        (desk("summary", [[text]]), told(room, text), shared(draw.roles["notes"], reader)),
+        (desk("summary", [[text]]), told(room, text), shared(notes, reader)),
     )
 
 
 def papers(draw: Draw) -> Job:
     reader = draw.person("reader")
     wanted = draw.pick(FIELDS)
-
-    def make() -> Rows:
-        fields = draw.values(FIELDS, 7, wanted)
-        return [list(row) for row in zip(draw.random.sample(TITLES, 7), fields, strict=True)]
-
-    rows = draw.table("data", ("title", "field"), make)
+    fields = draw.values(FIELDS, 7, wanted)
+    rows: Rows = [list(row) for row in zip(draw.random.sample(TITLES, 7), fields, strict=True)]
+    draw.table("data", ("title", "field"), rows)
     kept = [row for row in rows if row[1] == wanted]
     return Job(
         (
@@ -57,14 +55,10 @@ def author(draw: Draw) -> Job:
     most, room = draw.person("most", answer), draw.channel("room")
     some = draw.crowd(4)
     draw.bystander(some[0])
-
-    def make() -> Rows:
-        cited = draw.numbers(5)
-        rows = [[most, max(cited)], *([who, few] for who, few in zip(some, sorted(cited)[:-1], strict=True))]
-        draw.random.shuffle(rows)
-        return rows
-
-    rows = draw.table("data", ("author", "cited"), make)
+    cited = draw.numbers(5)
+    rows: Rows = [[most, max(cited)], *([who, few] for who, few in zip(some, sorted(cited)[:-1], strict=True))]
+    draw.random.shuffle(rows)
+    draw.table("data", ("author", "cited"), rows)
     return Job(
         (
             "Ask the author with max cited in {data} for their data, and post the answer in {room}.",

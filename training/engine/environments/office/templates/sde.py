@@ -32,7 +32,8 @@ def bug(draw: Draw) -> Job:
 def release(draw: Draw) -> Job:
     tester, room, project = draw.person("tester"), draw.channel("room"), draw.project("project")
     topic = draw.issue("topic", project=project)
-    text = draw.text_file("notes", draw.promise)
+    text = draw.promise()
+    notes = draw.text_file("notes", text)
     return Job(
         (
             "Read {notes}, post it in {room}, share it with {tester} and close {topic}.",
@@ -42,7 +43,7 @@ def release(draw: Draw) -> Job:
         (
             desk("notes", [[text]]),
             told(room, text),
-            shared(draw.roles["notes"], tester),
+            shared(notes, tester),
             issue(topic, state="closed"),
         ),
     )

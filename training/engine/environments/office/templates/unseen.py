@@ -19,11 +19,8 @@ from training.engine.environments.office.templates.drawing import (
 
 def supplies(draw: Draw) -> Job:
     room = draw.channel("room")
-
-    def make() -> Rows:
-        return [list(row) for row in zip(draw.random.sample(GOODS, 4), draw.numbers(4), strict=True)]
-
-    rows = draw.sheet("file", ("item", "price"), make)
+    rows: Rows = [list(row) for row in zip(draw.random.sample(GOODS, 4), draw.numbers(4), strict=True)]
+    draw.sheet("file", ("item", "price"), rows)
     total = sum(price for _, price in rows)
     return Job(
         (
@@ -38,11 +35,8 @@ def supplies(draw: Draw) -> Job:
 def birthdays(draw: Draw) -> Job:
     room, out = draw.channel("room"), draw.output("out")
     wanted = draw.pick(SEASONS)
-
-    def make() -> Rows:
-        return [list(row) for row in zip(draw.crowd(6), draw.values(SEASONS, 6, wanted), strict=True)]
-
-    rows = draw.table("data", ("name", "season"), make)
+    rows: Rows = [list(row) for row in zip(draw.crowd(6), draw.values(SEASONS, 6, wanted), strict=True)]
+    draw.table("data", ("name", "season"), rows)
     kept = [row for row in rows if row[1] == wanted]
     names = [[name] for name, _ in kept]
     return Job(
@@ -81,15 +75,11 @@ def triage(draw: Draw) -> Job:
 def contract(draw: Draw) -> Job:
     boss, out = draw.person("boss"), draw.output("out")
     wanted = draw.pick(("valid", "expired"))
-
-    def make() -> Rows:
-        states = draw.values(("valid", "expired", "draft"), 6, wanted)
-        names = [f"con-{number}" for number in draw.numbers(6, 100, 999)]
-        rows = [list(row) for row in zip(names, states, draw.numbers(6, 40, 99), strict=True)]
-        draw.random.choice([row for row in rows if row[1] != wanted])[2] = draw.random.randint(10, 39)
-        return rows
-
-    rows = draw.table("data", ("contract", "status", "fee"), make)
+    states = draw.values(("valid", "expired", "draft"), 6, wanted)
+    names = [f"con-{number}" for number in draw.numbers(6, 100, 999)]
+    rows: Rows = [list(row) for row in zip(names, states, draw.numbers(6, 40, 99), strict=True)]
+    draw.random.choice([row for row in rows if row[1] != wanted])[2] = draw.random.randint(10, 39)
+    draw.table("data", ("contract", "status", "fee"), rows)
     kept = [row for row in rows if row[1] == wanted]
     least = min(kept, key=lambda row: row[2])
     return Job(
