@@ -33,7 +33,7 @@ REFUSED = (
     r"\w…$|\w \.\.\.$",
 )
 """As regular expressions, in any case. STYLE: the field's plain English, as a colleague says it."""
-NOT_READ = ("decisions/agents/kinds/", "decisions/notes_app/examples.py")
+NOT_READ = ("decisions/agents/kinds/", "decisions/notes_app/examples.py", "training/engine/environments/office/")
 """What models read, and made-up texts in examples."""
 
 

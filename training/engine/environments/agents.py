@@ -33,10 +33,10 @@ class BaseAgent(ABC):
                     Step(state, action, result.reward, result.observation, options, None, error and str(error))
                 )
                 state = result.observation
-            success, score = environment.solved, environment.score
+            success, score, components = environment.solved, environment.score, environment.components()
         except EnvironmentFault as fault:
             return episode_of(task, seed, tuple(trajectory), success=False, score=0.0, fault=str(fault))
-        return episode_of(task, seed, tuple(trajectory), success=success, score=score)
+        return episode_of(task, seed, tuple(trajectory), success=success, score=score, components=components)
 
 
 class ExpertAgent(BaseAgent):

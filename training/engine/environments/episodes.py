@@ -40,6 +40,8 @@ class Episode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     group: str = ""
     weights_hash: str | None = None
     fault: str | None = None
+    components: dict[str, float | None] = {}
+    """Named criteria in [0, 1] at the end, None of one that could not be told."""
 
     @property
     def steps(self) -> int:
@@ -55,6 +57,7 @@ def episode_of(
     score: float,
     weights_hash: str | None = None,
     fault: str | None = None,
+    components: dict[str, float | None] | None = None,
 ) -> Episode:
     """The episode of a task as its steps tell it."""
     return Episode(
@@ -70,4 +73,5 @@ def episode_of(
         group=task.group,
         weights_hash=weights_hash,
         fault=fault,
+        components=components or {},
     )

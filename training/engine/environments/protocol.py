@@ -171,6 +171,11 @@ class BaseEnvironment(ABC):
         not offer, from models that write theirs freely."""
         return action in self.get_valid_actions()
 
+    def components(self) -> dict[str, float | None]:
+        """Named criteria of the work as it is now, each in [0, 1]; None of one that cannot be told. For people and
+        reports: what they are worth in training, `act` says."""
+        return {}
+
     def find_expert_action(self) -> str | None:
         """What a worker who knows the solution does now; None where nobody has written one down."""
         return None

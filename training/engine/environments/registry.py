@@ -18,9 +18,12 @@ from training.engine.environments.protocol import BaseEnvironment
 
 GROUP = "reckoner.environments"
 BUILT_IN: Mapping[str, str] = {
+    "business": "training.engine.environments.business:Business",
+    "code": "training.engine.environments.code:Code",
     "equations": "training.engine.environments.equations:Equations",
     "office": "training.engine.environments.office.environment:Office",
     "office-unseen": "training.engine.environments.office.environment:OfficeUnseen",
+    "writing": "training.engine.environments.writing:Writing",
 }
 """Name → "module:class"."""
 

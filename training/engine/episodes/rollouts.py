@@ -108,10 +108,11 @@ def _take(one: _Running, options: Sequence[str], place: int, log_p: float) -> No
 
 
 def _end(one: _Running, weights_hash: str | None) -> Episode:
-    success, score = False, 0.0
+    success, score, components = False, 0.0, dict[str, float | None]()
     if one.fault is None:
         try:
             success, score = one.environment.solved, one.environment.score
+            components = one.environment.components()
         except EnvironmentFault as fault:
             one.fault = str(fault)
     one.environment.close()
@@ -123,4 +124,5 @@ def _end(one: _Running, weights_hash: str | None) -> Episode:
         score=score,
         weights_hash=weights_hash,
         fault=one.fault,
+        components=components,
     )

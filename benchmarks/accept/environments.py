@@ -1,0 +1,76 @@
+"""`make accept PART=environments`: learning by acting, on tasks that the model has not seen. Long.
+
+python -m benchmarks.accept.environments [--only NAME …] [--quick]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.accept.parts import run_parts
+from benchmarks.accept.shown import program, program_rows, run, shown_rows
+from tools.report import Report
+
+ENVIRONMENTS = "tests/training/environments"
+SHOWN: Mapping[str, Sequence[str]] = {
+    "every environment keeps the protocol; packages add others; the template works": [
+        f"{ENVIRONMENTS}/test_protocol.py"
+    ],
+    "equations: 3x + 7 = 16 pays 8.5, and sympy agrees with every step": [f"{ENVIRONMENTS}/test_equations.py"],
+    "GSM8K's steps and answers": [f"{ENVIRONMENTS}/test_arithmetic.py"],
+    "points, strategies and scores; what failed is named and teaches nothing": [f"{ENVIRONMENTS}/test_grading.py"],
+    "the office: 24 templates, an expert that solves all, a random one that does not; over HTTP as in process": [
+        f"{ENVIRONMENTS}/test_office.py",
+        f"{ENVIRONMENTS}/test_office_tools.py",
+    ],
+    "TheAgentCompany's 175 folders": [f"{ENVIRONMENTS}/test_agent_company.py"],
+    "GRPO over episodes: learns in a network namespace, resumes bit for bit, leaves faults out, refuses others' "
+    "trajectories, stops on an alarm": ["tests/training/engine/test_episodes.py"],
+    "two processes roll out and learn what one learns": ["tests/training/engine/test_processes.py"],
+}
+COMPANY = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "theagentcompany"
+
+
+def shown(report: Report, quick: bool) -> None:
+    shown_rows(report, SHOWN)
+
+
+def episodes(environment: str, *credit: str) -> Callable[[Report, bool], None]:
+    """What `benchmarks.episodes` reports of an environment."""
+
+    def rows(report: Report, quick: bool) -> None:
+        arguments = ["--environment", environment, "--credit", "return_to_go", *credit]
+        program_rows(report, "benchmarks.episodes", *arguments, *(["--quick"] if quick else []))
+
+    return rows
+
+
+def company(report: Report, quick: bool) -> None:
+    """All folders are read, where they are here."""
+    if not COMPANY.is_dir():
+        report.add("TheAgentCompany's folders", bound="175", figure=f"not at {COMPANY}", passed=False)
+        return
+    code, told, _ = run([sys.executable, "manage.py", "company_tasks", str(COMPANY), "--json"])
+    tasks = json.loads(told)["tasks"] if code == 0 else []
+    report.add("TheAgentCompany's folders", bound="175", figure=len(tasks), passed=len(tasks) == 175)
+
+
+PARTS: Mapping[str, Callable[[Report, bool], None]] = {
+    "shown": shown,
+    "equations": episodes("equations", "episode"),
+    "office": episodes("office", "episode"),
+    "alarms": program("benchmarks.alarms"),
+    "judges": program("benchmarks.judges"),
+    "company": company,
+}
+
+
+def main() -> int:
+    return run_parts("environments", PARTS, description=__doc__, quick="one seed and few updates: no bound holds")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
