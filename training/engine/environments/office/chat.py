@@ -16,11 +16,9 @@ def list_people(world: World) -> str:
 
 def post_message(world: World, to: str, text: str | None = None) -> str:
     """To a person or a channel; without a text it says what lies on the desk."""
-    if to in world.channels:
-        world.open_to_me(to)
-    elif to in world.people:
+    if to in world.people:
         world.person(to)
-    else:
+    elif world.open_to_me(to) not in world.channels:
         raise ToolError(f"no person or channel {to}")
     _post(world, Message(ME, to, world.on_desk.as_text()[:LONGEST] if text is None else text))
     return "sent"

@@ -87,7 +87,8 @@ def sheet_min(world: World, column: str) -> str:
 
 
 def join_sheet(world: World, file: str) -> str:
-    return _lay(world, tables.join(world.on_desk, _read(world, file)))
+    other = _read(world, file)
+    return _lay(world, tables.join(world.on_desk, other))
 
 
 def subtract_columns(world: World, column: str, minus: str) -> str:
