@@ -89,7 +89,7 @@ class Code(BaseEnvironment):
     most_reward: ClassVar[float] = EDGE + TESTS + SUBMITTED
 
     program: dict[str, str]
-    told: str
+    tests_say: str
     best: float
     thought: bool
     submitted: bool
@@ -121,12 +121,12 @@ class Code(BaseEnvironment):
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"task {self.task.id}: facts: family ({', '.join(FAMILIES)}), k and j") from error
         self.lines = {slot: family.lines(slot, k, j) for slot in SLOTS}
-        self.program, self.told, self.best = {}, "not tested", 0.0
+        self.program, self.tests_say, self.best = {}, "not tested", 0.0
         self.thought, self.submitted, self.tested = False, False, ""
 
     def observe(self) -> str:
         written = "; ".join(f"{slot}: {self.program[slot]}" for slot in SLOTS if slot in self.program)
-        return f"{self.task.text}. Program: {written or 'none'}. Tests: {self.told}."
+        return f"{self.task.text}. Program: {written or 'none'}. Tests: {self.tests_say}."
 
     def list_actions(self) -> tuple[str, ...]:
         offered = ["test", "submit"]
@@ -157,7 +157,7 @@ class Code(BaseEnvironment):
             self.program[slot] = line
         else:
             self.program[next(slot for slot, verb in VERBS.items() if verb == word)] = rest
-        self.told, self.tested = "not tested", ""
+        self.tests_say, self.tested = "not tested", ""
         return 0.0
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -187,7 +187,7 @@ class Code(BaseEnvironment):
             return f"{VERBS[empty]} {self.lines[empty][0]}"
         if not self.tested:
             return "test"
-        if self.told.startswith("all"):
+        if self.tests_say.startswith("all"):
             return "submit"
         wrong = next(slot for slot in SLOTS if self.program[slot] != self.lines[slot][0])
         return f"debug {wrong}: {self.lines[wrong][0]}"
@@ -195,7 +195,7 @@ class Code(BaseEnvironment):
     def _test(self) -> float:
         passed, count, fault = self._outcome()
         self.tested = "yes"
-        self.told = "all pass" if passed == count else f"{passed} of {count} pass, {fault}"
+        self.tests_say = "all pass" if passed == count else f"{passed} of {count} pass, {fault}"
         earned = max(0.0, passed / count - self.best) * TESTS
         self.best = max(self.best, passed / count)
         return earned
