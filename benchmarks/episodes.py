@@ -1,6 +1,6 @@
 """Learning by acting: a base that has seen demonstrations, and GRPO over its own episodes, on tasks it has not seen.
 
-    python -m benchmarks.episodes [--environment equations] [--seeds 0 1 2] [--credit return_to_go episode] [--quick]
+    python -m benchmarks.episodes [--environment equations|office] [--seeds 0 1 2] [--credit return_to_go episode] [--quick]
 
 For each seed a tiny model is made from demonstrations of a worker who takes 15 % of its steps at random. From this base
 the engine's `grpo` acts on tasks with the weights in training. Base and trained model then act once on each of the
@@ -65,6 +65,19 @@ WORLDS: Mapping[str, World] = {
         learning_rate=2e-3,
         online={"steps": 120, "prompts_per_step": 8, "group": 8, "gamma": 0.95, "kl": 0.0},
         gain=0.30,
+    ),
+    "office": World(
+        demonstrations=400,
+        pretrain={"learning_rate": 3e-3, "epochs": 6},
+        vocabulary=2000,
+        prompt_tokens=256,
+        learning_rate=2e-3,
+        online={"steps": 60, "prompts_per_step": 8, "group": 8, "gamma": 0.95, "kl": 0.0, "alarms": {"every": 15}},
+        gain=0.20,
+        base=(0.15, 0.35),
+        minutes=15.0,
+        held_out=312,
+        others=("office-unseen",),
     ),
 }
 
