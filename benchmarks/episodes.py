@@ -1,6 +1,6 @@
 """Learning by acting: a base that has seen demonstrations, and GRPO over its own episodes, on tasks it has not seen.
 
-    python -m benchmarks.episodes [--environment equations|office] [--seeds 0 1 2] [--credit return_to_go episode] [--quick]
+    python -m benchmarks.episodes [--environment NAME] [--seeds 0 1 2] [--credit return_to_go episode] [--quick]
 
 For each seed a tiny model is made from demonstrations of a worker who takes 15 % of its steps at random. From this base
 the engine's `grpo` acts on tasks with the weights in training. Base and trained model then act once on each of the
@@ -269,7 +269,9 @@ def main() -> int:
                     "minutes": (base.seconds + run.seconds) / 60,
                     "hashes": "; ".join(check_hashes(base, run, steps)),
                 }
-                told["others"] = measure_others(Path(place), world, {"base": base.model, "trained": run.model})
+                told["others"] = measure_others(
+                    Path(place) / f"others-{credit}", world, {"base": base.model, "trained": run.model}
+                )
                 log(json.dumps({"seed": seed, "credit": credit, **told}))
                 show(report, environment, world, seed, credit, told)
     return report.finish()
