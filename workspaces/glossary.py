@@ -60,6 +60,17 @@ ENTRIES = (
     Entry(
         "label", ("api-decision-labels",), "A person's judgement of a decision or an episode, also stored as feedback."
     ),
+    Entry(
+        "judge",
+        ("api-judges", "pages:agent-judges"),
+        "A model or code that scores decisions in people's stead: the feedback of one metric from the source `llm` or "
+        "`code`. It is calibrated against people.",
+    ),
+    Entry(
+        "Krippendorff’s α",
+        ("decisions/labelling/alpha.py",),
+        "Agreement beyond chance: 1 is perfect, 0 is what chance gives.",
+    ),
     Entry("skip", ("Skip",), "A reviewer passed over a decision. It is no verdict."),
     Entry("reward", ("Reward",), "A number from 0 to 1, calculated from feedback. Models learn from it."),
     Entry(

@@ -59,6 +59,7 @@ FORMS = {
     ),
     "key-limits": ("requests_a_minute", "spend_a_day", "agents"),
     "agent-cache": ("seconds",),
+    "agent-judge-calibrate": ("metric", "source"),
     "erasures": ("kind", "name"),
     "decision-ask": ("version", "state", "options"),
     "shadow-start": ("agent", "version", "share", "min_decisions", "then", "reason"),
@@ -104,7 +105,7 @@ OBJECT = {
     "version-try": "version",
     "key-limits": "key",
 }
-OF_AGENT = ("agent", "agent-edit", "agent-cache")
+OF_AGENT = ("agent", "agent-edit", "agent-cache", "agent-judge-calibrate")
 
 
 @pytest.fixture

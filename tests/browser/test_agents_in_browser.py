@@ -8,9 +8,10 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from decisions.agents.revising import revise_agent
+from decisions.api.judge_examples import A_CALIBRATION
 from decisions.models import AgentVersion
 from tests.browser.accessibility import look_at
-from tools.factories import OPTIONS, DecisionFactory
+from tools.factories import OPTIONS, DecisionFactory, JudgeCalibrationFactory
 
 
 def test_a_version_is_compared_and_made_and_every_page_fits(
@@ -43,6 +44,12 @@ def test_a_version_is_compared_and_made_and_every_page_fits(
     tab.get_by_role("link", name="Version 3").click()
     expect(tab.get_by_role("heading", name="Changes from version 2")).to_be_visible()
     found += look_at(tab, "agent-version")
+    measured = {name: A_CALIBRATION[name] for name in ("verdict", "scores", "labels", "warnings", "assessment")}
+    JudgeCalibrationFactory(agent=agent, reasons=[], **measured)
+    JudgeCalibrationFactory(agent=agent, metric="polite")
+    tab.goto(reverse("pages:agent-judges", args=[workspace.slug, agent.slug]))
+    expect(tab.get_by_text("1 of 2 judges can be relied on alone.")).to_be_visible()
+    found += look_at(tab, "agent-judges")
     tab.goto(reverse("pages:agent-cache", args=[workspace.slug, agent.slug]))
     found += look_at(tab, "agent-cache")
     assert found == []

@@ -39,6 +39,8 @@ BADGES = {
     "corrected": "info",
     "overridden": "info",
     "rolled_back": "bad",
+    "calibrated": "ok",
+    "drifted": "warn",
 }
 """Tone of a state's badge. The word itself is always shown: colour is never the only sign. What a person corrected is
 information and no fault."""
