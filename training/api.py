@@ -19,7 +19,7 @@ from decisions.agents.current import get_current_agent
 from decisions.api.export import NDJSON, in_chunks
 from jobs.models import Job
 from models_registry.references import find_version
-from training import freezing
+from training import freezing, task_datasets
 from training.curves import write_curves
 from training.dataset_rows import FILES, FORMATS, LINES, as_list, stream_rows
 from training.downloads import TAR, answer_download
@@ -135,7 +135,9 @@ class DatasetFreezing(generics.RetrieveAPIView[Job]):
     serializer_class = FreezingSerializer
 
     def get_queryset(self) -> Any:
-        return Job.objects.for_workspace(acting(self.request).workspace).filter(kind=freezing.KIND)
+        return Job.objects.for_workspace(acting(self.request).workspace).filter(
+            kind__in=(freezing.KIND, task_datasets.KIND)
+        )
 
 
 class RunQuery(generics.GenericAPIView[Any]):

@@ -62,8 +62,8 @@ ALIKE = 4
 class Load:
     """What is to be calculated: the base (a version, or the name of a model), how many rows are learnt from and
     measured on, and about how long their prompts and the longest of their texts are in tokens, as far as that is
-    known. `folder`: where a run without an instance is written; nothing is known of earlier runs then, and nothing is
-    reserved for others."""
+    known. `episode_steps`: of tasks, the actions that an episode has at most. `folder`: where a run without an instance
+    is written; nothing is known of earlier runs then, and nothing is reserved for others."""
 
     base_version: ModelVersion | None
     base_model: str
@@ -71,6 +71,7 @@ class Load:
     heldout: int
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    episode_steps: int | None = None
     folder: Path | None = None
 
 
@@ -151,6 +152,7 @@ def estimate_load(spec: RunSpec, load: Load, machine: Machine | None = None) -> 
         rows=load.rows,
         heldout=load.heldout,
         prompt_tokens=load.prompt_tokens,
+        episode_steps=load.episode_steps,
         device=device,
         cores=machine.cores,
         rate=measure_rate(device, shape.parameters) if load.folder is None else None,

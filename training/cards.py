@@ -14,6 +14,7 @@ from typing import Any
 
 from models_registry.models import ArtifactKind, GateVerdict, ModelVersion
 from training.base_models import TINY
+from training.measures import titles_for
 from training.model_card import LICENCES, card_lines, say_gate, say_scores, say_verdict
 from training.models import TrainingRun
 
@@ -58,7 +59,9 @@ def card_of_run(
     `by_log`: the estimate from logged decisions. Its page and its export have the whole card (`training.model_card`).
     """
     facts = [("Trained by", run.method), ("on", f"{run.dataset}, SHA-256 {run.dataset.artifact.digest}")]
-    facts += say_scores(scores or {})
+    if run.dataset.environment:
+        facts.append(("Environment", run.dataset.environment))
+    facts += say_scores(scores or {}, titles_for(run.heldout))
     if by_log is not None:
         facts.append((say_gate(by_log), say_verdict(by_log)))
     if run.base_version is not None:

@@ -38,7 +38,15 @@ MEANINGS = {
 }
 """Curves that most methods give, in the order in which they are drawn, with their terms in the glossary."""
 
-TITLES = {"kl": "KL", "heldout_accuracy": "held-out accuracy", "peak_memory_gb": "peak memory, GB"}
+TITLES = {
+    "kl": "KL",
+    "heldout_accuracy": "held-out accuracy",
+    "peak_memory_gb": "peak memory, GB",
+    "steps_taken": "steps an episode",
+}
+
+SHARES = frozenset({"solved", "score", "faults"})
+"""Of episodes; other shares say so in their names."""
 
 SPARKLINES = """
 SELECT run_id, avg(value)
@@ -110,7 +118,7 @@ def read_curves(run: TrainingRun, *, after: int = 0) -> Curves:
 
 def describe_curve(name: str) -> Kind:
     """The common ones stand as in MEANINGS, the others between those of learning and those of the machine."""
-    share = any(part in name for part in ("accuracy", "share", "probability"))
+    share = name in SHARES or any(part in name for part in ("accuracy", "share", "probability"))
     title = TITLES.get(name, name.replace("_", " ")) + (", %" if share else "")
     known = list(MEANINGS)
     place = known.index(name) if name in known else known.index("learning_rate") - 0.5

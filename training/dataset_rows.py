@@ -30,6 +30,9 @@ def stream_rows(dataset: DatasetSnapshot, format: str) -> Iterator[bytes]:
         )
     if dataset.marked_at is not None:
         raise Conflict(f"{dataset.erased_rows} of its rows were erased. Rebuild the dataset.")
+    if dataset.is_of_tasks and format != AS_FROZEN:
+        fault = FieldFault("format", "tasks have no prompt and no completion", AS_FROZEN)
+        raise InvalidInput("The rows cannot be given in this format.", faults=[fault])
     path = artifact_path(dataset.artifact.digest) / ROWS_FILE
     if not path.is_file():
         raise Conflict("The dataset's files are not in the store of artifacts.")

@@ -19,13 +19,15 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from decisions.models import Agent, AgentVersion, RewardSpec
 from jobs.models import Job, JobState
+from training import task_datasets
 from training.dataset_filters import read_filters
 from training.dataset_preview import by_count, preview_datasets, show_examples, tell_left_out, tell_sources
 from training.defaults import find_defaults
+from training.environments.shown_tasks import show_tasks
 from training.freezing import KIND, MOST_HELD_OUT, REWARDED, start_freezing
 from training.label_preview import preview_labels
 from training.label_rows import LEAST_CONFIDENCE, LabelQuestion
-from training.models import DatasetKind, DatasetSnapshot, TrainingRun
+from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, TrainingRun
 from training.selection import Filters
 from training.views import as_id
 from workspaces.errors import FieldFault, InvalidInput
@@ -39,6 +41,8 @@ AGENTS = 200
 VERSIONS = 50
 LONGEST_NAME = 200
 NEW, ALL = "new", "all"
+MAKING = (KIND, task_datasets.KIND)
+"""Kinds of jobs that make datasets."""
 KIND_TITLES: Mapping[str, str] = {
     DatasetKind.LOGGED: "Rewarded decisions",
     DatasetKind.LABELLED: "People’s labels",
@@ -93,7 +97,9 @@ def dataset_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "filters": _tell_filters(dataset),
         "actions": by_count(dataset.statistics.get("actions", {}).items()),
         "one_sided": _tell_one_sided(dataset),
-        "other_part": _find_other_part(dataset),
+        "other_part": _find_linked(dataset, "held_out", "held_out_of"),
+        "demonstrations": _find_linked(dataset, "demonstrations", "demonstrates"),
+        "tasks": show_tasks(dataset),
         "unused_at": dt.datetime.fromisoformat(dataset.query["unused_at"]) if "unused_at" in dataset.query else None,
         "runs": runs.select_related("produced_version__registered_model").order_by("-id")[:RUNS],
     }
@@ -122,8 +128,9 @@ def _tell_one_sided(dataset: DatasetSnapshot) -> str:
     return "right" if right else "wrong"
 
 
-def _find_other_part(dataset: DatasetSnapshot) -> DatasetSnapshot | None:
-    other = dataset.statistics.get("held_out") or dataset.statistics.get("held_out_of")
+def _find_linked(dataset: DatasetSnapshot, *names: str) -> DatasetSnapshot | None:
+    """The first that its statistics name."""
+    other = next((found for name in names if (found := dataset.statistics.get(name))), None)
     return DatasetSnapshot.objects.for_workspace(dataset.workspace).filter(pk=other).first() if other else None
 
 
@@ -141,7 +148,7 @@ def dataset_make(request: PageRequest) -> HttpResponse:
     version = _find_version(versions, asked.get("version", ""))
     which = NEW if asked.get("which") == NEW else ALL
     kind = str(asked.get("kind", ""))
-    if kind not in DatasetKind.values:
+    if kind not in LEDGER_KINDS:
         kind = DatasetKind.LOGGED.value
     now = timezone.now()
     unused_at = now if which == NEW else None
@@ -270,7 +277,7 @@ def _read_name(given: str) -> str:
 def dataset_making(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """How far the job is that makes a dataset, and a run where one was asked for with it; then it leads there. htmx
     polls the part."""
-    job = Job.objects.for_workspace(request.workspace).filter(kind=KIND, pk=pk).first()
+    job = Job.objects.for_workspace(request.workspace).filter(kind__in=MAKING, pk=pk).first()
     if job is None:
         raise Http404("Dataset not found.")
     if job.state == JobState.SUCCEEDED and job.result:

@@ -27,6 +27,7 @@ from training.loops import recipes
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.run_states import RunState
 from training.runs import RunPlan
+from training.task_runs import FROM_TASKS, choose_task_settings, demonstration_settings
 from workspaces.models import Workspace
 
 FROM_LOGS, FROM_LABELS, FROM_PAIRS = "posterior", "pretrain", "dpo"
@@ -37,6 +38,8 @@ MOST = 200
 TEXT_TOKENS = 256
 """Texts that are longer are not learnt from, unless the run says more."""
 PROMPT_TOKENS: int = RunSpec.model_fields["max_prompt_tokens"].default
+MOST_OF_TINY: int = TinyShape().max_positions - RunSpec.model_fields["max_completion_tokens"].default - 16
+"""Tokens of a prompt that a tiny model reads beside the template and the answer."""
 ENOUGH_TO_HOLD_BACK, HELD_BACK = 5_000, 0.1
 """From so many logged rows on, this share is kept for the gate by the log, which needs an effective 200."""
 FOR_MEASURING = re.compile(r"(?<![a-z])(held.?out|test|eval|evaluation|validation)(?![a-z])", re.IGNORECASE)
@@ -53,7 +56,7 @@ class Defaults:
     dataset of decisions, one that no run has learnt from before the others. `labelled`: labelled rows to teach a first
     model. `heldout`: imported labelled rows that no run has learnt from (rows of the ledger may be of decisions that
     one has). `replay`: labelled rows that one has learnt from. `parts`: what was held out of the agent's datasets, by
-    the dataset's id, where a model can be measured on it.
+    the dataset's id, where a model can be measured on it. `tasks`: the newest tasks of an environment to learn from.
     """
 
     agent: Agent
@@ -65,12 +68,16 @@ class Defaults:
     heldout: DatasetSnapshot | None
     replay: DatasetSnapshot | None
     parts: Mapping[str, DatasetSnapshot] = field(default_factory=dict)
+    tasks: DatasetSnapshot | None = None
 
     def plan(self, dataset: DatasetSnapshot | None = None) -> RunPlan | None:
         """Learning from this dataset, or from the one of choice; None where something is missing for it."""
-        chosen = dataset or (self.logged if self.base is not None and self.logged is not None else self.labelled)
+        newest = self.logged or self.tasks if self.base is not None else None
+        chosen = dataset or newest or self.labelled
         if chosen is None or (chosen.kind != DatasetKind.LABELLED and self.base is None):
             return None
+        if chosen.environment:
+            return self._plan_in_environment(chosen)
         heldout = self.parts.get(str(chosen.pk), self.heldout if self.heldout != chosen else None)
         if chosen.kind == DatasetKind.LOGGED:
             replay = self.replay
@@ -86,9 +93,29 @@ class Defaults:
             told = {**told, "max_completion_tokens": TEXT_TOKENS}
             measured = heldout if heldout is not None and heldout.measured_as is RowKind.TEXT else None
             return RunPlan(method, chosen, base_version=self.base, heldout=measured, settings=told)
-        root = self.root if self.root and is_allowed_base(self.root) else TINY
-        told = choose_settings(FROM_LABELS, root=root, rows=chosen.rows, agent_version=self.agent_version)
-        return RunPlan(FROM_LABELS, chosen, base_model=root, heldout=heldout, settings=told)
+        told = choose_settings(FROM_LABELS, root=self._new_base, rows=chosen.rows, agent_version=self.agent_version)
+        return RunPlan(FROM_LABELS, chosen, base_model=self._new_base, heldout=heldout, settings=told)
+
+    @property
+    def _new_base(self) -> str:
+        """What a first model begins with."""
+        return self.root if self.root and is_allowed_base(self.root) else TINY
+
+    def _plan_in_environment(self, chosen: DatasetSnapshot) -> RunPlan:
+        """Acting on its tasks, or a first model from demonstrations; both are measured on the held-out tasks."""
+        longest = chosen.statistics.get("longest_observation")
+        version = self.agent_version
+        serving = {"temperature": version.temperature, "epsilon": version.epsilon} if version is not None else {}
+        if chosen.is_of_tasks:
+            most = MOST_OF_TINY if self.root == TINY else None
+            told = choose_task_settings(is_tiny=self.root == TINY, longest=longest, most=most) | {"serving": serving}
+            heldout = self.parts.get(str(chosen.pk))
+            return RunPlan(FROM_TASKS, chosen, base_version=self.base, heldout=heldout, settings=told)
+        base = self._new_base
+        told = dict(choose_settings(FROM_LABELS, root=base, rows=chosen.rows, agent_version=version))
+        told |= demonstration_settings(longest, MOST_OF_TINY if base == TINY else None) | {"evaluate": {"free_rows": 0}}
+        heldout = self.parts.get(str(chosen.statistics.get("demonstrates")))
+        return RunPlan(FROM_LABELS, chosen, base_model=base, heldout=heldout, settings=told)
 
 
 def choose_settings(method: str, *, root: str, rows: int, agent_version: AgentVersion | None) -> Mapping[str, Any]:
@@ -106,8 +133,7 @@ def choose_settings(method: str, *, root: str, rows: int, agent_version: AgentVe
     if agent_version is not None:
         tokens = agent_version.max_prompt_tokens
         if root == TINY:  # its positions hold the template and the answer, too
-            room = RunSpec.model_fields["max_completion_tokens"].default + 16
-            tokens = min(tokens, TinyShape().max_positions - room)
+            tokens = min(tokens, MOST_OF_TINY)
         told["max_prompt_tokens"] = tokens
         told["serving"] = {"temperature": agent_version.temperature, "epsilon": agent_version.epsilon}
     return told
@@ -149,12 +175,12 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
         root = _find_root(base, made_by) if base is not None else settings.BASE_MODEL
         mine = [one for one in datasets if one.agent_id == agent.id]
         parts = {one.statistics["held_out_of"]: one for one in mine if "held_out_of" in one.statistics}
-        logged, labelled, heldout, replay = _choose_rows(
-            [one for one in mine if one not in parts.values()], runs, has_base=base is not None
-        )
+        whole = [one for one in mine if one not in parts.values()]
+        logged, labelled, heldout, replay = _choose_rows(whole, runs, has_base=base is not None)
+        tasks = next((one for one in whole if one.is_of_tasks), None)
         measurable = {whole: one for whole, one in parts.items() if one.measured_as in HELD_OUT and one.can_measure}
         found[agent.id] = Defaults(
-            agent, acting.get(agent.id), base, root, logged, labelled, heldout, replay, measurable
+            agent, acting.get(agent.id), base, root, logged, labelled, heldout, replay, measurable, tasks
         )
     return found
 

@@ -27,6 +27,8 @@ MOMENTS = 2
 """Of AdamW, for each trained weight; with the weight itself and its gradient, 16 bytes in float32."""
 PROCESS_BYTES = 800 * 10**6
 """Of an engine before it has a model: Python, torch and transformers."""
+STEPS_UNTOLD = 10
+"""Actions of an episode in an environment that is not known here."""
 START_SECONDS = 5.0
 LOAD_BYTES_A_SECOND = 5 * 10**8
 ROUGH_FLOPS = {"cpu": 2e10, "cuda": 4e13, "rocm": 4e13, "mps": 3e12}
@@ -200,16 +202,18 @@ def estimate_run(
     cores: int,
     rate: Rate | None,
     prompt_tokens: int | None = None,
+    episode_steps: int | None = None,
 ) -> Estimate:
     """`rows` are those that are learnt from, replay included; `device` is cpu, cuda, rocm or mps; `rate` that of
-    earlier runs, None without any."""
+    earlier runs, None without any; `episode_steps`, of tasks, the actions that an episode has at most."""
+    acts = episode_steps or STEPS_UNTOLD
     if spec.lora is not None:
         trained = lora_parameters(shape, spec.lora)
     else:
         trained = shape.body if spec.freeze_embeddings else shape.parameters
-    parts = _memory(shape, spec, trained, device)
+    parts = _memory(shape, spec, trained, device, acts)
     asked = min(prompt_tokens or spec.max_prompt_tokens, spec.max_prompt_tokens)
-    work = _work(shape, spec, rows=rows, heldout=heldout, tokens=asked + TEMPLATE_TOKENS)
+    work = _work(shape, spec, rows=rows, heldout=heldout, tokens=asked + TEMPLATE_TOKENS, acts=acts)
     known = rate or Rate(ROUGH_FLOPS[device] * (cores if device == "cpu" else 1))
     output = 4 * (trained if spec.lora is not None else shape.parameters)
     epochs = spec.optimiser.epochs if spec.epoch_checkpoints else 0
@@ -235,7 +239,7 @@ def lora_parameters(shape: ModelShape, lora: Lora) -> int:
     return lora.r * adapted[lora.targets]
 
 
-def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str) -> dict[str, int]:
+def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: int) -> dict[str, int]:
     half = device in ("cuda", "rocm")  # products in bfloat16 over there
     if spec.lora is None:
         weights = 4 * shape.parameters
@@ -247,6 +251,8 @@ def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str) -> dict
     at_once = spec.optimiser.batch_size
     if spec.rewards_fresh_decisions:
         at_once = min(at_once, spec.online.prompts_per_step)
+    if spec.train_rows is RowKind.TASKS:  # a row is a task with every step of every episode of it
+        at_once = min(at_once, spec.online.prompts_per_step) * spec.online.group * acts
     # Korthikanti et al. 2022, eq. 1: bytes of one layer's activations in 16 bits, for one row.
     layer = tokens * shape.hidden * (34 + 5 * shape.heads * tokens / shape.hidden) * (1 if half else 2)
     kept = 4 * tokens * shape.hidden * shape.layers + layer if spec.gradient_checkpointing else shape.layers * layer
@@ -263,7 +269,7 @@ def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str) -> dict
     }
 
 
-def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: int) -> float:
+def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: int, acts: int) -> float:
     """2 operations a weight and token in a forward; twice that in a backward, of which frozen weights need half
     (Kaplan et al. 2020, §2.1)."""
     if spec.trains_by.makes_reward_model and spec.train_rows is RowKind.LABELLED:
@@ -272,7 +278,9 @@ def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: 
     forward = 2.0 * shape.body * tokens
     train = forward * (3 if spec.lora is None else 2) + (forward if spec.gradient_checkpointing else 0)
     train *= 1 + (TEXT_SHARE if spec.weight_of_text and spec.method != "pretrain" else 0)
-    if spec.rewards_fresh_decisions:
+    if spec.train_rows is RowKind.TASKS:
+        learning = spec.online.steps * spec.online.prompts_per_step * spec.online.group * acts * (forward + train)
+    elif spec.rewards_fresh_decisions:
         visits = spec.online.steps * spec.online.prompts_per_step
         passes = spec.online.inner_epochs if spec.method == "ppo" else 1
         learning = visits * passes * train + (visits if spec.method == "ppo" else 0) * forward
@@ -281,6 +289,8 @@ def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: 
         learning = rows * spec.optimiser.epochs * train + scoring
     models = 1 if spec.base.tiny is not None else 2
     free = min(heldout, spec.evaluate.free_rows if spec.evaluate is not None else 0)
+    if spec.heldout_rows is RowKind.TASKS:
+        heldout, free = heldout * acts, 0
     return learning + models * (heldout + free) * forward
 
 

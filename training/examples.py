@@ -47,6 +47,7 @@ A_FREEZING = {
     "error": "",
     "dataset": None,
     "held_out": None,
+    "demonstrations": None,
     "run": None,
     "created_at": MOMENT,
     "finished_at": None,
@@ -341,6 +342,24 @@ FOUND_BY_SHADOW = {
     "points": [A_POINT],
     "disagreements": [A_DISAGREEMENT],
 }
+AN_ENVIRONMENT = {
+    "name": "equations",
+    "does": "Linear equations, solved by steps that are each checked.",
+    "max_steps": 8,
+    "most_reward": 9.5,
+    "package": None,
+    "has_demonstrations": True,
+    "example": {
+        "id": "equations-train-0",
+        "text": "Solve x + 7 = 16",
+        "domain": "math",
+        "template": "shift",
+        "level": 1,
+        "observation": "Solve x + 7 = 16. Now: x + 7 = 16. Done: nothing",
+        "actions": ["identify linear", "subtract 7", "answer 16", "identify quadratic", "add 7"],
+    },
+    "fault": "",
+}
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "datasets_list": [Example(page(A_DATASET))],
     "create_dataset": [
@@ -362,6 +381,15 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             },
             name="people's labels, and suggestions",
         ),
+    ],
+    "list_environments": [Example({"results": [AN_ENVIRONMENT]})],
+    "draw_tasks": [
+        Example(
+            A_FREEZING | {"name": "equations"},
+            202,
+            {"agent": "filer", "name": "equations", "tasks": 960, "held_out": 300, "demonstrations": 400},
+            path={"name": "equations"},
+        )
     ],
     "datasets_freezings_retrieve": [
         Example(A_FREEZING | {"state": "running", "progress": 0.4, "message": "12,000 rows"}, path={"id": FREEZING})

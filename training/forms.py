@@ -37,11 +37,15 @@ PATHS: Mapping[str, tuple[str, ...]] = {
     "batch_size": ("optimiser", "batch_size"),
     "steps": ("online", "steps"),
     "curriculum": ("online", "curriculum", "order"),
+    "group": ("online", "group"),
+    "credit": ("online", "credit"),
+    "gamma": ("online", "gamma"),
     "seed": ("seed",),
     "lora_r": ("lora", "r"),
     "lora_targets": ("lora", "targets"),
     "lora_dropout": ("lora", "dropout"),
 }
+OF_ONLINE = ("curriculum", "group", "credit", "gamma")
 
 
 def _online_methods() -> str:
@@ -81,14 +85,32 @@ class RunForm(forms.Form):
     steps = forms.IntegerField(
         label="Online steps",
         required=False,
-        help_text=f"For {_online_methods()} on labelled rows. Default: {_online.steps}.",
+        help_text=f"For {_online_methods()} on labelled rows, and grpo on tasks. Default: {_online.steps}.",
     )
     curriculum = forms.TypedChoiceField(
         label="Order of prompts",
         required=False,
         choices=[("", "Random"), ("easy_first", "Easy ones first"), ("uncertain", "Uncertain ones more often")],
         empty_value=None,
-        help_text=f"For {_online_methods()} on labelled rows. Easy and uncertain by the model's own success.",
+        help_text=f"For {_online_methods()} on labelled rows, and grpo on tasks. By the model's own success.",
+    )
+    group = forms.IntegerField(
+        required=False, help_text=f"Of grpo: answers to a prompt, or episodes of a task. Default: {_online.group}."
+    )
+    credit = forms.TypedChoiceField(
+        required=False,
+        choices=[
+            ("", "Default"),
+            ("return_to_go", "Each step what came after it"),
+            ("episode", "All steps of an episode alike"),
+        ],
+        empty_value=None,
+        help_text="Of grpo on tasks: what a step is compared by with others of its group.",
+    )
+    gamma = forms.FloatField(
+        label="Discount",
+        required=False,
+        help_text=f"0 to 1. Of tasks below 1 favours short episodes. Default: {_online.gamma:g}.",
     )
     lora_r = forms.IntegerField(
         label="LoRA rank", required=False, help_text=f"Leave empty to train all weights. Usual: {_lora.r}."
@@ -133,7 +155,8 @@ class RunForm(forms.Form):
         self._choose("agent", [(key, one.name) for key, one in self.agents.items()])
         labelled = [one for one in self.datasets.values() if one.has_answers]
         self._choose("dataset", _by_agent([one for one in self.datasets.values() if one.can_teach]))
-        shown = (RowKind.LOGGED, RowKind.TEXT, RowKind.PREFERENCES)  # of pairs: for a reward model
+        # Of pairs: for a reward model.
+        shown = (RowKind.LOGGED, RowKind.TEXT, RowKind.PREFERENCES, RowKind.TASKS)
         measured = [one for one in self.datasets.values() if one.has_answers or one.measured_as in shown]
         self._choose("heldout", [("", "None"), *_by_agent(measured)])
         self._choose("replay", [("", "None"), *_by_agent(labelled)])
@@ -176,8 +199,8 @@ class RunForm(forms.Form):
             return None
         told: dict[str, Any] = dict(given.get("more", {}))
         for name, path in PATHS.items():
-            if given.get(name) is None or (name == "curriculum" and TRAINING[given["method"]].settings != "online"):
-                continue  # the page does not show the order of prompts for other methods
+            if given.get(name) is None or (name in OF_ONLINE and TRAINING[given["method"]].settings != "online"):
+                continue  # the page does not show them for other methods
             *above, last = path
             place = told
             for part in above:

@@ -23,7 +23,7 @@ from training.defaults import choose_settings
 from training.errors import EmptyDataset, InvalidRun
 from training.label_datasets import snapshot_labels
 from training.label_rows import LabelQuestion
-from training.models import DatasetKind, DatasetSnapshot, TrainingRun
+from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, TrainingRun
 from training.runs import RunPlan, start_run
 from training.selection import ALL, Filters
 from workspaces.actors import Actor, system
@@ -89,6 +89,8 @@ def start_freezing(
 def find_faults(kind: str, filters: Filters, *, held_out: float | None, suggestions: bool) -> list[FieldFault]:
     """What is wrong with the question, of any kind of dataset."""
     faults = filters.find_faults()
+    if kind not in LEDGER_KINDS:
+        faults.append(FieldFault("kind", f"{kind} are not read from decisions", ", ".join(LEDGER_KINDS)))
     rewarded = kind in REWARDED
     if suggestions and rewarded:
         faults.append(FieldFault("suggestions", "given with rewarded decisions", "only with labelled or preferences"))
@@ -115,6 +117,8 @@ def find_other_faults(agent: Agent, kind: str, *, negatives: bool, reward_spec: 
 def start_rebuild(*, by: Actor, dataset: DatasetSnapshot) -> Job:
     """The same question to the ledger as it will be then: a new dataset without what was erased. Raises Conflict for
     rows that did not come from the ledger."""
+    if dataset.environment:
+        raise Conflict("These rows were drawn from an environment, and hold nothing of a person: draw others there.")
     if dataset.is_imported:
         raise Conflict("These rows were imported, not read from the ledger: import them again without the person's.")
     return start_freezing(

@@ -29,6 +29,7 @@ from training.hardware import this_machine, why_no_quantisation
 from training.models import DatasetSnapshot
 from training.presets import PRESETS
 from training.runs import OWN_FIELDS
+from training.task_runs import ONLINE, count_steps
 
 ROWS = "rows.jsonl"
 PREFERRED = "ppo"
@@ -170,6 +171,7 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
         notes.append(f"weights in full, not in 4 bits: {lack}")
         quantised = False
     prompt, completion = PROMPT_TOKENS.get(asked.agent_kind, OTHERS_TOKENS)
+    of_tasks = rows.kind is RowKind.TASKS
     online = Need.REWARD_FUNCTION in method.needs(rows.kind)
     epochs = asked.epochs or EPOCHS
     fresh = online or (Need.REWARDED_GROUPS in method.needs(rows.kind) and bool(asked.settings.get("reward")))
@@ -182,7 +184,7 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
         "lora": None if whole else LORA,
         "quantisation": "4bit" if quantised else None,
         "optimiser": {"epochs": epochs, "batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE},
-        "epoch_checkpoints": not (fresh or method.makes_reward_model),
+        "epoch_checkpoints": not (fresh or of_tasks or method.makes_reward_model),
         "sampling": SAMPLING,
         "serving": {"temperature": SAMPLING["temperature"]},
         "data": {"train": ROWS, "rows": rows.kind},
@@ -190,6 +192,8 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
     if online:
         passes = math.ceil(len(rows.lines) * epochs / Online().prompts_per_step)
         spec |= {"online": {"steps": passes}, "reward": [{"name": "matches_answer"}]}
+    if of_tasks:
+        spec |= {"online": dict(ONLINE)}
     if asked.preset:
         spec = merge_settings(spec, PRESETS[asked.preset].settings)
     given = {"epochs": asked.epochs, "batch_size": asked.batch_size, "learning_rate": asked.learning_rate}
@@ -213,6 +217,7 @@ def _estimate(asked: Training, spec: Mapping[str, Any], rows: Rows, output: Path
     except pydantic.ValidationError:
         return None
     completion = count_completion_tokens(rows.lines) if rows.kind is RowKind.TEXT else None
+    steps = count_steps(sorted({str(line["environment"]) for line in rows.lines if "environment" in line}))
     load = Load(
         None,
         absolute_base(asked.base),
@@ -220,6 +225,7 @@ def _estimate(asked: Training, spec: Mapping[str, Any], rows: Rows, output: Path
         0,
         prompt_tokens=count_prompt_tokens(rows.lines),
         completion_tokens=completion,
+        episode_steps=steps,
         folder=output.resolve(),
     )
     estimate = estimate_load(checked, load)

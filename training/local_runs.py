@@ -38,6 +38,13 @@ from workspaces.actors import Actor
 
 RUN = "run"
 POLL_SECONDS = 0.2
+TOLD_BY = {
+    "answer": RowKind.LABELLED,
+    "action": RowKind.LOGGED,
+    "chosen": RowKind.PREFERENCES,
+    "environment": RowKind.TASKS,
+}
+"""The kind of a file's rows by a field that only they have."""
 FAULTS_SHOWN = 20
 
 
@@ -46,7 +53,7 @@ class Interrupted(Exception):
 
 
 def read_rows(path: Path) -> Rows:
-    """Labelled or logged rows, preference pairs, or what `export_training_data` wrote. Raises UnusableRun."""
+    """Labelled or logged rows, preference pairs, tasks, or what `export_training_data` wrote. Raises UnusableRun."""
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except OSError as error:
@@ -55,7 +62,7 @@ def read_rows(path: Path) -> Rows:
         raise UnusableRun([f"{path}: {error}"]) from error
     if not lines or not all(isinstance(line, dict) for line in lines):
         raise UnusableRun([f"{path}: not every line is a JSON object" if lines else f"{path}: holds no rows"])
-    for field, kind in (("answer", RowKind.LABELLED), ("action", RowKind.LOGGED), ("chosen", RowKind.PREFERENCES)):
+    for field, kind in TOLD_BY.items():
         if field in lines[0]:
             return Rows(kind, lines)
     texts, faults = read_texts(path)

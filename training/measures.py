@@ -11,17 +11,20 @@ from django.db.models import Q
 
 from models_registry.gates import Gate
 from models_registry.models import GateVerdict
-from training.models import Evaluation
+from training.models import DatasetSnapshot, Evaluation
 from training.ranking_measures import TITLES
 
 MEASURES = (
     ("accuracy", "Held-out accuracy", "share"),
     ("reward", "Held-out reward", "number"),
+    ("score", "Held-out score of tasks", "share"),
     ("valid_share", "Valid actions", "share"),
     ("ordered_rightly", "Held-out pairs ordered rightly", "share"),
     ("margin", "Margin of held-out pairs", "number"),
     *TITLES,
 )
+OF_TASKS: Mapping[str, str] = {"accuracy": "Held-out tasks solved"}
+"""Titles of measures that mean something else of tasks."""
 ESTIMATES = (
     ("logged", "Mean reward of the log"),
     ("doubly_robust", "Doubly robust"),
@@ -59,15 +62,22 @@ class Measured:
 def measure_evaluation(evaluation: Evaluation) -> list[Measured]:
     """The measures that the evaluation holds, in the order of MEASURES."""
     lines = []
-    for name, title, kind in MEASURES:
+    titles = titles_for(evaluation.dataset)
+    for name, _, kind in MEASURES:
         base = evaluation.scores.get("base", {}).get(name)
         trained = evaluation.scores.get("trained", {}).get(name)
         difference = evaluation.differences.get(name)
         if base is None and trained is None:
             continue
         reach = find_reach(difference)
-        lines.append(Measured(name, title, kind, base, trained, difference, reach, tone_of(difference)))
+        lines.append(Measured(name, titles[name], kind, base, trained, difference, reach, tone_of(difference)))
     return lines
+
+
+def titles_for(dataset: DatasetSnapshot | None) -> Mapping[str, str]:
+    """By measure, for people, of a model that was measured on these rows."""
+    plain = {name: title for name, title, _ in MEASURES}
+    return plain | OF_TASKS if dataset is not None and dataset.is_of_tasks else plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from models_registry.gates import read_gate
 from models_registry.models import ArtifactKind, GateVerdict, ModelVersion
 from training.base_models import TINY
 from training.engine.methods import METHODS
-from training.measures import MEASURES
+from training.measures import MEASURES, titles_for
 from training.models import DatasetSnapshot, Evaluation, SuiteScore, TrainingRun
 from training.suites.shown import MEASURES as SUITE_MEASURES
 from workspaces.templatetags.show import percent, points, reward, signed
@@ -125,6 +125,8 @@ def _flatten(settings: Mapping[str, Any], before: str = "") -> Iterator[str]:
 def _say_data(run: TrainingRun | None, evaluation: Evaluation | None) -> Iterator[tuple[str, str]]:
     if run is None:
         return
+    if run.dataset.environment:
+        yield "Environment", run.dataset.environment
     yield "Trained on", _say_dataset(run.dataset)
     counts = run.dataset.statistics.get("actions")
     if isinstance(counts, Mapping) and counts:
@@ -145,10 +147,16 @@ def _say_dataset(dataset: DatasetSnapshot) -> str:
 
 def _say_measured(version: ModelVersion, evaluation: Evaluation | None) -> Iterator[tuple[str, str]]:
     if evaluation is not None:
-        yield "Rows", f"{evaluation.rows:,} held-out rows answered"
-        yield from say_scores(evaluation.scores.get("trained", {}))
+        of_tasks, titles = evaluation.dataset.is_of_tasks, titles_for(evaluation.dataset)
+        yield "Rows", f"{evaluation.rows:,} held-out {'tasks acted on' if of_tasks else 'rows answered'}"
+        yield from say_scores(evaluation.scores.get("trained", {}), titles)
+        if of_tasks:
+            before = dict(say_scores(evaluation.scores.get("base", {}), titles))
+            yield from ((f"{name}, before", value) for name, value in before.items())
         for name, interval in evaluation.differences.items():
-            yield f"{_name(name)}, difference to {evaluation.against or 'its base'}", _say_difference(name, interval)
+            if "mean" in interval:  # not by domain
+                told = titles.get(name) or _name(name)
+                yield f"{told}, difference to {evaluation.against or 'its base'}", _say_difference(name, interval)
     scores = SuiteScore.objects.filter(version=version).select_related("suite").order_by("suite__name")
     for score in scores:
         flattered = "; it learnt from some of these rows, which flatters it" if score.learnt else ""

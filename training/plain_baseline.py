@@ -171,7 +171,7 @@ def compare_on_heldout(
     """As `compare_with_words`, of the trained model on the run's held-out rows; None where those have no options.
     `rankings`: what the engine wrote of the held-out rankings."""
     spec = RunSpec.model_validate_json((run_dir / "spec.json").read_bytes())
-    if spec.data.heldout is None or spec.heldout_rows is RowKind.TEXT:
+    if spec.data.heldout is None or spec.heldout_rows in (RowKind.TEXT, RowKind.TASKS):
         return None
     with predictions.open(encoding="utf-8") as lines:
         told = [row for row in map(json.loads, lines) if row["model"] == "trained"]

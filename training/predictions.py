@@ -71,7 +71,10 @@ class Seen:
 
 
 def read_predictions(run: TrainingRun) -> Seen | None:
-    """None where there is no complete attempt with predictions, or it is too large to read while somebody waits."""
+    """None where there is no complete attempt with predictions, or it is too large to read while somebody waits; and of
+    tasks, whose episodes say more."""
+    if run.heldout is not None and run.heldout.is_of_tasks:
+        return None
     folder = settings.RUNS / str(run.id)
     path = find_predictions(folder)
     if path is None or path.stat().st_size > MAX_BYTES:

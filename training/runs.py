@@ -30,6 +30,7 @@ from training.hardware import this_machine, why_no_quantisation
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.reward_models import find_reward_model_faults, find_reward_version, place_reward_model
 from training.run_states import TERMINAL_STATES, RunState, check_transition
+from training.task_runs import count_most_steps, find_task_faults
 from training.text_answers import find_text_faults
 from workspaces.actors import Actor
 from workspaces.errors import Conflict, FieldFault
@@ -146,7 +147,8 @@ def _load_of(plan: RunPlan) -> Load:
     rows = plan.dataset.rows + (plan.replay.rows if plan.replay is not None else 0)
     heldout = plan.heldout.rows if plan.heldout is not None else 0
     prompt, completion = sample_prompt_tokens(plan.dataset), sample_completion_tokens(plan.dataset)
-    return Load(plan.base_version, plan.base_model, rows, heldout, prompt, completion)
+    steps = count_most_steps(plan.dataset, plan.heldout)
+    return Load(plan.base_version, plan.base_model, rows, heldout, prompt, completion, episode_steps=steps)
 
 
 def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
@@ -182,8 +184,9 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         faults += [FieldFault("method", missing, "another method")] if missing is not None else []
     orders = method is not None and method.makes_reward_model
     if plan.heldout is not None and plan.heldout.row_kind not in (ORDERED if orders else HELD_OUT):
-        wanted = "labelled or preference rows" if orders else "labelled rows, decisions, or texts"
+        wanted = "labelled or preference rows" if orders else "labelled rows, decisions, texts, or tasks"
         faults.append(FieldFault("heldout", f"has {plan.heldout.kind} rows", wanted))
+    faults += find_task_faults(plan.dataset, plan.heldout, plan.settings)
     faults += find_reward_model_faults(agent, plan.settings)
     if plan.replay is not None and plan.replay.kind != DatasetKind.LABELLED:
         faults.append(FieldFault("replay", f"has {plan.replay.kind} rows", "labelled rows"))

@@ -13,7 +13,7 @@ from models_registry.serializers import VersionField
 from training.engine.methods import TRAINING
 from training.engine.samples import Reply
 from training.label_rows import LEAST_CONFIDENCE
-from training.models import DatasetKind, DatasetSnapshot, ExportJob, RunEvent, TrainingRun
+from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, ExportJob, RunEvent, TrainingRun
 from training.samples import SampleLine, ShownSamples
 from workspaces.serializers import StrictBody
 
@@ -46,27 +46,37 @@ class FreezingSerializer(JobSerializer):
     held_out = serializers.SerializerMethodField(
         help_text="The id of the dataset that was held out of it, where that was asked for"
     )
+    demonstrations = serializers.SerializerMethodField(
+        help_text="Of tasks: the id of the dataset of demonstrations, where those were asked for"
+    )
     run = serializers.SerializerMethodField(help_text="Of training on new decisions: the run's id, once it is there")
 
     class Meta(JobSerializer.Meta):
-        fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset", "held_out", "run"]
+        fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset", "held_out", "demonstrations", "run"]
 
     def get_dataset(self, job: Job) -> UUID | None:
         return UUID(job.result["dataset"]) if job.result else None
 
     def get_held_out(self, job: Job) -> UUID | None:
-        found = (job.result or {}).get("held_out")
-        return UUID(found) if found else None
+        return self._find(job, "held_out")
+
+    def get_demonstrations(self, job: Job) -> UUID | None:
+        return self._find(job, "demonstrations")
 
     def get_run(self, job: Job) -> UUID | None:
-        found = (job.result or {}).get("run")
+        return self._find(job, "run")
+
+    def _find(self, job: Job, name: str) -> UUID | None:
+        found = (job.result or {}).get(name)
         return UUID(found) if found else None
 
 
 class DatasetCreateSerializer(StrictBody):
     agent = serializers.SlugField()
     name = serializers.CharField(max_length=200)
-    kind = serializers.ChoiceField(choices=DatasetKind.choices, default=DatasetKind.LOGGED)
+    kind = serializers.ChoiceField(
+        choices=[(kind.value, kind.label) for kind in LEDGER_KINDS], default=DatasetKind.LOGGED
+    )
     only_new = serializers.BooleanField(default=False, help_text="Only decisions that no run has learnt from")
     suggestions = serializers.BooleanField(
         default=False, help_text="Of labelled and preferences: the auto-labeler's suggestions make rows, too"

@@ -151,6 +151,11 @@ def _find_steps(request: PageRequest, defaults: Sequence[Defaults], dataset: Dat
             " them under the name “held-out rows”. Runs are evaluated on those and never trained on them."
         )
         yield Step("Import labelled rows", why, "Import a file", at("import-new"))
+    elif dataset is not None and dataset.is_of_tasks and not any(one.base is not None for one in defaults):
+        why = "A model that has seen some demonstrations learns much sooner by acting. Draw them with the tasks."
+        shown = dataset.statistics.get("demonstrations")
+        url = at("run-start") + (f"?dataset={shown}" if shown else "")
+        yield Step("Train a first model", why, "Start a run", url)
     elif dataset is not None and not any(one.base is not None for one in defaults):
         why = "The first model learns from labelled rows. Later ones learn from decisions and corrections."
         yield Step("Train a first model", why, "Start a run", at("run-start"))

@@ -34,6 +34,7 @@ from training.reward_models import find_reward_models, find_reward_version
 from training.run_states import RunState
 from training.runs import EnginePaths, engine_spec, move_run
 from training.suites.services import find_suites, make_score, save_score
+from training.task_scores import score_tasks
 from workspaces.actors import system
 
 
@@ -245,6 +246,8 @@ def _score(run: TrainingRun, finished: Finished) -> Scored | None:
     if METHODS[run.method].makes_reward_model:
         return score_pairs(finished.folder / finished.result.predictions)
 
+    if run.heldout is not None and run.heldout.is_of_tasks:
+        return score_tasks(finished.folder / finished.result.predictions)
     asked = RunSpec.model_validate_json((finished.folder.parent.parent / "spec.json").read_text()).evaluate
     return score_predictions(
         finished.folder / finished.result.predictions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from jobs.registry import job_kind
-from training import erasure, exports, freezing, runs, supervision
+from training import erasure, exports, freezing, runs, supervision, task_datasets
 from training.imports import services as imports
 from training.pipeline import services as pipelines
 from training.rehearsal import services as rehearsals
@@ -17,6 +17,7 @@ job_kind(runs.SUPERVISE, queue="training", on_end=runs.end_with_job)(supervision
 job_kind(exports.EXPORT, queue="training", on_end=exports.end_with_job)(exports.export_version)
 job_kind(suites.SCORE, queue="training")(suites.score_version)
 job_kind(freezing.KIND)(freezing.freeze_dataset)
+job_kind(task_datasets.KIND)(task_datasets.draw_datasets_in_job)
 job_kind(imports.KIND)(imports.run_import)
 job_kind(erasure.KIND)(erasure.erase_person)
 job_kind(pipelines.KIND, on_end=pipelines.end_with_job)(pipelines.run_pipeline)

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from training import api, erasure_api, lineage_api
+from training.environments import api as environments
 from training.imports import api as imports
 from training.shadows import api as shadows
 from training.suites import api as suites
@@ -12,6 +13,12 @@ urlpatterns = [
     path("datasets/freezings/<uuid:pk>", api.DatasetFreezing.as_view(), name="api-dataset-freezing"),
     path("datasets/<uuid:pk>/rows", api.DatasetRows.as_view(), name="api-dataset-rows"),
     path("datasets/<uuid:pk>/rebuild", erasure_api.DatasetRebuild.as_view(), name="api-dataset-rebuild"),
+    path("environments", environments.EnvironmentList.as_view(), name="api-environments"),
+    path(
+        "environments/<str:name>/datasets",
+        environments.EnvironmentDatasets.as_view(),
+        name="api-environment-datasets",
+    ),
     path("erasures", erasure_api.ErasureList.as_view(), name="api-erasures"),
     path("erasures/<uuid:pk>", erasure_api.ErasureDetail.as_view(), name="api-erasure"),
     path("imports", imports.ImportCreate.as_view(), name="api-imports"),

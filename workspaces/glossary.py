@@ -48,6 +48,14 @@ ENTRIES = (
         ("training/engine/online.py",),
         "A trajectory is an episode in memory during training, a rollout is creating one.",
     ),
+    Entry(
+        "environment",
+        ("api-environments",),
+        "A world in which a model acts for several steps: a task sets it up, and each step says what it earned.",
+    ),
+    Entry(
+        "task", ("training/engine/environments/tasks.py",), "What an environment is set up with, and what it asks for."
+    ),
     Entry("step", ("Step", "api-steps"), "A tool call, model call, piece of reasoning or span in an episode."),
     Entry(
         "feedback", ("api-feedback",), "Something observed after a decision, such as a verdict. It is never changed."

@@ -565,6 +565,17 @@ CALLS: dict[str, list[Call]] = {
     ],
     "api-suite-scoring": [Call("GET", "suites/scorings/{scoring}", READ, foreign=(404,))],
     "api-version-scores": [Call("GET", "versions/{version}/scores", READ, foreign=(404,))],
+    "api-environments": [Call("GET", "environments", READ)],
+    "api-environment-datasets": [
+        Call(
+            "POST",
+            "environments/equations/datasets",
+            ADMIN,
+            lambda w: {"agent": w.agent.slug, "name": "n", "tasks": 2},
+            202,
+            foreign=(404,),
+        )
+    ],
     "api-dataset-freezing": [Call("GET", "datasets/freezings/{freezing}", READ, foreign=(404,))],
     "api-dataset-rows": [Call("GET", "datasets/{dataset}/rows", READ, foreign=(404,), lines=True)],
     # The dataset was imported: who may ask hears that it cannot be rebuilt.

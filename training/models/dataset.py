@@ -16,6 +16,11 @@ class DatasetKind(models.TextChoices):
     LABELLED = "labelled", "Inputs with the right answer"
     PREFERENCES = "preferences", "Pairs of a better and a worse action"
     TEXT = "text", "Texts with a reward"
+    TASKS = "tasks", "Tasks of an environment"
+
+
+LEDGER_KINDS = (DatasetKind.LOGGED, DatasetKind.LABELLED, DatasetKind.PREFERENCES, DatasetKind.TEXT)
+"""Those that decisions of the ledger make."""
 
 
 class DatasetSnapshot(WorkspaceOwned):
@@ -28,6 +33,11 @@ class DatasetSnapshot(WorkspaceOwned):
     has, at most 51. Those of people's labels count `sources`, and as `without_options` labelled rows whose action is no
     choice among options. `held_out` is the id of the dataset that was held out of this one, `held_out_of` the other way
     round.
+
+    Tasks of an environment, and demonstrations in one, are drawn (`training.task_datasets`): `query` names the
+    environment, the split, the first number and the count. Their statistics count tasks by `templates`, `levels` and
+    `domains`; `longest_observation` is that of sampled episodes in characters, and `demonstrations` and `demonstrates`
+    link the two as `held_out` does.
 
     `marked_at` is set once some of its rows were erased in the ledger, `erased_rows` says how many: nothing is trained
     from it any more, and its files are removed (docs/erasure.md).
@@ -66,6 +76,15 @@ class DatasetSnapshot(WorkspaceOwned):
     def is_imported(self) -> bool:
         """Its rows did not come from the ledger."""
         return not self.query and self.kind in (DatasetKind.LABELLED, DatasetKind.TEXT)
+
+    @property
+    def environment(self) -> str:
+        """Of tasks and of demonstrations: where they were drawn; "" of other rows."""
+        return str(self.query.get("environment", ""))
+
+    @property
+    def is_of_tasks(self) -> bool:
+        return self.kind == DatasetKind.TASKS
 
     @property
     def has_answers(self) -> bool:
@@ -153,9 +172,9 @@ class DatasetSnapshot(WorkspaceOwned):
 
     @property
     def can_measure(self) -> bool:
-        """Whether a model can be measured on it: its rows have answers, or some of its texts may be right. Only the
-        rows know the latter for certain."""
-        if self.has_answers:
+        """Whether a model can be measured on it: its rows have answers or are tasks, or some of its texts may be right.
+        Only the rows know the latter for certain."""
+        if self.has_answers or self.is_of_tasks:
             return True
         known = self._right_bounds
         nothing_right = known is not None and known[1] < RIGHT_FROM

@@ -14,6 +14,9 @@ class Evaluation(WorkspaceOwned):
     `rows` were answered. Left out are held-out decisions whose right action nobody knows: `unanswered` of them were
     wrong and do not name it, so that the gate does not judge, and `without_feedback` have no feedback.
 
+    Of tasks `accuracy` is the share that was solved and `score` how much of a task was done; `domains` holds {domain:
+    interval} of the former.
+
     `plain`: what a classifier of words taught from the same feedback reaches on the same rows, and the trained model
     less that; null where rows have no options to choose among.
     """

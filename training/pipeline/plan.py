@@ -27,7 +27,7 @@ from training.errors import InvalidPipeline, InvalidRun
 from training.freezing import REWARDED, find_faults
 from training.label_preview import preview_labels
 from training.label_rows import LabelQuestion
-from training.models import DatasetKind, DatasetSnapshot
+from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot
 from training.rows_of.shapes import shape_of
 from training.runs import RunPlan, check_plan
 from training.selection import ALL, Filters
@@ -201,6 +201,9 @@ def _find_kind(plan: PipelinePlan, version: AgentVersion | None, faults: list[Fi
     if plan.rows:
         if plan.rows not in method.learns_from:
             faults.append(FieldFault("rows", f"{plan.method} cannot learn from {plan.rows} rows", takes))
+            return None
+        if plan.rows not in LEDGER_KINDS:
+            faults.append(FieldFault("rows", f"{plan.rows} are not read from decisions", ", ".join(LEDGER_KINDS)))
             return None
         return DatasetKind(plan.rows)
     wanted = (shape_of(version).kind, DatasetKind.PREFERENCES, DatasetKind.LABELLED)

@@ -60,6 +60,15 @@ def find_environment(name: str) -> type[BaseEnvironment]:
     return found
 
 
+def find_package(name: str) -> str | None:
+    """The package that an environment comes from; None for a built-in one. Raises UnknownEnvironment."""
+    if name in BUILT_IN:
+        return None
+    if (point := _installed().get(name)) is None:
+        raise UnknownEnvironment(name)
+    return point.dist.name if point.dist is not None else point.value.partition(":")[0]
+
+
 def _installed() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 

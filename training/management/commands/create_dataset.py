@@ -14,7 +14,7 @@ from training.errors import EmptyDataset
 from training.freezing import find_faults, find_other_faults, freeze_rows
 from training.label_rows import LEAST_CONFIDENCE
 from training.management.filters import add_filters, read_filters
-from training.models import DatasetKind, DatasetSnapshot
+from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot
 from training.selection import Filters
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
@@ -32,7 +32,12 @@ class Command(UncheckedCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--agent", required=True, help="slug of the agent")
         parser.add_argument("--name", required=True, help="what the dataset is called")
-        parser.add_argument("--kind", choices=DatasetKind.values, default=DatasetKind.LOGGED.value, help="of its rows")
+        parser.add_argument(
+            "--kind",
+            choices=[kind.value for kind in LEDGER_KINDS],
+            default=DatasetKind.LOGGED.value,
+            help="of its rows",
+        )
         parser.add_argument("--agent-version", type=int, help="only decisions by this version; all by default")
         parser.add_argument(
             "--suggestions", action="store_true", help="of labels: the auto-labeler's suggestions make rows, too"

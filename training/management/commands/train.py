@@ -23,6 +23,7 @@ from training.local_plans import (
 )
 from training.local_runs import Interrupted, read_rows, rows_of_agent, train_here
 from training.management.agents import NoSingleAgent, find_agent
+from training.models import LEDGER_KINDS
 from training.monitoring import price_of
 from training.presets import HELP as PRESET_HELP
 from training.presets import PRESETS
@@ -53,7 +54,7 @@ class Command(UncheckedCommand):
         rows = parser.add_mutually_exclusive_group()
         rows.add_argument("--agent-type", help="a kind (FILER, LIBRARIAN, …) or the slug of one agent")
         rows.add_argument(
-            "--data", type=Path, help="JSON lines: labelled, logged or exported rows, or preference pairs"
+            "--data", type=Path, help="JSON lines: labelled, logged or exported rows, preference pairs, or tasks"
         )
         parser.add_argument("--output", type=Path, help="folder for the weights; empty or new")
         parser.add_argument("--model", help=f"hub id, folder, or tiny (default: {MODEL})")
@@ -64,7 +65,7 @@ class Command(UncheckedCommand):
         )
         parser.add_argument(
             "--rows",
-            choices=list(RowKind),
+            choices=[kind.value for kind in LEDGER_KINDS],
             help="with --agent-type: which rows its decisions make; by default those of its actions. logged: choices,"
             " rankings, and a LIBRARIAN's findings as scored pairs; text: what was written; labelled and preferences:"
             " what people said",

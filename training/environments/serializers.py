@@ -1,0 +1,57 @@
+"""Serializers of environments and of what is drawn there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from training.environments.listed import ExampleTask, KnownEnvironment
+from training.task_datasets import LONGEST_NAME, TaskQuestion
+from workspaces.serializers import StrictBody
+
+_BY_DEFAULT = TaskQuestion(environment="")
+
+
+class ExampleTaskSerializer(serializers.Serializer[ExampleTask]):
+    id = serializers.CharField(source="task.id")
+    text = serializers.CharField(source="task.text", help_text="What the agent is told")
+    domain = serializers.CharField(source="task.domain")
+    template = serializers.CharField(source="task.template", help_text="What tasks of one making have in common")
+    level = serializers.IntegerField(source="task.level", help_text="1 is easy, 3 is hard")
+    observation = serializers.CharField(help_text="What the agent reads at the beginning")
+    actions = serializers.ListField(child=serializers.CharField(), help_text="What it may do then")
+
+
+class EnvironmentSerializer(serializers.Serializer[KnownEnvironment]):
+    name = serializers.CharField()
+    does = serializers.CharField()
+    max_steps = serializers.IntegerField(help_text="Actions of an episode at most")
+    most_reward = serializers.FloatField(help_text="What the rewards of an episode add up to at most")
+    package = serializers.CharField(allow_null=True, help_text="Where it comes from; null for a built-in one")
+    has_demonstrations = serializers.BooleanField(help_text="Whether it knows a worker who solves its tasks")
+    example = ExampleTaskSerializer(allow_null=True)
+    fault = serializers.CharField(help_text="Why it cannot be used here; empty where it can")
+
+
+class EnvironmentListSerializer(serializers.Serializer[Any]):
+    results = EnvironmentSerializer(many=True)
+
+
+class DrawTasksSerializer(StrictBody):
+    """Numbers out of range are refused together with an unknown environment."""
+
+    agent = serializers.SlugField(help_text="Whose model is to learn from the tasks")
+    name = serializers.CharField(max_length=LONGEST_NAME)
+    tasks = serializers.IntegerField(default=_BY_DEFAULT.tasks, help_text="Tasks to learn from")
+    first = serializers.IntegerField(default=_BY_DEFAULT.first, help_text="Number of the first of them")
+    held_out = serializers.IntegerField(
+        default=_BY_DEFAULT.held_out, help_text="Tasks of the held-out split, to measure on; 0: none"
+    )
+    demonstrations = serializers.IntegerField(
+        default=_BY_DEFAULT.demonstrations,
+        help_text="So many further tasks are solved by a worker who knows how, as labelled rows for a first model",
+    )
+    wrong = serializers.FloatField(
+        default=_BY_DEFAULT.wrong, help_text="Share of the worker's steps that are taken at random, 0 to 1"
+    )
