@@ -30,6 +30,7 @@ SECTIONS = (
     ("Episodes", "pages:episodes", "episodes", "layers", "p"),
     ("Agents", "pages:agents", "agents", "bot", "a"),
     ("Datasets", "pages:datasets", "datasets", "database", "t"),
+    ("Environments", "pages:environments", "environments", "component", "v"),
     ("Runs", "pages:runs", "runs", "activity", "r"),
     ("Models", "pages:models", "models", "box", "m"),
     ("Backends", "pages:backends", "backends", "cpu", "b"),

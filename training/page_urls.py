@@ -3,6 +3,7 @@
 from django.urls import path
 
 from training import dataset_views, erasure_views, start_views, views
+from training.environments import views as environments
 from training.imports import views as imports
 from training.pipeline import views as pipelines
 from training.rehearsal import views as rehearsals
@@ -19,6 +20,8 @@ urlpatterns = [
     path("runs/<uuid:pk>/curves", views.run_curves, name="run-curves"),
     path("runs/<uuid:pk>/curves.csv", views.run_curves_csv, name="run-curves-csv"),
     path("runs/<uuid:pk>/predictions", views.run_predictions, name="run-predictions"),
+    path("runs/<uuid:pk>/episodes/", environments.run_episodes, name="run-episodes"),
+    path("runs/<uuid:pk>/episodes/<int:place>", environments.run_episode, name="run-episode"),
     path("runs/<uuid:pk>/notes", views.run_note, name="run-note"),
     path("runs/<uuid:pk>/cancel", views.run_cancel, name="run-cancel"),
     path("pipelines/", pipelines.pipeline_list, name="pipelines"),
@@ -30,6 +33,9 @@ urlpatterns = [
     path("datasets/new", dataset_views.dataset_make, name="dataset-make"),
     path("datasets/<uuid:pk>", dataset_views.dataset_detail, name="dataset"),
     path("datasets/making/<uuid:pk>", dataset_views.dataset_making, name="dataset-making"),
+    path("environments/", environments.environment_list, name="environments"),
+    path("environments/<str:name>/", environments.environment_detail, name="environment"),
+    path("environments/<str:name>/draw", environments.environment_draw, name="environment-draw"),
     path("erasures/", erasure_views.erasure_list, name="erasures"),
     path("imports/", imports.import_list, name="imports"),
     path("imports/new", imports.import_new, name="import-new"),

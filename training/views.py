@@ -20,6 +20,7 @@ from models_registry.models import AliasName, Experiment, ExperimentState, GateV
 from training.comparison import FEWEST, MOST, compare_scores, find_differences, overlay_curves
 from training.curves import estimate_left, read_curves, read_sparklines, write_curves
 from training.engine.methods import TRAINING
+from training.environments.success import list_domains
 from training.figures import show_figures
 from training.measures import draw_verdicts, find_reach, measure_evaluation, tone_of
 from training.models import RunEvent, RunMetric, TrainingRun
@@ -61,7 +62,7 @@ def _runs(request: PageRequest) -> QuerySet[TrainingRun]:
         "heldout",
         "base_version__registered_model",
         "produced_version__registered_model",
-        "evaluation",
+        "evaluation__dataset",
     )
     return found
 
@@ -179,6 +180,7 @@ def _progress(run: TrainingRun) -> dict[str, Any]:
         "events": [(event, EVENT_TONES.get(event.kind, "")) for event in events],
         "evaluation": evaluation,
         "measured": measure_evaluation(evaluation) if evaluation is not None else [],
+        "domains": list_domains(evaluation) if evaluation is not None else [],
         "cancellable": not run.is_terminal and run.state != RunState.STOPPING,
         "left": left.total_seconds() if left is not None else None,
         "samples": read_samples(run),

@@ -4,7 +4,7 @@
    <div class="charts" data-chart="plot" data-url="…" data-every="5000">   fetched, and again until `terminal` is true
    data-chart="evidence" translates what the experiment's address answers into figures.
 
-   A figure: {title, help? (what it means), says?, height?, x: {label, log?, whole?, values: [number]}, y: {label? (else the title), log?, min?, max?, decimals?, unit?}, series: [...],
+   A figure: {title, help? (what it means), says?, height?, x: {label, log?, whole?, values: [number], names?: [text] (shown for the values)}, y: {label? (else the title), log?, min?, max?, decimals?, unit?}, series: [...],
               lines: [{label, y, tone?}], marks: [{label, x}]}   (marks: places on the x axis, dashed from top to bottom)
    A series: {label, values: [number|null], kind?: "line" | "step" | "bars" | "dots", low?, high?: [number|null],
               tone?: "ok" | "warn" | "bad" | "info" | "muted", dash?: true, bare?: true}   (bare: its key has no last value)
@@ -32,6 +32,7 @@
     if (decimals != null) return value.toFixed(decimals).replace(/^-(?=[0.]+$)/, "").replace("-", "−") + unit;
     return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en-GB") : String(Number(value.toPrecision(3))).replace("-", "−");
   };
+  const placed = (x, index) => x.names?.[index] ?? figures(x.values[index]);
   const element = (name, className = "", text = "") => {
     const made = document.createElement(name);
     if (className) made.className = className;
@@ -143,7 +144,7 @@
             mark.append(sign(line));
             list.append(mark, element("dt", "", line.label), element("dd", "", figures(value, y) + range));
           }
-          tip.replaceChildren(element("p", "", `${figure().x.label} ${figures(plot.data[0][idx])}`), list);
+          tip.replaceChildren(element("p", "", `${figure().x.label} ${placed(figure().x, idx)}`), list);
           tip.hidden = false;
           // Beside the cursor, and never out of the plot: a phone has no room to the right.
           const room = plot.over.clientWidth;
@@ -192,7 +193,7 @@
         x: { time: false, distr: figure.x.log ? 3 : 1, ...(pad && !figure.x.log ? { range: (_, low, high) => { const space = Math.max((high - low || 1) * 0.06, bars ? (high - low) / (2 * (now().x.values.length - 1) || 1) : 0); return [low - space, high + space]; } } : {}) },
         y: figure.y?.log ? { distr: 3 } : { range },
       },
-      axes: [{ ...axis(figure.x.log, figure.x.label), size: 24, space: figure.x.whole ? 32 : 56, ...(figure.x.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}) }, { ...axis(figure.y?.log, figure.y?.label ?? figure.title), size: (_, values) => 14 + 6.6 * Math.max(2, ...(values ?? []).map((value) => value.length)) , space: 36 }],
+      axes: [{ ...axis(figure.x.log, figure.x.label), ...(figure.x.names ? { values: (_, splits) => splits.map((value) => now().x.names[now().x.values.indexOf(value)] ?? "") } : {}), size: 24, space: figure.x.whole ? 32 : 56, ...(figure.x.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}) }, { ...axis(figure.y?.log, figure.y?.label ?? figure.title), size: (_, values) => 14 + 6.6 * Math.max(2, ...(values ?? []).map((value) => value.length)) , space: 36 }],
       cursor: { points: { size: 7 }, drag: { x: false, y: false }, y: false },
       plugins: [intervals(drawn), marked(now), tooltip(drawn, now)],
       series: [
@@ -256,10 +257,10 @@
       }
       const body = table.createTBody();
       const every = Math.ceil(figure.x.values.length / ROWS);
-      for (const [index, x] of figure.x.values.entries()) {
+      for (const index of figure.x.values.keys()) {
         if (index % every && index !== figure.x.values.length - 1) continue;
         const row = body.insertRow();
-        row.insertCell().textContent = figures(x);
+        row.insertCell().textContent = placed(figure.x, index);
         const { y } = figure;
         for (const line of drawn()) row.insertCell().textContent = figures(line.values[index], y) + (line.low?.[index] == null ? "" : ` [${figures(line.low[index], y)}, ${figures(line.high[index], y)}]`);
       }

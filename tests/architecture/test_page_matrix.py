@@ -36,6 +36,8 @@ class Page:
     post: str = ""
     of: Callable[[World], list[Any]] = lambda world: []
     there: bool = True
+    everyones: bool = False
+    """Of what every workspace of the instance has."""
 
 
 def of(name: str) -> Callable[[World], list[Any]]:
@@ -118,6 +120,11 @@ PAGES: dict[str, Page] = {
     "decision-unlabel": Page(get="", post=LABELLER, of=of("decision")),
     "episodes": Page(),
     "episode": Page(of=of("episode")),
+    "environments": Page(),
+    "environment": Page(of=lambda world: ["equations"], everyones=True),
+    "environment-draw": replace(FORM, of=lambda world: ["equations"], everyones=True),
+    "run-episodes": Page(of=of("run")),
+    "run-episode": Page(of=lambda world: [world.run.pk, 1], there=False),  # it wants a run's files
     "datasets": Page(),
     "dataset-make": FORM,
     "dataset": Page(of=of("dataset")),
@@ -296,7 +303,7 @@ def test_who_may_not_is_refused_and_changes_nothing(db: None, scene: Scene, name
         for role in ROLES[: ROLES.index(least)]:
             assert send(scene.people[role], method, path).status_code == 403, (method, role)
         assert send(scene.stranger, method, path).status_code == 404, method
-        if page.of(scene.world):  # nor by way of a workspace of one's own
+        if page.of(scene.world) and not page.everyones:  # nor by way of a workspace of one's own
             theirs = address(name, page, scene.world, workspace=scene.elsewhere)
             assert send(scene.stranger, method, theirs).status_code == 404, method
     for method in {"GET", "POST"} - {method for method, _ in methods(page)}:

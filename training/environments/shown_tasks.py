@@ -10,6 +10,7 @@ import msgspec
 
 from models_registry.artifacts import artifact_path
 from training.dataset_parts import ROWS_FILE
+from training.dataset_preview import by_count
 from training.engine.environments.tasks import Task
 from training.models import DatasetSnapshot
 
@@ -34,7 +35,8 @@ def show_tasks(dataset: DatasetSnapshot) -> ShownTasks | None:
     for name, title in COUNTED:
         told: Mapping[str, int] = dataset.statistics.get(name, {})
         if told and set(told) != {""}:
-            counts.append((title, [(one or "–", count) for one, count in told.items()]))
+            order = sorted if name == "levels" else by_count
+            counts.append((title, [(one or "–", count) for one, count in order(told.items())]))
     return ShownTasks(read_tasks(dataset, SHOWN), counts)
 
 
