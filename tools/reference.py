@@ -50,6 +50,7 @@ PAGES: Mapping[str, Page] = {
     "episodes": Page("Episodes, steps and traces", ("episodes", "steps", "v1"), "[traces.md](../traces.md)"),
     "rewards": Page("Rewards", ("rewards",), "[Rewards now](../api.md#rewards-now)"),
     "datasets": Page("Datasets", ("datasets",), "[runs.md](../runs.md)"),
+    "environments": Page("Environments", ("environments",), "[environments.md](../environments.md#draw-tasks)"),
     "imports": Page("Imports", ("imports",), "[importing.md](../importing.md#over-page-and-api)"),
     "runs": Page("Runs", ("runs",), "[runs.md](../runs.md)"),
     "models": Page("Models, versions, exports", ("models", "versions", "exports"), "[runs.md](../runs.md)"),

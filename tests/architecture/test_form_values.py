@@ -29,6 +29,7 @@ QUERIES = {
     "dataset-make": ("agent", "version", "which", "kind", "suggestions", "least_confidence"),
     "rewards": ("x",),
     "run-curves": ("after",),
+    "run-episodes": ("solved", "domain", "from"),
     "imports": ("before",),
     "import-new": ("what",),
     "pipelines": ("before",),
@@ -102,6 +103,7 @@ OBJECT = {
     "decision-label": "decision",
     "decision-ask": "decision",
     "run-curves": "run",
+    "run-episodes": "run",
     "version-try": "version",
     "key-limits": "key",
 }

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from django.urls import reverse
 
 from jobs.models import Job
-from tools.factories import DatasetSnapshotFactory, EvaluationFactory, TrainingRunFactory
-from training.engine.environments.agents import ExpertAgent, RandomAgent
-from training.engine.environments.protocol import draw_tasks
-from training.engine.environments.registry import find_environment
+from tests.task_world import make_acted_run
 from training.models import DatasetSnapshot
-
-INTERVAL = {"mean": 0.25, "low": 0.1, "high": 0.4, "n": 4, "clusters": 4}
+from training.task_datasets import TaskQuestion, draw_datasets
 
 
 def at(name: str, *arguments: Any) -> str:
@@ -24,38 +19,7 @@ def at(name: str, *arguments: Any) -> str:
 
 @pytest.fixture
 def run(agent: Any, settings: Any, store: Any) -> Any:
-    """It solved all but one, whose environment failed; its base, which acted at random, one of these."""
-    import asyncio
-
-    import msgspec
-
-    query = {"environment": "equations", "split": "heldout", "first": 0, "count": 4}
-    heldout = DatasetSnapshotFactory(agent=agent, kind="tasks", rows=4, query=query)
-    made = TrainingRunFactory(agent=agent, dataset=heldout, heldout=heldout, method="grpo")
-    solved = INTERVAL | {"mean": 1.0, "high": 1.0}
-    EvaluationFactory(
-        run=made,
-        dataset=heldout,
-        scores={
-            "base": {"accuracy": INTERVAL, "score": INTERVAL, "domains": {"math": INTERVAL}},
-            "trained": {"accuracy": solved, "score": solved, "domains": {"math": solved}},
-        },
-        differences={"accuracy": INTERVAL, "score": INTERVAL, "domains": {"math": INTERVAL}},
-    )
-    equations = find_environment("equations")
-    lines = []
-    for worker, model in ((RandomAgent(1), "base"), (ExpertAgent(), "trained")):
-        for task in draw_tasks(equations, 4, "heldout"):
-            episode = asyncio.run(worker.run_episode(equations(), task))
-            lines.append({"model": model, **msgspec.to_builtins(episode)})
-    lines[-1] |= {"fault": "the grader failed", "success": False}
-    lines[4]["trajectory"][0]["log_p"] = -0.6931471805599453
-    attempt = settings.RUNS / str(made.id) / "attempts" / "1"
-    attempt.mkdir(parents=True)
-    (attempt / "heldout_episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    result = {"run_id": "r", "method": "grpo", "attempt": 1, "episodes": "heldout_episodes.jsonl"}
-    (attempt / "result.json").write_text(json.dumps(result))
-    return made
+    return make_acted_run(agent, settings.RUNS)
 
 
 def test_an_episode_is_found_from_its_run_and_shows_each_step_beside_the_base(
@@ -63,7 +27,7 @@ def test_an_episode_is_found_from_its_run_and_shows_each_step_beside_the_base(
 ) -> None:
     client = page_client(viewer)
     page = client.get(at("run", run.id)).content.decode()
-    assert "Held-out tasks solved" in page and "Solved by domain" in page and at("run-episodes", run.id) in page
+    assert "Held-out tasks solved" in page and "solved by domain" in page and at("run-episodes", run.id) in page
     found = client.get(at("run-episodes", run.id))
     assert [task.place for task in found.context["tasks"]] == [1, 2, 3, 4]
     counts = {
@@ -71,7 +35,7 @@ def test_an_episode_is_found_from_its_run_and_shows_each_step_beside_the_base(
         for wanted in ("solved", "gained", "unsolved", "lost", "failed")
     }
     assert counts == {"solved": 3, "gained": 2, "unsolved": 0, "lost": 0, "failed": 1}
-    assert client.get(at("run-episodes", run.id), {"domain": "office"}).context["count"] == 0
+    assert client.get(at("run-episodes", run.id), {"domain": "school"}).context["count"] == 2
     first = client.get(at("run-episode", run.id, 1))
     (base, *_), (trained, episode, steps) = first.context["columns"]
     assert (base, trained, episode.success) == ("Base", "Trained", True)
@@ -89,7 +53,8 @@ def test_an_environment_says_what_was_solved_in_it(run: Any, viewer: Any, page_c
     assert line["environment"].name == "equations"
     assert line["success"].best == (run.evaluation.version, run.evaluation.scores["trained"]["accuracy"])
     page = client.get(at("environment", "equations"))
-    assert page.context["domain_chart"]["series"][1]["values"] == [100.0]
+    assert page.context["domain_chart"]["x"]["names"] == ["math", "school"]
+    assert page.context["domain_chart"]["series"][1]["values"] == [100.0, 100.0]
     text = page.content.decode()
     assert "identify linear" in text and str(run.evaluation.version) in text and at("run-episodes", run.id) in text
     assert client.get(at("environment", "algebra")).status_code == 404
@@ -108,8 +73,6 @@ def test_an_admin_draws_tasks_and_every_fault_is_told(agent: Any, admin: Any, pa
 def test_a_dataset_of_tasks_shows_them_and_how_many_there_are(
     agent: Any, by: Any, store: Any, viewer: Any, page_client: Any
 ) -> None:
-    from training.task_datasets import TaskQuestion, draw_datasets
-
     drawn = draw_datasets(by=by, agent=agent, name="few", question=TaskQuestion("equations", tasks=8, held_out=4))
     page = page_client(viewer).get(at("dataset", drawn.tasks.id))
     assert len(page.context["tasks"].first) == 8

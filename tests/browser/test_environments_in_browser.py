@@ -1,0 +1,39 @@
+"""Environments and episodes in a real browser, at every width, light and dark, and by the keyboard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from tests.browser.accessibility import look_at
+from tests.task_world import make_acted_run
+
+
+def test_environments_and_episodes_fit_and_are_accessible(
+    tab: Any, owner: Any, scene: Any, store: Any, settings: Any, log_in: Any
+) -> None:
+    version = scene.agent.registered_model.versions.order_by("-number").first()
+    over = {"state": "succeeded", "finished_at": timezone.now(), "produced_version": version}
+    run = make_acted_run(scene.agent, settings.RUNS, count=30, **over)
+    slug = scene.agent.workspace.slug
+    log_in(tab, owner)
+    found: list[str] = []
+    for name, path in (
+        ("environments", reverse("pages:environments", args=[slug])),
+        ("environment", reverse("pages:environment", args=[slug, "equations"])),
+        ("environment-draw", reverse("pages:environment-draw", args=[slug, "equations"])),
+        ("dataset-of-tasks", reverse("pages:dataset", args=[slug, run.dataset_id])),
+        ("run-on-tasks", reverse("pages:run", args=[slug, run.id])),
+        ("episodes", reverse("pages:run-episodes", args=[slug, run.id])),
+        ("episode", reverse("pages:run-episode", args=[slug, run.id, 2])),
+    ):
+        tab.goto(path)
+        if name == "run-on-tasks":
+            expect(tab.get_by_label("Held-out episodes").first).to_be_visible()
+        found += look_at(tab, name)
+    assert found == []
+    tab.keyboard.press("n")
+    expect(tab.get_by_text("Task 3 of 30")).to_be_visible()

@@ -1,0 +1,61 @@
+"""A run on tasks that has ended, with the episodes that its models had on held-out tasks, without an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tools.factories import ArtifactFactory, DatasetSnapshotFactory, EvaluationFactory, TrainingRunFactory, put_rows
+from training.engine.environments.agents import ExpertAgent, RandomAgent
+from training.engine.environments.protocol import draw_tasks
+from training.engine.environments.registry import find_environment
+from training.task_datasets import count_tasks
+from training.task_scores import score_tasks
+
+LINES = "heldout_episodes.jsonl"
+
+
+def make_acted_run(agent: Any, runs: Path, count: int = 4, **fields: Any) -> Any:
+    """It solved every held-out task but the last, whose environment failed; its base acted at random. Half of the tasks
+    are said to be of another domain."""
+    equations = find_environment("equations")
+    tasks = [
+        msgspec.structs.replace(task, domain=("math", "school")[number % 2])
+        for number, task in enumerate(draw_tasks(equations, count, "heldout"))
+    ]
+    stored = put_rows([msgspec.to_builtins(task) for task in tasks])
+    dataset = DatasetSnapshotFactory(
+        agent=agent,
+        name="Equations",
+        kind="tasks",
+        rows=count,
+        query={"environment": "equations", "split": "heldout", "first": 0, "count": count},
+        statistics=count_tasks(tasks),
+        artifact=ArtifactFactory(workspace=agent.workspace, kind="dataset", digest=stored.digest),
+    )
+    made = TrainingRunFactory(agent=agent, dataset=dataset, heldout=dataset, method="grpo", **fields)
+    lines: list[dict[str, Any]] = []
+    for worker, model in ((RandomAgent(1), "base"), (ExpertAgent(), "trained")):
+        for task in tasks:
+            episode = asyncio.run(worker.run_episode(equations(), task))
+            lines.append({"model": model, **msgspec.to_builtins(episode)})
+    lines[-1] |= {"fault": "the grader failed", "success": False}
+    lines[count]["trajectory"][0]["log_p"] = -0.6931471805599453
+    attempt = runs / str(made.id) / "attempts" / "1"
+    attempt.mkdir(parents=True)
+    (attempt / LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (attempt / "result.json").write_text(json.dumps({"run_id": "r", "method": "grpo", "attempt": 1, "episodes": LINES}))
+    predictions = attempt / "predictions.jsonl"
+    predictions.write_text("".join(json.dumps(_predict(line)) + "\n" for line in lines if line["fault"] is None))
+    scored = score_tasks(predictions)
+    EvaluationFactory(run=made, dataset=dataset, rows=scored.rows, scores=scored.scores, differences=scored.differences)
+    return made
+
+
+def _predict(line: dict[str, Any]) -> dict[str, Any]:
+    told = {name: line[name] for name in ("model", "group", "domain", "score")}
+    return told | {"id": line["task"], "correct": line["success"]}
