@@ -15,6 +15,7 @@ from django.conf import settings
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import Permanent
+from jobs.services import enqueue_job
 from models_registry.artifacts import artifact_path
 from models_registry.models import ArtifactKind
 from models_registry.services import NewVersion, locate_version, register_version, store_artifact
@@ -23,6 +24,7 @@ from training.cards import card_of_run, find_base_name
 from training.dataset_parts import ROWS_FILE
 from training.engine.methods import METHODS
 from training.engine.spec import RunSpec
+from training.environments import recording
 from training.evaluation import Scored, gate_version, score_pairs, score_predictions
 from training.figures import keep_metrics
 from training.launcher import Finished, run_engine, write_atomically
@@ -226,6 +228,8 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
             by_log.save()
         for score in suites:
             save_score(score, version, run)
+        if result.episodes is not None:
+            enqueue_job(kind=recording.KIND, workspace=run.workspace, payload={"run": str(run.id)})
         mark_new_version(run, version)
         kept = keep_metrics(result)
         move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=kept, message=str(version))

@@ -6,6 +6,7 @@ from celery import shared_task
 
 from jobs.registry import job_kind
 from training import erasure, exports, freezing, runs, supervision, task_datasets
+from training.environments import recording
 from training.imports import services as imports
 from training.pipeline import services as pipelines
 from training.rehearsal import services as rehearsals
@@ -18,6 +19,7 @@ job_kind(exports.EXPORT, queue="training", on_end=exports.end_with_job)(exports.
 job_kind(suites.SCORE, queue="training")(suites.score_version)
 job_kind(freezing.KIND)(freezing.freeze_dataset)
 job_kind(task_datasets.KIND)(task_datasets.draw_datasets_in_job)
+job_kind(recording.KIND)(recording.record_held_out_episodes)
 job_kind(imports.KIND)(imports.run_import)
 job_kind(erasure.KIND)(erasure.erase_person)
 job_kind(pipelines.KIND, on_end=pipelines.end_with_job)(pipelines.run_pipeline)

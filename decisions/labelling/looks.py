@@ -157,7 +157,8 @@ class EpisodeLook:
     def find(self, walked: Sequence[uuid.UUID]) -> list[EpisodeCandidate]:
         ids = list(walked)
         if self.filters.state == "failed":
-            episodes = episode_list.walk_episodes(self.queue.workspace, episode_list.Filters()).filter(id__in=ids)
+            of_session = episode_list.Filters(session=self.filters.session)
+            episodes = episode_list.walk_episodes(self.queue.workspace, of_session).filter(id__in=ids)
             ids = list(episode_list.with_failures(episodes).values_list("id", flat=True))
         spread = _SPREAD if self.queue.strategy == QueueStrategy.VALUE else "0"
         with connection.cursor() as cursor:

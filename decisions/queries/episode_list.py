@@ -22,6 +22,9 @@ LOOK = 2_000
 """Among how many of the newest episodes failures are looked for, which no index serves; and how many of a name."""
 CLOCKS = dt.timedelta(hours=1)
 """How far a client's clock may be ahead of ours."""
+HELD_OUT = "held-out/"
+"""How sessions begin of episodes on held-out tasks, by which runs were measured: nobody was served, so lists and queues
+leave them out unless a session or a name is asked for."""
 STATES = {"failed": "With failures"}
 
 
@@ -71,6 +74,8 @@ def walk_episodes(
         found = found.filter(agent_id=agent.id) if agent is not None else found.none()
     if filters.session:
         found = found.filter(session=filters.session)
+    elif not filters.q:
+        found = found.exclude(session__startswith=HELD_OUT)
     if filters.since:
         since = timezone.now() - WINDOWS[filters.since][1]
         # No index holds the start. An episode's id is of when we first heard of it, so not long before its start.

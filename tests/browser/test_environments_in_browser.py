@@ -10,12 +10,13 @@ from playwright.sync_api import expect
 
 from tests.browser.accessibility import look_at
 from tests.task_world import make_acted_run
+from tools.factories import ModelVersionFactory
 
 
 def test_environments_and_episodes_fit_and_are_accessible(
     tab: Any, owner: Any, scene: Any, store: Any, settings: Any, log_in: Any
 ) -> None:
-    version = scene.agent.registered_model.versions.order_by("-number").first()
+    version = ModelVersionFactory(registered_model=scene.agent.registered_model)
     over = {"state": "succeeded", "finished_at": timezone.now(), "produced_version": version}
     run = make_acted_run(scene.agent, settings.RUNS, count=30, **over)
     slug = scene.agent.workspace.slug

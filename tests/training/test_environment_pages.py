@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
+from decisions.models import Decision, Episode, Feedback
+from jobs.context import JobContext
 from jobs.models import Job
+from jobs.runner import claim_job
+from jobs.services import enqueue_job
 from tests.task_world import make_acted_run
+from tools.factories import AgentVersionFactory
+from training.environments.recording import KIND, record_held_out_episodes
 from training.models import DatasetSnapshot
 from training.task_datasets import TaskQuestion, draw_datasets
 
@@ -45,6 +51,31 @@ def test_an_episode_is_found_from_its_run_and_shows_each_step_beside_the_base(
     assert "50.0%" in text and "Score of its checkpoints" in text and at("run-episode", run.id, 2) in text
     assert "the grader failed" in client.get(at("run-episode", run.id, 4)).content.decode()
     assert client.get(at("run-episode", run.id, 5)).status_code == 404
+
+
+def test_held_out_episodes_stand_in_the_ledger_and_in_no_list_that_did_not_ask_for_them(
+    run: Any, viewer: Any, page_client: Any
+) -> None:
+    AgentVersionFactory(agent=run.agent)
+    job = enqueue_job(kind=KIND, workspace=run.workspace, payload={"run": str(run.id)})
+    for _ in range(2):  # a second delivery writes nothing again
+        record_held_out_episodes(JobContext(claim_job(job.id) or Job.objects.get(id=job.id)))
+    assert Episode.objects.count() == 7  # one failed
+    assert not Decision.objects.exists()
+    one = Episode.objects.get(external_id__endswith="trained/equations-heldout-0")
+    assert (one.session, one.tasks_completed, one.tasks_failed) == (f"held-out/{run.id}", 1, 0)
+    first = one.steps.get(number=1)
+    assert (first.name, first.confidence, first.result["reward"]) == ("identify linear", pytest.approx(0.5), 1.5)
+    assert first.arguments["options"].count("identify linear") == 1
+    assert set(Feedback.objects.filter(episode_id=one.id).values_list("metric", "source")) == {
+        ("score", "code"),
+        ("reward", "code"),
+    }
+    client = page_client(viewer)
+    assert client.get(at("episodes")).context["rows"] == []
+    assert len(client.get(at("episodes"), {"session": one.session}).context["rows"]) == 7
+    assert "identify linear" in client.get(at("episode", one.id)).content.decode()
+    assert reverse("pages:episodes", args=["acme"]) in client.get(at("run-episodes", run.id)).content.decode()
 
 
 def test_an_environment_says_what_was_solved_in_it(run: Any, viewer: Any, page_client: Any) -> None:
