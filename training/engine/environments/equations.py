@@ -10,8 +10,9 @@ a division that would leave a fraction changes nothing.
 from __future__ import annotations
 
 import random
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
+from training.engine.environments.equation_texts import Equation, in_words, read_equation
 from training.engine.environments.protocol import BaseEnvironment, Checkpoint
 from training.engine.environments.tasks import Split, Task
 
@@ -20,31 +21,6 @@ TEMPLATES = ("shift", "multiple", "both", "words")
 """x + b = c; ax = c; ax + b = c; and the last one told in words."""
 LEVELS = {"shift": 1, "multiple": 1, "both": 2, "words": 3}
 LARGEST_FACTOR, LARGEST_SHIFT, LARGEST_ANSWER = 9, 20, 12
-
-
-class Equation(NamedTuple):
-    """`factor` · x + `shift` = `right`."""
-
-    factor: int
-    shift: int
-    right: int
-
-    def __str__(self) -> str:
-        x = "x" if self.factor == 1 else f"{self.factor}x"
-        shift = f" {'+' if self.shift > 0 else '-'} {abs(self.shift)}" if self.shift else ""
-        return f"{x}{shift} = {self.right}"
-
-    def is_solved_by(self, number: int) -> bool:
-        return self.factor * number + self.shift == self.right
-
-    def add(self, number: int) -> Equation:
-        return self._replace(shift=self.shift + number, right=self.right + number)
-
-    def divide(self, number: int) -> Equation:
-        """Both sides divided; the same where that would leave a fraction."""
-        if any(term % number for term in self):
-            return self
-        return Equation(self.factor // number, self.shift // number, self.right // number)
 
 
 class Equations(BaseEnvironment):
@@ -74,17 +50,20 @@ class Equations(BaseEnvironment):
             if right > 0 and (_is_held_out(factor, shift, answer) == (split == "heldout")):
                 break
         equation = Equation(factor, shift, right)
-        told = _in_words(equation) if template == "words" else f"Solve {equation}"
-        facts = {"factor": factor, "shift": shift, "right": right, "words": template == "words"}
-        return Task(
-            id=f"equations-{split}-{number}",
-            environment=cls.name,
-            text=told,
-            facts=facts,
-            domain="math",
-            template=template,
-            level=LEVELS[template],
-        )
+        return _task_of(f"equations-{split}-{number}", equation, template)
+
+    @classmethod
+    def read_problem(cls, text: str) -> Task:
+        """An equation such as `3x + 7 = 16`, or `3 times a number plus 7 is 16`. Raises ValueError."""
+        equation, words = read_equation(text)
+        if words:
+            template = "words"
+        elif equation.factor == 1:
+            template = "shift"
+        else:
+            template = "both" if equation.shift else "multiple"
+        name = f"equations-{str(equation).replace(' ', '')}"
+        return _task_of(f"{name}-words" if words else name, equation, template)
 
     def begin(self) -> None:
         facts = self.task.facts
@@ -165,11 +144,19 @@ class Equations(BaseEnvironment):
         return f"divide {factor}" if factor != 1 else f"answer {self.equation.right}"
 
 
+def _task_of(name: str, equation: Equation, template: str) -> Task:
+    factor, shift, right = equation
+    return Task(
+        id=name,
+        environment=Equations.name,
+        text=in_words(equation) if template == "words" else f"Solve {equation}",
+        facts={"factor": factor, "shift": shift, "right": right, "words": template == "words"},
+        domain="math",
+        template=template,
+        level=LEVELS[template],
+    )
+
+
 def _is_held_out(factor: int, shift: int, answer: int) -> bool:
     """A fifth of all equations, whatever draws them."""
     return (factor * 31 + shift * 17 + answer * 7) % 5 == 0
-
-
-def _in_words(equation: Equation) -> str:
-    more = f"plus {equation.shift}" if equation.shift > 0 else f"minus {-equation.shift}"
-    return f"{equation.factor} times a number {more} is {equation.right}"

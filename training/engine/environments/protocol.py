@@ -180,6 +180,12 @@ class BaseEnvironment(ABC):
         """What a worker who knows the solution does now; None where nobody has written one down."""
         return None
 
+    @classmethod
+    def read_problem(cls, text: str) -> Task:
+        """A task from the words of a person, such as an equation. The same words give the same task. Raises ValueError
+        that says what is wrong with them; without an override no text is read."""
+        raise ValueError(f"environment {cls.name!r} reads no plain texts: give a task with its facts")
+
     def tools(self) -> list[Tool]:
         """For models that write their calls. Without an override one tool takes any valid action."""
         action = {"type": "string", "description": "one of the valid actions"}
