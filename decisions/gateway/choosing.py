@@ -6,12 +6,13 @@ The model scores every option; the action is drawn from its probabilities after 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from decisions.agents.choices import action_of, choices_of
 from decisions.agents.current import CurrentAgent
 from decisions.agents.prompts import make_prompt
-from decisions.gateway.exploration import acting_policy, draw_action
+from decisions.gateway.exploration import acting_policy, draw_action, greedy_policy
 from decisions.gateway.questions import Act, Reply, Scoring, Wanted
 from decisions.ingest.schemas import DecideItem
 from decisions.models import ActionSpaceKind, AgentVersion
@@ -27,12 +28,26 @@ def want(current: CurrentAgent, item: DecideItem, path: str, faults: list[FieldF
     return Wanted(options, Scoring((prompt,), options))
 
 
+Policy = Callable[[AgentVersion, Sequence[float]], tuple[float, ...]]
+"""What acts, from the model's probabilities."""
+
+
 def act(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
     """A `questions.Do`."""
+    return _act(current, reply, rng, policy_of)
+
+
+def act_greedily(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
+    """A `questions.Do`: the likeliest option, without temperature or exploration."""
+    done = _act(current, reply, rng, lambda _, probabilities: greedy_policy(probabilities))
+    return replace(done, columns={**done.columns, "temperature": None, "epsilon": 0.0})
+
+
+def _act(current: CurrentAgent, reply: Reply, rng: random.Random, make_policy: Policy) -> Act:
     version, options = current.version, reply.question.wanted.options
     assert reply.probabilities is not None
-    policy = policy_of(version, reply.probabilities)
-    draw, other = draw_action(policy, rng), other_policy(reply)
+    policy = make_policy(version, reply.probabilities)
+    draw, other = draw_action(policy, rng), other_policy(reply, make_policy)
     columns = {
         # Those of a structured action follow from its schema and the state.
         "options": list(options) if version.action_space == ActionSpaceKind.CHOICE else None,
@@ -52,10 +67,10 @@ def policy_of(version: AgentVersion, probabilities: Sequence[float]) -> tuple[fl
     return acting_policy(probabilities, temperature=version.temperature, epsilon=version.epsilon)
 
 
-def other_policy(reply: Reply) -> tuple[float, ...] | None:
+def other_policy(reply: Reply, make_policy: Policy = policy_of) -> tuple[float, ...] | None:
     """What would act in the other arm, with that arm's temperature and exploration; None where it was not asked."""
     other = reply.question.other
-    return policy_of(other.current.version, reply.other) if other is not None and reply.other else None
+    return make_policy(other.current.version, reply.other) if other is not None and reply.other else None
 
 
 def offered_options(

@@ -54,8 +54,11 @@ MOST_PROMPTS = 4096
 """Items of all rankings in one call: each is a prompt of its own."""
 
 
-def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Random | None = None) -> list[Answer]:
-    """Answers in order of `items`; all are recorded, or none.
+def decide(
+    *, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Random | None = None, greedy: bool = False
+) -> list[Answer]:
+    """Answers in order of `items`; all are recorded, or none. `greedy`: the likeliest option of a choice is taken, with
+    a propensity of 1, in place of one that is drawn as the agent's version says.
 
     Raises UnknownAgent, AgentNotAllowed, BudgetSpent, InvalidInput with every item's faults, NoChampion,
     BackendUnavailable, BackendRefused, IdConflict, IdNotUsable, Erased.
@@ -69,6 +72,9 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
     given = _by_id(items)
     answers = find_repeats(by, current, given)
     routing = Routing(current, find_routes(current.agent.registered_model).router)
+    if greedy and any(way_of(one.version).act_greedily is None for one in routing.acting):
+        fault = FieldFault("agent", f"{agent} does not choose one of several options", "an agent that chooses")
+        raise InvalidInput("This agent cannot act greedily.", faults=[fault])
     paths = [""] if len(items) == 1 else [f"items[{index}]." for index in range(len(items))]
     asked = {
         row_id: (path, item) for row_id, path, item in zip(ids, paths, items, strict=True) if row_id not in answers
@@ -91,7 +97,7 @@ def decide(*, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Ra
         raise BackendUnavailable(f"The model server could not answer: {unanswered[0].error}")
     while True:
         try:
-            recorded = _record(by, replies, now, rng or _RNG)
+            recorded = _record(by, replies, now, rng or _RNG, greedy=greedy)
         except _AnsweredMeanwhile as met:
             answers |= find_repeats(by, current, {row_id: given[row_id] for row_id in met.ids})
             replies = [one for one in replies if one.question.id not in met.ids]
@@ -134,7 +140,7 @@ def _ask(
             faults += [replace(fault, field=path + fault.field) for fault in check_id(item.id, now)]
         if (schema := current.space.state) is not None:
             faults += [replace(fault, field=path + fault.field) for fault in schema.faults(item.state)]
-        question = routing.make_question(decision_id, path, item, functools.partial(_want, item, path), faults)
+        question = routing.make_question(decision_id, path, item, functools.partial(find_wanted, item, path), faults)
         if question is not None:
             questions.append(question)
     prompts = sum(len(one.wanted.asks.prompts) for one in questions if isinstance(one.wanted.asks, Scoring))
@@ -145,7 +151,7 @@ def _ask(
     return questions
 
 
-def _want(item: DecideItem, path: str, acting: CurrentAgent, faults: list[FieldFault]) -> Wanted | None:
+def find_wanted(item: DecideItem, path: str, acting: CurrentAgent, faults: list[FieldFault]) -> Wanted | None:
     """A `routing.Ask` of the item. What is wrong with it stands among the faults, even of what is wanted."""
     known = len(faults)
     try:
@@ -158,7 +164,7 @@ def _want(item: DecideItem, path: str, acting: CurrentAgent, faults: list[FieldF
     return wanted if len(faults) == known else None
 
 
-def _record(by: Actor, replies: Sequence[Reply], now: dt.datetime, rng: random.Random) -> list[Answer]:
+def _record(by: Actor, replies: Sequence[Reply], now: dt.datetime, rng: random.Random, *, greedy: bool) -> list[Answer]:
     """One transaction. Raises _AnsweredMeanwhile, IdConflict, Erased."""
     answers: list[Answer] = []
     rows: list[Row] = []
@@ -166,7 +172,8 @@ def _record(by: Actor, replies: Sequence[Reply], now: dt.datetime, rng: random.R
         exposures = record_exposures(by, [one.question for one in replies], now)
         for one in replies:
             acting = one.question.current
-            act = way_of(acting.version).act(acting, one, rng)
+            way = way_of(acting.version)
+            act = (way.act_greedily if greedy and way.act_greedily else way.act)(acting, one, rng)
             rows.append(_decision_row(by, one, act, now) | {"exposure_id": exposures.get(one.question.unit)})
             answers.append(_answer(one, act))
         columns = resolve_episodes(by, columns_of(rows))

@@ -59,6 +59,12 @@ def model_probabilities(policy: Sequence[float], *, temperature: float, epsilon:
     return tuple(weight / total for weight in weights) if epsilon < 1 and total > 0 else None
 
 
+def greedy_policy(probabilities: Sequence[float]) -> tuple[float, ...]:
+    """All on the likeliest option, on the first of several. Raises ValueError without options."""
+    best = max(range(len(probabilities)), key=probabilities.__getitem__)
+    return tuple(float(place == best) for place in range(len(probabilities)))
+
+
 def draw_action(policy: Sequence[float], rng: random.Random) -> Draw:
     """One action from the policy, with the probability that it really had."""
     index = rng.choices(range(len(policy)), weights=policy, k=1)[0]

@@ -12,14 +12,16 @@ from decisions.models import ActionSpaceKind, AgentVersion
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How an item is asked, and how a reply becomes an action. `most`: items in one call."""
+    """How an item is asked, and how a reply becomes an action. `most`: items in one call. `act_greedily`: the likeliest
+    action instead of a drawn one; None where there is none."""
 
     want: Want
     act: Do
     most: int = 256
+    act_greedily: Do | None = None
 
 
-CHOOSING = Way(choosing.want, choosing.act)
+CHOOSING = Way(choosing.want, choosing.act, act_greedily=choosing.act_greedily)
 RANKING = Way(ranking.want, ranking.act)
 WRITING = Way(writing.want, writing.act, most=32)
 

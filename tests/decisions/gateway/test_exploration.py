@@ -13,6 +13,7 @@ from decisions.gateway.exploration import (
     draw_action,
     draw_order,
     first_places,
+    greedy_policy,
     model_probabilities,
     order_probability,
 )
@@ -100,3 +101,7 @@ def test_an_order_too_improbable_for_a_number_has_no_propensity():
     assert draw_order(policy, 400, random.Random(0)).propensity == 0.0
     assert draw_order(policy, 20, random.Random(0)).propensity > 0.0
     assert draw_order([1.0, 0.0, 0.0], 3, random.Random(0)).propensity == pytest.approx(0.5)
+
+
+def test_a_greedy_policy_is_all_on_the_likeliest():
+    assert greedy_policy([0.2, 0.4, 0.4]) == (0.0, 1.0, 0.0)
