@@ -1,6 +1,6 @@
 """Errors of requests to the training floor."""
 
-from workspaces.errors import Conflict, InvalidInput
+from workspaces.errors import Conflict, InvalidInput, ReckonerError
 
 
 class InvalidRun(InvalidInput):
@@ -39,3 +39,10 @@ class PipelineFailed(RuntimeError):
 
 class EngineFailed(RuntimeError):
     """The engine process ended without a result; the message is its own last word."""
+
+
+class EnvironmentFailed(ReckonerError):
+    """An environment or its grader failed: that says nothing of the agent, and is never a score of 0."""
+
+    status = 500
+    code = "environment_failed"

@@ -8,9 +8,11 @@ from training.imports import views as imports
 from training.pipeline import views as pipelines
 from training.rehearsal import views as rehearsals
 from training.shadows import views as shadows
+from training.solving import views as solving
 from training.suites import views as suites
 
 urlpatterns = [
+    path("agents/<slug:agent>/action-quality", solving.action_quality, name="agent-action-quality"),
     path("runs/", views.run_list, name="runs"),
     path("runs/new", start_views.run_start, name="run-start"),
     path("runs/train", start_views.train_new, name="train-new"),

@@ -6,9 +6,13 @@ from training import api, erasure_api, lineage_api
 from training.environments import api as environments
 from training.imports import api as imports
 from training.shadows import api as shadows
+from training.solving import api as solving
 from training.suites import api as suites
 
 urlpatterns = [
+    path("agents/<slug:slug>/solve", solving.Solve.as_view(), name="api-solve"),
+    path("agents/<slug:slug>/solve/batch", solving.SolveBatch.as_view(), name="api-solve-batch"),
+    path("agents/<slug:slug>/action-quality", solving.ActionQuality.as_view(), name="api-action-quality"),
     path("datasets", api.DatasetList.as_view(), name="api-datasets"),
     path("datasets/freezings/<uuid:pk>", api.DatasetFreezing.as_view(), name="api-dataset-freezing"),
     path("datasets/<uuid:pk>/rows", api.DatasetRows.as_view(), name="api-dataset-rows"),

@@ -116,13 +116,13 @@ class AgentDetail(APIView):
 
 
 class AgentCache(APIView):
-    """For how long greedy answers of the agent's chats are given again."""
+    """For how long greedy answers of the agent are given again: chats, and problems that it solved."""
 
     scopes = {"PATCH": Scope.ADMIN}
 
     @extend_schema(operation_id="change_cache", request=AgentCacheSerializer, responses={"200": AgentSerializer})
     def patch(self, request: Request, slug: str) -> Response:
-        """Sets for how many seconds a greedy answer of a chat is given again; 0 turns it off."""
+        """Sets for how many seconds a greedy answer of a chat, or a greedy solution, is given again; 0 turns it off."""
         agent = get_agent(request, slug)
         given = AgentCacheSerializer(data=request.data)
         given.is_valid(raise_exception=True)

@@ -37,7 +37,7 @@ class Agent(WorkspaceOwned):
     `current_version` is the version that acts; null for the newest one. So it only points at one while there are newer
     versions that do not act, to be tried by an experiment (docs/adr/0037). `agents.current` reads it.
 
-    `cache_seconds`: for how long a greedy answer of a chat is given again; 0 for never.
+    `cache_seconds`: for how long a greedy answer of a chat, or a greedy solution, is given again; 0 for never.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.agents.arm_setups import find_experiment_on
-from decisions.agents.caching import LONGEST_SECONDS, change_cache
+from decisions.agents.caching import LONGEST_SECONDS, change_cache, may_cache
 from decisions.agents.current import find_current_version
 from decisions.agents.differences import compare_setups
 from decisions.agents.revising import find_changes, rebase_setup, revise_agent, setup_of, switch_agent
@@ -65,6 +65,7 @@ def agent_detail(request: PageRequest, agent: str) -> HttpResponse:
         "before": given,
         "older": urlencode({"before": older}) if older is not None else "",
     }
+    context["cached"] = context["current"] is not None and may_cache(context["current"])
     if (spec := found.reward_specs.order_by("-number").first()) is not None:
         context |= describe(found, spec)
     return render(request, "agents/detail.html", context)
@@ -148,8 +149,8 @@ class CacheForm(forms.Form):
         min_value=0,
         max_value=LONGEST_SECONDS,
         label="Seconds",
-        help_text="For how long a greedy answer (temperature 0) is given again to the same question. 0 turns the cache "
-        "off; 30 days at most.",
+        help_text="For how long a greedy answer is given again to the same question or problem. 0 turns the cache off; "
+        "30 days at most.",
     )
 
 

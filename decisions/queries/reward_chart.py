@@ -1,4 +1,4 @@
-"""Places of lines, bands and marks of the charts on the page of rewards, which the server draws as SVG.
+"""Places of lines, bands and marks of the charts of rewards and of action quality, which the server draws as SVG.
 
 Lines and bands are paths in a box of 1000 by 100; marks and slots are in percent of the chart, so that texts keep
 their shape.
@@ -7,8 +7,9 @@ their shape.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from decisions.queries.reward_summary import Lag, RewardSummary, Stretch
 from workspaces.templatetags import show
@@ -54,7 +55,11 @@ class Plot:
 
 def plot_rewards(summary: RewardSummary) -> Plot | None:
     """The mean of each stretch with its interval; None where there is no reward."""
-    stretches = summary.stretches
+    return plot_stretches(summary.stretches)
+
+
+def plot_stretches(stretches: Sequence[Stretch], tell: Callable[[Any], str] = show.reward) -> Plot | None:
+    """Of means in [0, 1]; None where no stretch has one. `tell`: how the axis writes them."""
     known = [one for one in stretches if one.mean is not None]
     if not known:
         return None
@@ -85,7 +90,7 @@ def plot_rewards(summary: RewardSummary) -> Plot | None:
         line=" ".join(lines),
         band=" ".join(bands),
         dots=" ".join(dots),
-        ys=tuple(Mark(f"{y(value):.2f}%", show.reward(value)) for value in (low, (low + high) / 2, high)),
+        ys=tuple(Mark(f"{y(value):.2f}%", tell(value)) for value in (low, (low + high) / 2, high)),
         slots=tuple(_slots(stretches)),
     )
 

@@ -157,6 +157,9 @@ def build(workspace: Any, slug: str) -> World:
     )
 
 
+PROBLEM = {"environment": "equations", "problem": "3x + 7 = 16"}
+
+
 def decision_body(world: World) -> Any:
     return {"agent": world.agent.slug, "state": {"text": "x"}, "action": OPTIONS[0], "policy_name": "outside"}
 
@@ -416,6 +419,12 @@ CALLS: dict[str, list[Call]] = {
     "api-decide": [
         Call("POST", "agents/{slug}/decide", "route:read", lambda w: {"state": {"text": "x"}}, 503, foreign=(404,))
     ],
+    # Its options are fixed: tests/training/solving has one that acts.
+    "api-solve": [Call("POST", "agents/{slug}/solve", "route:read", lambda w: PROBLEM, 400, foreign=(404,))],
+    "api-solve-batch": [
+        Call("POST", "agents/{slug}/solve/batch", "route:read", lambda w: [PROBLEM], 400, foreign=(404,))
+    ],
+    "api-action-quality": [Call("GET", "agents/{slug}/action-quality", READ, foreign=(404,))],
     "api-decisions": [
         Call("GET", "decisions", READ),
         Call("POST", "decisions", "decisions:write", decision_body, 201, foreign=(400,)),

@@ -85,6 +85,9 @@ ENVELOPE = {"code", "message", "fields", "request_id"}
 # Sent, too, but what they show cannot come without more than this test has.
 UNANSWERED = {
     "decide": (503, "backend_unavailable"),  # tests/decisions/gateway/test_gateway.py asks a real model server
+    # The agent's options are fixed: tests/training/solving has one that acts.
+    "solve": (400, "invalid_input"),
+    "solve_batch": (400, "invalid_input"),
     "ask_again": (503, "backend_unavailable"),  # tests/decisions/gateway/test_playground.py asks a server
     # No model: tests/decisions/notes_app/test_notes_app_ai.py
     **{f"notes_{name}": (409, "no_champion") for name in ("file", "prioritize", "store", "retrieve", "relate")},

@@ -76,6 +76,7 @@ PAGES: dict[str, Page] = {
     "demo-start": ACTION,
     "agents": Page(),
     "agent": Page(of=lambda world: [world.agent.slug]),
+    "agent-action-quality": Page(of=lambda world: [world.agent.slug]),
     "agent-reward-history": Page(of=lambda world: [world.agent.slug]),
     "agent-cache": replace(FORM, of=lambda world: [world.agent.slug]),
     "agent-edit": replace(FORM, of=lambda world: [world.agent.slug]),

@@ -84,7 +84,8 @@ class AgentCacheSerializer(StrictBody):
     seconds = serializers.IntegerField(
         min_value=0,
         max_value=LONGEST_SECONDS,
-        help_text="For how long a greedy answer of a chat is given again; 0 for never. Agents that do not chat take 0",
+        help_text="For how long a greedy answer of a chat or a problem is given again; 0 for never. An agent that "
+        "neither chats nor takes options with each decision takes 0",
     )
 
 
