@@ -198,9 +198,9 @@ def instance(
 ) -> Iterator[tuple[dict[str, str], str]]:
     """An instance without an agent for the pages of ON_AN_EMPTY_INSTANCE, else what `make run` has after its loop.
 
-    That is FILER with eight topics, its champion filer:1, and filer:2, not yet tried; both are the tiny model of the
-    tests, which has learnt other options: what it answers is of no account here. Yields the environment of a shell
-    beside it, and the web server's address.
+    That is FILER with eight topics, its champion filer:1, and filer:2, not yet tried, and `solver`, which acts in
+    environments; all are the tiny model of the tests, which has learnt other options: what it answers is of no account
+    here. Yields the environment of a shell beside it, and the web server's address.
     """
     from decisions.agents.services import AgentSetup, create_agent
     from models_registry.backends.outbound import close_clients
@@ -216,6 +216,9 @@ def instance(
         artifact = store_artifact(workspace=by.workspace, folder=folder, kind="model", meta={"made": "for tests"})
         for method in ("pretrain", "posterior"):
             register_version(by=by, model=agent.registered_model, new=NewVersion(artifact=artifact, method=method))
+        acting = AgentSetup(prompt_template="{{ observation }}", max_prompt_tokens=64)
+        solver = create_agent(by=by, slug="solver", name="Solver", setup=acting)
+        register_version(by=by, model=solver.registered_model, new=NewVersion(artifact=artifact, method="pretrain"))
     database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
     environment = os.environ | {
         "DATABASE_URL": urlunsplit(database),

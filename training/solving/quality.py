@@ -29,12 +29,8 @@ MOST = 20_000
 # Of several reports of one metric the newest counts. Feedback on episodes lies in the default partition.
 _EPISODES = """
 WITH chosen AS (
-  SELECT e.id, e.started_at FROM decisions_episode e
+  SELECT e.id, e.started_at, e.external_id FROM decisions_episode e
    WHERE e.agent_id = %(agent)s AND e.id >= %(first)s AND e.started_at >= %(since)s
-     AND (e.external_id LIKE 'solve:%%' OR EXISTS (
-       SELECT 1 FROM decisions_feedback f
-        WHERE f.decision_id IS NULL AND f.episode_id = e.id AND f.source = 'code'
-          AND f.metric IN (%(solved)s, %(score)s)))
    ORDER BY e.id DESC LIMIT %(most)s
 ), told AS (
   SELECT DISTINCT ON (f.episode_id, f.metric) f.episode_id, f.metric, f.value
@@ -59,6 +55,13 @@ SELECT e.id, e.started_at, o.said->>%(solved)s, o.said->>%(score)s, o.said->>%(f
           min(one.item_ref) AS task
      FROM decisions_decision one WHERE one.episode_id = e.id
  ) d
+ WHERE e.external_id LIKE 'solve:%%' OR o.said ?| ARRAY[%(solved)s, %(score)s]
+"""
+_LOOKED_AT = """
+SELECT count(*) FROM (
+  SELECT 1 FROM decisions_episode
+   WHERE agent_id = %(agent)s AND id >= %(first)s AND started_at >= %(since)s LIMIT %(most)s
+) one
 """
 _NAMES = """
 SELECT v.id, m.name || ':' || v.number FROM models_registry_modelversion v
@@ -144,9 +147,9 @@ class _Episode:
 
 
 def measure_quality(agent: Agent, time: Range, *, now: dt.datetime) -> AgentQuality:
-    """Three statements, over at most MOST episodes."""
+    """Four statements, over the newest MOST episodes of the range at most."""
     starts = time.starts(now)
-    episodes = _read_episodes(agent, starts, time)
+    episodes, complete = _read_episodes(agent, starts, time)
     said = _read_feedback([one.id for one in episodes])
     by_row: defaultdict[tuple[int, str], list[_Episode]] = defaultdict(list)
     by_stretch: defaultdict[int, list[_Episode]] = defaultdict(list)
@@ -159,14 +162,15 @@ def measure_quality(agent: Agent, time: Range, *, now: dt.datetime) -> AgentQual
     return AgentQuality(
         agent=agent,
         time=time,
-        complete=len(episodes) < MOST,
+        complete=complete,
         total=_measure(starts[0], None, episodes, said),
         rows=rows,
         stretches=[_measure(start, None, by_stretch[place], said) for place, start in enumerate(starts)],
     )
 
 
-def _read_episodes(agent: Agent, starts: Sequence[dt.datetime], time: Range) -> list[_Episode]:
+def _read_episodes(agent: Agent, starts: Sequence[dt.datetime], time: Range) -> tuple[list[_Episode], bool]:
+    """And whether no episode of the range was left unread."""
     asked: dict[str, Any] = {
         "agent": agent.id,
         "first": uuid7_bound(starts[0]),
@@ -182,7 +186,9 @@ def _read_episodes(agent: Agent, starts: Sequence[dt.datetime], time: Range) -> 
         found = cursor.fetchall()
         cursor.execute(_NAMES, [list({row[7] for row in found if row[7] is not None})])
         names = dict(cursor.fetchall())
-    return [
+        cursor.execute(_LOOKED_AT, asked)
+        complete = cursor.fetchone()[0] < MOST
+    episodes = [
         _Episode(
             id=row,
             stretch=min((started - starts[0]) // time.step, len(starts) - 1),
@@ -197,6 +203,7 @@ def _read_episodes(agent: Agent, starts: Sequence[dt.datetime], time: Range) -> 
         )
         for row, started, solved, score, finished, steps, earned, version, domain, task in found
     ]
+    return episodes, complete
 
 
 def _number(told: str | None) -> float | None:
