@@ -53,6 +53,7 @@ class World:
     base: tuple[float, float] = (0.0, 1.0)
     minutes: float | None = None
     held_out: int = 400
+    option_tokens: bool = False
     others: tuple[str, ...] = ()
 
 
@@ -61,6 +62,7 @@ WORLDS: Mapping[str, World] = {
         demonstrations=400,
         pretrain={"learning_rate": 3e-3, "epochs": 6},
         vocabulary=600,
+        option_tokens=True,
         prompt_tokens=96,
         learning_rate=2e-3,
         online={"steps": 120, "prompts_per_step": 8, "group": 8, "gamma": 0.95, "kl": 0.0},
@@ -120,7 +122,7 @@ def make_base(place: Path, environment: str, world: World, seed: int) -> Run:
         "base": {"tiny": {"vocabulary": world.vocabulary}},
         "max_prompt_tokens": world.prompt_tokens,
         "optimiser": {"batch_size": 64, **world.pretrain},
-        "pretrain": {"calibration_share": 0.1},
+        "pretrain": {"calibration_share": 0.1, "option_tokens": world.option_tokens},
         "text_weight": 0.0,
     }
     return run_engine(place / f"base-{seed}", spec, train=list(demonstrate(tasks, wrong=0.15, seed=seed)))

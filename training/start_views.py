@@ -25,9 +25,10 @@ from training.hardware import this_machine
 from training.models import DatasetKind, DatasetSnapshot
 from training.new_decisions import find_readiness, request_training
 from training.presets import PRESETS
+from training.run_lookup import get_run
 from training.runs import RunPlan, check_plan, prepare_run, start_run
 from training.suited_methods import suit_methods
-from training.views import as_id, get_run
+from training.views import as_id
 from workspaces.models import Role
 from workspaces.pages import PageRequest, workspace_page
 

@@ -55,7 +55,11 @@ def choose_task_settings(*, is_tiny: bool, longest: int | None, most: int | None
 def demonstration_settings(longest: int | None, most: int | None = None) -> dict[str, Any]:
     """What a base that learns from demonstrations needs besides: room for observations, and no loss on written texts,
     since actions are scored and never written."""
-    return {"max_prompt_tokens": tokens_for(longest, most), "text_weight": 0.0}
+    return {
+        "max_prompt_tokens": tokens_for(longest, most),
+        "text_weight": 0.0,
+        "pretrain": {"option_tokens": False},
+    }
 
 
 def find_class(name: str) -> type[BaseEnvironment] | None:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.db.models import Prefetch, QuerySet, prefetch_related_objects
+from django.db.models import Prefetch, prefetch_related_objects
 from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -28,6 +28,7 @@ from training.notes import note_run
 from training.paired_runs import pair_runs
 from training.pipeline.services import find_pipeline_of
 from training.predictions import draw_reliability, read_predictions
+from training.run_lookup import get_run, runs_of
 from training.run_states import RunState
 from training.runs import cancel_run
 from training.samples import read_samples
@@ -54,27 +55,6 @@ EVENT_TONES = {
 }
 
 
-def _runs(request: PageRequest) -> QuerySet[TrainingRun]:
-    found: QuerySet[TrainingRun] = TrainingRun.objects.for_workspace(request.workspace).select_related(
-        "agent",
-        "dataset",
-        "replay",
-        "heldout",
-        "base_version__registered_model",
-        "produced_version__registered_model",
-        "evaluation__dataset",
-    )
-    return found
-
-
-def get_run(request: PageRequest, pk: uuid.UUID) -> TrainingRun:
-    """Of the page's workspace. Raises Http404."""
-    run = _runs(request).select_related("base_version__artifact").filter(pk=pk).first()
-    if run is None:
-        raise Http404("Run not found.")
-    return run
-
-
 def _lines(runs: Sequence[TrainingRun]) -> list[dict[str, Any]]:
     """What the list shows of each run beside the row itself, the gains on one axis."""
     sparks = read_sparklines([run.id for run in runs])
@@ -94,8 +74,8 @@ def run_list(request: PageRequest) -> HttpResponse:
     stay so on other pages and under other filters."""
     if "compare" in request.GET:
         return _compare(request)
-    runs = _runs(request).order_by("-id")
-    picked = list(_runs(request).filter(id__in=_read_ids(request, "picked")[:MOST]))
+    runs = runs_of(request).order_by("-id")
+    picked = list(runs_of(request).filter(id__in=_read_ids(request, "picked")[:MOST]))
     chosen = {name: request.GET[name] for name in ("agent", "method", "state") if request.GET.get(name)}
     fields = {"agent": "agent__slug", "method": "method", "state": "state"}
     runs = runs.filter(**{fields[name]: value for name, value in chosen.items()})
@@ -146,7 +126,7 @@ def _compare(request: PageRequest) -> HttpResponse:
             "Select two or three runs to compare.",
             faults=[FieldFault("compare", f"{len(wanted)} chosen", f"{FEWEST} to {MOST} runs")],
         )
-    found = {run.id: run for run in _runs(request).filter(id__in=wanted)}
+    found = {run.id: run for run in runs_of(request).filter(id__in=wanted)}
     if len(found) < len(wanted):
         raise Http404("Run not found.")
     runs = [found[pk] for pk in wanted]

@@ -40,6 +40,7 @@ from training.engine.models import (
     trainable_parameters,
     weights_sha256,
 )
+from training.engine.option_tokens import MANY_OPTIONS
 from training.engine.prompts import PromptEncoder, SystemPromptTooLong, find_room
 from training.engine.reward_model import calibration_error, judge_pairs, load_reward_model
 from training.engine.rows import Asking, Labelled, Logged, Text, prompts_of
@@ -250,6 +251,8 @@ def _grown(attempt: Attempt, data: RunData) -> Loaded:
         return _load(attempt, data)
     options = sorted({option for row in data.labelled for option in row.options})
     read = [text for prompt in prompts_of([*data.labelled, *data.texts]) for text in prompt if text]
+    if len(options) > MANY_OPTIONS and not attempt.spec.pretrain.option_tokens:
+        read, options = [*read, *options], []
     tokenizer = build_tokenizer([*read, *(row.completion for row in data.texts)], options, shape.vocabulary)
     return Loaded(build_tiny(shape, tokenizer).to(attempt.device).eval(), tokenizer)
 

@@ -58,6 +58,11 @@ class Pretrain(Strict):
     """
 
     calibration_share: float = Field(default=0.2, ge=0, le=0.5)
+    option_tokens: bool = Field(
+        default=True,
+        description="of a new tiny model: of more than 32 options each becomes a token of its own. Not where rows "
+        "offer others each time, as the steps of an episode do",
+    )
 
 
 class DirectMethod(Strict):
