@@ -77,7 +77,7 @@ def measure_evaluation(evaluation: Evaluation) -> list[Measured]:
 def titles_for(dataset: DatasetSnapshot | None) -> Mapping[str, str]:
     """By measure, for people, of a model that was measured on these rows."""
     plain = {name: title for name, title, _ in MEASURES}
-    return plain | OF_TASKS if dataset is not None and dataset.is_of_tasks else plain
+    return plain | dict(OF_TASKS) if dataset is not None and dataset.is_of_tasks else plain
 
 
 @dataclass(frozen=True, slots=True)

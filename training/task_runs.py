@@ -85,6 +85,8 @@ def _find_faults(
     for field, one in (("dataset", dataset if dataset.is_of_tasks else None), ("heldout", measured)):
         if one is not None and find_class(one.environment) is None:
             yield FieldFault(field, f"environment {one.environment!r} cannot be used here", "one that is installed")
+    if dataset.is_held_out_split:
+        yield FieldFault("dataset", "its tasks are held out, to measure on", "tasks of the training split")
     if dataset.is_of_tasks and settings.get("reward"):
         yield FieldFault("settings.reward", "of tasks the environment gives the reward", "leave it out")
     if dataset.is_of_tasks and heldout is not None and measured is None:

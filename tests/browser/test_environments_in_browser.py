@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.accessibility import look_at
 from tests.task_world import make_acted_run
-from tools.factories import ModelVersionFactory
+from tools.factories import ModelVersionFactory, RunMetricFactory
 
 
 def test_environments_and_episodes_fit_and_are_accessible(
@@ -19,6 +19,9 @@ def test_environments_and_episodes_fit_and_are_accessible(
     version = ModelVersionFactory(registered_model=scene.agent.registered_model)
     over = {"state": "succeeded", "finished_at": timezone.now(), "produced_version": version}
     run = make_acted_run(scene.agent, settings.RUNS, count=30, **over)
+    for step in range(1, 6):
+        for metric in ("reward", "solved", "score", "steps_taken", "faults", "loss"):
+            RunMetricFactory(run=run, step=step, name=metric, value=step / 8)
     slug = scene.agent.workspace.slug
     log_in(tab, owner)
     found: list[str] = []

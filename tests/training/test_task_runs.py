@@ -118,6 +118,7 @@ class TestPlans:
             ("grpo", "tasks", "office", {}, "heldout", "environment 'office' cannot be used here"),
             ("grpo", "tasks", "office", {}, "heldout", "its tasks are of office, and the rows to learn from are of eq"),
             ("grpo", "tasks", "tasks", {}, "heldout", "has tasks that the run learns from"),
+            ("grpo", "held out", "held out", {}, "dataset", "its tasks are held out, to measure on"),
             ("grpo", "office", "office", {}, "dataset", "environment 'office' cannot be used here"),
             ("ppo", "tasks", "held out", {}, "dataset", "ppo cannot learn from tasks rows"),
             ("grpo", "tasks", "held out", reward, "settings.reward", "the environment gives the reward"),

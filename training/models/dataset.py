@@ -87,6 +87,11 @@ class DatasetSnapshot(WorkspaceOwned):
         return self.kind == DatasetKind.TASKS
 
     @property
+    def is_held_out_split(self) -> bool:
+        """Tasks that an environment keeps for measuring: nothing learns from them."""
+        return self.is_of_tasks and self.query.get("split") == "heldout"
+
+    @property
     def has_answers(self) -> bool:
         """Labelled rows that all choose among options, which methods of ours learn from and are measured on."""
         return self.kind == DatasetKind.LABELLED and not self.statistics.get("without_options")
@@ -189,7 +194,9 @@ class DatasetSnapshot(WorkspaceOwned):
 
     @property
     def can_teach(self) -> bool:
-        """Whether a method of ours learns from it; other rows are for other trainers."""
+        """Whether a method of ours learns from it; other rows are for other trainers, or to measure on."""
+        if self.is_held_out_split:
+            return False
         kind, has = self.row_kind, {*self.find_has(), Need.REWARD_FUNCTION}
         return kind is not None and any(
             kind in method.learns_from and not method.find_lacks(kind, has) for method in TRAINING.values()
