@@ -55,9 +55,11 @@ def agent_detail(request: PageRequest, agent: str) -> HttpResponse:
     given = request.GET.get("before", "")
     before = number_of(given) if given else None
     lines, older = list_versions(found, before=before)
+    current = find_current_version(found) if before or found.current_version_id else _first_version(lines)
     context = {
         "agent": found,
-        "current": find_current_version(found) if before or found.current_version_id else _first_version(lines),
+        "current": current,
+        "cached": current is not None and may_cache(current),
         "champion": find_champion(found),
         "experiment": find_running_experiment(found),
         "activity": find_activity([found.id])[found.id],
@@ -65,7 +67,6 @@ def agent_detail(request: PageRequest, agent: str) -> HttpResponse:
         "before": given,
         "older": urlencode({"before": older}) if older is not None else "",
     }
-    context["cached"] = context["current"] is not None and may_cache(context["current"])
     if (spec := found.reward_specs.order_by("-number").first()) is not None:
         context |= describe(found, spec)
     return render(request, "agents/detail.html", context)

@@ -114,7 +114,7 @@ def _read_task(item: SolveIn, environment: type[BaseEnvironment]) -> tuple[Task 
     if isinstance(item.problem, str):
         return _read_text(item.problem, environment)
     if item.text is None or not item.text.strip():
-        return None, [FieldFault("text", "is missing", "what the agent is told of these facts")]
+        return None, [FieldFault("text", "is missing", "the problem as the agent should read it")]
     facts = item.problem or {}
     told = msgspec.json.encode([item.text, facts], order="deterministic")
     name = f"{item.environment[:150]}-{hashlib.sha256(told).hexdigest()[:16]}"

@@ -29,7 +29,7 @@ class SolvedStepSerializer(serializers.Serializer[Any]):
 
 class SolutionSerializer(serializers.Serializer[Any]):
     environment = serializers.CharField()
-    problem = serializers.CharField(help_text="What the agent was told")
+    problem = serializers.CharField(help_text="The problem as the agent read it")
     task = serializers.CharField(help_text="The task's id, which is the decisions' item_ref")
     success = serializers.BooleanField(help_text="The task is solved")
     score = serializers.FloatField(help_text="The share of the task that is done, in [0, 1]")
@@ -42,7 +42,7 @@ class SolutionSerializer(serializers.Serializer[Any]):
     greedy = serializers.BooleanField()
     seed = serializers.IntegerField(help_text="Of the environment's own draws")
     cached = serializers.BooleanField(help_text="Acted as in an earlier greedy episode; no model was asked")
-    latency_ms = serializers.FloatField(help_text="Until it ended, the wait for problems beside it included")
+    latency_ms = serializers.FloatField(help_text="Until it ended, the wait for the other problems of a batch included")
 
 
 class FailureSerializer(serializers.Serializer[Any]):
