@@ -97,7 +97,7 @@ def make_known(agent: Any) -> dict[str, str]:
     there["reward-drafts"] = made.RewardDraftFactory(base=agent.reward_specs.get(number=1))
     queue = made.LabelQueueFactory(workspace=workspace)
     made.ReservationFactory(item=made.QueueItemFactory(queue=queue, decision=decision))
-    slugs = {"agents": agent.slug, "reward-specs": "1", "label-queues": queue.slug}
+    slugs = {"agents": agent.slug, "reward-specs": "1", "label-queues": queue.slug, "environments": "equations"}
     # What follows a queue's slug in a path, and what follows that.
     slugs |= {"{slug}": "decisions", "{subjects}": str(decision.pk)}
     return {**slugs, **{place: str(one.pk) for place, one in there.items()}}

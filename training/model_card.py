@@ -155,8 +155,8 @@ def _say_measured(version: ModelVersion, evaluation: Evaluation | None) -> Itera
             yield from ((f"{name}, before", value) for name, value in before.items())
         for name, interval in evaluation.differences.items():
             if "mean" in interval:  # not by domain
-                told = titles.get(name) or _name(name)
-                yield f"{told}, difference to {evaluation.against or 'its base'}", _say_difference(name, interval)
+                title = titles.get(name) or _name(name)
+                yield f"{title}, difference to {evaluation.against or 'its base'}", _say_difference(name, interval)
     scores = SuiteScore.objects.filter(version=version).select_related("suite").order_by("suite__name")
     for score in scores:
         flattered = "; it learnt from some of these rows, which flatters it" if score.learnt else ""

@@ -121,6 +121,7 @@ def resolved(document, node):
 
 def filled_in(path):
     given = {"slug": "filer", "subjects": "decisions", "id": "0195e1d8-1111-7111-8111-111111111111", "number": "1"}
+    given["name"] = "equations"
     return path.format(**given)
 
 

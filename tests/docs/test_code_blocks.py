@@ -214,11 +214,11 @@ def instance(
         agent = create_agent(by=by, slug="filer", name="Filer", kind="FILER", setup=setup)
         folder = tiny_run / "attempts" / "1" / "model"
         artifact = store_artifact(workspace=by.workspace, folder=folder, kind="model", meta={"made": "for tests"})
-        for method in ("pretrain", "posterior"):
-            register_version(by=by, model=agent.registered_model, new=NewVersion(artifact=artifact, method=method))
         acting = AgentSetup(prompt_template="{{ observation }}", max_prompt_tokens=64)
         solver = create_agent(by=by, slug="solver", name="Solver", setup=acting)
         register_version(by=by, model=solver.registered_model, new=NewVersion(artifact=artifact, method="pretrain"))
+        for method in ("pretrain", "posterior"):  # the newest versions, which pages list first
+            register_version(by=by, model=agent.registered_model, new=NewVersion(artifact=artifact, method=method))
     database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
     environment = os.environ | {
         "DATABASE_URL": urlunsplit(database),

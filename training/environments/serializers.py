@@ -15,7 +15,7 @@ _BY_DEFAULT = TaskQuestion(environment="")
 
 class ExampleTaskSerializer(serializers.Serializer[ExampleTask]):
     id = serializers.CharField(source="task.id")
-    text = serializers.CharField(source="task.text", help_text="What the agent is told")
+    text = serializers.CharField(source="task.text", help_text="The text that the agent reads first")
     domain = serializers.CharField(source="task.domain")
     template = serializers.CharField(source="task.template", help_text="What tasks of one making have in common")
     level = serializers.IntegerField(source="task.level", help_text="1 is easy, 3 is hard")
