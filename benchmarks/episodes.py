@@ -70,7 +70,7 @@ WORLDS: Mapping[str, World] = {
         gain=0.30,
     ),
     "office": World(
-        demonstrations=400,
+        demonstrations=500,
         pretrain={"learning_rate": 3e-3, "epochs": 6},
         vocabulary=2000,
         prompt_tokens=256,
@@ -80,7 +80,7 @@ WORLDS: Mapping[str, World] = {
         base=(0.15, 0.35),
         minutes=15.0,
         held_out=312,
-        first_held_out=10_000,  # the earlier ones were looked at while the office was made
+        first_held_out=20_000,  # the earlier ones were looked at while the office was made
         others=("office-unseen",),
     ),
 }
