@@ -39,10 +39,9 @@ def fuse(model: nn.Module) -> int:
 
 
 def _is_plain(layer: Any) -> bool:
-    [name, *others] = layer.active_adapters
+    name = layer.active_adapters[0] if len(layer.active_adapters) == 1 else None
     return (
-        not others
-        and name in layer.lora_A
+        name in layer.lora_A
         and name not in layer.lora_variant
         and isinstance(layer.lora_dropout[name], nn.Identity)
         and layer.lora_A[name].bias is None
