@@ -39,9 +39,10 @@ def fuse(model: nn.Module) -> int:
 
 
 def _is_plain(layer: Any) -> bool:
-    name = layer.active_adapters[0] if len(layer.active_adapters) == 1 else None
+    [name, *others] = layer.active_adapters
     return (
-        name in layer.lora_A
+        not others
+        and name in layer.lora_A
         and name not in layer.lora_variant
         and isinstance(layer.lora_dropout[name], nn.Identity)
         and layer.lora_A[name].bias is None
