@@ -1,13 +1,11 @@
 """Training with the engine at Qwen2.5-0.5B's shape: speed, memory, and whether it does on a GPU what it does on a CPU.
 
     python -m benchmarks.engine_gpu [--quick] [--shape half-billion|tiny] [--methods posterior,…] [--batch-size N]
-    python -m benchmarks.engine_gpu --pairs 2 --batch-size 64 256 --methods posterior [--after reward_weighted,…]
 
 Runs every method through the engine's entry point, stops one by SIGTERM and resumes it, and compares the scores of
-options between devices and precisions. Uses CUDA where there is one. `--pairs` measures what fused LoRA layers
-(training.engine.fused) change instead: each method with peft's own layers and with the fused ones, in turns, and the
-methods of `--after` with these alone. Prints one JSON object as the last line; exits 1 when a run fails, its loss does
-not fall (a reward is only reported: from random weights few steps earn little), or it does not change the weights.
+options between devices and precisions. Uses CUDA where there is one. Prints one JSON object as the last line; exits 1
+when a run fails, its loss does not fall (a reward is only reported: from random weights few steps earn little), or it
+does not change the weights.
 """
 
 import argparse
@@ -31,7 +29,6 @@ import torch
 from safetensors.torch import load_file
 
 from tools.big_model import SHAPES, Task, make_base, write_rows
-from training.engine import run as engine_run
 from training.engine.__main__ import main as engine
 from training.engine.actions import ActionScorer
 from training.engine.hardware import choose_device
@@ -46,16 +43,9 @@ STEADY_FROM = 5
 
 
 def write_run(
-    folder: Path,
-    method: str,
-    base: Path,
-    task: Task,
-    options: argparse.Namespace,
-    *,
-    batch_size: int,
-    checkpoint_every: float = 300,
+    folder: Path, method: str, base: Path, task: Task, options: argparse.Namespace, checkpoint_every: float = 300
 ) -> Path:
-    rows = batch_size * options.steps // 4  # four epochs
+    rows = options.batch_size * options.steps // 4  # four epochs
     make = task.logged if method in {"posterior", "reward_weighted"} else task.labelled
     # A fifth of the labelled rows is kept for calibration.
     write_rows(folder / "data" / "train.jsonl", make(rows * 5 // 4 if method == "pretrain" else rows, 1))
@@ -69,10 +59,9 @@ def write_run(
         "optimiser": {
             "learning_rate": 3e-4 if method == "pretrain" else 1e-3,
             "epochs": 4,
-            "batch_size": batch_size,
+            "batch_size": options.batch_size,
         },
-        "online": {"steps": options.steps, "prompts_per_step": batch_size // 2},
-        "samples": 0 if options.pairs else 8,
+        "online": {"steps": options.steps, "prompts_per_step": options.batch_size // 2},
         "reward": [{"name": "matches_answer"}] if method in ONLINE else [],
         "data": {"train": "data/train.jsonl"},
         "checkpoint_every_seconds": checkpoint_every,
@@ -132,7 +121,6 @@ def measure_method(run: Path, method: str, *, quick: bool) -> dict[str, Any]:
     result = json.loads((run / "attempts/1/result.json").read_text())
     metrics = [event for event in events if event["kind"] == "metric"]
     [checkpoint] = [event for event in events if event["kind"] == "checkpoint"]
-    begun = next(before for before, event in pairwise(events) if event["kind"] == "metric")
     spec = json.loads((run / "spec.json").read_text())
     rows = spec["online"]["prompts_per_step"] if method in ONLINE else spec["optimiser"]["batch_size"]
     rates = find_rates(metrics)
@@ -155,7 +143,6 @@ def measure_method(run: Path, method: str, *, quick: bool) -> dict[str, Any]:
         "windows": len(rates),
         "rows_per_second": round_or_none(rate and rate * rows),
         "rows_per_step": rows,
-        "first_step_seconds": round(seconds_between(begun, metrics[0]), 2),
         f"first_{name}": round(first, 4),
         f"last_{name}": round(last, 4),
         "seconds": result["seconds"],
@@ -164,50 +151,6 @@ def measure_method(run: Path, method: str, *, quick: bool) -> dict[str, Any]:
         "trainable_parameters": result["trainable_parameters"],
         "faults": faults,
     }
-
-
-@contextlib.contextmanager
-def layers_of_peft() -> Iterator[None]:
-    """Runs inside train LoRA by peft's own layers."""
-    kept = engine_run.fuse
-    engine_run.fuse = lambda model: 0
-    try:
-        yield
-    finally:
-        engine_run.fuse = kept
-
-
-def measure_pair(folder: Path, method: str, base: Path, task: Task, options: argparse.Namespace) -> Iterator[dict]:
-    """Each batch size with peft's layers and with the fused ones, in turns."""
-    for size in options.batch_size:
-        pairs = []
-        for number in range(options.pairs):
-            pair = {}
-            for name, layers in (("peft", layers_of_peft()), ("fused", contextlib.nullcontext())):
-                run = write_run(
-                    folder / f"{method}-{size}-{number}-{name}", method, base, task, options, batch_size=size
-                )
-                with layers:
-                    pair[name] = measure_method(run, method, quick=options.quick)
-                print(method, size, name, json.dumps(pair[name]), flush=True)
-            pairs.append(pair)
-        yield {"method": method, "rows_per_step": size, "pairs": pairs, **compare_pairs(pairs)}
-
-
-def compare_pairs(pairs: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
-    """Of the runs that went well: how much quicker the second of each pair is, and what each needed."""
-    faults = [f"{name}: {fault}" for pair in pairs for name, of in pair.items() for fault in of["faults"]]
-    told: dict[str, Any] = {"faults": faults}
-    if all(of.get("steps_per_second") for pair in pairs for of in pair.values()):
-        told["times_as_fast"] = [
-            round_or_none(pair["fused"]["steps_per_second"] / pair["peft"]["steps_per_second"]) for pair in pairs
-        ]
-        for name in ("peft", "fused"):
-            told[name] = {
-                key: [pair[name][key] for pair in pairs]
-                for key in ("steps_per_second", "first_step_seconds", "peak_memory_gib", "last_loss")
-            }
-    return told
 
 
 def weights_changed(run: Path, output: str) -> bool:
@@ -296,22 +239,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--shape", choices=SHAPES, default="half-billion")
     parser.add_argument("--methods", default=",".join(METHODS), help="comma-separated; default: all that train")
     parser.add_argument(
-        "--batch-size",
-        type=int,
-        nargs="+",
-        default=[64],
-        help="rows a step; online methods take half as many prompts; several with --pairs alone",
+        "--batch-size", type=int, default=64, help="rows a step; online methods take half as many prompts"
     )
-    parser.add_argument("--pairs", type=int, default=0, help="pairs of runs with peft's layers and with fused ones")
-    parser.add_argument("--after", default="", help="with --pairs: methods to measure with fused layers alone")
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--options", type=int, default=10, help="options of a decision")
     options = parser.parse_args(arguments)
     if options.quick:
         options.steps //= 4
-    if len(options.batch_size) > 1 and not options.pairs:
-        parser.error("--batch-size: one, or --pairs beside them")
-    size = options.batch_size[0]
     silence_progress_bars()
     device = choose_device()
     began = time.monotonic()
@@ -329,27 +263,17 @@ def main(arguments: list[str] | None = None) -> int:
             )
         ]
         figures["prompt_tokens"] = statistics.mean(lengths)
-        compared = []
-        if options.pairs:
-            for method in options.methods.split(","):
-                for found in measure_pair(folder, method, base, task, options):
-                    compared.append(found)
-                    print(json.dumps({name: value for name, value in found.items() if name != "pairs"}), flush=True)
-            figures["pairs"] = compared
-        alone = options.after if options.pairs else options.methods
-        for method in filter(None, alone.split(",")):
-            run = write_run(folder / method, method, base, task, options, batch_size=size)
+        for method in options.methods.split(","):
+            run = write_run(folder / method, method, base, task, options)
             figures["methods"][method] = measure_method(run, method, quick=options.quick)
             print(method, json.dumps(figures["methods"][method]), flush=True)
-        if not options.pairs:
-            method = "grpo" if "grpo" in figures["methods"] else options.methods.split(",")[0]
-            copy = write_run(folder / "stopped", method, base, task, options, batch_size=size, checkpoint_every=0.05)
-            figures["resuming"] = measure_resuming(folder / method, copy)
-            print("resuming", json.dumps(figures["resuming"]), flush=True)
-            figures["scores"] = compare_scores(base, tasks, device, 8 if options.quick else 64)
+        method = "grpo" if "grpo" in figures["methods"] else options.methods.split(",")[0]
+        copy = write_run(folder / "stopped", method, base, task, options, checkpoint_every=0.05)
+        figures["resuming"] = measure_resuming(folder / method, copy)
+        print("resuming", json.dumps(figures["resuming"]), flush=True)
+        figures["scores"] = compare_scores(base, tasks, device, 8 if options.quick else 64)
     faults = [f"{name}: {fault}" for name, of in figures["methods"].items() for fault in of["faults"]]
-    faults += [f"{of['method']} {of['rows_per_step']} {fault}" for of in compared for fault in of["faults"]]
-    faults += [f"resuming: {fault}" for fault in figures.get("resuming", {"faults": []})["faults"]]
+    faults += [f"resuming: {fault}" for fault in figures["resuming"]["faults"]]
     report = {
         "benchmark": "engine_gpu",
         "quick": options.quick,

@@ -21,7 +21,6 @@ from training.engine.attempt import Attempt, Outcome
 from training.engine.checkpoints import newest_checkpoint, write_synced
 from training.engine.data import RunData
 from training.engine.evaluate import Evaluated, Which, evaluate, warn_of_cuts, write_lines
-from training.engine.fused import fuse
 from training.engine.hardware import make_deterministic
 from training.engine.memory import BeginAgain, free_memory, recompute_activations
 from training.engine.merge import merged
@@ -206,8 +205,6 @@ def _train(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     learnt: list[Asking] = [*data.labelled, *data.logged, *data.texts, *data.preferences]
     warn_of_cuts(attempt, loaded, prompts_of(learnt), "rows to learn from")
     warn_of_cuts(attempt, loaded, prompts_of(data.replay), "replayed rows")
-    if loaded.adapts and attempt.device.type == "cuda":
-        fuse(loaded.model)
     if spec.gradient_checkpointing:
         recompute_activations(loaded.model)
     if spec.epoch_checkpoints and attempt.processes.is_main:
