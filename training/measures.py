@@ -62,7 +62,7 @@ class Measured:
 def measure_evaluation(evaluation: Evaluation) -> list[Measured]:
     """The measures that the evaluation holds, in the order of MEASURES."""
     lines = []
-    titles = titles_for(evaluation.dataset)
+    titles = titles_for(evaluation.dataset if evaluation.dataset_id is not None else None)
     for name, _, kind in MEASURES:
         base = evaluation.scores.get("base", {}).get(name)
         trained = evaluation.scores.get("trained", {}).get(name)

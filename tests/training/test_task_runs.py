@@ -17,6 +17,7 @@ from models_registry.models import GateVerdict
 from tools.factories import DatasetSnapshotFactory, ModelVersionFactory
 from training.dataset_rows import stream_rows
 from training.defaults import find_defaults
+from training.engine.environments.registry import known_environments
 from training.errors import InvalidRun
 from training.freezing import start_rebuild
 from training.model_card import write_card
@@ -62,7 +63,7 @@ class TestDrawing:
         assert answer.status_code == 400
         told = {fault["field"]: fault for fault in answer.json()["error"]["fields"]}
         assert set(told) == {"environment", "tasks", "first", "held_out", "wrong"}
-        assert told["environment"]["expected"] == "equations"
+        assert told["environment"]["expected"] == ", ".join(known_environments())
         assert not Job.objects.exists()
 
     def test_the_command_draws_the_same(self, agent: Any, store: Any) -> None:
@@ -104,22 +105,29 @@ class TestPlans:
         assert first.settings["max_prompt_tokens"] == then.settings["max_prompt_tokens"]
 
     def test_bad_plans_are_refused_before_anything_starts(self, drawn: Any, agent: Any, by: Any) -> None:
-        query = {"environment": "office", "split": "heldout", "first": 0, "count": 4}
+        query = {"environment": "algebra", "split": "heldout", "first": 0, "count": 4}
         known = {
             "tasks": drawn.tasks,
             "held out": drawn.held_out,
             "labelled": DatasetSnapshotFactory(agent=agent),
-            "office": DatasetSnapshotFactory(agent=agent, kind="tasks", query=query),
+            "algebra": DatasetSnapshotFactory(agent=agent, kind="tasks", query=query),
         }
         base = ModelVersionFactory(registered_model=agent.registered_model)
         reward = {"reward": [{"name": "matches_answer"}]}
         for method, dataset, heldout, settings, field, reason in (
             ("grpo", "tasks", "labelled", {}, "heldout", "has labelled rows"),
-            ("grpo", "tasks", "office", {}, "heldout", "environment 'office' cannot be used here"),
-            ("grpo", "tasks", "office", {}, "heldout", "its tasks are of office, and the rows to learn from are of eq"),
+            ("grpo", "tasks", "algebra", {}, "heldout", "environment 'algebra' cannot be used here"),
+            (
+                "grpo",
+                "tasks",
+                "algebra",
+                {},
+                "heldout",
+                "its tasks are of algebra, and the rows to learn from",
+            ),
             ("grpo", "tasks", "tasks", {}, "heldout", "has tasks that the run learns from"),
             ("grpo", "held out", "held out", {}, "dataset", "its tasks are held out, to measure on"),
-            ("grpo", "office", "office", {}, "dataset", "environment 'office' cannot be used here"),
+            ("grpo", "algebra", "algebra", {}, "dataset", "environment 'algebra' cannot be used here"),
             ("ppo", "tasks", "held out", {}, "dataset", "ppo cannot learn from tasks rows"),
             ("grpo", "tasks", "held out", reward, "settings.reward", "the environment gives the reward"),
             ("sft", "labelled", "held out", {}, "heldout", "the rows to learn from are no tasks"),
