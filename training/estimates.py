@@ -251,8 +251,8 @@ def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: i
     at_once = spec.optimiser.batch_size
     if spec.rewards_fresh_decisions:
         at_once = min(at_once, spec.online.prompts_per_step)
-    if spec.train_rows is RowKind.TASKS:  # a row is a task with every step of every episode of it
-        at_once = min(at_once, spec.online.prompts_per_step) * spec.online.group * acts
+    if spec.train_rows is RowKind.TASKS:  # a row is a step of an episode
+        at_once = min(at_once, spec.online.prompts_per_step * spec.online.group * acts)
     # Korthikanti et al. 2022, eq. 1: bytes of one layer's activations in 16 bits, for one row.
     layer = tokens * shape.hidden * (34 + 5 * shape.heads * tokens / shape.hidden) * (1 if half else 2)
     kept = 4 * tokens * shape.hidden * shape.layers + layer if spec.gradient_checkpointing else shape.layers * layer

@@ -24,6 +24,8 @@ LEARNING_RATE = 2e-3
 LORA: Mapping[str, Any] = {"r": 16, "alpha": 32}
 LORA_RATE = 1e-4
 """Of an adapter over a real one. Nobody has measured it on tasks yet."""
+AT_ONCE, AT_ONCE_OF_REAL = 64, 8
+"""Steps of episodes that are learnt from at once."""
 SHORTEST, UNTOLD = 64, 256
 """Tokens. Observations of unknown length get UNTOLD."""
 CERTAIN = 256
@@ -48,8 +50,8 @@ def choose_task_settings(*, is_tiny: bool, longest: int | None, most: int | None
         "evaluate": {"free_rows": 0},
     }
     if is_tiny:
-        return told | {"optimiser": {"learning_rate": LEARNING_RATE, "batch_size": ONLINE["prompts_per_step"]}}
-    return told | {"lora": dict(LORA), "optimiser": {"learning_rate": LORA_RATE, "batch_size": 1}}
+        return told | {"optimiser": {"learning_rate": LEARNING_RATE, "batch_size": AT_ONCE}}
+    return told | {"lora": dict(LORA), "optimiser": {"learning_rate": LORA_RATE, "batch_size": AT_ONCE_OF_REAL}}
 
 
 def demonstration_settings(longest: int | None, most: int | None = None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from training.capacity import Load, estimate_load
 from training.engine.spec import RunSpec
 from training.hardware import GB, SEVEN_BILLION, Gpu, Machine, find_gpu_tier
 from training.local_plans import UnusableRun
@@ -75,3 +76,25 @@ def test_a_gpu_reaches_the_tier_that_it_nearly_has(gigabytes: float, tier: int |
     card = Gpu("cuda", "NVIDIA card", int(gigabytes * GB), bf16=True)
     found = find_gpu_tier(Machine("cpu", 8, 16, 64 * GB, (), (card,)))
     assert (found.least_gb if found is not None else None) == tier
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_each_file_fits_the_gpu_that_its_largest_tier_names(path: Path, tmp_path: Path) -> None:
+    """By the estimate that refuses what does not fit."""
+    tier = next(tier for tier in SEVEN_BILLION if tier.config == path.name)
+    card = Gpu("cuda", "NVIDIA card", tier.least_gb * GB, bf16=True)
+    asked = as_training(complete(config=path, data=Path("tasks.jsonl"), output=Path("out")), "")
+    spec = RunSpec.model_validate(
+        {
+            "run_id": "x",
+            "method": asked.method,
+            "base": {"path": asked.base},
+            "quantisation": "4bit" if asked.quantised else None,
+            "optimiser": {"batch_size": asked.batch_size},
+            "data": {"train": "tasks.jsonl", "rows": "tasks"},
+            **asked.settings,
+        }
+    )
+    load = Load(None, asked.base, 100, 0, prompt_tokens=spec.max_prompt_tokens, folder=tmp_path)
+    estimate = estimate_load(spec, load, Machine("cpu", 8, 16, 64 * GB, (), (card,)))
+    assert estimate is not None and estimate.memory_bytes < card.memory_bytes
