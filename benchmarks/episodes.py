@@ -26,12 +26,12 @@ from typing import Any
 
 import msgspec
 
-from models_registry.statistics.intervals import paired_difference
 from tools.report import Report, log
 from training.engine.environments.demonstrations import demonstrate
 from training.engine.environments.protocol import draw_tasks
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
+from training.paired_tasks import read_paired_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 APART = 1_000_000
@@ -176,27 +176,19 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def compare(run: Run) -> dict[str, Any]:
     """Base against trained on the held-out tasks that both could act on."""
-    solved: dict[str, dict[str, dict[str, Any]]] = {"base": {}, "trained": {}}
-    for line in read_lines(run.attempt / run.result["predictions"]):
-        solved[line["model"]][line["id"]] = line
-    both = [task for task in solved["base"] if task in solved["trained"]]
-    domains: defaultdict[str, list[str]] = defaultdict(list)
-    for task in both:
-        domains[solved["base"][task]["domain"]].append(task)
+    paired = read_paired_tasks(run.attempt / run.result["predictions"])
 
     def difference(tasks: Sequence[str]) -> list[float]:
-        after, before = ([float(solved[which][task]["correct"]) for task in tasks] for which in ("trained", "base"))
-        clusters = [solved["base"][task]["group"] for task in tasks]
-        gain = paired_difference(after, before, clusters)
+        gain = paired.gain("accuracy", tasks)
         return [round(value, 4) for value in (gain.mean, gain.low, gain.high)]
 
     scores = run.result["scores"]
     return {
         "base": scores["base"]["accuracy"],
         "trained": scores["trained"]["accuracy"],
-        "gain": difference(both),
-        "tasks": len(both),
-        "domains": {name: difference(tasks) for name, tasks in sorted(domains.items())},
+        "gain": difference(paired.tasks),
+        "tasks": len(paired.tasks),
+        "domains": {name: difference(tasks) for name, tasks in paired.tasks_by("domain").items()},
         "episodes": {which: scores[which]["episodes"] for which in ("base", "trained")},
     }
 

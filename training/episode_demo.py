@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from models_registry.statistics.intervals import paired_difference
 from training.engine.environments.demonstrations import demonstrate
 from training.engine.environments.protocol import draw_tasks
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
 from training.engine.spec import ModelScore
 from training.local_runs import run_here
+from training.paired_tasks import PairedTasks, read_paired_tasks
 
 ENVIRONMENT = "equations"
 WRONG = 0.15
@@ -64,7 +63,7 @@ def run_demo(plan: Plan, folder: Path, say: Callable[[str], None]) -> dict[str, 
     return {
         "environment": ENVIRONMENT,
         "tasks": plan.held_out,
-        **_compare(list(_read(attempt / result.predictions))),
+        **_compare(read_paired_tasks(attempt / result.predictions)),
         "scores": {which: _measures(score) for which, score in result.scores.items()},
         "example": _find_example(held_out, episodes),
         "alarm": result.alarm.reason if result.alarm is not None else None,
@@ -111,27 +110,17 @@ def _read(path: Path) -> Iterator[Line]:
         yield from map(json.loads, lines)
 
 
-def _compare(predictions: Sequence[Line]) -> dict[str, Any]:
-    """Solved tasks before and after, and the paired difference with its interval, of all and by template."""
-    found: dict[str, dict[str, Line]] = {"base": {}, "trained": {}}
-    for line in predictions:
-        found[line["model"]][line["id"]] = line
-    groups: defaultdict[str, list[str]] = defaultdict(list)
-    for task, line in found["base"].items():
-        if task in found["trained"]:
-            groups[line["group"]].append(task)
+def _compare(paired: PairedTasks) -> dict[str, Any]:
+    """Solved tasks before and after, and the paired difference with its interval, of all and by template; clustered by
+    task, since a template is no cluster of its own."""
 
-    def told(tasks: Sequence[str]) -> dict[str, Any]:
-        before, after = ([float(found[which][task]["correct"]) for task in tasks] for which in ("base", "trained"))
-        gain = paired_difference(after, before, list(tasks))
-        return {
-            "base": sum(before) / len(tasks),
-            "trained": sum(after) / len(tasks),
-            "gain": [round(value, 4) for value in (gain.mean, gain.low, gain.high)],
-        }
+    def solved(tasks: Sequence[str]) -> dict[str, Any]:
+        before, after = (paired.mean(which, "accuracy", tasks).mean for which in ("base", "trained"))
+        gain = paired.gain("accuracy", tasks, clusters=tasks)
+        return {"base": before, "trained": after, "gain": [round(end, 4) for end in (gain.mean, gain.low, gain.high)]}
 
-    everything = [task for tasks in groups.values() for task in tasks]
-    return {"solved": told(everything), "by_template": {name: told(tasks) for name, tasks in sorted(groups.items())}}
+    templates = {name: solved(tasks) for name, tasks in paired.tasks_by("group").items()}
+    return {"solved": solved(paired.tasks), "by_template": templates}
 
 
 def _measures(score: ModelScore) -> dict[str, float]:

@@ -15,7 +15,7 @@ from models_registry.statistics.intervals import paired_difference
 from training.evaluation import as_plain
 from training.measures import find_reach, tone_of
 from training.models import TrainingRun
-from training.predictions import MAX_BYTES, find_predictions
+from training.predictions import MAX_BYTES, find_result_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def pair_runs(runs: Sequence[TrainingRun]) -> PairedLine | None:
 
 def _read_hits(run: TrainingRun) -> dict[str, tuple[float, str]]:
     """Row → whether the trained model was right (0 or 1), and its cluster; empty without predictions."""
-    path = find_predictions(settings.RUNS / str(run.id))
+    path = find_result_file(settings.RUNS / str(run.id), "predictions")
     if path is None or path.stat().st_size > MAX_BYTES:
         return {}
     with path.open(encoding="utf-8") as lines:

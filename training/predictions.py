@@ -11,7 +11,7 @@ import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from django.conf import settings
@@ -76,7 +76,7 @@ def read_predictions(run: TrainingRun) -> Seen | None:
     if run.heldout is not None and run.heldout.is_of_tasks:
         return None
     folder = settings.RUNS / str(run.id)
-    path = find_predictions(folder)
+    path = find_result_file(folder, "predictions")
     if path is None or path.stat().st_size > MAX_BYTES:
         return None
     by_model: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -96,11 +96,11 @@ def read_predictions(run: TrainingRun) -> Seen | None:
     )
 
 
-def find_predictions(folder: Path) -> Path | None:
-    """The predictions of the newest complete attempt: its result is written last."""
+def find_result_file(folder: Path, field: Literal["predictions", "episodes"]) -> Path | None:
+    """The file that the result of the newest complete attempt names: it is written last."""
     attempts = [result.parent for result in folder.glob("attempts/*/result.json") if result.parent.name.isdigit()]
     for attempt in sorted(attempts, key=lambda path: int(path.name), reverse=True):
-        named = RunResult.model_validate_json((attempt / "result.json").read_text()).predictions
+        named = getattr(RunResult.model_validate_json((attempt / "result.json").read_text()), field)
         if named is not None and (attempt / named).is_file():
             return attempt / named
     return None

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from training.default_runs import merge_settings
 from training.engine.methods import TRAINING, RowKind
 from training.local_plans import Training, UnusableRun
 from training.presets import PRESETS
@@ -83,16 +84,7 @@ def complete_options(options: Mapping[str, Any]) -> dict[str, Any]:
         faults.append("--rows: only with --agent-type; a file says itself which rows it holds")
     if faults:
         raise UnusableRun(faults)
-    return whole | {"settings": merge(file.get("settings", {}), told)}
-
-
-def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Mappings in mappings are merged, anything else is replaced."""
-    merged = dict(under)
-    for name, value in over.items():
-        below = merged.get(name)
-        merged[name] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged
+    return whole | {"settings": merge_settings(file.get("settings", {}), told)}
 
 
 def read_config(path: Path) -> dict[str, Any]:

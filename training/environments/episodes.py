@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 from django.conf import settings
 
 from training.engine.environments.episodes import Episode, Step
-from training.engine.spec import RunResult
 from training.models import TrainingRun
+from training.predictions import find_result_file
 
 MAX_BYTES = 64_000_000
 SHOWN_OPTIONS = 40
@@ -70,20 +69,10 @@ class HeldOutTask:
         return bool(told[wanted])
 
 
-def find_episodes(folder: Path) -> Path | None:
-    """The held-out episodes of the newest complete attempt: its result is written last."""
-    attempts = [result.parent for result in folder.glob("attempts/*/result.json") if result.parent.name.isdigit()]
-    for attempt in sorted(attempts, key=lambda path: int(path.name), reverse=True):
-        named = RunResult.model_validate_json((attempt / "result.json").read_text()).episodes
-        if named is not None and (attempt / named).is_file():
-            return attempt / named
-    return None
-
-
 def read_held_out(run: TrainingRun) -> list[HeldOutTask] | None:
     """In the order of the held-out rows. None where there is no complete attempt with episodes, or its file is too
     large to read while somebody waits."""
-    path = find_episodes(settings.RUNS / str(run.id))
+    path = find_result_file(settings.RUNS / str(run.id), "episodes")
     if path is None or path.stat().st_size > MAX_BYTES:
         return None
     decoder = msgspec.json.Decoder(ActedEpisode)

@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from training.engine.environments.episodes import Episode, Step, episode_of
+from training.engine.environments.episodes import Episode, Step, end_episode, take_step
 from training.engine.environments.protocol import BaseEnvironment, EnvironmentFault
 from training.engine.environments.tasks import Task
 
@@ -22,21 +22,17 @@ class BaseAgent(ABC):
     async def run_episode(self, environment: BaseEnvironment, task: Task, seed: int = 0) -> Episode:
         """Acts from the reset to the end. An EnvironmentFault ends the episode, which then says so."""
         trajectory: list[Step] = []
+        fault: str | None = None
         try:
             state = environment.reset(task, seed)
             while not environment.done:
                 options = environment.get_valid_actions()
                 action = await self.select_action(state, options, environment)
-                result = environment.step(action)
-                error = result.info.get("error")
-                trajectory.append(
-                    Step(state, action, result.reward, result.observation, options, None, error and str(error))
-                )
-                state = result.observation
-            success, score, components = environment.solved, environment.score, environment.components()
-        except EnvironmentFault as fault:
-            return episode_of(task, seed, tuple(trajectory), success=False, score=0.0, fault=str(fault))
-        return episode_of(task, seed, tuple(trajectory), success=success, score=score, components=components)
+                trajectory.append(take_step(environment, state, action, options))
+                state = trajectory[-1].next_state
+        except EnvironmentFault as failed:
+            fault = str(failed)
+        return end_episode(environment, task, seed, trajectory, fault=fault)
 
 
 class ExpertAgent(BaseAgent):

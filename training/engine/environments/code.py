@@ -93,7 +93,7 @@ class Code(BaseEnvironment):
     best: float
     thought: bool
     submitted: bool
-    tested: str
+    tested: bool
 
     @classmethod
     def draw_task(cls, number: int, split: Split) -> Task:
@@ -122,7 +122,7 @@ class Code(BaseEnvironment):
             raise ValueError(f"task {self.task.id}: facts: family ({', '.join(FAMILIES)}), k and j") from error
         self.lines = {slot: family.lines(slot, k, j) for slot in SLOTS}
         self.program, self.tests_say, self.best = {}, "not tested", 0.0
-        self.thought, self.submitted, self.tested = False, False, ""
+        self.thought, self.submitted, self.tested = False, False, False
 
     def observe(self) -> str:
         written = "; ".join(f"{slot}: {self.program[slot]}" for slot in SLOTS if slot in self.program)
@@ -157,7 +157,7 @@ class Code(BaseEnvironment):
             self.program[slot] = line
         else:
             self.program[next(slot for slot, verb in VERBS.items() if verb == word)] = rest
-        self.tests_say, self.tested = "not tested", ""
+        self.tests_say, self.tested = "not tested", False
         return 0.0
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -194,7 +194,7 @@ class Code(BaseEnvironment):
 
     def _test(self) -> float:
         passed, count, fault = self._outcome()
-        self.tested = "yes"
+        self.tested = True
         self.tests_say = "all pass" if passed == count else f"{passed} of {count} pass, {fault}"
         earned = max(0.0, passed / count - self.best) * TESTS
         self.best = max(self.best, passed / count)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from training.engine.environments.protocol import BaseEnvironment, EnvironmentFault
 from training.engine.environments.tasks import Task
 
 
@@ -48,30 +51,44 @@ class Episode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return len(self.trajectory)
 
 
-def episode_of(
+def take_step(
+    environment: BaseEnvironment, state: str, action: str, options: tuple[str, ...] = (), log_p: float | None = None
+) -> Step:
+    """Takes the action, which an agent chose in `state` among the `options`. Raises EnvironmentFault."""
+    result = environment.step(action)
+    error = result.info.get("error")
+    told = None if error is None else str(error)
+    return Step(state, action, result.reward, result.observation, options, log_p, told)
+
+
+def end_episode(
+    environment: BaseEnvironment,
     task: Task,
     seed: int,
-    trajectory: tuple[Step, ...],
+    trajectory: Sequence[Step],
     *,
-    success: bool,
-    score: float,
     weights_hash: str | None = None,
     fault: str | None = None,
-    components: dict[str, float | None] | None = None,
 ) -> Episode:
-    """The episode of a task as its steps tell it."""
+    """What came of it, read off the world; a fault of its graders is the episode's, as one before the end is."""
+    success, score, components = False, 0.0, dict[str, float | None]()
+    if fault is None:
+        try:
+            success, score, components = environment.solved, environment.score, environment.components()
+        except EnvironmentFault as failed:
+            success, score, fault = False, 0.0, str(failed)
     return Episode(
         task=task.id,
         problem=task.text,
         environment=task.environment,
         seed=seed,
-        trajectory=trajectory,
+        trajectory=tuple(trajectory),
         total_reward=sum(step.reward for step in trajectory),
-        success=success and fault is None,
+        success=success,
         score=score,
         domain=task.domain,
         group=task.group,
         weights_hash=weights_hash,
         fault=fault,
-        components=components or {},
+        components=components,
     )

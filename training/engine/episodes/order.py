@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -55,9 +56,4 @@ class TaskOrder:
             return {}
         places = [place for group in solved for place in self._tasks_of[group]]
         shares = [share for group, share in solved.items() for _ in self._tasks_of[group]]
-        return {**self._order.note(places, torch.tensor(shares)), "success": torch.tensor(_mean(solved.values()))}
-
-
-def _mean(values: object) -> float:
-    shares = list(values)  # type: ignore[call-overload]
-    return float(sum(shares) / len(shares))
+        return {**self._order.note(places, torch.tensor(shares)), "success": torch.tensor(fmean(solved.values()))}

@@ -6,16 +6,18 @@ split over batches and processes gives the same episodes.
 
 from __future__ import annotations
 
+import math
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-import torch
 from torch import Tensor, nn
 
 from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
-from training.engine.environments.episodes import Episode, Step, episode_of
+from training.engine.environments.episodes import Episode, Step, end_episode, take_step
 from training.engine.environments.protocol import BaseEnvironment, EnvironmentFault
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
@@ -72,8 +74,8 @@ def roll_out(score: Score, asked: Sequence[tuple[Task, int]], weights_hash: str 
 
 def draw_place(log_p: Sequence[float], chance: float) -> int:
     """The option that a number in [0, 1) picks."""
-    chances = torch.tensor(log_p, dtype=torch.float64).exp().cumsum(0)
-    return min(int(torch.searchsorted(chances, chance, right=True)), len(log_p) - 1)
+    chances = list(accumulate(map(math.exp, log_p)))
+    return min(bisect_right(chances, chance), len(log_p) - 1)  # sums may round to less than 1
 
 
 def _begin(task: Task, seed: int) -> _Running:
@@ -86,43 +88,17 @@ def _begin(task: Task, seed: int) -> _Running:
     return one
 
 
-def _take(one: _Running, options: Sequence[str], place: int, log_p: float) -> None:
+def _take(one: _Running, options: tuple[str, ...], place: int, log_p: float) -> None:
     try:
-        result = one.environment.step(options[place])
+        step = take_step(one.environment, one.state, options[place], options, log_p)
     except EnvironmentFault as fault:
         one.fault = str(fault)
         return
-    error = result.info.get("error")
-    one.trajectory.append(
-        Step(
-            one.state,
-            options[place],
-            result.reward,
-            result.observation,
-            tuple(options),
-            log_p,
-            None if error is None else str(error),
-        )
-    )
-    one.state = result.observation
+    one.trajectory.append(step)
+    one.state = step.next_state
 
 
 def _end(one: _Running, weights_hash: str | None) -> Episode:
-    success, score, components = False, 0.0, dict[str, float | None]()
-    if one.fault is None:
-        try:
-            success, score = one.environment.solved, one.environment.score
-            components = one.environment.components()
-        except EnvironmentFault as fault:
-            one.fault = str(fault)
+    ended = end_episode(one.environment, one.task, one.seed, one.trajectory, weights_hash=weights_hash, fault=one.fault)
     one.environment.close()
-    return episode_of(
-        one.task,
-        one.seed,
-        tuple(one.trajectory),
-        success=success,
-        score=score,
-        weights_hash=weights_hash,
-        fault=one.fault,
-        components=components,
-    )
+    return ended
