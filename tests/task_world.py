@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tools.factories import ArtifactFactory, DatasetSnapshotFactory, EvaluationFactory, TrainingRunFactory, put_rows
-from training.engine.environments.agents import BaseAgent, ExpertAgent, RandomAgent
-from training.engine.environments.episodes import Episode
-from training.engine.environments.protocol import BaseEnvironment, draw_tasks
+from training.engine.environments.agents import ExpertAgent, RandomAgent, act_now
+from training.engine.environments.protocol import draw_tasks
 from training.engine.environments.registry import find_environment
-from training.engine.environments.tasks import Task
 from training.task_datasets import count_tasks
 from training.task_scores import score_tasks
 
@@ -44,7 +40,7 @@ def make_acted_run(agent: Any, runs: Path, count: int = 4, **fields: Any) -> Any
     lines: list[dict[str, Any]] = []
     for worker, model in ((RandomAgent(1), "base"), (ExpertAgent(), "trained")):
         for task in tasks:
-            episode = _act(worker, equations(), task)
+            episode = act_now(worker, equations(), task)
             lines.append({"model": model, **msgspec.to_builtins(episode)})
     lines[-1] |= {"fault": "the grader failed", "success": False}
     lines[count]["trajectory"][0]["log_p"] = -0.6931471805599453
@@ -57,12 +53,6 @@ def make_acted_run(agent: Any, runs: Path, count: int = 4, **fields: Any) -> Any
     scored = score_tasks(predictions)
     EvaluationFactory(run=made, dataset=dataset, rows=scored.rows, scores=scored.scores, differences=scored.differences)
     return made
-
-
-def _act(worker: BaseAgent, world: BaseEnvironment, task: Task) -> Episode:
-    """In a thread: a test with a browser has a loop of its own."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: asyncio.run(worker.run_episode(world, task))).result()
 
 
 def _predict(line: dict[str, Any]) -> dict[str, Any]:

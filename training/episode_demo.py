@@ -22,6 +22,7 @@ from training.engine.environments.tasks import Task
 from training.engine.spec import ModelScore
 from training.local_runs import run_here
 from training.paired_tasks import PairedTasks, read_paired_tasks
+from training.task_runs import AT_ONCE, LEARNING_RATE, ONLINE
 
 ENVIRONMENT = "equations"
 WRONG = 0.15
@@ -87,14 +88,14 @@ def _base_spec(plan: Plan) -> dict[str, Any]:
 
 
 def _training_spec(plan: Plan, base: Path) -> dict[str, Any]:
-    online = {"steps": plan.updates, "prompts_per_step": plan.tasks_each, "group": plan.group, "gamma": 0.95, "kl": 0.0}
+    online = {**ONLINE, "steps": plan.updates, "prompts_per_step": plan.tasks_each, "group": plan.group}
     return {
         "run_id": "demo-episodes",
         "method": "grpo",
         "seed": plan.seed,
         "base": {"path": str(base)},
         "max_prompt_tokens": PROMPT_TOKENS,
-        "optimiser": {"learning_rate": 2e-3, "batch_size": 64},
+        "optimiser": {"learning_rate": LEARNING_RATE, "batch_size": AT_ONCE},
         "online": online,
         "evaluate": {"free_rows": 0},
         "data": {"train": "train.jsonl", "rows": "tasks", "heldout": "heldout.jsonl"},

@@ -6,7 +6,6 @@ take its time. Whoever asks names an environment that is installed; no code is e
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ from models_registry.models import ArtifactKind
 from models_registry.quota import refuse_over_quota
 from models_registry.services import store_artifact
 from training.dataset_parts import HELD_OUT, Part
-from training.engine.environments.agents import RandomAgent
+from training.engine.environments.agents import RandomAgent, act_now
 from training.engine.environments.demonstrations import demonstrate
 from training.engine.environments.protocol import BaseEnvironment, EnvironmentFault, draw_tasks
 from training.engine.environments.registry import (
@@ -95,6 +94,9 @@ def find_question_faults(question: TaskQuestion) -> list[FieldFault]:
         )
     except BadEnvironment as error:
         faults.append(FieldFault("environment", str(error), "a package that can be loaded"))
+    if environment is not None and "train" not in environment.splits:
+        reason = f"{environment.name} has no tasks to learn from: it is for measuring only"
+        faults.append(FieldFault("environment", reason, "an environment to learn in"))
     for name, least in (("tasks", 1), ("held_out", 0), ("demonstrations", 0)):
         if not least <= getattr(question, name) <= MOST_TASKS:
             reason = f"{getattr(question, name)} is out of range"
@@ -248,7 +250,7 @@ def find_longest_observation(environment: type[BaseEnvironment], tasks: Sequence
     every = max(1, len(tasks) // SAMPLED)
     for task in tasks[::every]:
         world = environment()
-        episode = asyncio.run(worker.run_episode(world, task))
+        episode = act_now(worker, world, task)
         world.close()
         fault = episode.fault or fault
         longest = max([longest, *(len(step.state) for step in episode.trajectory)])

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 from django.urls import reverse
 from django.utils import timezone
 from playwright.sync_api import expect
 
+from decisions.ingest.feedback import record_feedback
+from decisions.ingest.schemas import FeedbackIn
 from tests.browser.accessibility import look_at
 from tests.task_world import make_acted_run
-from tools.factories import ModelVersionFactory, RunMetricFactory
+from tools.factories import DecisionFactory, EpisodeFactory, ModelVersionFactory, RunMetricFactory
+from workspaces.actors import system
 
 
 def test_environments_and_episodes_fit_and_are_accessible(
@@ -22,6 +26,17 @@ def test_environments_and_episodes_fit_and_are_accessible(
     for step in range(1, 6):
         for metric in ("reward", "solved", "score", "steps_taken", "faults", "loss"):
             RunMetricFactory(run=run, step=step, name=metric, value=step / 8)
+    told = []
+    for number in range(6):
+        moment = timezone.now() - dt.timedelta(days=number // 2)
+        episode = EpisodeFactory(agent=scene.agent, started_at=moment)
+        DecisionFactory(agent=scene.agent, episode=episode, step_number=1, model_version=version, policy_name=None)
+        outcome = {"solved": number % 3 > 0, "score": 0.4 + number / 10, "finished": True}
+        told += [
+            FeedbackIn(metric=name, value=value, episode_id=episode.id, source="code")
+            for name, value in outcome.items()
+        ]
+    assert record_feedback(by=system(scene.agent.workspace), items=list(enumerate(told))).errors == []
     slug = scene.agent.workspace.slug
     log_in(tab, owner)
     found: list[str] = []
@@ -32,6 +47,7 @@ def test_environments_and_episodes_fit_and_are_accessible(
         ("dataset-of-tasks", reverse("pages:dataset", args=[slug, run.dataset_id])),
         ("run-on-tasks", reverse("pages:run", args=[slug, run.id])),
         ("episodes", reverse("pages:run-episodes", args=[slug, run.id])),
+        ("action-quality", reverse("pages:agent-action-quality", args=[slug, scene.agent.slug])),
         ("episode", reverse("pages:run-episode", args=[slug, run.id, 2])),
     ):
         tab.goto(path)

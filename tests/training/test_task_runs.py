@@ -64,6 +64,9 @@ class TestDrawing:
         told = {fault["field"]: fault for fault in answer.json()["error"]["fields"]}
         assert set(told) == {"environment", "tasks", "first", "held_out", "wrong"}
         assert told["environment"]["expected"] == ", ".join(known_environments())
+        asked = {"agent": agent.slug, "name": "x"}
+        answer = api("admin").post("/api/v1/environments/office-unseen/datasets", asked)
+        assert "has no tasks to learn from" in answer.json()["error"]["fields"][0]["reason"]
         assert not Job.objects.exists()
 
     def test_the_command_draws_the_same(self, agent: Any, store: Any) -> None:

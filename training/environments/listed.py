@@ -18,7 +18,7 @@ from training.task_datasets import has_expert
 
 @dataclass(frozen=True, slots=True)
 class ExampleTask:
-    """The first task of the training split, and what an agent reads and may do at its beginning."""
+    """The first task, of the training split where there is one, and what an agent reads and may do at its beginning."""
 
     task: Task
     observation: str
@@ -66,7 +66,7 @@ def describe_environment(name: str) -> KnownEnvironment:
 
 def _find_example(environment: type[BaseEnvironment]) -> ExampleTask:
     """Raises EnvironmentFault, and ValueError for a task that it cannot use itself."""
-    task = environment.draw_task(0, "train")
+    task = environment.draw_task(0, environment.splits[0])
     world = environment()
     observation = world.reset(task)
     actions = world.get_valid_actions()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from sandbox.errors import SandboxError
 from training.engine.environments import code
-from training.engine.environments.agents import RandomAgent
+from training.engine.environments.agents import RandomAgent, act_now
 from training.engine.environments.business import Business
 from training.engine.environments.code import Code
 from training.engine.environments.tasks import Task
@@ -53,7 +52,7 @@ class TestCode:
         monkeypatch.setattr(code, "run_code", broken)
         code.run_program.cache_clear()
         task = Task("t", "code", "Return the sum", {"family": "sum", "k": 7, "j": 6})
-        episodes = [asyncio.run(RandomAgent(seed).run_episode(Code(), task, seed)) for seed in range(12)]
+        episodes = [act_now(RandomAgent(seed), Code(), task, seed) for seed in range(12)]
         failed = [one for one in episodes if one.fault]
         assert failed and {one.fault for one in failed} == {"the sandbox failed: bubblewrap broke off"}
         assert not any(one.success for one in failed)

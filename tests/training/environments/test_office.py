@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
 
 import pytest
 
-from training.engine.environments.agents import ExpertAgent, RandomAgent
+from training.engine.environments.agents import ExpertAgent, RandomAgent, act_now
 from training.engine.environments.office.environment import Office, OfficeUnseen
 from training.engine.environments.office.templates.catalogue import TRAINED, UNSEEN, split_of
 from training.engine.environments.protocol import EnvironmentFault, draw_tasks
@@ -66,7 +65,7 @@ def test_the_expert_solves_every_task_and_earns_all(tasks: list[Task]) -> None:
         assert all(point.points >= 1 for point in points)
         assert 8 <= len(office.get_valid_actions()) <= 16
         assert len(seen) < 600
-        episode = asyncio.run(ExpertAgent().run_episode(office, task, seed=3))
+        episode = act_now(ExpertAgent(), office, task, seed=3)
         assert (episode.success, episode.fault) == (True, None), task.id
         assert episode.total_reward == pytest.approx(office.most_reward)
         # No step of the plan can be left out: each is there for a reason.
@@ -79,7 +78,7 @@ def test_a_random_agent_solves_hardly_anything() -> None:
     office, solved = Office(), 0
     for seed in range(13):
         for task in TRAIN:
-            solved += asyncio.run(RandomAgent(seed).run_episode(office, task, seed)).success
+            solved += act_now(RandomAgent(seed), office, task, seed).success
     assert solved / (13 * len(TRAIN)) <= 0.05
 
 
@@ -128,7 +127,7 @@ def test_the_expert_finds_the_way_back_after_wrong_steps() -> None:
     solved = 0
     for task in TRAIN:
         agent = ExpertAgent(wrong=0.15, seed=task.id)  # type: ignore[arg-type]
-        solved += asyncio.run(agent.run_episode(Office(), task)).success
+        solved += act_now(agent, Office(), task).success
     assert 0.75 <= solved / len(TRAIN) < 1.0
 
 
@@ -190,7 +189,7 @@ def test_a_grader_that_fails_is_a_fault_and_no_score() -> None:
         office.reset(bad)
         with pytest.raises(EnvironmentFault, match="grader of 'broken'"):
             office.step(office.get_valid_actions()[0])
-        episode = asyncio.run(RandomAgent().run_episode(Office(), bad))
+        episode = act_now(RandomAgent(), Office(), bad)
         assert episode.fault is not None
         assert not episode.success
     with pytest.raises(ValueError, match="facts: KeyError"):

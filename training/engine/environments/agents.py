@@ -35,6 +35,19 @@ class BaseAgent(ABC):
         return end_episode(environment, task, seed, trajectory, fault=fault)
 
 
+def act_now(agent: BaseAgent, environment: BaseEnvironment, task: Task, seed: int = 0) -> Episode:
+    """The episode of an agent that waits for nothing, such as those below, also where an event loop is running. Raises
+    RuntimeError for one that does wait."""
+    episode = agent.run_episode(environment, task, seed)
+    try:
+        episode.send(None)
+    except StopIteration as ended:
+        found: Episode = ended.value
+        return found
+    episode.close()
+    raise RuntimeError(f"{type(agent).__name__} waits for something: await its run_episode")
+
+
 class ExpertAgent(BaseAgent):
     """The worker who knows the solution; with `wrong` in [0, 1] it takes so many of its steps at random."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 
-from training.engine.environments.agents import ExpertAgent
+from training.engine.environments.agents import ExpertAgent, act_now
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
 from training.engine.rows import Labelled
@@ -16,7 +15,7 @@ def demonstrate(tasks: Sequence[Task], wrong: float = 0.0, seed: int = 0) -> Ite
     [0, 1] it does so many of its steps at random, and the row says so as any other. Raises EnvironmentFault."""
     worker = ExpertAgent(wrong, seed)
     for task in tasks:
-        episode = asyncio.run(worker.run_episode(find_environment(task.environment)(), task, seed))
+        episode = act_now(worker, find_environment(task.environment)(), task, seed)
         for number, step in enumerate(episode.trajectory):
             if len(step.options) > 1:
                 yield Labelled(f"{task.id}/{number}", step.state, step.options, step.action, group=task.group)

@@ -67,6 +67,9 @@ class BaseEnvironment(ABC):
     most_reward: ClassVar[float] = 1.0
     """What the rewards of an episode add up to at most. Training divides by it."""
 
+    splits: ClassVar[tuple[Split, ...]] = ("train", "heldout")
+    """Which tasks it draws. One that is for measuring only has none to learn from."""
+
     task: Task
     random: random.Random
     steps: int

@@ -155,6 +155,7 @@ class OfficeUnseen(Office):
 
     name: ClassVar[str] = "office-unseen"
     does: ClassVar[str] = "Office work by templates that no training task uses: for measuring only."
+    splits: ClassVar[tuple[Split, ...]] = ("heldout",)
     templates: ClassVar[tuple[Template, ...]] = UNSEEN
 
     @classmethod
